@@ -84,6 +84,17 @@ if(TANDEM_ENABLE_RUNTIME)
     tandem_left_out("channel ucx: no UCX (libucx-dev)")
   endif()
 
+  # SHA-256 of the bootstrap. The static library: programs that load the runtime need no libmd.
+  find_path(TANDEM_MD_INCLUDE sha2.h)
+  find_library(TANDEM_MD_LIBRARY NAMES libmd.a md)
+  if(NOT TANDEM_MD_INCLUDE OR NOT TANDEM_MD_LIBRARY)
+    message(FATAL_ERROR "libmd not found: install libmd-dev")
+  endif()
+  add_library(TandemSha2 INTERFACE)
+  target_include_directories(TandemSha2 SYSTEM INTERFACE "${TANDEM_MD_INCLUDE}")
+  target_link_libraries(TandemSha2 INTERFACE "${TANDEM_MD_LIBRARY}")
+  tandem_found("libmd (${TANDEM_MD_LIBRARY}): SHA-256")
+
   option(TANDEM_ENABLE_DNNL "use oneDNN for matmul on the CPU where it is installed" ON)
   # By hand: Debian's dnnl-config.cmake demands OpenCL, which its headers for the CPU do not.
   if(TANDEM_ENABLE_DNNL)

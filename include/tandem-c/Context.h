@@ -24,6 +24,12 @@ typedef struct tandem_launch {
   int (*all_gather)(void *user, const void *mine, size_t bytes, void *all);
   int (*barrier)(void *user);
   void *user;
+  /* Optional, for launches that learn outside of these calls how ranks fare; any thread, during
+   * them too, without waiting. `health`: 0 while no rank is known to have ended or given up, else
+   * not 0, with the reason in `reason`, a text of at most `size` bytes with its end; runs in flight
+   * are then ended. `give_up`: a run of this rank has failed; tells the others. */
+  int (*health)(void *user, char *reason, size_t size);
+  void (*give_up)(void *user, const char *reason);
 } tandem_launch;
 
 typedef enum tandem_log_level {
@@ -60,7 +66,9 @@ typedef struct tandem_context_options {
   const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
   tandem_local_world *local_world; /* ranks as threads; needed by channel "local" */
   uint32_t local_world_rank;
-  uint32_t timeout_ms;     /* a run that takes longer is ended; 0 = 60000 */
+  /* A run is ended if no stream begins another of its commands for so long; a replayed graph, if
+   * it takes longer. 0 = 60000 */
+  uint32_t timeout_ms;
   uint32_t matmul_threads; /* 0 = 1 */
   uint32_t no_graphs;      /* 1: launch every command by itself, even if the device has graphs */
   uint32_t require_proof;  /* 1: a program without a complete certificate is TANDEM_UNSUPPORTED */

@@ -47,6 +47,15 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
     context->bootstrapError = context->bootstrap.barrier();
     return static_cast<int>(context->bootstrapError.code());
   };
+  callbacks.health = [](void *user, char *reason, size_t size) {
+    Status status = static_cast<RankContext *>(user)->bootstrap.health();
+    if (!status.ok() && size > 0)
+      reason[status.message().copy(reason, size - 1)] = 0;
+    return static_cast<int>(status.code());
+  };
+  callbacks.give_up = [](void *user, const char *reason) {
+    static_cast<RankContext *>(user)->bootstrap.giveUp(Status(Code::Aborted, reason));
+  };
   tandem_context_options options{};
   options.struct_size = sizeof(options);
   options.device = request.device.c_str();

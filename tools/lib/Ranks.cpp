@@ -11,15 +11,19 @@
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <poll.h>
 #include <random>
 #include <string_view>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -52,11 +56,40 @@ struct PipeEnds {
 bool isOurs(std::string_view variable) {
   for (const char *name :
        {"TANDEM_RANK=", "TANDEM_WORLD_SIZE=", "TANDEM_LOCAL_RANK=", "TANDEM_LOCAL_WORLD_SIZE=",
-        "TANDEM_MASTER_ADDR=", "TANDEM_MASTER_PORT=", "TANDEM_TOKEN=", "TANDEM_LISTEN_FD="})
+        "TANDEM_MASTER_ADDR=", "TANDEM_MASTER_PORT=", "TANDEM_LISTEN_ADDR=", "TANDEM_SECRET=",
+        "TANDEM_SECRET_FILE=", "TANDEM_LISTEN_FD=", "TANDEM_LAUNCHER_FD="})
     if (variable.substr(0, std::strlen(name)) == name)
       return true;
   return false;
 }
+
+/// The signal that ends the launcher; 0: none yet.
+volatile std::sig_atomic_t interruption = 0;
+
+/// While it exists, signals that would end this process only set `interruption`.
+class Interruptions {
+public:
+  Interruptions() {
+    interruption = 0;
+    struct sigaction handler{};
+    handler.sa_handler = [](int signal) { interruption = signal; };
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], nullptr, &before[i]);
+      if (before[i].sa_handler == SIG_DFL)
+        ::sigaction(kSignals[i], &handler, nullptr);
+    }
+  }
+  ~Interruptions() {
+    for (size_t i = 0; i < kSignals.size(); ++i)
+      ::sigaction(kSignals[i], &before[i], nullptr);
+    if (interruption) // everything is cleaned up: now it may end this process
+      ::raise(interruption);
+  }
+
+private:
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction before[kSignals.size()];
+};
 
 class Ranks {
 public:
@@ -70,16 +103,32 @@ public:
     for (Pipe &pipe : pipes)
       if (pipe.fd >= 0)
         ::close(pipe.fd);
+    if (noticeFd >= 0)
+      ::close(noticeFd);
+    std::error_code error;
+    if (!sharedFolder.empty())
+      std::filesystem::remove_all(sharedFolder, error);
   }
 
   Status start() {
-    auto listener = ListenSocket::open(0);
+    // Where a parent ignores it, the kernel reaps children itself, and their ends are lost.
+    std::signal(SIGCHLD, SIG_DFL);
+    auto listener = ListenSocket::open(0, "127.0.0.1");
     if (!listener)
       return listener.status();
-    std::random_device random;
-    uint64_t token = (uint64_t(random()) << 32) | random();
+    noticeFd = ::memfd_create("notice", MFD_CLOEXEC);
+    if (noticeFd < 0)
+      return Status(Code::Io, fmt::format("memfd_create: {}", std::strerror(errno)));
+    // What ranks that are killed leave of their shared memory goes with the folder.
+    char folder[] = "/dev/shm/tandem-XXXXXX";
+    if (!std::getenv("UCX_POSIX_DIR") && ::mkdtemp(folder))
+      sharedFolder = folder;
+    std::random_device random; // the kernel's generator
+    std::string secret;
+    for (int i = 0; i < 8; ++i)
+      secret += fmt::format("{:08x}", random());
     for (uint32_t rank = 0; rank < options.ranks; ++rank)
-      TANDEM_RETURN_IF_ERROR(startOne(rank, *listener, token));
+      TANDEM_RETURN_IF_ERROR(startOne(rank, *listener, secret));
     return Status::success();
   }
 
@@ -90,9 +139,9 @@ public:
     while (alive) {
       pump(20);
       reap(false);
-      if (failed && grace == Deadline::max())
+      if ((failed || (options.endTogether && alive < options.ranks)) && grace == Deadline::max())
         grace = Clock::now() + options.grace;
-      if (Clock::now() >= std::min(grace, limit))
+      if (interruption || Clock::now() >= std::min(grace, limit))
         killAll();
     }
     pump(0);
@@ -102,7 +151,7 @@ public:
   }
 
 private:
-  Status startOne(uint32_t rank, const ListenSocket &listener, uint64_t token) {
+  Status startOne(uint32_t rank, const ListenSocket &listener, const std::string &secret) {
     // Everything that allocates happens before fork. What tandem-run was itself told does not hold
     // for its ranks.
     std::vector<std::string> variables;
@@ -118,7 +167,13 @@ private:
     set("TANDEM_LOCAL_WORLD_SIZE", std::to_string(options.ranks));
     set("TANDEM_MASTER_ADDR", "127.0.0.1");
     set("TANDEM_MASTER_PORT", std::to_string(listener.port()));
-    set("TANDEM_TOKEN", fmt::format("{:x}", token));
+    set("TANDEM_SECRET", secret);
+    set("TANDEM_LAUNCHER_FD", std::to_string(noticeFd));
+    // All ranks are on this host: their network need not be open to others.
+    if (!std::getenv("UCX_NET_DEVICES"))
+      set("UCX_NET_DEVICES", "lo");
+    if (!sharedFolder.empty())
+      set("UCX_POSIX_DIR", sharedFolder);
     if (rank == 0)
       set("TANDEM_LISTEN_FD", std::to_string(listener.fd()));
     std::vector<char *> argv, envp;
@@ -150,6 +205,7 @@ private:
           ::dup2(output[i].write, i + 1);
       if (rank == 0)
         ::fcntl(listener.fd(), F_SETFD, 0);
+      ::fcntl(noticeFd, F_SETFD, 0);
       ::execve(argv[0], argv.data(), envp.data());
       const char *text = "cannot start a rank: execve failed\n";
       if (::write(2, text, std::strlen(text)) < 0)
@@ -180,8 +236,18 @@ private:
       else
         exit.signal = WTERMSIG(status);
       exit.killed = killing && exit.signal == SIGKILL;
+      if (!exit.ok() && !failed)
+        notify(fmt::format("rank {} ended before all ranks had connected ({})", rank,
+                           exit.signal ? fmt::format("signal {}", exit.signal)
+                                       : fmt::format("exit code {}", exit.code)));
       failed |= !exit.ok();
     }
+  }
+
+  /// Ranks that wait for others look into this file.
+  void notify(const std::string &text) {
+    if (::pwrite(noticeFd, text.data(), text.size(), 0) < 0)
+      return; // then they wait for their timeout
   }
 
   void killAll() {
@@ -238,6 +304,8 @@ private:
   std::vector<RankExit> exits;
   std::vector<Pipe> pipes;
   uint32_t alive = 0;
+  int noticeFd = -1;
+  std::string sharedFolder; ///< of UCX; empty: its own choice
   bool failed = false, killing = false;
 };
 
@@ -246,6 +314,7 @@ private:
 Expected<std::vector<RankExit>> run::spawnRanks(const SpawnOptions &options) {
   if (options.argv.empty() || options.ranks == 0)
     return Status(Code::InvalidArgument, "spawn: expected a command and at least one rank");
+  Interruptions interruptions; // outlives the ranks
   Ranks ranks(options);
   TANDEM_RETURN_IF_ERROR(ranks.start());
   return ranks.wait();
@@ -283,12 +352,14 @@ Expected<bool> run::startsRanks(const BootstrapEnvironment &environment, uint32_
 
 Expected<std::vector<RankExit>> run::spawnSelf(const std::string &tool, uint32_t ranks,
                                                const std::vector<std::string> &arguments,
-                                               bool prefix, std::chrono::milliseconds timeout) {
+                                               bool prefix, std::chrono::milliseconds timeout,
+                                               bool endTogether) {
   SpawnOptions spawn;
   spawn.ranks = ranks;
   spawn.argv = {"/proc/self/exe"};
   spawn.argv.insert(spawn.argv.end(), arguments.begin(), arguments.end());
   spawn.prefixOutput = prefix;
+  spawn.endTogether = endTogether;
   // The others notice within the timeout, and then some time to say so.
   spawn.grace = timeout + std::chrono::seconds(3);
   TANDEM_ASSIGN_OR_RETURN(std::vector<RankExit> exits, spawnRanks(spawn));
@@ -326,7 +397,9 @@ Expected<int> run::runThreadRanks(uint32_t ranks, std::chrono::milliseconds time
 Expected<std::unique_ptr<Bootstrap>> run::joinRanks(const BootstrapEnvironment &environment,
                                                     std::chrono::milliseconds timeout) {
   BootstrapEnvironment env = environment;
-  env.timeout = timeout;
+  env.exchangeTimeout = timeout;
+  if (!env.timeoutGiven)
+    env.timeout = timeout;
   return createTcpBootstrap(env);
 }
 

@@ -30,6 +30,8 @@ struct SpawnOptions {
   /// Once a rank has died or failed: how long the others may go on, so that they can say what they
   /// were waiting for; then they are killed.
   std::chrono::milliseconds grace{5000};
+  /// `grace` also starts when a rank has ended well: none has anything to do alone then.
+  bool endTogether = false;
   /// All ranks are killed after this; 0: never.
   std::chrono::milliseconds limit{0};
 };
@@ -60,10 +62,11 @@ Expected<bool> startsRanks(const BootstrapEnvironment &environment, uint32_t ask
                            const std::string &channels);
 
 /// Starts `ranks` processes of this binary with these arguments, waits for their end and says how
-/// each ended that did not end well. `timeout`: within which ranks notice that one has died.
+/// each ended that did not end well. `timeout`: within which ranks notice that one has died;
+/// `endTogether`: as in SpawnOptions.
 Expected<std::vector<RankExit>> spawnSelf(const std::string &tool, uint32_t ranks,
                                           const std::vector<std::string> &arguments, bool prefix,
-                                          std::chrono::milliseconds timeout);
+                                          std::chrono::milliseconds timeout, bool endTogether);
 
 /// What one rank does; the result is its exit code. `world`: of ranks that are threads, else null.
 using RankMain = std::function<int(Bootstrap &bootstrap, tandem_local_world *world)>;
@@ -73,7 +76,8 @@ using RankMain = std::function<int(Bootstrap &bootstrap, tandem_local_world *wor
 Expected<int> runThreadRanks(uint32_t ranks, std::chrono::milliseconds timeout,
                              const RankMain &main);
 
-/// This process as a rank of the job that `environment` says: meets the others.
+/// This process as a rank of the job that `environment` says: meets the others, within
+/// TANDEM_LAUNCH_TIMEOUT if it is set, else within `timeout`.
 Expected<std::unique_ptr<Bootstrap>> joinRanks(const BootstrapEnvironment &environment,
                                                std::chrono::milliseconds timeout);
 

@@ -28,7 +28,7 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
               TANDEM_INTERNAL == static_cast<int>(Code::Internal));
 static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
-static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, user) &&
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, give_up) &&
               TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
               TANDEM_NO_PADDING_AFTER(tandem_context_options, allocator));
 
@@ -70,6 +70,17 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
     };
   if (launch.barrier)
     callbacks.barrier = [launch] { return launch.barrier(launch.user); };
+  if (launch.health)
+    callbacks.health = [launch] {
+      char reason[1024] = "";
+      int ended = launch.health(launch.user, reason, sizeof reason);
+      reason[sizeof reason - 1] = 0;
+      return ended ? Status(Code::Aborted, reason) : Status();
+    };
+  if (launch.give_up)
+    callbacks.giveUp = [launch](const Status &reason) {
+      launch.give_up(launch.user, reason.message().c_str());
+    };
   return createCallbackBootstrap(std::move(callbacks));
 }
 

@@ -55,6 +55,17 @@ int barrier(void *user) {
   return finish(job, guarded([&] { return job.bootstrap->barrier(); }));
 }
 
+int health(void *user, char *reason, size_t size) {
+  Status status = static_cast<Job *>(user)->bootstrap->health();
+  if (!status.ok() && size > 0)
+    reason[status.message().copy(reason, size - 1)] = 0;
+  return static_cast<int>(status.code());
+}
+
+void giveUp(void *user, const char *reason) {
+  static_cast<Job *>(user)->bootstrap->giveUp(Status(Code::Aborted, reason));
+}
+
 Status join(Job &job) {
   TANDEM_ASSIGN_OR_RETURN(job.bootstrap, createBootstrapFromEnvironment());
   job.launch.struct_size = sizeof job.launch;
@@ -64,6 +75,8 @@ Status join(Job &job) {
   job.launch.local_size = job.bootstrap->localSize();
   job.launch.all_gather = allGather;
   job.launch.barrier = barrier;
+  job.launch.health = health;
+  job.launch.give_up = giveUp;
   job.launch.user = &job;
   return Status();
 }

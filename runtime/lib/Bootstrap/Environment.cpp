@@ -7,9 +7,13 @@
 
 #include "tandem/Runtime/Environment.h"
 
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <fmt/format.h>
+#include <fstream>
+#include <sys/stat.h>
 
 using namespace tandem;
 
@@ -36,14 +40,14 @@ public:
 
   /// Keeps `result` where no variable is set.
   template <typename T>
-  Status number(std::initializer_list<const char *> names, T &result, uint64_t least, uint64_t most,
-                int base = 10) const {
+  Status number(std::initializer_list<const char *> names, T &result, uint64_t least,
+                uint64_t most) const {
     Variable variable = get(names);
     if (!variable.set())
       return Status::success();
     const std::string &text = variable.value;
     uint64_t value = 0;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
       return Status(Code::InvalidArgument,
                     fmt::format("environment variable {}: expected a number from {} to {}, found "
@@ -100,7 +104,7 @@ Status readTorch(const Reader &reader, BootstrapEnvironment &env) {
   if (Variable store = reader.get({"TORCHELASTIC_USE_AGENT_STORE"}); store.value == "True")
     ++env.port;
   if (Variable id = reader.get({"TORCHELASTIC_RUN_ID"}); id.set())
-    env.token = hashText("torchrun " + id.value);
+    env.secret = "torchrun " + id.value;
   return Status::success();
 }
 
@@ -110,7 +114,7 @@ Status readOpenMpi(const Reader &reader, BootstrapEnvironment &env) {
   Variable job =
       reader.get({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"});
   if (job.set())
-    env.token = hashText("mpi " + job.value);
+    env.secret = "mpi " + job.value;
   Variable address = reader.get({"MASTER_ADDR"}), port = reader.get({"MASTER_PORT"});
   if (address.set() && port.set()) {
     env.addresses = {address.value};
@@ -157,7 +161,7 @@ Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
   std::string job = "slurm " + reader.get({"SLURM_JOB_ID", "SLURM_JOBID"}).value + "." +
                     reader.get({"SLURM_STEP_ID", "SLURM_STEPID"}).value;
   env.port = portOf(job);
-  env.token = hashText(job + " token");
+  env.secret = job;
   return Status::success();
 }
 
@@ -199,6 +203,31 @@ Status readLauncher(const Reader &reader, BootstrapEnvironment &env) {
   return Status::success();
 }
 
+Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
+  if (Variable secret = reader.get({"TANDEM_SECRET"}); secret.set()) {
+    env.secret = secret.value;
+    return Status::success();
+  }
+  Variable path = reader.get({"TANDEM_SECRET_FILE"});
+  if (!path.set())
+    return Status::success();
+  auto wrong = [&](const std::string &why) {
+    return Status(Code::InvalidArgument, fmt::format("environment variable TANDEM_SECRET_FILE: "
+                                                     "\"{}\": {}",
+                                                     path.value, why));
+  };
+  struct stat info{};
+  if (::stat(path.value.c_str(), &info))
+    return wrong(std::strerror(errno));
+  if (!S_ISREG(info.st_mode) || (info.st_mode & (S_IRWXG | S_IRWXO)))
+    return wrong(fmt::format("expected a file that only its owner can read, found mode {:o}",
+                             info.st_mode & 07777));
+  std::ifstream file(path.value);
+  if (!std::getline(file, env.secret) || env.secret.empty())
+    return wrong("expected a secret in the first line");
+  return Status::success();
+}
+
 Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
   if (Variable hosts = reader.get({"TANDEM_MASTER_ADDR"}); hosts.set()) {
     env.addresses.clear();
@@ -210,11 +239,14 @@ Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
     }
   }
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_MASTER_PORT"}, env.port, 1, 65535));
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_TOKEN"}, env.token, 0, ~uint64_t(0), 16));
+  TANDEM_RETURN_IF_ERROR(readSecret(reader, env));
+  env.listenAddress = reader.get({"TANDEM_LISTEN_ADDR"}).value;
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LAUNCHER_FD"}, env.launcherFd, 3, 1u << 20));
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LISTEN_FD"}, env.listenFd, 3, 1u << 20));
   uint64_t seconds = 60;
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LAUNCH_TIMEOUT"}, seconds, 1, 86400));
   env.timeout = std::chrono::seconds(seconds);
+  env.timeoutGiven = reader.has("TANDEM_LAUNCH_TIMEOUT");
   return Status::success();
 }
 
@@ -264,12 +296,10 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const Environmen
                               env.launcher == Launcher::OpenMpi
                                   ? " (mpirun -x NAME=VALUE), as the ranks are on several hosts"
                                   : ""));
-  if (!env.token) {
-    std::string text = fmt::format("{} {} {}", toString(env.launcher), env.port, env.worldSize);
-    for (const std::string &address : env.addresses)
-      text += " " + address;
-    env.token = hashText(text);
-  }
+  // Neither the spelling of the host nor the world's size: ranks that differ in them shall meet,
+  // and say so.
+  if (env.secret.empty())
+    env.secret = fmt::format("{} {}", toString(env.launcher), env.port);
   return env;
 }
 

@@ -8,12 +8,14 @@
 #include "Wire.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::bootstrap;
@@ -24,14 +26,25 @@ namespace {
 /// A connection that has not sent its Hello yet.
 struct Stranger {
   Socket socket;
+  Challenge challenge;
   Hello hello;
   size_t received = 0;
   Deadline deadline;
 };
 
-/// A stranger is dropped after this time without a Hello; at most kMaxStrangers are kept.
+/// A stranger is dropped after this time without a Hello, or when there are more than
+/// kMaxStrangers and it is the oldest: connections that say nothing keep no rank out.
 constexpr milliseconds kStrangerPatience{5000};
-constexpr size_t kMaxStrangers = 1024;
+constexpr size_t kMaxStrangers = 256;
+
+constexpr const char *kOtherSecret = "it belongs to another job, or has another TANDEM_SECRET";
+
+/// What the launcher has said: that a rank has ended. Empty: nothing.
+std::string launcherNotice(const BootstrapEnvironment &env) {
+  char text[256];
+  ssize_t n = env.launcherFd < 0 ? 0 : ::pread(env.launcherFd, text, sizeof(text), 0);
+  return n > 0 ? std::string(text, static_cast<size_t>(n)) : std::string();
+}
 
 /// Rank 0's side of the rendezvous.
 class Reception {
@@ -57,8 +70,10 @@ private:
   Status meet() {
     while (arrived + 1 < env.worldSize) {
       if (Clock::now() >= deadline)
-        return Status(Code::Timeout, fmt::format("rank 0: waited {} s for {}",
-                                                 env.timeout.count() / 1000.0, missing()));
+        return Status(Code::Timeout, fmt::format("rank 0: waited {} s for {}{}",
+                                                 env.timeout.count() / 1000.0, missing(), refused));
+      if (std::string notice = launcherNotice(env); !notice.empty())
+        return Status(Code::Aborted, "rank 0: " + notice);
       std::vector<pollfd> entries{{listenFd, POLLIN, 0}};
       for (const Stranger &stranger : strangers)
         entries.push_back({stranger.socket.fd(), POLLIN, 0});
@@ -81,11 +96,20 @@ private:
 
   void acceptOne() {
     int fd = ::accept4(listenFd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    bool full = fd < 0 && (errno == EMFILE || errno == ENFILE);
+    if (!strangers.empty() && (full || strangers.size() >= kMaxStrangers))
+      strangers.erase(strangers.begin());
+    if (full)
+      std::this_thread::sleep_for(milliseconds(1)); // the connection still waits
     if (fd < 0)
       return;
-    Socket socket(fd);
-    if (strangers.size() < kMaxStrangers)
-      strangers.push_back({std::move(socket), {}, 0, Clock::now() + kStrangerPatience});
+    Stranger stranger;
+    stranger.socket = Socket(fd);
+    stranger.challenge.nonce = makeNonce();
+    stranger.deadline = Clock::now() + kStrangerPatience;
+    // It fits into an empty socket buffer: this does not wait.
+    if (stranger.socket.send(&stranger.challenge, sizeof(Challenge), Clock::now()).ok())
+      strangers.push_back(std::move(stranger));
   }
 
   Status hear() {
@@ -99,8 +123,16 @@ private:
       bool complete = stranger.received == sizeof(Hello);
       bool drop = !n || (!complete && Clock::now() >= stranger.deadline);
       if (complete) {
-        if (stranger.hello.magic == kHelloMagic && stranger.hello.token == env.token)
+        const Hello &hello = stranger.hello;
+        if (hello.magic != kHelloMagic) {
+          refused = fmt::format("; {} is no rank of this version", stranger.socket.peerName());
+        } else if (!equal(hello.proof, proofOfClient(env, stranger.challenge.nonce, hello))) {
+          refused = fmt::format("; rank {} at {} was refused: {}", hello.rank,
+                                stranger.socket.peerName(), kOtherSecret);
+          sendText(stranger.socket, FrameKind::Refused, kOtherSecret);
+        } else {
           TANDEM_RETURN_IF_ERROR(admit(stranger));
+        }
         drop = true;
       }
       if (drop)
@@ -127,7 +159,11 @@ private:
       return error;
     }
     FrameHeader accepted;
-    TANDEM_RETURN_IF_ERROR(stranger.socket.send(&accepted, sizeof(accepted), deadline)
+    Proof proof = proofOfRoot(env, stranger.challenge.nonce, hello);
+    accepted.bytes = sizeof(proof);
+    std::string answer(reinterpret_cast<const char *>(&accepted), sizeof(accepted));
+    answer.append(reinterpret_cast<const char *>(proof.data()), proof.size());
+    TANDEM_RETURN_IF_ERROR(stranger.socket.send(answer.data(), answer.size(), deadline)
                                .withPrefix(fmt::format("rank 0, to rank {}: ", hello.rank)));
     peers[hello.rank] = std::move(stranger.socket);
     ++arrived;
@@ -160,6 +196,7 @@ private:
   std::vector<Socket> peers;
   std::vector<Stranger> strangers;
   uint32_t arrived = 0;
+  std::string refused; ///< the last connection that could have been a rank
 };
 
 /// One attempt at one address, until rank 0 has accepted this rank.
@@ -169,13 +206,24 @@ Expected<Socket> introduce(const BootstrapEnvironment &env, const std::string &h
   auto socket = Socket::connect(host, env.port, patience);
   if (!socket)
     return socket.status();
+  Challenge challenge;
+  TANDEM_RETURN_IF_ERROR(socket->receive(&challenge, sizeof(challenge), patience));
+  if (challenge.magic != kHelloMagic)
+    return Status(Code::Io, "no rank of this version listens there");
   Hello hello;
-  hello.token = env.token;
   hello.rank = env.rank;
   hello.worldSize = env.worldSize;
+  hello.nonce = makeNonce();
+  hello.proof = proofOfClient(env, challenge.nonce, hello);
   TANDEM_RETURN_IF_ERROR(socket->send(&hello, sizeof(hello), patience));
   FrameHeader header;
   TANDEM_RETURN_IF_ERROR(receiveHeader(*socket, FrameKind::Accepted, header, patience));
+  Proof proof;
+  if (header.bytes != sizeof(proof))
+    return Status(Code::Io, "no rank of this version listens there");
+  TANDEM_RETURN_IF_ERROR(socket->receive(proof.data(), proof.size(), patience));
+  if (!equal(proof, proofOfRoot(env, challenge.nonce, hello)))
+    return Status(Code::InvalidArgument, kOtherSecret);
   return socket;
 }
 
@@ -207,6 +255,8 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
           socket.status().message() != "the connection was closed")
         return last;
     }
+    if (std::string notice = launcherNotice(env); !notice.empty())
+      return Status(Code::Aborted, fmt::format("rank {}: {}", env.rank, notice));
     if (Clock::now() + pause >= deadline)
       return Status(Code::Timeout, fmt::format("{}; tried for {} s", last.message(),
                                                env.timeout.count() / 1000.0));
@@ -218,13 +268,20 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
 Status bootstrap::receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
                                 Deadline deadline) {
   TANDEM_RETURN_IF_ERROR(socket.receive(&header, sizeof(header), deadline));
+  return checkHeader(socket, expected, header, deadline);
+}
+
+Status bootstrap::checkHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
+                              Deadline deadline) {
   if (header.magic != kFrameMagic)
     return Status(Code::Io, "the peer is not a rank of this job");
-  if (header.kind == FrameKind::Abort) {
+  if (header.kind == FrameKind::Abort || header.kind == FrameKind::Refused) {
     std::string text(std::min(header.bytes, kMaxText), '\0');
     TANDEM_RETURN_IF_ERROR(socket.receive(text.data(), text.size(), deadline));
-    return Status(Code::Aborted, text);
+    return Status(header.kind == FrameKind::Abort ? Code::Aborted : Code::InvalidArgument, text);
   }
+  if (header.kind == FrameKind::Bye)
+    return Status(Code::Aborted, "it has left the job");
   if (header.kind != expected)
     return Status(Code::Internal,
                   "ranks disagree on what is exchanged: bootstrap calls must come in "
@@ -232,11 +289,36 @@ Status bootstrap::receiveHeader(const Socket &socket, FrameKind expected, FrameH
   return Status::success();
 }
 
-void bootstrap::sendAbort(const Socket &socket, const std::string &text) {
+void bootstrap::sendText(const Socket &socket, FrameKind kind, const std::string &text) {
   FrameHeader header;
-  header.kind = FrameKind::Abort;
+  header.kind = kind;
   header.bytes = std::min<uint64_t>(text.size(), kMaxText);
   std::string frame(reinterpret_cast<const char *>(&header), sizeof(header));
   frame.append(text, 0, header.bytes);
-  socket.send(frame.data(), frame.size(), Clock::now() + std::chrono::milliseconds(200)).ignore();
+  // A new connection takes it at once; one that does not read must not delay the others.
+  milliseconds patience(kind == FrameKind::Abort ? 200 : 0);
+  socket.send(frame.data(), frame.size(), Clock::now() + patience).ignore();
+}
+
+void bootstrap::sendAbort(const Socket &socket, const std::string &text) {
+  sendText(socket, FrameKind::Abort, text);
+}
+
+static Proof proofOf(const BootstrapEnvironment &env, const char *who, const Nonce &challenge,
+                     const Hello &hello) {
+  std::string message =
+      fmt::format("tandem bootstrap 2 {} {} {} ", who, hello.rank, hello.worldSize);
+  for (const Nonce &nonce : {challenge, hello.nonce})
+    message.append(reinterpret_cast<const char *>(nonce.data()), nonce.size());
+  return hmac(env.secret, message);
+}
+
+Proof bootstrap::proofOfClient(const BootstrapEnvironment &env, const Nonce &challenge,
+                               const Hello &hello) {
+  return proofOf(env, "client", challenge, hello);
+}
+
+Proof bootstrap::proofOfRoot(const BootstrapEnvironment &env, const Nonce &challenge,
+                             const Hello &hello) {
+  return proofOf(env, "root", challenge, hello);
 }

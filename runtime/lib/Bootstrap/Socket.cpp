@@ -184,55 +184,26 @@ Status Socket::receive(void *data, size_t bytes, Deadline deadline) const {
   return Status::success();
 }
 
-ListenSocket::ListenSocket(ListenSocket &&other) noexcept
-    : socket(std::exchange(other.socket, -1)), number(other.number) {}
-
-ListenSocket &ListenSocket::operator=(ListenSocket &&other) noexcept {
-  std::swap(socket, other.socket);
-  std::swap(number, other.number);
-  return *this;
+/// A large transfer in pieces, each with a deadline of its own.
+template <typename Byte, typename Transfer>
+static Status inPieces(Byte *data, size_t bytes, std::chrono::milliseconds patience,
+                       Transfer transfer) {
+  constexpr size_t kPiece = 64 * 1024;
+  for (size_t done = 0; done < bytes; done += kPiece)
+    TANDEM_RETURN_IF_ERROR(
+        transfer(data + done, std::min(kPiece, bytes - done), Clock::now() + patience));
+  return Status::success();
 }
 
-ListenSocket::~ListenSocket() {
-  if (socket >= 0)
-    ::close(socket);
+Status Socket::send(const void *data, size_t bytes, std::chrono::milliseconds patience) const {
+  return inPieces(static_cast<const char *>(data), bytes, patience,
+                  [&](const char *piece, size_t size, Deadline deadline) {
+                    return send(piece, size, deadline);
+                  });
 }
 
-Expected<ListenSocket> ListenSocket::open(uint16_t port) {
-  // An IPv6 socket also serves IPv4; hosts without IPv6 get an IPv4 socket.
-  for (int family : {AF_INET6, AF_INET}) {
-    int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-      continue;
-    ListenSocket result(fd, port);
-    int on = 1, off = 0;
-    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    sockaddr_storage storage{};
-    auto *address = reinterpret_cast<sockaddr *>(&storage);
-    socklen_t length = sizeof(sockaddr_in);
-    if (family == AF_INET6) {
-      ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-      auto *six = reinterpret_cast<sockaddr_in6 *>(&storage);
-      six->sin6_family = AF_INET6;
-      six->sin6_port = htons(port);
-      length = sizeof(sockaddr_in6);
-    } else {
-      auto *four = reinterpret_cast<sockaddr_in *>(&storage);
-      four->sin_family = AF_INET;
-      four->sin_port = htons(port);
-    }
-    if (::bind(fd, address, length) || ::listen(fd, 1024)) {
-      if (family == AF_INET6 && errno == EADDRNOTAVAIL)
-        continue;
-      return Status(Code::Io,
-                    fmt::format("cannot listen on port {}: {}", port, std::strerror(errno)));
-    }
-    length = sizeof(storage);
-    if (::getsockname(fd, address, &length))
-      return ioError("getsockname", errno);
-    result.number = ntohs(family == AF_INET6 ? reinterpret_cast<sockaddr_in6 *>(&storage)->sin6_port
-                                             : reinterpret_cast<sockaddr_in *>(&storage)->sin_port);
-    return result;
-  }
-  return ioError("cannot open a listening socket", errno);
+Status Socket::receive(void *data, size_t bytes, std::chrono::milliseconds patience) const {
+  return inPieces(
+      static_cast<char *>(data), bytes, patience,
+      [&](char *piece, size_t size, Deadline deadline) { return receive(piece, size, deadline); });
 }

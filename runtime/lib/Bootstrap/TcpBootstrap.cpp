@@ -1,4 +1,4 @@
-//===- TcpBootstrap.cpp - all-gather over TCP ----------------------*- C++ -*-===//
+//===- TcpBootstrap.cpp - all-gather and heartbeat over TCP --------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,19 +7,53 @@
 
 #include "Wire.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
+#include <linux/sockios.h>
+#include <mutex>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::bootstrap;
+using std::chrono::milliseconds;
 
 namespace {
 
+/// How often a rank shows that it lives, at least.
+constexpr milliseconds kPulse{500};
+/// Outside of an exchange, a rank that shows no life for a shorter time than this is not given up.
+constexpr milliseconds kLeastSilence{10000};
+/// A rank that lives but does not come is waited for so many timeouts.
+constexpr int kMostTimeouts = 60;
+
+/// Exchanges run on the caller's thread. Another thread, the pulse, sends Alive frames, and between
+/// exchanges it reads what peers say of themselves.
 class TcpBootstrap : public Bootstrap {
 public:
-  TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> peers)
-      : env(env), peers(std::move(peers)) {}
+  TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> sockets)
+      : env(env), peers(std::move(sockets)), writing(peers.size()), left(peers.size()),
+        heard(peers.size(), Clock::now()), stop(::eventfd(0, EFD_CLOEXEC)) {
+    pulse = std::thread([this] { run(); });
+  }
+
+  ~TcpBootstrap() override {
+    uint64_t one = 1;
+    if (::write(stop, &one, sizeof(one)) < 0)
+      std::terminate(); // of a descriptor of our own
+    pulse.join();
+    ::close(stop);
+    for (uint32_t i = 0; i < peers.size(); ++i)
+      if (peers[i].open())
+        sendText(peers[i], FrameKind::Bye, "");
+  }
 
   uint32_t rank() const override { return env.rank; }
   uint32_t worldSize() const override { return env.worldSize; }
@@ -27,22 +61,38 @@ public:
   uint32_t localSize() const override { return env.localSize; }
 
   Status allGather(const void *mine, size_t bytes, void *all) override {
-    if (!failure.ok())
-      return failure;
+    std::lock_guard<std::mutex> lock(reading);
+    if (Status known = health(); !known.ok())
+      return known;
     if (bytes)
       std::memcpy(static_cast<char *>(all) + env.rank * bytes, mine, bytes);
     ++sequence;
-    failure = env.rank == 0 ? gather(bytes, all) : contribute(mine, bytes, all);
-    failure =
-        failure.withPrefix(fmt::format("rank {}, exchange {} over tcp: ", env.rank, sequence));
-    if (!failure.ok() && env.rank == 0)
-      for (Socket &peer : peers)
-        if (peer.open())
-          sendAbort(peer, failure.message());
-    return failure;
+    Status result = env.rank == 0 ? gather(bytes, all) : contribute(mine, bytes, all);
+    std::fill(heard.begin(), heard.end(), Clock::now());
+    if (!result.ok())
+      lose(result.withPrefix(fmt::format("rank {}, exchange {} over tcp: ", env.rank, sequence)));
+    return health();
   }
 
   Status barrier() override { return allGather(nullptr, 0, nullptr); }
+
+  Status health() override {
+    std::lock_guard<std::mutex> lock(state);
+    return lost;
+  }
+
+  void giveUp(const Status &reason) override {
+    if (env.rank == 0)
+      return lose(reason);
+    {
+      std::lock_guard<std::mutex> lock(state);
+      if (!lost.ok())
+        return;
+      lost = reason;
+    }
+    std::lock_guard<std::mutex> lock(writing[0]);
+    sendAbort(peers[0], reason.message());
+  }
 
 private:
   /// Progress of one peer's part.
@@ -55,8 +105,92 @@ private:
     return fmt::format("rank {} ({})", rank, peers[rank].peerName());
   }
 
+  milliseconds patience() const { return env.exchangeTimeout.value_or(env.timeout); }
+
+  /// Notes the first reason; rank 0 forwards it.
+  void lose(const Status &reason) {
+    {
+      std::lock_guard<std::mutex> lock(state);
+      if (!lost.ok())
+        return;
+      lost = reason;
+    }
+    for (uint32_t i = 0; i < peers.size() && env.rank == 0; ++i)
+      if (peers[i].open() && !left[i]) {
+        std::lock_guard<std::mutex> lock(writing[i]);
+        sendAbort(peers[i], reason.message());
+      }
+  }
+
+  /// The pulse.
+  void run() {
+    milliseconds interval = std::min(kPulse, std::max(patience() / 4, milliseconds(20)));
+    for (;;) {
+      // A peer's end is noticed at once.
+      std::vector<pollfd> entries{{stop, POLLIN, 0}};
+      if (health().ok())
+        for (uint32_t i = 0; i < peers.size(); ++i)
+          if (peers[i].open() && !left[i])
+            entries.push_back({peers[i].fd(), POLLRDHUP, 0});
+      ::poll(entries.data(), entries.size(), static_cast<int>(interval.count()));
+      if (entries[0].revents)
+        return;
+      for (uint32_t i = 0; i < peers.size(); ++i)
+        if (peers[i].open() && !left[i])
+          showLife(i);
+      std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
+      if (!lock) { // an exchange notices by itself
+        std::this_thread::sleep_for(milliseconds(20));
+        continue;
+      }
+      for (uint32_t i = 0; i < peers.size(); ++i)
+        if (peers[i].open() && !left[i] && health().ok())
+          listen(i);
+    }
+  }
+
+  void showLife(uint32_t i) {
+    // Being written to shows life, too.
+    std::unique_lock<std::mutex> lock(writing[i], std::try_to_lock);
+    FrameHeader alive;
+    alive.kind = FrameKind::Alive;
+    int queued = 0;
+    // A peer that reads nothing for hours must not find only these, and a frame is never cut.
+    if (lock && (::ioctl(peers[i].fd(), SIOCOUTQ, &queued) || queued < 4096))
+      peers[i].send(&alive, sizeof(alive), Clock::now() + milliseconds(200)).ignore();
+  }
+
+  /// Between exchanges: reads what is no part of one.
+  void listen(uint32_t i) {
+    for (;;) {
+      FrameHeader header;
+      ssize_t n = ::recv(peers[i].fd(), &header, sizeof(header), MSG_PEEK | MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno == ECONNRESET))
+        return lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
+      if (n < ssize_t(sizeof(header))) {
+        if (Clock::now() - heard[i] > std::max(patience(), kLeastSilence))
+          lose(Status(Code::Timeout,
+                      fmt::format("lost rank {}: it has shown no life for {} s", i,
+                                  std::max(patience(), kLeastSilence).count() / 1000.0)));
+        return;
+      }
+      heard[i] = Clock::now();
+      if (header.magic == kFrameMagic && header.kind == FrameKind::Bye) {
+        left[i] = 1;
+        return;
+      }
+      if (header.magic == kFrameMagic && header.kind == FrameKind::Abort)
+        return lose(
+            receiveHeader(peers[i], FrameKind::Abort, header, Clock::now() + milliseconds(200)));
+      if (header.magic != kFrameMagic || header.kind != FrameKind::Alive)
+        return; // of the next exchange
+      peers[i].receive(&header, sizeof(header), Clock::now()).ignore();
+    }
+  }
+
   Status gather(size_t bytes, void *all) {
-    Deadline deadline = Clock::now() + env.timeout;
+    Deadline most = Clock::now() + kMostTimeouts * patience();
+    std::fill(heard.begin(), heard.end(), Clock::now());
     std::vector<Part> parts(env.worldSize);
     std::vector<uint32_t> waiting;
     for (uint32_t rank = 1; rank < env.worldSize; ++rank)
@@ -64,17 +198,17 @@ private:
     std::vector<pollfd> entries;
     // Read from all peers at once, so a dead rank is noticed while others are slow.
     while (!waiting.empty()) {
-      if (Clock::now() >= deadline)
-        return Status(Code::Timeout,
-                      fmt::format("waited {} s for {}{}", env.timeout.count() / 1000.0,
-                                  nameOf(waiting.front()),
-                                  waiting.size() > 1 ? " and others" : ""));
+      for (uint32_t rank : waiting)
+        if (Clock::now() >= std::min(most, heard[rank] + patience()))
+          return Status(Code::Timeout,
+                        fmt::format("waited {} s for {}{}", patience().count() / 1000.0,
+                                    nameOf(rank), waiting.size() > 1 ? " and others" : ""));
       entries.clear();
       for (uint32_t rank : waiting)
         entries.push_back({peers[rank].fd(), POLLIN, 0});
-      if (::poll(entries.data(), entries.size(), millisecondsUntil(deadline)) < 0)
+      if (::poll(entries.data(), entries.size(), 50) < 0)
         continue;
-      std::vector<uint32_t> left;
+      std::vector<uint32_t> others;
       for (size_t i = 0; i < waiting.size(); ++i) {
         uint32_t rank = waiting[i];
         bool done = false;
@@ -82,21 +216,24 @@ private:
           TANDEM_RETURN_IF_ERROR(
               advance(rank, parts[rank], bytes, all, done).withPrefix(nameOf(rank) + ": "));
         if (!done)
-          left.push_back(rank);
+          others.push_back(rank);
       }
-      waiting.swap(left);
+      waiting.swap(others);
     }
     FrameHeader header;
     header.kind = FrameKind::Whole;
     header.sequence = sequence;
     header.bytes = bytes * env.worldSize;
-    for (uint32_t rank = 1; rank < env.worldSize; ++rank) {
-      Status sent = peers[rank].send(&header, sizeof(header), deadline);
-      if (sent.ok())
-        sent = peers[rank].send(all, header.bytes, deadline);
-      TANDEM_RETURN_IF_ERROR(sent.withPrefix(nameOf(rank) + ": "));
-    }
+    for (uint32_t rank = 1; rank < env.worldSize; ++rank)
+      TANDEM_RETURN_IF_ERROR(give(rank, header, all).withPrefix(nameOf(rank) + ": "));
     return Status::success();
+  }
+
+  /// Sends a frame; the peer must go on reading.
+  Status give(uint32_t i, const FrameHeader &header, const void *data) {
+    std::lock_guard<std::mutex> lock(writing[i]);
+    TANDEM_RETURN_IF_ERROR(peers[i].send(&header, sizeof(header), patience()));
+    return peers[i].send(data, header.bytes, patience());
   }
 
   /// Receives the available bytes of one part.
@@ -107,9 +244,12 @@ private:
       if (part.received < sizeof(FrameHeader)) {
         to = reinterpret_cast<char *>(&part.header) + part.received;
         want = sizeof(FrameHeader) - part.received;
+      } else if (part.header.magic == kFrameMagic && part.header.kind == FrameKind::Alive) {
+        part.received = 0;
+        continue;
       } else {
         if (part.received == sizeof(FrameHeader))
-          TANDEM_RETURN_IF_ERROR(check(part.header, FrameKind::Part, bytes));
+          TANDEM_RETURN_IF_ERROR(check(rank, part.header, FrameKind::Part, bytes));
         uint64_t offset = part.received - sizeof(FrameHeader);
         to = static_cast<char *>(all) + rank * bytes + offset;
         want = bytes - offset;
@@ -122,12 +262,15 @@ private:
         return n.status();
       if (*n == 0)
         return Status::success();
+      heard[rank] = Clock::now();
       part.received += *n;
     }
   }
 
-  Status check(const FrameHeader &header, FrameKind kind, uint64_t bytes) const {
-    if (header.magic != kFrameMagic || header.kind != kind || header.sequence != sequence)
+  Status check(uint32_t from, FrameHeader &header, FrameKind kind, uint64_t bytes) const {
+    TANDEM_RETURN_IF_ERROR(
+        checkHeader(peers[from], kind, header, Clock::now() + milliseconds(200)));
+    if (header.sequence != sequence)
       return Status(Code::Internal,
                     fmt::format("out of step: expected exchange {}, found {}; bootstrap calls must "
                                 "come in the same order on every rank",
@@ -138,31 +281,40 @@ private:
   }
 
   Status contribute(const void *mine, size_t bytes, void *all) {
-    Deadline deadline = Clock::now() + env.timeout + kRootFirst;
+    Deadline most = Clock::now() + kMostTimeouts * patience();
     FrameHeader header;
     header.kind = FrameKind::Part;
     header.sequence = sequence;
     header.bytes = bytes;
-    Status sent = peers[0].send(&header, sizeof(header), deadline);
-    if (sent.ok())
-      sent = peers[0].send(mine, bytes, deadline);
+    Status sent = give(0, header, mine);
     // A broken connection may still hold rank 0's reason: read it before giving up.
     if (!sent.ok() && sent.code() != Code::Aborted)
       return sent.withPrefix(nameOf(0) + ": ");
     FrameHeader whole;
-    Status received = receiveHeader(peers[0], FrameKind::Whole, whole, deadline);
+    Status received;
+    do
+      received = peers[0].receive(&whole, sizeof(whole),
+                                  std::min(most, Clock::now() + patience() + kRootFirst));
+    while (received.ok() && whole.magic == kFrameMagic && whole.kind == FrameKind::Alive);
     if (received.ok())
-      received = check(whole, FrameKind::Whole, bytes * env.worldSize);
+      received = check(0, whole, FrameKind::Whole, bytes * env.worldSize);
     if (received.ok())
-      received = peers[0].receive(all, whole.bytes, deadline);
+      received = peers[0].receive(all, whole.bytes, patience());
     return received.withPrefix(nameOf(0) + ": ");
   }
 
   BootstrapEnvironment env;
   /// Rank 0: one per rank. Others: only the connection to rank 0.
   std::vector<Socket> peers;
+  std::vector<std::mutex> writing; ///< per peer: frames are not mixed
+  std::mutex reading;              ///< of all peers; guards the three fields below
+  std::vector<char> left;          ///< has said Bye; set by the pulse
+  std::vector<Deadline> heard;     ///< when something came last
   uint64_t sequence = 0;
-  Status failure;
+  std::mutex state; ///< guards `lost`
+  Status lost;
+  int stop; ///< ends the pulse
+  std::thread pulse;
 };
 
 } // namespace
@@ -175,7 +327,7 @@ Expected<std::unique_ptr<Bootstrap>> tandem::createTcpBootstrap(const BootstrapE
     int fd = env.listenFd;
     std::optional<ListenSocket> own;
     if (fd < 0) {
-      auto listener = ListenSocket::open(env.port);
+      auto listener = listenAsRoot(env);
       if (!listener)
         return listener.status().withPrefix("rank 0: ");
       own.emplace(std::move(*listener));

@@ -3,15 +3,19 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A client sends a Hello; rank 0 answers with a frame Accepted, and with Welcome once all ranks
-// have arrived. Each all-gather is a frame Part from every client, then Whole from rank 0. Abort,
-// from rank 0, carries the reason as text and ends the bootstrap.
+// Rank 0 sends a Challenge to each connection; a client answers with a Hello, whose proof shows
+// that it has the job's secret. Rank 0 answers with a frame Accepted, which holds its own proof, or
+// with Refused and a text; and with Welcome once all ranks have arrived. Each all-gather is a frame
+// Part from every client, then Whole from rank 0. Abort carries the reason as text and ends the
+// bootstrap. Between these, both sides send Alive to show that they live, and Bye before they close
+// the connection without a failure.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TANDEM_BOOTSTRAP_WIRE_H
 #define TANDEM_BOOTSTRAP_WIRE_H
 
+#include "Proof.h"
 #include "Socket.h"
 #include "tandem/Runtime/Rendezvous.h"
 
@@ -19,18 +23,30 @@
 
 namespace tandem::bootstrap {
 
-inline constexpr uint64_t kHelloMagic = 0x3176'6472'6d64'6e74ull; // "tndmrdv1"
+inline constexpr uint64_t kHelloMagic = 0x3276'6472'6d64'6e74ull; // "tndmrdv2"
 inline constexpr uint32_t kFrameMagic = 0x6d64'6e74u;             // "tndm"
 
 /// All integers are little-endian.
-struct Hello {
+struct Challenge {
   uint64_t magic = kHelloMagic;
-  uint64_t token = 0;
-  uint32_t rank = 0;
-  uint32_t worldSize = 0;
+  Nonce nonce{};
 };
 
-enum class FrameKind : uint32_t { Accepted, Welcome, Part, Whole, Abort };
+struct Hello {
+  uint64_t magic = kHelloMagic;
+  uint32_t rank = 0;
+  uint32_t worldSize = 0;
+  Nonce nonce{};
+  Proof proof{};
+};
+
+/// The proofs of a client and of rank 0 in one handshake.
+Proof proofOfClient(const BootstrapEnvironment &environment, const Nonce &challenge,
+                    const Hello &hello);
+Proof proofOfRoot(const BootstrapEnvironment &environment, const Nonce &challenge,
+                  const Hello &hello);
+
+enum class FrameKind : uint32_t { Accepted, Welcome, Part, Whole, Abort, Refused, Alive, Bye };
 
 struct FrameHeader {
   uint32_t magic = kFrameMagic;
@@ -45,12 +61,20 @@ inline constexpr uint64_t kMaxText = 64 * 1024;
 /// Other ranks wait this much longer than rank 0, which can report the missing ranks.
 inline constexpr std::chrono::milliseconds kRootFirst{1000};
 
-/// Receives and checks a header; an Abort frame becomes its error.
+/// Receives and checks a header; an Abort frame becomes its error, a Refused frame one of code
+/// InvalidArgument.
 Status receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
                      Deadline deadline);
-/// Tries briefly to send an Abort frame.
+/// The second half of it, of a header that has been received.
+Status checkHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
+                   Deadline deadline);
+/// Tries briefly to send a frame with a text.
+void sendText(const Socket &socket, FrameKind kind, const std::string &text);
+/// The same, of an Abort frame.
 void sendAbort(const Socket &socket, const std::string &text);
 
+/// Rank 0's listening socket, on BootstrapEnvironment::listenAddress.
+Expected<ListenSocket> listenAsRoot(const BootstrapEnvironment &environment);
 /// Rank 0: peers[r] is the connection to rank r; peers[0] is not open.
 Expected<std::vector<Socket>> acceptPeers(const BootstrapEnvironment &environment, int listenFd);
 /// Other ranks: the connection to rank 0.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
+#include <new>
 
 namespace tandem {
 
@@ -38,6 +39,11 @@ public:
   Status allGather(const void *mine, size_t bytes, void *all) override {
     return check(callbacks.allGather(mine, bytes, all), "all-gather");
   }
+  Status health() override { return callbacks.health ? callbacks.health() : Status(); }
+  void giveUp(const Status &reason) override {
+    if (callbacks.giveUp)
+      callbacks.giveUp(reason);
+  }
   Status barrier() override { return check(callbacks.barrier(), "barrier"); }
 
 private:
@@ -49,6 +55,8 @@ private:
 };
 
 } // namespace
+
+void Bootstrap::giveUp(const Status &) {}
 
 std::string Bootstrap::host() const {
   std::string boot;
@@ -75,18 +83,32 @@ Expected<std::unique_ptr<Bootstrap>> createCallbackBootstrap(BootstrapCallbacks 
   return std::make_unique<CallbackBootstrap>(std::move(callbacks));
 }
 
+/// Of all ranks together: more than any host's memory has room for.
+static constexpr uint64_t kMaxGathered = uint64_t(1) << 40;
+
 Expected<std::vector<std::string>> allGatherStrings(Bootstrap &bootstrap, const std::string &mine) {
   uint32_t world = bootstrap.worldSize();
   uint64_t size = mine.size();
   std::vector<uint64_t> sizes(world);
   TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&size, sizeof size, sizes.data()));
+  // Sizes come from other processes.
+  for (uint32_t r = 0; r < world; ++r)
+    if (sizes[r] > kMaxGathered / world)
+      return Status(Code::Io, fmt::format("rank {} gives {} bytes, expected at most {}", r,
+                                          sizes[r], kMaxGathered / world));
   uint64_t most = *std::max_element(sizes.begin(), sizes.end());
   std::vector<std::string> result(world);
   if (most == 0)
     return result;
-  std::string padded = mine;
-  padded.resize(most);
-  std::string all(most * world, '\0');
+  std::string padded, all;
+  try {
+    padded = mine;
+    padded.resize(most);
+    all.resize(most * world);
+  } catch (const std::bad_alloc &) {
+    return Status(Code::OutOfMemory,
+                  fmt::format("no memory for {} bytes of each of {} ranks", most, world));
+  }
   TANDEM_RETURN_IF_ERROR(bootstrap.allGather(padded.data(), most, all.data()));
   for (uint32_t r = 0; r < world; ++r)
     result[r] = all.substr(r * most, sizes[r]);

@@ -115,7 +115,7 @@ Status ContextImpl::health() const {
 }
 
 void ContextImpl::poison(const Status &why) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::unique_lock<std::mutex> lock(mutex);
   if (!reason.ok())
     return;
   reason = why;
@@ -129,6 +129,8 @@ void ContextImpl::poison(const Status &why) {
   // A thread that used a graph may have waited in a channel of another instance.
   for (Watched *instance : watched)
     instance->dropGraphs();
+  lock.unlock();
+  bootstrap().giveUp(why); // may wait for the network
 }
 
 Expected<Stream *> ContextImpl::stream(uint32_t i, StreamPriority priority) {
@@ -241,19 +243,25 @@ void ContextImpl::guard() {
     // Runs do not notify the watchdog; it polls, so runs pay nothing for it.
     Clock::time_point now = Clock::now();
     std::string stall;
+    // What the ranks know of each other matters only to those that wait for each other.
+    auto isRunning = [](Watched *instance) { return !instance->runsInFlight().empty(); };
     if (reason.ok())
       for (Watched *instance : watched)
         if (stall.empty() && instance->deadline() <= now)
-          stall = instance->describeStall();
+          stall = fmt::format("no end after {} ms: {}", options.timeout.count(),
+                              instance->describeStall());
+    if (reason.ok() && stall.empty())
+      if (Status known = bootstrap().health(); !known.ok())
+        if (auto running = std::find_if(watched.begin(), watched.end(), isRunning);
+            running != watched.end())
+          stall = fmt::format("{}: {}", (*running)->describeStall(), known.message());
     if (!stall.empty()) {
       // Ranks that wait for the same rank time out together. An operation that was released by
       // another rank's abort is about to report a better reason.
       changed.wait_for(lock, kOthersReason, [&] { return stopping || !reason.ok(); });
       if (stopping || !reason.ok())
         continue;
-      Status timeout(Code::Timeout,
-                     fmt::format("rank {}: no end after {} ms: {}", options.bootstrap->rank(),
-                                 options.timeout.count(), stall));
+      Status timeout(Code::Timeout, fmt::format("rank {}: {}", options.bootstrap->rank(), stall));
       lock.unlock();
       poison(timeout);
       lock.lock();

@@ -388,8 +388,14 @@ Clock::time_point InstanceImpl::deadline() {
   Slot *slot = oldest();
   if (!slot || (!slot->enqueuing && slot->hasBegin && !slot->begin->reached()))
     return Clock::time_point::max();
-  if (timedRun != slot->run) {
+  // A command that begins is progress. The streams of a graph have no positions.
+  uint64_t position = 0;
+  for (uint32_t s = 0; s < streams.size() && !slot->replays; ++s)
+    if (usesStream[s])
+      position = position * 31 + (s == 0 ? slot->main.load() : streams[s])->position();
+  if (timedRun != slot->run || timedPosition != position) {
     timedRun = slot->run;
+    timedPosition = position;
     timedSince = Clock::now();
   }
   return timedSince + context.timeout();

@@ -218,6 +218,7 @@ private:
   GraphCache graphCaches[2];                       ///< per half; guarded by graphMutex
   static constexpr uint64_t kTrial = ~uint64_t(1); ///< the number of tryCapture()'s run
   uint64_t timedRun = ~uint64_t(0); ///< the run that the watchdog times, and since when
+  uint64_t timedPosition = 0;       ///< where its streams were then
   std::chrono::steady_clock::time_point timedSince;
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet
   bool tracing = false;

@@ -40,6 +40,12 @@ public:
   /// bootstrap must not be used again.
   virtual Status allGather(const void *mine, size_t bytes, void *all) = 0;
   virtual Status barrier() = 0;
+
+  /// An error once it is known, outside of an exchange, that a rank has ended, has given up or
+  /// shows no life. Does not block. Any thread. Default: nothing is known.
+  virtual Status health() { return Status::success(); }
+  /// This rank ends with an error: tells the others, whose health() becomes that error. Any thread.
+  virtual void giveUp(const Status &reason);
 };
 
 /// A bootstrap by two callbacks of an embedder. A non-zero return value is an error.
@@ -47,6 +53,9 @@ struct BootstrapCallbacks {
   uint32_t rank = 0, worldSize = 1, localRank = 0, localSize = 1;
   std::function<int(const void *mine, size_t bytes, void *all)> allGather;
   std::function<int()> barrier;
+  /// Optional: health() and giveUp().
+  std::function<Status()> health;
+  std::function<void(const Status &)> giveUp;
 };
 
 /// A world of one rank.

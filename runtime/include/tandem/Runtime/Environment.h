@@ -22,6 +22,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,15 +59,27 @@ struct BootstrapEnvironment {
   /// True (its own store listens there) | from the job: 20000 + hash(id) % 12000, where id is
   /// SLURM_JOB_ID.SLURM_STEP_ID or PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid. 0: not known yet.
   uint16_t port = 0;
-  /// The job's token: each rank sends it when it connects, and processes of other jobs are
-  /// rejected. TANDEM_TOKEN (hexadecimal) | a hash of TORCHELASTIC_RUN_ID, of the Slurm or the MPI
-  /// job, else of address, port and world size.
-  uint64_t token = 0;
+  /// The job's secret: ranks prove to each other that they have it (HMAC-SHA256); it is never sent.
+  /// TANDEM_SECRET | the first line of TANDEM_SECRET_FILE, which others must not be able to read |
+  /// a public name of the job: TORCHELASTIC_RUN_ID, the Slurm or the MPI job, else the port. Such a
+  /// name keeps jobs apart, but nobody out.
+  std::string secret;
+  /// TANDEM_LISTEN_ADDR: the address or the interface on which rank 0 listens. Empty: the loopback
+  /// if `addresses` names only that, else the first of `addresses` that is one of this host, else
+  /// all interfaces.
+  std::string listenAddress;
   /// TANDEM_LISTEN_FD: a listening socket that rank 0 inherited, so that no other process can take
   /// the port meanwhile. -1: none.
   int listenFd = -1;
-  /// TANDEM_LAUNCH_TIMEOUT, seconds: how long ranks wait for each other. Default 60.
+  /// TANDEM_LAUNCHER_FD: a file into which the launcher writes how a rank has ended; a rank that
+  /// waits for others looks into it. -1: none.
+  int launcherFd = -1;
+  /// TANDEM_LAUNCH_TIMEOUT, seconds: how long ranks wait for each other at start. Default 60.
   std::chrono::milliseconds timeout{60000};
+  bool timeoutGiven = false; ///< it was set
+  /// How long an exchange waits for a rank that shows no life; default `timeout`. A rank that lives
+  /// is waited for 60 times as long.
+  std::optional<std::chrono::milliseconds> exchangeTimeout;
 };
 
 /// Looks up one variable; empty or unset: nullptr or "".

@@ -16,8 +16,9 @@ namespace tandem {
 /// A listening TCP socket. Closed with the object.
 class ListenSocket {
 public:
-  /// `port` 0: any free port. Listens on all interfaces, IPv6 and IPv4.
-  static Expected<ListenSocket> open(uint16_t port);
+  /// `port` 0: any free port. `address`: an address of this host, a name that resolves to one, or
+  /// an interface ("eth0"); empty: all interfaces, IPv6 and IPv4.
+  static Expected<ListenSocket> open(uint16_t port, const std::string &address = "");
   ListenSocket(ListenSocket &&other) noexcept;
   ListenSocket &operator=(ListenSocket &&other) noexcept;
   ~ListenSocket();
@@ -32,11 +33,11 @@ private:
 
 /// A bootstrap over TCP: rank 0 listens (on `environment.listenFd`, else on `environment.port`),
 /// the others connect, and every exchange is a star around rank 0. Blocks until all ranks are
-/// there. Connections without the job's token are dropped. A rank outside the world, a rank that
-/// connects twice, and a different world size are errors on both sides. Every wait is bounded by
-/// `environment.timeout`; errors name the ranks and addresses that were waited for. If a rank ends,
-/// the ranks that wait for it get an error, and rank 0 forwards the reason. A world of one needs no
-/// network.
+/// there. Connections that do not prove to have the job's secret are dropped. A rank outside the
+/// world, a rank that connects twice, and a different world size are errors on both sides. Every
+/// wait is bounded by `environment.timeout`; errors name the ranks and addresses that were waited
+/// for. If a rank ends, the ranks that wait for it get an error, and rank 0 forwards the reason. A
+/// world of one needs no network.
 Expected<std::unique_ptr<Bootstrap>> createTcpBootstrap(const BootstrapEnvironment &environment);
 
 /// Reads the environment, finds rank 0, connects: what tools do at start.

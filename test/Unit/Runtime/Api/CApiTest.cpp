@@ -183,7 +183,7 @@ TEST(CApi, ContextErrors) {
   options.channels = "local";
   expect(&options, TANDEM_INVALID_ARGUMENT, "channel local needs a local world");
   options.channels = nullptr;
-  tandem_launch launch{sizeof launch, 3, 2, 0, 1, nullptr, nullptr, nullptr};
+  tandem_launch launch{sizeof launch, 3, 2, 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr};
   options.launch = &launch;
   expect(&options, TANDEM_INVALID_ARGUMENT, "rank 3 of a world of 2");
   launch.rank = 0;

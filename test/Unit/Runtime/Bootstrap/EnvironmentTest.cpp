@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace tandem;
 using testing::ElementsAre;
@@ -62,7 +64,9 @@ TEST(Environment, TandemRun) {
                    {"TANDEM_WORLD_SIZE", "4"},
                    {"TANDEM_MASTER_ADDR", "10.0.0.1,::1"},
                    {"TANDEM_MASTER_PORT", "4000"},
-                   {"TANDEM_TOKEN", "ff"},
+                   {"TANDEM_SECRET", "ff"},
+                   {"TANDEM_LISTEN_ADDR", "eth0"},
+                   {"TANDEM_LAUNCHER_FD", "6"},
                    {"TANDEM_LAUNCH_TIMEOUT", "7"},
                    {"TANDEM_LISTEN_FD", "5"}});
   ASSERT_TRUE(env) << env.status().message();
@@ -72,9 +76,27 @@ TEST(Environment, TandemRun) {
   EXPECT_EQ(env->localSize, 4u);
   EXPECT_THAT(env->addresses, ElementsAre("10.0.0.1", "::1"));
   EXPECT_EQ(env->port, 4000);
-  EXPECT_EQ(env->token, 255u);
+  EXPECT_EQ(env->secret, "ff");
+  EXPECT_EQ(env->listenAddress, "eth0");
+  EXPECT_EQ(env->launcherFd, 6);
   EXPECT_EQ(env->listenFd, 5);
   EXPECT_EQ(env->timeout.count(), 7000);
+}
+
+TEST(Environment, SecretFile) {
+  char path[] = "/tmp/tandem-secret-XXXXXX";
+  int fd = ::mkstemp(path); // only for its owner
+  ASSERT_GE(fd, 0);
+  auto found = [&] { return read(with(kTorch, {{"TANDEM_SECRET_FILE", path}})); };
+  EXPECT_THAT(found().status().message(), HasSubstr("expected a secret in the first line"));
+  ASSERT_EQ(::write(fd, "hush\nmore", 9), 9);
+  ASSERT_TRUE(found()) << found().status().message();
+  EXPECT_EQ(found()->secret, "hush");
+  ASSERT_EQ(::fchmod(fd, 0640), 0);
+  EXPECT_THAT(found().status().message(), HasSubstr("only its owner can read, found mode 640"));
+  ::close(fd);
+  ::unlink(path);
+  EXPECT_THAT(found().status().message(), HasSubstr("No such file"));
 }
 
 TEST(Environment, TorchVariables) {
@@ -88,8 +110,10 @@ TEST(Environment, TorchVariables) {
   EXPECT_THAT(env->addresses, ElementsAre("node1"));
   EXPECT_EQ(env->port, 29500);
   // The same on all ranks, another for another job.
-  EXPECT_EQ(env->token, read(with(kTorch, {{"RANK", "0"}, {"LOCAL_RANK", "0"}}))->token);
-  EXPECT_NE(env->token, read(with(kTorch, {{"MASTER_PORT", "29501"}}))->token);
+  EXPECT_EQ(env->secret, read(with(kTorch, {{"RANK", "0"}, {"LOCAL_RANK", "0"}}))->secret);
+  EXPECT_NE(env->secret, read(with(kTorch, {{"MASTER_PORT", "29501"}}))->secret);
+  // Ranks that disagree must meet to say so.
+  EXPECT_EQ(env->secret, read(with(kTorch, {{"WORLD_SIZE", "9"}, {"MASTER_ADDR", "n1"}}))->secret);
 }
 
 TEST(Environment, TorchrunListensBesideItsStore) {
@@ -140,7 +164,7 @@ TEST(Environment, Slurm) {
   EXPECT_THAT(env->addresses, ElementsAre("gpu07"));
   EXPECT_GE(env->port, 20000);
   EXPECT_LT(env->port, 40000);
-  EXPECT_NE(env->token, read(with(kSlurm, {{"SLURM_JOB_ID", "4712"}}))->token);
+  EXPECT_NE(env->secret, read(with(kSlurm, {{"SLURM_JOB_ID", "4712"}}))->secret);
 }
 
 TEST(Environment, OwnVariablesOverride) {

@@ -11,6 +11,7 @@
 #include "tandem/Runtime/Local.h"
 
 #include <algorithm>
+#include <atomic>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
@@ -301,6 +302,94 @@ TEST(Instance, TheTimeLimitStartsBehindRunsOfOtherInstances) {
           });
 }
 
+/// A run of many commands may take longer than the limit, which is for one of them.
+TEST(Instance, CommandsThatBeginAreProgress) {
+  ProgramSpec spec(1);
+  uint32_t x = spec.stacked("x", false, DType::F32, {1}),
+           y = spec.stacked("y", true, DType::F32, {1});
+  RankSpec &rank = spec.ranks[0];
+  rank.kernels.push_back(
+      KernelSpec{"sleep", sp::KernelFormat::external, "", {}, {0, 0}, {}, 1, {{0, 0}}});
+  uint32_t in = rank.view(rank.argument(x, 4), DType::F32, {1});
+  uint32_t out = rank.view(rank.argument(y, 4), DType::F32, {1});
+  for (int i = 0; i < 8; ++i)
+    rank.call(0, 0, {out, in}, {{0, 1}});
+  onRanks(spec, std::chrono::milliseconds(1000), [](Context &context, const auto &program) {
+    tandem_kernel kernel{};
+    kernel.struct_size = sizeof kernel;
+    kernel.name = "sleep";
+    kernel.cpu_function = [](void *, const tandem_kernel_call *) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return 0;
+    };
+    ASSERT_TRUE(context.registerKernel(kernel).ok());
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    float values[2] = {};
+    void *addresses[] = {&values[0], &values[1]};
+    ASSERT_TRUE((*instance)->bindAll(addresses, nullptr).ok());
+    Status status = (*instance)->run();
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
+}
+
+/// A bootstrap that learns that a rank has ended.
+class TellingBootstrap final : public Bootstrap {
+public:
+  TellingBootstrap(std::unique_ptr<Bootstrap> other, std::atomic<bool> &ended,
+                   std::atomic<int> &givenUp)
+      : other(std::move(other)), ended(ended), givenUp(givenUp) {}
+  uint32_t rank() const override { return other->rank(); }
+  uint32_t worldSize() const override { return other->worldSize(); }
+  Status allGather(const void *mine, size_t bytes, void *all) override {
+    return other->allGather(mine, bytes, all);
+  }
+  Status barrier() override { return other->barrier(); }
+  Status health() override { return ended ? Status(Code::Aborted, "lost rank 1: gone") : Status(); }
+  void giveUp(const Status &) override { ++givenUp; }
+
+private:
+  std::unique_ptr<Bootstrap> other;
+  std::atomic<bool> &ended;
+  std::atomic<int> &givenUp;
+};
+
+TEST(Instance, LostRankEndsRunsThatWaitForIt) {
+  ProgramSpec spec = exchangeMatmul();
+  auto file = ProgramFile::fromMemory(spec.encode());
+  auto world = LocalWorld::create(2, std::chrono::seconds(20));
+  std::atomic<bool> ended{false};
+  std::atomic<int> givenUp{0};
+  auto rank = [&](uint32_t r) {
+    ContextOptions options;
+    options.device = createCpuDevice();
+    options.transports.push_back(world->transport(r));
+    options.bootstrap = std::make_unique<TellingBootstrap>(world->bootstrap(r), ended, givenUp);
+    options.timeout = std::chrono::seconds(60);
+    auto context = Context::create(std::move(options));
+    auto instance = Instance::create(**context, *(*file)->rankProgram(r));
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    if (r == 1) { // never runs
+      while (givenUp == 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return;
+    }
+    std::vector<float> x(15), w(20), out(24);
+    void *addresses[] = {x.data(), w.data(), out.data()};
+    ASSERT_TRUE((*instance)->bindAll(addresses, nullptr).ok());
+    ASSERT_TRUE((*instance)->enqueue().ok());
+    ended = true;
+    Status status = (*instance)->wait();
+    EXPECT_FALSE(status.ok());
+    for (const char *part : {"rank 0: ", "(group: recv from rank 1", "lost rank 1: gone"})
+      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+    EXPECT_EQ(givenUp, 1); // the others hear of it
+  };
+  std::thread other([&] { rank(1); });
+  rank(0);
+  other.join();
+}
+
 class FailingOperation final : public HostOperation {
 public:
   Status execute(const Frame &) override { return Status(Code::Internal, "does not work"); }
@@ -365,9 +454,34 @@ TEST(Instance, OneSidedChannelsOfAllInstancesAreAbortedFirst) {
             (std::vector<std::string>{"1 signals", "2 signals", "1 messages", "2 messages"}));
 }
 
+/// Each rank prepares a file that lacks one field: an error on all ranks, or on none.
+TEST(Instance, ProgramsWithoutAField) {
+  ProgramSpec spec = exchangeMatmul();
+  for (const Dropped &dropped : withoutEachField(spec.encode())) {
+    auto file = ProgramFile::fromMemory(dropped.bytes);
+    if (!file.ok() || (*file)->numRanks() != 2 || !(*file)->rankProgram(0).ok() ||
+        !(*file)->rankProgram(1).ok())
+      continue;
+    std::atomic<int> good{0};
+    onRanks(spec, std::chrono::seconds(20), [&](Context &context, const auto &) {
+      good += Instance::create(context, *(*file)->rankProgram(context.rank())).ok();
+    });
+    EXPECT_TRUE(good == 0 || good == 2) << dropped.field;
+  }
+}
+
 TEST(Instance, ProgramsMustAgree) {
+  // Only a constant differs.
   ProgramSpec one = identity(2, 4), two = identity(2, 4);
-  two.name = "other";
+  for (ProgramSpec *spec : {&one, &two})
+    for (RankSpec &rank : spec->ranks)
+      rank.kernels.push_back(
+          {"add", sp::KernelFormat::expression, "cpu",
+           encodeExpression(1, 1,
+                            {{sp::ExprOp::load},
+                             {sp::ExprOp::constant, 0, 0, 0, spec == &one ? 1.0 : 2.0},
+                             {sp::ExprOp::add, 0, 1},
+                             {sp::ExprOp::store, 2, 0}})});
   auto files =
       std::vector{ProgramFile::fromMemory(one.encode()), ProgramFile::fromMemory(two.encode())};
   onRanks(one, std::chrono::seconds(20), [&](Context &context, const auto &) {

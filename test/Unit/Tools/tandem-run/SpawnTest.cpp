@@ -71,6 +71,38 @@ TEST(Spawn, StoppedRanksAreKilledAtTheLimit) {
   EXPECT_NE(exitCodeOf(*exits), 0);
 }
 
+TEST(Spawn, RanksAreToldThatOneHasEnded) {
+  // The shell has no descriptor of two digits in a redirection.
+  SpawnOptions options = shell(2, "test $TANDEM_RANK = 1 && exit 3\n"
+                                  "file=/proc/$$/fd/$TANDEM_LAUNCHER_FD\n"
+                                  "until test -n \"$(cat $file)\"; do sleep 0.02; done\n"
+                                  "test \"$(cat $file)\" = "
+                                  "'rank 1 ended before all ranks had connected (exit code 3)'");
+  options.grace = milliseconds(20000);
+  auto exits = spawnRanks(options);
+  ASSERT_TRUE(exits) << exits.status().message();
+  EXPECT_EQ((*exits)[0].code, 0);
+  EXPECT_EQ((*exits)[1].code, 3);
+}
+
+TEST(Spawn, RanksThatEndTogether) {
+  SpawnOptions options = shell(2, "if [ $TANDEM_RANK = 1 ]; then kill -STOP $$; fi");
+  options.endTogether = true;
+  options.grace = milliseconds(200);
+  auto exits = spawnRanks(options);
+  ASSERT_TRUE(exits) << exits.status().message();
+  EXPECT_EQ((*exits)[0].code, 0);
+  EXPECT_TRUE((*exits)[1].killed);
+  EXPECT_NE(exitCodeOf(*exits), 0);
+}
+
+TEST(Spawn, ChildrenThatTheParentDoesNotWaitFor) {
+  std::signal(SIGCHLD, SIG_IGN);
+  auto exits = spawnRanks(shell(2, "exit 5"));
+  ASSERT_TRUE(exits) << exits.status().message();
+  EXPECT_EQ((*exits)[1].code, 5);
+}
+
 TEST(Spawn, MissingBinary) {
   SpawnOptions options;
   options.ranks = 2;

@@ -101,7 +101,7 @@ public:
     env.worldSize = env.localSize = size;
     env.addresses = {"127.0.0.1"};
     env.port = listener->port();
-    env.token = 7;
+    env.secret = "7";
     env.timeout = milliseconds(20000);
   }
   BootstrapEnvironment of(uint32_t rank) {

@@ -1,0 +1,262 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Faults around tandem-run: ranks that do not fit together, ranks that end or stop outside of a run, files and streams
+that cannot be read or written. Each ends soon, with the cause.
+"""
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import harness
+from harness import environment, finish, free_port, start, start_ranks, tandem_run, tool
+
+programs = None
+
+
+def setUpModule():
+    global programs
+    programs = harness.made_programs()
+
+
+def program(name):
+    return os.path.join(programs, name + ".tsp")
+
+
+def torch(ranks, port=None, **more):
+    """The environments of ranks that are started one by one."""
+    port = port or free_port()
+    return [{"RANK": r, "WORLD_SIZE": ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": port, **more}
+            for r in range(ranks)]
+
+
+class Disagreement(harness.Test):
+    def check(self, expected, arguments, environments=None):
+        """Ranks with arguments of their own: all fail, and each says why."""
+        environments = environments or torch(len(arguments))
+        ranks = [start([tool("tandem-run"), *each], environment(**env))
+                 for env, each in zip(environments, arguments)]
+        for done in [finish(rank) for rank in ranks]:
+            self.assertGreater(done.code, 0, str(done))
+            self.assertRegex(done.out + done.err, expected)
+            self.assertLess(done.seconds, 20 * harness.SLOWER, str(done))
+
+    def test_programs(self):
+        self.check("another program|other ranks|rank 1", [[program("push-2")], [program("wrong-push-2")]])
+
+    def test_options(self):
+        for option in ("--seed=7", "--repeat=3", "--verify", "--warmup=1"):
+            with self.subTest(option=option):
+                self.check("ranks have different options: " + option.split("=")[0],
+                           [[program("matmul-2")], [program("matmul-2"), option]])
+
+    def test_world_size(self):
+        environments = torch(2)
+        environments[1]["WORLD_SIZE"] = 3
+        self.check("expects 3 ranks, rank 0 expects 2|is for 2 ranks, launched were 3",
+                   [[program("matmul-2"), program("matmul-2")]] * 2, environments)
+
+    def test_secret(self):
+        environments = torch(2, TANDEM_SECRET="one")
+        environments[1]["TANDEM_SECRET"] = "two"
+        self.check("it belongs to another job, or has another TANDEM_SECRET",
+                   [[program("matmul-2"), "--timeout=2"]] * 2, environments)
+
+    def test_spelling_of_the_host(self):
+        environments = torch(2)
+        environments[1]["MASTER_ADDR"] = "127.0.0.1"
+        ranks = start_ranks(environments, program("matmul-2"), "--verify")
+        self.assertVerified(finish(ranks[0]), 2)
+        self.assertEqual(finish(ranks[1]).code, 0)
+
+
+class Files(harness.Test):
+    def test_outputs_are_checked_first(self):
+        for option in ("--json", "--trace", "--svg"):
+            for path in (self.path("missing/x"), self.folder):
+                with self.subTest(option=option, path=path):
+                    done = tandem_run(program("huge-2"), f"{option}={path}")
+                    self.assertGreater(done.code, 0)
+                    self.assertIn(f'cannot write "{path}"', done.err)
+        # As a rank of a job: every rank ends.
+        ranks = start_ranks(torch(2), program("matmul-2"), f"--json={self.folder}")
+        done = [finish(rank) for rank in ranks]
+        self.assertGreater(min(d.code for d in done), 0)
+        self.assertIn(f'cannot write "{self.folder}"', done[0].err)
+
+    def limited(self, *command):
+        """With files of at most 1 kB: as if the disk were full."""
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+        return subprocess.run(command, env=environment(), capture_output=True, text=True, preexec_fn=limit,
+                              timeout=60 * harness.SLOWER)
+
+    def test_full_disk_keeps_the_old_file(self):
+        if not os.path.exists(tool("tandem-sim")):
+            self.skipTest("no tandem-sim")
+        machine = os.path.join(os.path.dirname(__file__), "..", "..", "machines", "h200x8.json")
+        for option in ("--json", "--trace", "--svg"):
+            with self.subTest(option=option):
+                path = self.path("old")
+                with open(path, "w") as file:
+                    file.write("old")
+                done = self.limited(tool("tandem-sim"), program("matmul-4"), f"--machine={machine}", f"{option}={path}")
+                self.assertGreater(done.returncode, 0, done.stdout)
+                self.assertIn(f'cannot write "{path}": File too large', done.stderr)
+                with open(path) as file:
+                    self.assertEqual(file.read(), "old")
+                self.assertEqual(os.listdir(self.folder), ["old"])
+
+    def test_full_disk_keeps_the_old_program(self):
+        if not os.path.exists(tool("tandem-compile")):
+            self.skipTest("no tandem-compile")
+        source = os.path.join(os.path.dirname(__file__), "..", "Programs", "allgather-matmul-p2p.mlir")
+        path = self.path("old.tsp")
+        shutil.copy(program("matmul-1"), path)
+        done = self.limited(tool("tandem-compile"), source, "--mesh", "x=4", "-o", path)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"cannot write {path}: File too large", done.stderr)
+        with open(path, "rb") as file, open(program("matmul-1"), "rb") as old:
+            self.assertEqual(file.read(), old.read())
+        self.assertEqual(os.listdir(self.folder), ["old.tsp"])
+
+    def test_full_standard_output(self):
+        for command in ([tool("tandem-run"), program("matmul-2")], [tool("tandem-run"), "--help"],
+                        [tool("tandem-check"), program("matmul-2")]):
+            with self.subTest(command=command), open("/dev/full", "w") as full:
+                done = finish(start(command, stdout=full))
+                self.assertGreater(done.code, 0)
+                self.assertIn("cannot write to the standard output", done.err)
+
+    def test_closed_streams(self):
+        run = f"{tool('tandem-run')} {program('matmul-2')} --verify"
+        for redirection, code in (("<&-", 0), ("2>&-", 0), (">&-", 1), ("<&- >&- 2>&-", 1)):
+            with self.subTest(redirection=redirection):
+                done = finish(start(["sh", "-c", f"{run} {redirection}"]))
+                self.assertEqual(done.code, code, str(done))
+
+    def test_endless_inputs(self):
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        commands = [[tool("tandem-run")], [tool("tandem-check")]]
+        if os.path.exists(tool("tandem-compile")):
+            commands += [[tool("tandem-compile"), "-o", self.path("x")], [tool("tandem-compile"), "--dump"]]
+        for command in commands:
+            for path in (pipe, "/dev/zero"):
+                with self.subTest(command=command, path=path):
+                    done = finish(start([*command, path]), 20)
+                    self.assertGreater(done.code, 0)
+                    self.assertIn("not a regular file", done.err)
+
+    def test_memory(self):
+        for channel in ("ucx", "local"):
+            done = tandem_run(program("huge-2"), f"--channel={channel}")
+            self.assertEqual(done.code, 1)
+            self.assertIn("FAILED huge: rank 0: no memory for this rank's tensors: 562949953421312 bytes", done.out)
+
+
+class Launcher(harness.Test):
+    def test_rank_that_ends_before_it_connects(self):
+        """Or soon after: it is killed as soon as it can be seen."""
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                launcher = start([tool("tandem-run"), program("long-3"), "--timeout=60"])
+                self.addCleanup(lambda: launcher.poll() is None and os.killpg(launcher.pid, signal.SIGKILL))
+                pid = self.first_sight(launcher, victim)
+                os.kill(pid, signal.SIGKILL)
+                done = finish(launcher, 30)
+                self.assertEqual(done.code, 128 + signal.SIGKILL, str(done))
+                self.assertLess(done.seconds, 15 * harness.SLOWER, str(done))
+
+    def first_sight(self, launcher, rank):
+        deadline = time.monotonic() + 30 * harness.SLOWER
+        while time.monotonic() < deadline and launcher.poll() is None:
+            ranks = harness.children(launcher.pid)
+            if rank in ranks:
+                return ranks[rank]
+        self.fail("no rank was started: " + str(finish(launcher)))
+
+    def test_nothing_is_left(self):
+        """However a job ends, its ranks and their shared memory go with it."""
+        for name, number in (("rank killed", None), ("interrupted", signal.SIGINT), ("terminated", signal.SIGTERM)):
+            with self.subTest(how=name):
+                before = set(os.listdir("/dev/shm"))
+                launcher = start([tool("tandem-run"), program("long-3"), "--repeat=1000"])
+                self.addCleanup(lambda: launcher.poll() is None and os.killpg(launcher.pid, signal.SIGKILL))
+                ranks = self.running(launcher)
+                if number:
+                    os.kill(launcher.pid, number)
+                else:
+                    os.kill(ranks[1], signal.SIGKILL)
+                done = finish(launcher)
+                self.assertEqual(done.code, -number if number else 128 + signal.SIGKILL, str(done))
+                self.assertTrue(all(harness.gone(pid) for pid in ranks.values()))
+                left = {file for file in set(os.listdir("/dev/shm")) - before if file.startswith(("tandem", "ucx"))}
+                self.assertEqual(left, set())
+
+    def running(self, launcher):
+        """The three ranks, once they communicate."""
+        deadline = time.monotonic() + 30 * harness.SLOWER
+        while time.monotonic() < deadline and launcher.poll() is None:
+            ranks = harness.children(launcher.pid)
+            if len(ranks) == 3 and all(harness.switches(pid) > 400 for pid in ranks.values()):
+                return ranks
+            time.sleep(0.05)
+        self.fail("the ranks do not run: " + str(finish(launcher)))
+
+    def test_ignored_sigchld(self):
+        done = finish(start(["sh", "-c", 'trap "" CHLD; exec "$0" "$@"', tool("tandem-run"), program("matmul-2"),
+                             "--verify"]), 30)
+        self.assertVerified(done, 2)
+
+    def test_only_the_loopback_is_open(self):
+        """While ranks run, nothing listens where another host could connect."""
+        launcher = start([tool("tandem-run"), program("long-3"), "--repeat=1000"])
+        self.addCleanup(lambda: launcher.poll() is None and os.killpg(launcher.pid, signal.SIGKILL))
+        ranks = self.running(launcher)
+        listening = {inode for pid in ranks.values() for inode in sockets_of(pid)}
+        open_to_all = [address for address, inode in listeners() if inode in listening and not is_loopback(address)]
+        os.kill(launcher.pid, signal.SIGTERM)
+        finish(launcher)
+        self.assertEqual(open_to_all, [])
+
+
+def sockets_of(pid):
+    """The inodes of a process's sockets."""
+    found = set()
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    except OSError:
+        pass
+    return found
+
+
+def listeners():
+    """(address, inode) of each listening TCP socket."""
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        try:
+            with open(f"/proc/net/{table}") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        for row in rows:
+            if row[3] == "0A":
+                words = bytes.fromhex(row[1].split(":")[0])
+                address = b"".join(words[i:i + 4][::-1] for i in range(0, len(words), 4))
+                yield socket.inet_ntop(family, address), row[9]
+
+
+def is_loopback(address):
+    return address.startswith("127.") or address == "::1" or address.startswith("::ffff:127.")
+
+
+if __name__ == "__main__":
+    harness.main(__doc__, Disagreement, Files, Launcher)
