@@ -17,7 +17,7 @@
 //   wrong-push-2.tsp     as push, but rank 1 takes its own rows for rank 0's
 //   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
-//   huge-2.tsp           copies a tensor that no memory has room for
+//   huge-2.tsp           copies a tensor of 256 GiB
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
 //
 //===----------------------------------------------------------------------===//
@@ -255,11 +255,11 @@ ProgramSpec partial(uint32_t size, DType dtype) {
   return spec;
 }
 
-/// As partial, of one term, but more than fits into any memory.
+/// Copies 256 GiB.
 ProgramSpec huge() {
   ProgramSpec spec(2);
   spec.name = "huge";
-  int64_t elements = int64_t(1) << 46;
+  int64_t elements = int64_t(1) << 36;
   add(spec, "x", false, DType::F32, {elements});
   add(spec, "out", true, DType::F32, {elements});
   for (RankSpec &rank : spec.ranks) {

@@ -88,11 +88,11 @@ class Files(harness.Test):
         self.assertGreater(min(d.code for d in done), 0)
         self.assertIn(f'cannot write "{self.folder}"', done[0].err)
 
-    def limited(self, *command):
-        """With files of at most 1 kB: as if the disk were full."""
+    def limited(self, *command, what=resource.RLIMIT_FSIZE, most=1024):
+        """With files of at most 1 kB, as if the disk were full, or another limit."""
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+            resource.setrlimit(what, (most, most))
         return subprocess.run(command, env=environment(), capture_output=True, text=True, preexec_fn=limit,
                               timeout=60 * harness.SLOWER)
 
@@ -155,9 +155,10 @@ class Files(harness.Test):
 
     def test_memory(self):
         for channel in ("ucx", "local"):
-            done = tandem_run(program("huge-2"), f"--channel={channel}")
-            self.assertEqual(done.code, 1)
-            self.assertIn("FAILED huge: rank 0: no memory for this rank's tensors: 562949953421312 bytes", done.out)
+            done = self.limited(tool("tandem-run"), program("huge-2"), f"--channel={channel}", what=resource.RLIMIT_AS,
+                                most=1 << 36)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("FAILED huge: rank 0: no memory for this rank's tensors: 549755813888 bytes", done.stdout)
 
 
 class Launcher(harness.Test):
