@@ -292,8 +292,8 @@ def passes(rank, ranks):
         expected = function(*inputs)
         torch._dynamo.reset()
         if function is scatters:
-            # So inductor compiles less on the side: programs that try what the processor can do, headers.
-            with tt.overlap_compiled() as used, torch._inductor.config.patch({"cpp.simdlen": 0, "cpp_cache_precompile_headers": False}):
+            # So inductor compiles less on the side: programs that try vector instructions, headers.
+            with tt.overlap_compiled() as used, torch._inductor.config.patch({"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}):
                 found = torch.compile(function)(*inputs)
         else:  # the pass alone: inductor's C++ compiler takes its time
             used = tt.CollectiveMatmulPass()
