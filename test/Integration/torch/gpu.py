@@ -4,8 +4,8 @@
 
     PYTHONPATH=BUILD/python python3 test/Integration/torch/gpu.py [-n RANKS] [--share-gpu] [NAME...]
 
-Each rank has a GPU, and groups use NCCL. With one rank (-n 1) layers run their programs, too. --share-gpu: the ranks use one GPU, over ucx, and torch's groups gloo; tests in
-which torch's own collectives have tensors of the GPU are left out."""
+Each rank has a GPU, and groups use NCCL. With one rank (-n 1) layers run their programs, too. --share-gpu: the ranks use
+one GPU, over ucx, and torch's groups gloo; tests in which torch's own collectives have tensors of the GPU are left out."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ import sys
 from ranks import run
 
 TESTS = {"gather": (8, 12), "scatter": (8, 5, 1), "dispatch": (), "errors": (), "varies": (), "merges": (), "alone": (),
-         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "groups": ()}
+         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "graphs": (), "groups": ()}
 SHARED = ("gather", "scatter", "dispatch", "errors", "varies", "merges", "alone")
 
 if __name__ == "__main__":

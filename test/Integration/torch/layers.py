@@ -56,7 +56,7 @@ def gather(rank, ranks, *sizes):
 
 
 def scatter(rank, ranks, *sizes):
-    """matmul_reduce_scatter and matmul_all_reduce, forward and backward; gradients of the first by one program, and apart."""
+    """matmul_reduce_scatter and matmul_all_reduce, forward and backward; gradients of the first by one program and apart."""
     for tokens in map(int, sizes):
         for transposed, apart in ((False, False), (True, False), (False, True), (True, True)):
             tt._ops._is_quicker_apart = lambda program, gather: apart  # else only with a machine file
@@ -187,7 +187,8 @@ def autocast(rank, ranks):
                 one.zero_grad()
             with torch.autocast(KIND, dtype=torch.bfloat16):
                 expected, y = whole(x), step(mine)
-                assert y.dtype == expected.dtype and split.o_proj(mine[:, :split.o_proj.weight.to_local().shape[1]]).dtype == torch.bfloat16
+                assert y.dtype == expected.dtype
+                assert split.o_proj(mine[:, :split.o_proj.weight.to_local().shape[1]]).dtype == torch.bfloat16
             torch.testing.assert_close(y, part(expected, mesh.get_local_rank(), mesh.size()) if dim == 0 else expected,
                                        rtol=3e-2, atol=3e-2)
             expected.sum().backward()
@@ -197,7 +198,8 @@ def autocast(rank, ranks):
                 assert found.dtype == torch.float32
                 torch.testing.assert_close(_full(found), wanted, rtol=5e-2, atol=1e-1)
     with torch.autocast(KIND, dtype=torch.bfloat16):
-        assert tt.matmul_all_reduce(torch.ones(2, 4, dtype=torch.float64), torch.ones(4, 2, dtype=torch.float64)).dtype == torch.float64
+        double = torch.ones(4, 4, dtype=torch.float64)
+        assert tt.matmul_all_reduce(double, double).dtype == torch.float64
 
 
 def tensors(rank, ranks):
@@ -233,16 +235,17 @@ def groups(rank, ranks):
     """Groups of some ranks, in any order, that overlap, alive at the same time and made again; a mesh in another order."""
     for _ in range(2):
         pairs = [dist.new_group([first + 1, first]) for first in range(0, ranks, 2)]
-        some = dist.new_group([ranks - 1, 0, 1])
+        members = sorted({ranks - 1, 0, 1})
+        some = dist.new_group(members[::-1])
         everyone = dist.new_group(list(range(ranks)))
         pair, first = pairs[rank // 2], rank - rank % 2
         torch.manual_seed(3)
         x, w = torch.randn(ranks, 2, 4), torch.randn(4, 4)
         for _ in range(2):
             close(tt.all_gather_matmul(x[rank], w, group=pair), torch.cat([x[first], x[first + 1]]) @ w)
-            if rank in (0, 1, ranks - 1):
-                close(tt.all_gather_matmul(x[rank], w, group=some), torch.cat([x[0], x[1], x[ranks - 1]]) @ w)
-                close(tt.matmul_all_reduce(x[rank], w, group=some), (x[0] + x[1] + x[ranks - 1]) @ w)
+            if rank in members:
+                close(tt.all_gather_matmul(x[rank], w, group=some), torch.cat(list(x[members])) @ w)
+                close(tt.matmul_all_reduce(x[rank], w, group=some), x[members].sum(0) @ w)
             close(tt.all_gather_matmul(x[rank], w, group=everyone), x.reshape(-1, 4) @ w)
         for group in [*pairs, some, everyone]:
             if group is not dist.GroupMember.NON_GROUP_MEMBER:
@@ -277,11 +280,13 @@ def passes(rank, ranks):
 
     def sums(x, w, v):
         y, z = x @ torch.tanh(w), (x + 1) @ w
-        return functional.reduce_scatter_tensor(y + z + x @ v, "sum", 0, group), functional.all_reduce(x @ w + x @ v, "sum", group)
+        return (functional.reduce_scatter_tensor(y + z + x @ v, "sum", 0, group),
+                functional.all_reduce(x @ w + x @ v, "sum", group))
 
     def used_twice(x, w, v):
         y, whole = x @ w, functional.all_gather_tensor(x @ v, 0, group)
-        return functional.all_reduce(y + x @ v, "sum", group) + y, whole @ (whole.sum() * w.t()), functional.all_reduce(x @ w, "max", group)
+        return (functional.all_reduce(y + x @ v, "sum", group) + y, whole @ (whole.sum() * w.t()),
+                functional.all_reduce(x @ w, "max", group))
 
     def left(x):
         return functional.all_gather_tensor(x, 0, group) * 2, functional.all_reduce(x, "sum", group)
@@ -293,7 +298,8 @@ def passes(rank, ranks):
         torch._dynamo.reset()
         if function is scatters:
             # So inductor compiles less on the side: programs that try vector instructions, headers.
-            with tt.overlap_compiled() as used, torch._inductor.config.patch({"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}):
+            less = {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
+            with tt.overlap_compiled() as used, torch._inductor.config.patch(less):
                 found = torch.compile(function)(*inputs)
         else:  # the pass alone: inductor's C++ compiler takes its time
             used = tt.CollectiveMatmulPass()
@@ -334,7 +340,7 @@ def torchs(rank, ranks):
         expected = whole(x_all)
         grad = torch.randn_like(expected)
         expected.backward(grad)
-        plan = {name: parallel.ColwiseParallel(input_layouts=rows) for name in ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")}
+        plan = {f"{name}_proj": parallel.ColwiseParallel(input_layouts=rows) for name in ("q", "k", "v", "gate", "up")}
         plan.update({name: parallel.RowwiseParallel(output_layouts=rows) for name in ("o_proj", "down_proj")})
         parallel.parallelize_module(split, mesh, plan)
         used = tt.CollectiveMatmulPass()
@@ -380,7 +386,8 @@ def merges(rank, ranks):
         assert len(found[0]) == len(found[1])
         for one, other in zip(*found):
             close(one, other)
-        assert [[text.split(" all_")[0].split(" matmul_")[0], text.split(": ")[1].removesuffix(" merged")] for text in said] == wanted, said
+        brief = [[text.split(" all_")[0].split(" matmul_")[0], text.split(": ")[1].removesuffix(" merged")] for text in said]
+        assert brief == wanted, said
 
 
 def alone(rank, ranks):
@@ -418,6 +425,49 @@ def alone(rank, ranks):
         else:
             raise AssertionError("expected an ArgumentError")
     assert not any(name == group.group_name for name, _ in tt._groups._contexts)
+
+
+def graphs(rank, ranks):
+    """On GPUs: forward and backward in a CUDA graph of torch, replayed with other values; and as torch.compile makes them."""
+    torch.manual_seed(13)
+    whole, split = Block(), Block()
+    split.load_state_dict(whole.state_dict())
+    tt.parallelize(split, init_device_mesh(KIND, (ranks,)))
+    weights, wanted = [split.q_proj.weight, split.down_proj.weight], [whole.q_proj.weight, whole.down_proj.weight]
+    x = torch.zeros(4, 16)
+
+    def step(call=split):
+        y = call(x)
+        return y, torch.autograd.grad(y.square().sum(), weights)
+
+    def check(y, grads):
+        expected = whole(x_all)
+        close(y, part(expected.detach(), rank, ranks))
+        for found, one in zip(grads, torch.autograd.grad(expected.square().sum(), wanted)):
+            close(_full(found), one)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = step()
+    for _ in range(4):
+        x_all = torch.randn(4 * ranks, 16)
+        x.copy_(part(x_all, rank, ranks))
+        graph.replay()
+        check(*made)
+    torch._dynamo.reset()
+    with tt.overlap_compiled():
+        call = torch.compile(split, mode="reduce-overhead")
+        for _ in range(4):
+            torch.compiler.cudagraph_mark_step_begin()
+            x_all = torch.randn(4 * ranks, 16)
+            x.copy_(part(x_all, rank, ranks))
+            check(*step(call))
 
 
 class UpDown(nn.Module):

@@ -145,7 +145,8 @@ class CollectiveMatmulPass(CustomGraphPass):
             return self._say(True, what, node, f"reduces {product.meta['val'].dtype}")
         (wait,) = waits
         with graph.inserting_before(node):
-            fused = graph.call_function(op, ([one.args[0] for one in products], [one.args[1] for one in products], *dim, group))
+            operands = ([one.args[index] for one in products] for index in (0, 1))
+            fused = graph.call_function(op, (*operands, *dim, group))
         self._order[fused] = self._order[node]
         shape = wait.meta["val"].shape
         fused.meta["val"] = product.meta["val"].new_empty((*shape[:1], *product.meta["val"].shape[1:])

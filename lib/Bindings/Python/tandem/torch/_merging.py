@@ -85,8 +85,10 @@ def _sums(graph):
         if total.target is not _add or total.kwargs or not all(isinstance(one, torch.fx.Node) for one in total.args):
             continue
         left, right = total.args
-        if (left is right or left.target not in _reductions or left.target is not right.target or left.args[2:] != right.args[2:] or
-                len(left.users) != 1 or len(right.users) != 1 or left.meta["val"].shape != right.meta["val"].shape):
+        if left is right or left.target not in _reductions or left.target is not right.target:
+            continue
+        if (left.args[2:] != right.args[2:] or left.meta["val"].shape != right.meta["val"].shape or
+                len(left.users) != 1 or len(right.users) != 1):
             continue
         first = min(left, right, key=order.get)
         with graph.inserting_before(first):

@@ -210,7 +210,8 @@ def _prepare_reduce(group, numbers, rows, weights):
             rows = [_padding.pad(x.reshape(tokens, -1), 0, 1, tokens, bound) for x in rows]
             return [_reduce(group[0], numbers, rows, weights)[0][:tokens].unflatten(0, shape)]
         return padded
-    program = _fusions.compiled(_fusions.matmul_all_reduce, group, rows[0], tuple((tokens, one) for one in columns), kinds, ())
+    shapes = tuple((tokens, one) for one in columns)
+    program = _fusions.compiled(_fusions.matmul_all_reduce, group, rows[0], shapes, kinds, ())
     return program, _interleaved(len(rows)), [((*shape, weights[0].shape[1]), False)]
 
 
@@ -314,7 +315,8 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         whole, *weights = ctx.saved_tensors
-        return (*_gradients_of_gather(whole, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0], ctx.needs_input_grad[4:]),)
+        return _gradients_of_gather(whole, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0],
+                                    ctx.needs_input_grad[4:])
 
 
 def _gradients_of_gather(whole, weights, grads, dim, group, need_x, needs):
