@@ -167,9 +167,9 @@ def _is_quicker_apart(program, gather):
     that one both products go by slices, and sums over slices of dw take time."""
     both = program.explain()
     if not both.seconds:
-        return False  # no prediction: fixed rules
+        return False  # no prediction: fixed rules, or nothing to do
     first = gather().explain()
-    return first.seconds + both.baseline_seconds - first.baseline_seconds < both.seconds
+    return bool(first.seconds) and first.seconds + both.baseline_seconds - first.baseline_seconds < both.seconds
 
 
 def _prepare_scatter_backward(group, numbers, rows, weights):
