@@ -147,11 +147,15 @@ private:
   }
 
   void commands() {
+    uint32_t parts = 0; // left of a gated matmul
     for (uint32_t i = 0, e = sizeOfVector(table.commands()); i < e; ++i) {
       const sp::Command &command = *table.commands()->Get(i);
-      bool isMessage =
-          command.kind() == sp::CommandKind::send || command.kind() == sp::CommandKind::recv;
-      fmt::format_to(out, "{:>5} s{} {}{}", i, command.stream(), isMessage ? "  " : "",
+      bool isMember = parts > 0 || command.kind() == sp::CommandKind::send ||
+                      command.kind() == sp::CommandKind::recv;
+      parts = command.kind() == sp::CommandKind::gated_matmul ? command.aux()
+              : parts > 0                                     ? parts - 1
+                                                              : 0;
+      fmt::format_to(out, "{:>5} s{} {}{}", i, command.stream(), isMember ? "  " : "",
                      sp::EnumNameCommandKind(command.kind()));
       body(command);
       const sp::Name &name = *table.names()->Get(command.name());
@@ -189,6 +193,9 @@ private:
         fmt::format_to(out, " + {}", operand(3));
       break;
     }
+    case sp::CommandKind::gated_matmul:
+      fmt::format_to(out, " {} parts leaves {} SMs", command.aux(), command.value());
+      break;
     case sp::CommandKind::accumulate:
       fmt::format_to(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),
                      operand(1));

@@ -8,6 +8,7 @@
 #include "ProgramImpl.h"
 
 #include "tandem/Program/ByteSet.h"
+#include "tandem/Program/Gated.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -40,6 +41,9 @@ bool isStackOf(const Layout &whole, const Layout &part, uint64_t count) {
   return std::equal(part.shape.begin(), part.shape.begin() + part.rank, whole.shape.begin() + 1);
 }
 
+/// More than any GPU has.
+constexpr uint64_t kMostSms = 1 << 20;
+
 class CommandVerifier {
 public:
   explicit CommandVerifier(const ProgramImpl &program)
@@ -51,6 +55,11 @@ public:
       Status status = verify(i);
       if (!status.ok())
         return status.withPrefix(where(i));
+      // Its parts are good by now.
+      if (table.commands()->Get(gatedHead)->kind() == sp::CommandKind::gated_matmul &&
+          i == gatedHead + table.commands()->Get(gatedHead)->aux())
+        TANDEM_RETURN_IF_ERROR(
+            describeGated(gatedParts(program, gatedHead)).status().withPrefix(where(gatedHead)));
     }
     return Status();
   }
@@ -65,7 +74,7 @@ private:
 
   Status verify(uint32_t i) {
     const sp::Command &command = *table.commands()->Get(i);
-    if (command.kind() > sp::CommandKind::call)
+    if (command.kind() > sp::CommandKind::gated_matmul)
       return invalid("field kind: unknown command {}", static_cast<unsigned>(command.kind()));
     if (command.name() >= sizeOfVector(table.names()))
       return invalid("field name: {} of {}", command.name(), sizeOfVector(table.names()));
@@ -82,6 +91,7 @@ private:
     if (command.flags() & ~allowed)
       return invalid("field flags: unexpected {:#x}", command.flags() & ~allowed);
     TANDEM_RETURN_IF_ERROR(groupStructure(i, command));
+    TANDEM_RETURN_IF_ERROR(gatedStructure(command));
     TANDEM_RETURN_IF_ERROR(channelField(command));
     TANDEM_RETURN_IF_ERROR(operandFields(command));
     switch (command.kind()) {
@@ -111,6 +121,8 @@ private:
       return launch(command);
     case sp::CommandKind::call:
       return call(command);
+    case sp::CommandKind::gated_matmul:
+      return gatedMatmul(i, command);
     }
     return Status();
   }
@@ -130,6 +142,25 @@ private:
       return invalid("is on stream {} and channel {}, its group (command {}) on {} and {}",
                      command.stream(), command.channel(), groupHead, head.stream(), head.channel());
     --groupLeft;
+    return Status();
+  }
+
+  /// The parts of a gated matmul are right behind it, on its stream.
+  Status gatedStructure(const sp::Command &command) {
+    if (gatedLeft == 0)
+      return Status();
+    bool isMatmul = command.kind() == sp::CommandKind::matmul;
+    if (!isMatmul && command.kind() != sp::CommandKind::wait_signal)
+      return invalid("is inside the gated matmul of command {}, which has {} more parts", gatedHead,
+                     gatedLeft);
+    uint16_t stream = table.commands()->Get(gatedHead)->stream();
+    if (command.stream() != stream)
+      return invalid("is on stream {}, its gated matmul (command {}) on {}", command.stream(),
+                     gatedHead, stream);
+    if (isMatmul && (command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_a) ||
+                     command.operands()->Get(3) != sp::kNoView))
+      return invalid("expected no transpose_a and no bias in a gated matmul");
+    --gatedLeft;
     return Status();
   }
 
@@ -419,6 +450,17 @@ private:
     return Status();
   }
 
+  Status gatedMatmul(uint32_t i, const sp::Command &command) {
+    uint32_t after = sizeOfVector(table.commands()) - i - 1;
+    if (command.aux() > after)
+      return invalid("field aux: {} parts, only {} commands follow", command.aux(), after);
+    if (command.value() > kMostSms)
+      return invalid("field value: expected at most {} SMs, found {}", kMostSms, command.value());
+    gatedHead = i;
+    gatedLeft = command.aux();
+    return Status();
+  }
+
   Status message(const sp::Command &command) {
     bool isSend = command.kind() == sp::CommandKind::send;
     TANDEM_RETURN_IF_ERROR(peer(command));
@@ -600,7 +642,7 @@ private:
   const sp::RankProgram &table;
   std::vector<char> recorded;
   Ref refs[4];
-  uint32_t groupHead = 0, groupLeft = 0;
+  uint32_t groupHead = 0, groupLeft = 0, gatedHead = 0, gatedLeft = 0;
   std::vector<std::pair<Ref, bool>> groupRefs;
   std::unordered_map<uint64_t, std::unordered_set<uint32_t>> tags;
 };

@@ -1,0 +1,191 @@
+//===- Gated.cpp - the parts of a gated matmul ------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Program/Gated.h"
+
+#include "ProgramImpl.h"
+
+#include <algorithm>
+
+namespace tandem::program {
+
+namespace {
+
+/// Finds where each part lies in the product of all.
+class Assembler {
+public:
+  explicit Assembler(const std::vector<GatedPart> &parts) : parts(parts) {}
+
+  Expected<GatedProduct> run() {
+    TANDEM_RETURN_IF_ERROR(findFirst());
+    for (uint32_t i = 0; i < parts.size(); ++i) {
+      product.numGates += parts[i].isWait;
+      if (isPart(i))
+        if (Status status = place(i); !status.ok())
+          return status.withPrefix(fmt::format("part {}: ", i));
+    }
+    TANDEM_RETURN_IF_ERROR(cover());
+    return product;
+  }
+
+private:
+  /// A matmul with elements.
+  bool isPart(uint32_t i) const {
+    return !parts[i].isWait && parts[i].out.layout.numElements() > 0 &&
+           parts[i].a.layout.numElements() > 0;
+  }
+
+  /// The parts with the lowest addresses, and what must be alike.
+  Status findFirst() {
+    const GatedPart *first = nullptr;
+    for (uint32_t i = 0; i < parts.size(); ++i) {
+      if (!isPart(i))
+        continue;
+      const GatedPart &part = parts[i];
+      if (!first) {
+        first = &part;
+        product.firstOut = product.firstA = product.firstB = i;
+        continue;
+      }
+      if (part.transposeB != first->transposeB)
+        return invalid("part {}: expected the flag transpose_b of the first matmul", i);
+      for (auto view : {&GatedPart::out, &GatedPart::a, &GatedPart::b}) {
+        const PlacedView &mine = part.*view, &theirs = first->*view;
+        const char *name = view == &GatedPart::out ? "out" : view == &GatedPart::a ? "a" : "b";
+        if (mine.buffer != theirs.buffer)
+          return invalid("part {}: {}: expected the buffer of the first matmul", i, name);
+        if (mine.layout.rank != theirs.layout.rank || mine.layout.dtype != theirs.layout.dtype ||
+            !std::equal(mine.layout.strides.begin(), mine.layout.strides.begin() + mine.layout.rank,
+                        theirs.layout.strides.begin()))
+          return invalid(
+              "part {}: {}: expected type and strides of the first matmul's {}, found {}", i, name,
+              theirs.layout.str(), mine.layout.str());
+      }
+      auto lower = [&](uint32_t &at, PlacedView GatedPart::*view) {
+        if ((part.*view).address < (parts[at].*view).address)
+          at = i;
+      };
+      lower(product.firstOut, &GatedPart::out);
+      lower(product.firstA, &GatedPart::a);
+      lower(product.firstB, &GatedPart::b);
+    }
+    if (!first)
+      return invalid("expected a matmul with elements, found none");
+    product.transposeB = first->transposeB;
+    product.out = first->out.layout;
+    product.a = first->a.layout;
+    product.b = first->b.layout;
+    if (product.out.rank != 2 || product.a.rank != 2 || product.b.rank != 2)
+      return invalid("expected operands of 2 dimensions, found out {}, a {}, b {}",
+                     product.out.str(), product.a.str(), product.b.str());
+    for (const Layout *layout : {&product.out, &product.a})
+      if (layout->strides[1] != 1 || layout->strides[0] < layout->shape[1])
+        return invalid("expected out and a with contiguous rows, found {}", layout->str());
+    return Status();
+  }
+
+  /// Elements between the start of the whole operand and a part.
+  static int64_t offsetOf(const PlacedView &view, const PlacedView &first) {
+    return static_cast<int64_t>((view.address - first.address) / sizeOf(view.layout.dtype));
+  }
+
+  Status place(uint32_t i) {
+    const GatedPart &part = parts[i];
+    int64_t strideA = product.a.strides[0], strideOut = product.out.strides[0];
+    int64_t inA = offsetOf(part.a, parts[product.firstA].a),
+            inOut = offsetOf(part.out, parts[product.firstOut].out),
+            inB = offsetOf(part.b, parts[product.firstB].b);
+    GatedBlock block{inA / strideA, part.out.layout.shape[0], inA % strideA, part.a.layout.shape[1],
+                     product.numGates};
+    // Also of hostile programs, without a product that overflows.
+    if (inOut % strideOut != 0 || inOut / strideOut != block.firstRow)
+      return invalid("out: expected row {}, as in a, found an offset of {} elements",
+                     block.firstRow, inOut);
+    int64_t strideK = product.b.strides[part.transposeB ? 1 : 0];
+    if (strideK > 0 ? inB % strideK != 0 || inB / strideK != block.firstK
+                    : inB != 0 || block.firstK != 0)
+      return invalid("b: expected index {} of K, as in a, found an offset of {} elements",
+                     block.firstK, inB);
+    if (block.firstK + block.k > strideA)
+      return invalid("a: expected a slice of rows of {} elements, found {} from {} on", strideA,
+                     block.k, block.firstK);
+    if (part.out.layout.shape[1] != product.out.shape[1])
+      return invalid("out: expected {} columns, found {}", product.out.shape[1],
+                     part.out.layout.shape[1]);
+    const GatedBlock *last = product.blocks.empty() ? nullptr : &product.blocks.back();
+    bool continues = part.accumulate && last && last->firstRow == block.firstRow;
+    int64_t expected = continues ? last->firstK + last->k : 0;
+    if (part.accumulate && !continues)
+      return invalid("accumulates: expected a slice of the rows before it");
+    if (continues && last->rows != block.rows)
+      return invalid("expected {} rows, as in the slice before it, found {}", last->rows,
+                     block.rows);
+    if (block.firstK != expected)
+      return invalid("expected K from {} on, found {}", expected, block.firstK);
+    product.blocks.push_back(block);
+    return Status();
+  }
+
+  /// Whether the blocks cover the product once; its extents.
+  Status cover() {
+    std::vector<GatedBlock> rows; // the last slice of each
+    for (const GatedBlock &block : product.blocks) {
+      if (block.firstK == 0)
+        rows.push_back(block);
+      rows.back().k = block.firstK + block.k;
+    }
+    std::sort(rows.begin(), rows.end(),
+              [](const GatedBlock &x, const GatedBlock &y) { return x.firstRow < y.firstRow; });
+    int64_t next = 0, k = rows.front().k;
+    for (const GatedBlock &block : rows) {
+      if (block.firstRow != next)
+        return invalid("expected rows that are computed once, without gaps: {} next, found {}",
+                       next, block.firstRow);
+      if (block.k != k)
+        return invalid("expected rows with all of K, {}: found {} of row {}", k, block.k,
+                       block.firstRow);
+      next += block.rows;
+    }
+    product.out.shape[0] = product.a.shape[0] = next;
+    product.a.shape[1] = k;
+    product.b.shape[product.transposeB ? 1 : 0] = k;
+    return Status();
+  }
+
+  const std::vector<GatedPart> &parts;
+  GatedProduct product;
+};
+
+} // namespace
+
+std::vector<GatedPart> gatedParts(const Program &program, uint32_t head) {
+  const sp::RankProgram &data = program.data();
+  auto view = [&](const sp::Command &command, uint32_t operand) {
+    const sp::View &view = *data.views()->Get(command.operands()->Get(operand));
+    return PlacedView{view.buffer(), view.offset(), program.layout(view.layout())};
+  };
+  std::vector<GatedPart> parts(data.commands()->Get(head)->aux());
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    const sp::Command &command = *data.commands()->Get(head + 1 + i);
+    GatedPart &part = parts[i];
+    part.isWait = command.kind() == sp::CommandKind::wait_signal;
+    if (part.isWait)
+      continue;
+    part.transposeB = command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_b);
+    part.accumulate = command.flags() & static_cast<uint8_t>(sp::CommandFlags::accumulate);
+    part.out = view(command, 0);
+    part.a = view(command, 1);
+    part.b = view(command, 2);
+  }
+  return parts;
+}
+
+Expected<GatedProduct> describeGated(const std::vector<GatedPart> &parts) {
+  return Assembler(parts).run();
+}
+
+} // namespace tandem::program

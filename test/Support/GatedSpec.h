@@ -1,0 +1,29 @@
+//===- GatedSpec.h - a gather and one gated matmul ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_SUPPORT_GATEDSPEC_H
+#define TANDEM_TEST_SUPPORT_GATEDSPEC_H
+
+#include "Support/ProgramSpec.h"
+
+namespace tandem::test {
+
+/// Each rank puts its rows of "a" [2, 4] to all others, on stream 1, and multiplies the rows of all
+/// by its "w" [4, 3] into "y" [2 * ranks, 3]: its own first, then those of the next rank, and so
+/// on. The gated matmul is on stream 0, command `head` of each rank; its parts are a matmul, then
+/// for each other rank a wait and a matmul.
+struct GatedSpec : ProgramSpec {
+  explicit GatedSpec(uint32_t ranks, uint64_t leaves = 2);
+  uint32_t head = 0;
+  CommandSpec &part(uint32_t rank, uint32_t number) {
+    return ranks[rank].commands[head + 1 + number];
+  }
+};
+
+} // namespace tandem::test
+
+#endif // TANDEM_TEST_SUPPORT_GATEDSPEC_H
