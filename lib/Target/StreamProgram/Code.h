@@ -48,6 +48,8 @@ enum class Opcode : uint8_t {
   Collective, // a = in, b = out, c = root slot or kNone; aux = kind, width = reduction
   GroupBegin,
   GroupEnd,
+  GatedBegin, // a = SMs that it leaves
+  GatedEnd,
   Send,       // a, c = peer
   Recv,       // a, c = peer
   Put,        // a = source, b = target, c = peer

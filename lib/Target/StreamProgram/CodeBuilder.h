@@ -40,6 +40,7 @@ private:
   LogicalResult allocation(hostir::AllocOp op);
   LogicalResult channel(hostir::ChannelOp op);
   LogicalResult group(hostir::GroupOp op);
+  LogicalResult gatedMatmul(hostir::GatedMatmulOp op);
   LogicalResult launch(hostir::LaunchOp op);
   void call(hostir::CallOp op);
   LogicalResult kernel(hostir::KernelOp op);

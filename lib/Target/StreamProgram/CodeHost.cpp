@@ -109,6 +109,7 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         return true;
       })
       .Case([&](GroupOp o) { return done(group(o)); })
+      .Case([&](GatedMatmulOp o) { return done(gatedMatmul(o)); })
       .Case([&](SendOp o) {
         Instr &instr = command(op, Opcode::Send, "send");
         instr.a = slot(o.getBuffer());
@@ -156,6 +157,16 @@ LogicalResult CodeBuilder::group(hostir::GroupOp op) {
   if (failed(block(op.getBody().front())))
     return failure();
   emit(op, Opcode::GroupEnd);
+  return success();
+}
+
+LogicalResult CodeBuilder::gatedMatmul(hostir::GatedMatmulOp op) {
+  Instr &begin = command(op, Opcode::GatedBegin, "gated_matmul");
+  begin.a = static_cast<uint32_t>(op.getLeaving());
+  begin.e = slot(op.getStream());
+  if (failed(block(op.getBody().front())))
+    return failure();
+  emit(op, Opcode::GatedEnd);
   return success();
 }
 

@@ -49,6 +49,7 @@ public:
 private:
   LogicalResult command(const Instr &instr);
   LogicalResult collective(const Instr &instr);
+  LogicalResult endGated(const Instr &instr);
   LogicalResult message(const Instr &instr);
   LogicalResult signal(const Instr &instr);
   LogicalResult launch(const Instr &instr);
@@ -78,6 +79,7 @@ private:
   // The open group.
   const Instr *openGroup = nullptr;
   size_t groupCommand = 0;
+  size_t gatedCommand = 0; ///< the open gated matmul
 };
 
 } // namespace tandem::target

@@ -7,6 +7,8 @@
 
 #include "Evaluator.h"
 
+#include "tandem/Program/Gated.h"
+
 using namespace mlir;
 
 namespace tandem::target {
@@ -102,6 +104,12 @@ LogicalResult Evaluator::command(const Instr &instr) {
       tables.commands[groupCommand].aux = static_cast<uint32_t>(members);
     return success();
   }
+  case Opcode::GatedBegin:
+    gatedCommand = tables.commands.size();
+    tables.command(K::gated_matmul, instr, ints[instr.e]).value = instr.a;
+    return success();
+  case Opcode::GatedEnd:
+    return endGated(instr);
   case Opcode::Send:
   case Opcode::Recv:
     return message(instr);
@@ -130,6 +138,34 @@ LogicalResult Evaluator::command(const Instr &instr) {
   default:
     return error(instr) << "unknown instruction";
   }
+}
+
+LogicalResult Evaluator::endGated(const Instr &instr) {
+  std::vector<program::GatedPart> parts;
+  auto placed = [&](const RawCommand &raw, unsigned k) {
+    const View &view = tables.viewAt(raw.operands[k]);
+    return program::PlacedView{view.buffer, static_cast<uint64_t>(view.offset),
+                               code.layouts[view.layout]};
+  };
+  ArrayRef<RawCommand> commands = ArrayRef(tables.commands).drop_front(gatedCommand + 1);
+  tables.commands[gatedCommand].aux = static_cast<uint32_t>(commands.size());
+  if (surveying) // operands are not resolved
+    return success();
+  for (const RawCommand &raw : commands) {
+    program::GatedPart &part = parts.emplace_back();
+    part.isWait = raw.kind == sp::CommandKind::wait_signal;
+    if (part.isWait)
+      continue;
+    part.transposeB = raw.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_b);
+    part.accumulate = raw.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
+    part.out = placed(raw, 0);
+    part.a = placed(raw, 1);
+    part.b = placed(raw, 2);
+  }
+  auto product = program::describeGated(parts);
+  if (!product)
+    return error(instr) << product.status().message();
+  return success();
 }
 
 LogicalResult Evaluator::message(const Instr &instr) {

@@ -97,6 +97,7 @@ bool UniformWalk::isUniform(const Instr &instr) const {
   case Opcode::Alloc:
   case Opcode::Copy:
   case Opcode::Matmul:
+  case Opcode::GatedBegin:
   case Opcode::Accumulate:
   case Opcode::Reduce:
   case Opcode::Launch:

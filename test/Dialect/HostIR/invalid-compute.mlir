@@ -277,3 +277,98 @@ hostir.program @p(%x: memref<4x16xf32>, %y: memref<4x8xf32>) {
   // expected-error @+1 {{expected dense buffers, or 'strided', found 'memref<4x8xf32, strided<[16, 1]>>'}}
   hostir.call "f" ins(%v : memref<4x8xf32, strided<[16, 1]>>) outs(%y : memref<4x8xf32>) dims [-1, -1, -1, -1] at [] of [] on %s
 }
+
+// -----
+
+// gated_matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected at least one matmul, found none}}
+  hostir.gated_matmul on %main leaving 2 {
+  }
+}
+
+// -----
+
+// gated_matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  hostir.gated_matmul on %main leaving 2 {
+    %s = arith.constant 0 : index
+    hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+    // expected-error @+1 {{expected only waits for signals, matmuls, views, 'arith' and 'scf' in a gated matmul}}
+    hostir.copy %c to %c on %main : memref<4x2xf32> to memref<4x2xf32>
+  }
+}
+
+// -----
+
+// gated_matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  %zero = arith.constant 0 : index
+  %other = hostir.worker_stream %zero
+  hostir.gated_matmul on %main leaving 2 {
+    // expected-error @+1 {{expected the stream of its gated matmul}}
+    hostir.matmul %a, %b to %c on %other : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+  }
+}
+
+// -----
+
+// gated_matmul_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  hostir.gated_matmul on %main leaving 2 {
+    // expected-error @+1 {{expected buffers of rank 2 in a gated matmul, found 1x4x8}}
+    hostir.matmul %e, %b to %f on %main : memref<1x4x8xf32>, memref<8x2xf32> to memref<1x4x2xf32>
+  }
+}
+
+// -----
+
+// gated_matmul_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  hostir.gated_matmul on %main leaving 2 {
+    // expected-error @+1 {{expected no bias in a gated matmul}}
+    hostir.matmul %a, %b bias %v to %c on %main : memref<4x8xf32>, memref<8x2xf32>, memref<2xf32> to memref<4x2xf32>
+  }
+}
+
+// -----
+
+// gated_matmul_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  %t = memref.transpose %a (i, j) -> (j, i) : memref<4x8xf32> to memref<8x4xf32, strided<[1, 8]>>
+  hostir.gated_matmul on %main leaving 2 {
+    // expected-error @+1 {{expected no 'transpose_a' in a gated matmul}}
+    hostir.matmul %t, %b to %c on %main {transpose_a} : memref<8x4xf32, strided<[1, 8]>>, memref<8x2xf32> to memref<4x2xf32>
+  }
+}
+
+// -----
+
+// gated_matmul_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  %t = memref.transpose %b (i, j) -> (j, i) : memref<8x2xf32> to memref<2x8xf32, strided<[1, 2]>>
+  hostir.gated_matmul on %main leaving 2 {
+    // expected-note @+1 {{another one}}
+    hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+    // expected-error @+1 {{expected the element types and 'transpose_b' of the other matmuls of its gated matmul}}
+    hostir.matmul %a, %t to %c on %main {transpose_b} : memref<4x8xf32>, memref<2x8xf32, strided<[1, 2]>> to memref<4x2xf32>
+  }
+}
+
+// -----
+
+// gated_matmul_c3
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected to leave 0 or more SMs, found -1}}
+  hostir.gated_matmul on %main leaving -1 {
+    hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+  }
+}

@@ -127,13 +127,19 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
 
 // CHECK-LABEL: hostir.program @compute
 hostir.program @compute(%a: memref<2x16x32xf16>, %w: memref<32x8xf16>, %v: memref<8xf16>, %y: memref<2x16x8xf16>,
-                        %t: memref<2x8x16xf16>) {
+                        %t: memref<2x8x16xf16>, %rows: memref<16x32xf16>, %few: memref<16x8xf16>) {
   %s = hostir.main_stream
   // CHECK: hostir.matmul %{{.*}}, %{{.*}} to %{{.*}} on %{{.*}} : memref<2x16x32xf16>, memref<32x8xf16> to memref<2x16x8xf16>
   hostir.matmul %a, %w to %y on %s : memref<2x16x32xf16>, memref<32x8xf16> to memref<2x16x8xf16>
   // CHECK: hostir.matmul %{{.*}}, %{{.*}} bias %{{.*}} to %{{.*}} on %{{.*}} {accumulate} : memref<2x16x32xf16>, memref<32x8xf16>, memref<8xf16> to memref<2x16x8xf16>
   hostir.matmul %a, %w bias %v to %y on %s {accumulate}
       : memref<2x16x32xf16>, memref<32x8xf16>, memref<8xf16> to memref<2x16x8xf16>
+  // CHECK: hostir.gated_matmul on %{{.*}} leaving 2 {
+  // CHECK-NEXT: hostir.matmul %{{.*}}, %{{.*}} to %{{.*}} on %{{.*}} : memref<16x32xf16>, memref<32x8xf16> to memref<16x8xf16>
+  // CHECK-NEXT: }
+  hostir.gated_matmul on %s leaving 2 {
+    hostir.matmul %rows, %w to %few on %s : memref<16x32xf16>, memref<32x8xf16> to memref<16x8xf16>
+  }
   // CHECK: hostir.matmul {{.*}} {transpose_a, transpose_b}
   hostir.matmul %w, %a to %t on %s {transpose_a, transpose_b}
       : memref<32x8xf16>, memref<2x16x32xf16> to memref<2x8x16xf16>

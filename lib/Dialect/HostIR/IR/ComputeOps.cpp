@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "OpVerify.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
@@ -69,6 +71,66 @@ LogicalResult MatmulOp::verify() {
     return failure();
   if (getBias())
     return verifyShape(*this, "a bias", getBias(), {n});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Gated matmul
+//===----------------------------------------------------------------------===//
+
+LogicalResult GatedMatmulOp::verify() {
+  if (getLeavingAttr().getInt() < 0)
+    return emitOpError() << "expected to leave 0 or more SMs, found " << getLeavingAttr().getInt();
+  return success();
+}
+
+/// A matmul in a gated one; `first`: the one before it in the text, or null.
+static LogicalResult verifyPart(MatmulOp op, MatmulOp first) {
+  for (Value buffer : {op.getLhs(), op.getRhs(), op.getOutput()})
+    if (shapeOf(buffer).size() != 2)
+      return op.emitOpError() << "expected buffers of rank 2 in a gated matmul, found "
+                              << printShape(shapeOf(buffer));
+  if (op.getBias() || op.getTransposeA())
+    return op.emitOpError() << "expected no " << (op.getBias() ? "bias" : "'transpose_a'")
+                            << " in a gated matmul";
+  if (first && (elementOf(op.getLhs()) != elementOf(first.getLhs()) ||
+                elementOf(op.getOutput()) != elementOf(first.getOutput()) ||
+                op.getTransposeB() != first.getTransposeB())) {
+    InFlightDiagnostic diag = op.emitOpError()
+                              << "expected the element types and 'transpose_b' of the other "
+                                 "matmuls of its gated matmul";
+    diag.attachNote(first.getLoc()) << "another one";
+    return diag;
+  }
+  return success();
+}
+
+LogicalResult GatedMatmulOp::verifyRegions() {
+  MatmulOp first;
+  WalkResult walk = getBody().walk([&](Operation *op) {
+    if (isView(op) || isa_and_present<arith::ArithDialect, scf::SCFDialect>(op->getDialect()))
+      return WalkResult::advance();
+    if (!isa<MatmulOp, WaitSignalOp>(op)) {
+      op->emitOpError()
+          << "expected only waits for signals, matmuls, views, 'arith' and 'scf' in a "
+             "gated matmul";
+      return WalkResult::interrupt();
+    }
+    if (hostir::getStream(op) != getStream()) {
+      op->emitOpError() << "expected the stream of its gated matmul";
+      return WalkResult::interrupt();
+    }
+    if (auto matmul = dyn_cast<MatmulOp>(op)) {
+      if (failed(verifyPart(matmul, first)))
+        return WalkResult::interrupt();
+      first = first ? first : matmul;
+    }
+    return WalkResult::advance();
+  });
+  if (walk.wasInterrupted())
+    return failure();
+  if (!first)
+    return emitOpError() << "expected at least one matmul, found none";
   return success();
 }
 

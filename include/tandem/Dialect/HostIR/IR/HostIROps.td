@@ -541,6 +541,37 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
   let hasVerifier = 1;
 }
 
+def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffects, NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "A matmul whose kernel waits for signals before blocks of rows";
+  let description = [{
+    Means the same as its contents without the region (docs/gated.md). A device with gated kernels runs it as one
+    kernel, which holds all SMs but `leaving` of them while it waits. The matmuls are the parts of one product
+    lhs [M, K] * rhs -> output [M, N]: their rows cover M, and slices of K of the same rows follow each other, where all but
+    the first accumulate. Blocks are computed in the order of the text, each after the waits before it.
+
+    Constraints:
+    - gated_matmul_c1: the body holds only `hostir.wait_signal` and `hostir.matmul` on the op's stream, views, `arith` and
+      `scf`, and at least one matmul.
+    - gated_matmul_c2: the matmuls have operands of rank 2, no bias and no `transpose_a`; their element types and
+      `transpose_b` are equal.
+    - gated_matmul_c3: `leaving` is not negative.
+
+    Example:
+    ```mlir
+    hostir.gated_matmul on %main leaving 2 {
+      hostir.matmul %own, %w to %d0 on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
+      hostir.wait_signal %slot >= %value via %ch on %main
+      hostir.matmul %rows, %w to %d1 on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins HostIR_Stream:$stream, I64Attr:$leaving);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`on` $stream `leaving` $leaving attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
 def HostIR_AccumulateOp : HostIR_Command<"accumulate"> {
   let summary = "target = target (op) source";
   let description = [{
