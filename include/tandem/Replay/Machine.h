@@ -157,6 +157,9 @@ public:
   double leastGainBesideSms = 0;
   double cores = 0; ///< per node, shared by its devices; 0: each device computes alone
   Contention contention;
+  /// Rate of gated matmuls (docs/gated.md), as a share of the library's for the whole product; 0:
+  /// the device has no kernels for them.
+  double gatedEfficiency = 0;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
   std::array<std::vector<MatmulPoint>, kNumDTypes> matmuls; ///< by DType
 

@@ -23,7 +23,7 @@
 
 namespace tandem::simulate {
 
-inline constexpr size_t kNumKinds = static_cast<size_t>(replay::Kind::Call) + 1; // the last one
+inline constexpr size_t kNumKinds = static_cast<size_t>(replay::Kind::GatedMatmul) + 1; // the last one
 
 struct Options {
   /// Enqueue commands one by one even if the machine can replay a graph.
@@ -72,6 +72,8 @@ struct Result {
   /// The first put to another node, if the machine's copy engines do the puts: they reach only the
   /// own node, so the machine cannot run the program. kNone: there is none.
   replay::CommandId outOfReach = replay::kNone;
+  /// The first gated matmul, if the machine has no kernels for them: it runs the parts one by one.
+  replay::CommandId ungated = replay::kNone;
 };
 
 /// An error if the program does not fit the machine, or does not finish. The message says where it

@@ -22,6 +22,11 @@ struct SmLimits {
   unsigned perWait = 1; ///< a wait_signal, which is a kernel in graphs
 };
 
+/// Those that a gated matmul holds until its last part ends.
+inline unsigned heldByGated(const SmLimits &sms, const Command &command) {
+  return command.value < sms.total ? sms.total - static_cast<unsigned>(command.value) : 0;
+}
+
 struct WalkOptions {
   /// A send completes without its receive; else it may block until the receive is posted.
   bool bufferedSends = false;

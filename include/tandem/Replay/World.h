@@ -43,7 +43,8 @@ enum class Kind : uint8_t {
   Signal,
   WaitSignal,
   Launch,
-  Call
+  Call,
+  GatedMatmul
 };
 std::string_view toString(Kind kind);
 inline bool isMessage(Kind kind) { return kind == Kind::Send || kind == Kind::Recv; }
@@ -72,11 +73,12 @@ struct Command {
   uint32_t peer = kNone;    ///< *world* rank: peer of a message, put or signal; root
   uint32_t aux = 0;         ///< as in the stream program: event, tag, slot, kernel, count
   Reach reach = Reach::Unknown;
-  uint64_t value = 0; ///< as in the stream program
+  bool isGated = false; ///< a part of a gated matmul: a wait_signal or matmul behind it
+  uint64_t value = 0;   ///< as in the stream program
   /// Next top-level command of the stream; for a message: its group.
   CommandId next = kNone;
-  /// wait: its record. send, recv: the other end. collective: index into World::collectives. kNone
-  /// if missing (see World::mismatches).
+  /// wait: its record. send, recv: the other end. collective: index into World::collectives. A part
+  /// of a gated matmul: that. kNone if missing (see World::mismatches).
   CommandId partner = kNone;
 };
 

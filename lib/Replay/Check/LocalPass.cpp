@@ -387,6 +387,7 @@ private:
     case Kind::Wait:
     case Kind::Signal:
     case Kind::WaitSignal:
+    case Kind::GatedMatmul:
     case Kind::Send:
     case Kind::Recv:
       return;

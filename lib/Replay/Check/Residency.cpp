@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace tandem::check {
 
@@ -25,6 +26,19 @@ constexpr unsigned kSpare = 57;
 /// Of the search for holders that overlap.
 constexpr unsigned kMostSteps = 10000;
 
+/// Kernels. Copies and puts are those of copy engines, as in docs/semantics.md.
+bool needsSms(Kind kind) {
+  switch (kind) {
+  case Kind::Record:
+  case Kind::Wait:
+  case Kind::Copy:
+  case Kind::Put:
+    return false;
+  default:
+    return true;
+  }
+}
+
 /// What holds SMs while it waits: a channel with messages or collectives, one kernel at a time, or
 /// the waits of a stream.
 struct Holder {
@@ -34,14 +48,27 @@ struct Holder {
   uint64_t beside = 0; ///< holders of which a kernel may run at the same time, as bits
 };
 
+/// A gated matmul, which holds all SMs but some while it waits, and what may run meanwhile.
+struct Gated {
+  unsigned leaves = 0;
+  uint64_t end = 0; ///< position of its last part in its stream
+  /// Per stream: the SMs of the kernels that may run at the same time, if they are signals or
+  /// waits, of which a stream runs one at a time.
+  std::vector<unsigned> beside;
+  bool isAlone = true; ///< no other kernel may run at the same time
+};
+
 /// Which holders of a rank may hold SMs at the same time, by the order of its streams and events.
 class Overlaps {
 public:
   Overlaps(const World &world, const Rank &rank, const SmLimits &sms);
   /// The most SMs that pairwise overlapping holders have. All of them, if that is not found soon.
   unsigned most();
+  /// Whether what may run beside a gated matmul are signals and waits for which it leaves SMs.
+  bool leavesEnough() const;
 
 private:
+  void followGated(const Command &command, uint64_t position);
   void follow(const World &world, const Rank &rank);
   void grow(unsigned held, uint64_t candidates);
   unsigned total(uint64_t of) const;
@@ -53,6 +80,9 @@ private:
   std::vector<Holder> holders;
   /// Per stream: how many commands of each stream end before its next one begins.
   std::vector<std::vector<uint64_t>> known;
+  std::vector<std::vector<Gated>> gated; ///< per stream, in its order
+  /// Per stream: positions of the last signal or wait, and of the last other kernel.
+  std::vector<uint64_t> lastSmall, lastLarge;
   unsigned best = 0, steps = 0;
 };
 
@@ -61,6 +91,9 @@ Overlaps::Overlaps(const World &world, const Rank &rank, const SmLimits &sms)
   for (CommandId c = rank.begin; c < rank.end; ++c)
     numStreams = std::max(numStreams, world.commands[c].stream + 1U);
   known.assign(numStreams, std::vector<uint64_t>(numStreams, 0));
+  gated.resize(numStreams);
+  lastSmall.assign(numStreams, 0);
+  lastLarge.assign(numStreams, 0);
   // A kernel of one run may overlap with one of the next.
   follow(world, rank);
   follow(world, rank);
@@ -87,7 +120,8 @@ void Overlaps::follow(const World &world, const Rank &rank) {
     }
     bool isChannel = command.kind == Kind::Group || command.kind == Kind::Collective;
     uint64_t position = mine[command.stream] + 1;
-    if (isChannel || command.kind == Kind::WaitSignal) {
+    followGated(command, position);
+    if (isChannel || (command.kind == Kind::WaitSignal && !command.isGated)) {
       size_t number = isChannel ? holderOf(command.channel, sms.perChannel)
                                 : holderOf((uint64_t(1) << 32) + command.stream, sms.perWait);
       for (size_t other = 0; other < holders.size() && other < 64 && number < 64; ++other)
@@ -102,6 +136,46 @@ void Overlaps::follow(const World &world, const Rank &rank) {
     if (command.kind == Kind::Record)
       events[command.aux] = mine;
   }
+}
+
+void Overlaps::followGated(const Command &command, uint64_t position) {
+  const std::vector<uint64_t> &mine = known[command.stream];
+  auto runsBeside = [&](Gated &matmul, uint32_t stream, bool isSmall) {
+    matmul.isAlone &= isSmall;
+    if (isSmall)
+      matmul.beside[stream] = std::max(1U, sms.perWait);
+  };
+  bool isSmall = command.kind == Kind::Signal || command.kind == Kind::WaitSignal;
+  if (!command.isGated && needsSms(command.kind)) {
+    // Gated matmuls issued before it.
+    for (uint32_t s = 0; s < numStreams; ++s)
+      if (s != command.stream)
+        for (auto matmul = gated[s].rbegin(); matmul != gated[s].rend() && mine[s] < matmul->end;
+             ++matmul)
+          runsBeside(*matmul, command.stream, isSmall);
+    (isSmall ? lastSmall : lastLarge)[command.stream] = position;
+  }
+  if (command.kind != Kind::GatedMatmul)
+    return;
+  Gated matmul;
+  matmul.leaves = static_cast<unsigned>(std::min<uint64_t>(command.value, sms.total));
+  matmul.end = position + command.aux;
+  matmul.beside.assign(numStreams, 0);
+  for (uint32_t s = 0; s < numStreams; ++s)
+    if (s != command.stream)
+      for (bool small : {true, false})
+        if ((small ? lastSmall : lastLarge)[s] > mine[s])
+          runsBeside(matmul, s, small);
+  gated[command.stream].push_back(std::move(matmul));
+}
+
+bool Overlaps::leavesEnough() const {
+  for (const std::vector<Gated> &ofStream : gated)
+    for (const Gated &matmul : ofStream)
+      if (!matmul.isAlone ||
+          std::accumulate(matmul.beside.begin(), matmul.beside.end(), 0U) > matmul.leaves)
+        return false;
+  return true;
 }
 
 unsigned Overlaps::total(uint64_t of) const {
@@ -161,10 +235,14 @@ void checkResidency(const World &world, const CheckOptions &options, Findings &f
   if (sms.total == 0)
     return;
   unsigned most = 0;
-  for (const Rank &rank : world.ranks)
-    most = std::max(most, Overlaps(world, rank, sms).most());
+  bool leavesEnough = true;
+  for (const Rank &rank : world.ranks) {
+    Overlaps overlaps(world, rank, sms);
+    most = std::max(most, overlaps.most());
+    leavesEnough = leavesEnough && overlaps.leavesEnough();
+  }
   // Nothing waits on SMs, or all that wait fit beside any other kernel.
-  if (most == 0 || most + kSpare <= sms.total)
+  if (leavesEnough && (most == 0 || most + kSpare <= sms.total))
     return;
   WalkOptions walk;
   walk.bufferedSends = options.bufferedSends;
@@ -182,6 +260,11 @@ void checkResidency(const World &world, const CheckOptions &options, Findings &f
          fmt::format("rank {}: kernels that wait hold the SMs that {} needs, on a GPU of {}",
                      position.rank, world.describe(position.at), sms.total),
          std::move(commands), std::move(lines)});
+    return;
+  }
+  if (!leavesEnough) {
+    limits.push_back("SMs: other kernels than signals and waits may run beside a gated matmul, or "
+                     "more of these than the SMs that it leaves");
     return;
   }
   limits.push_back(

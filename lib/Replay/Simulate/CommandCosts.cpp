@@ -28,6 +28,7 @@ machine::Cost CommandCosts::costOf(Kind kind) {
   case Kind::Wait:
     return Cost::Event;
   case Kind::Matmul:
+  case Kind::GatedMatmul:
     return Cost::Matmul;
   case Kind::Put:
     return Cost::Copy;
@@ -49,6 +50,41 @@ machine::Cost CommandCosts::costOf(Kind kind) {
 double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k) const {
   const View *view = world.operand(rank, command, k);
   return view ? layoutBytes[view->layout] : 0;
+}
+
+bool CommandCosts::isFree(const Command &command) const {
+  bool isKernel = machine.gatedEfficiency > 0;
+  return isKernel ? command.isGated : command.kind == Kind::GatedMatmul;
+}
+
+double CommandCosts::part(const Rank &rank, const Command &command) {
+  auto layoutOf = [&](const Command &c, uint32_t k) -> const Layout & {
+    return world.layoutOf(*world.operand(rank, c, k));
+  };
+  auto area = [&](const Command &c) {
+    const Layout &left = layoutOf(c, 1);
+    return static_cast<double>(left.shape[0]) * static_cast<double>(left.shape[1]);
+  };
+  auto [found, added] = gated.try_emplace(command.partner, 0);
+  if (added) {
+    // Rows are counted once, with their first slices of K. All parts have the same columns.
+    CommandId head = command.partner;
+    double rows = 0, all = 0;
+    for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
+      const Command &other = world.commands[c];
+      if (other.kind != Kind::Matmul)
+        continue;
+      if (!(other.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate)))
+        rows += static_cast<double>(layoutOf(other, 1).shape[0]);
+      all += area(other);
+    }
+    auto columns = static_cast<double>(layoutOf(command, 0).shape[1]);
+    double whole =
+        rows > 0 ? machine.matmulSeconds(layoutOf(command, 1).dtype, 1, rows, columns, all / rows)
+                 : 0;
+    found->second = all > 0 ? whole / machine.gatedEfficiency / all : 0;
+  }
+  return found->second * area(command);
 }
 
 double CommandCosts::matmul(const Rank &rank, const Command &command) {
@@ -95,7 +131,8 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   auto operand = [&](uint32_t k) { return bytes(rank, command, k); };
   switch (command.kind) {
   case Kind::Matmul:
-    return matmul(rank, command);
+    return command.isGated && machine.gatedEfficiency > 0 ? part(rank, command)
+                                                          : matmul(rank, command);
   case Kind::Copy:
     return machine.memorySeconds(machine::MemoryWork::Copy, operand(0) + operand(1));
   case Kind::Accumulate:
@@ -180,18 +217,18 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
     // Free when commands run one after the other; messages count with their group.
     return 0;
   case Kind::Group:
-    return overhead(command.kind) + groupAlone(rank, id);
+    return overhead(command) + groupAlone(rank, id);
   case Kind::Collective:
-    return overhead(command.kind) +
+    return overhead(command) +
            (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
   case Kind::Put:
-    return overhead(command.kind) + machine.messageSeconds(machine.oneSided, linkOf(rank, command),
-                                                           bytes(owner, command, 1));
+    return overhead(command) + machine.messageSeconds(machine.oneSided, linkOf(rank, command),
+                                                      bytes(owner, command, 1));
   case Kind::Signal:
   case Kind::WaitSignal:
-    return overhead(command.kind);
+    return overhead(command);
   default:
-    return overhead(command.kind) + work(owner, command);
+    return overhead(command) + work(owner, command);
   }
 }
 

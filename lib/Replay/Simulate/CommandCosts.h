@@ -26,11 +26,14 @@ public:
   }
 
   static machine::Cost costOf(replay::Kind kind);
-  double issue(replay::Kind kind) const {
-    return launching.issue[static_cast<size_t>(costOf(kind))];
+  double issue(const replay::Command &command) const {
+    return isFree(command) ? 0 : launching.issue[static_cast<size_t>(costOf(command.kind))];
   }
   double overhead(replay::Kind kind) const {
     return launching.device[static_cast<size_t>(costOf(kind))];
+  }
+  double overhead(const replay::Command &command) const {
+    return isFree(command) ? 0 : overhead(command.kind);
   }
 
   /// Where the peer of a command is.
@@ -56,6 +59,11 @@ public:
   double alone(uint32_t rank, replay::CommandId command);
 
 private:
+  /// One kernel runs a gated matmul: then its parts are not launched. On other machines its parts
+  /// are, and there is no other launch.
+  bool isFree(const replay::Command &command) const;
+  /// The share of a part in the time of its gated matmul.
+  double part(const replay::Rank &rank, const replay::Command &command);
   double matmul(const replay::Rank &rank, const replay::Command &command);
   double call(const replay::Rank &rank, const replay::Command &command);
   double groupAlone(uint32_t rank, replay::CommandId command);
@@ -65,6 +73,8 @@ private:
   const machine::Launching &launching;
   std::vector<double> layoutBytes;
   std::unordered_map<uint64_t, double> matmuls;
+  /// Of gated matmuls: seconds for a row and an index of K.
+  std::unordered_map<replay::CommandId, double> gated;
   std::unordered_map<uint64_t, machine::CollectiveCost> collectives;
 };
 

@@ -29,7 +29,7 @@ IssueTimes::IssueTimes(const replay::World &world, const CommandCosts &costs,
     for (CommandId c = rank.begin; c < rank.end; ++c) {
       // Messages are issued with their group.
       if (!replay::isMessage(world.commands[c].kind))
-        now += costs.issue(world.commands[c].kind);
+        now += costs.issue(world.commands[c]);
       times[c] = now;
     }
   }

@@ -145,6 +145,11 @@ std::string report(const replay::World &world, const machine::Machine &machine,
   if (result.outOfReach != replay::kNone)
     fmt::format_to(out, "not on this machine: {} goes to another node, copy engines do not\n",
                    world.describe(result.outOfReach));
+  if (result.ungated != replay::kNone)
+    fmt::format_to(out,
+                   "no kernels for gated matmuls on this machine: the parts of {} are "
+                   "matmuls of their own\n",
+                   world.describe(result.ungated));
   if (result.ranks.empty())
     return text;
   const RankResult &slowest = result.ranks[result.slowestRank];

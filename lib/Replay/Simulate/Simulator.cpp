@@ -71,7 +71,7 @@ public:
 
   void begin(CommandId id) override {
     const Command &command = world.commands[id];
-    double start = std::max(now, issue.at(id)), overhead = costs.overhead(command.kind);
+    double start = std::max(now, issue.at(id)), overhead = costs.overhead(command);
     result.begin[id] = start;
     switch (command.kind) {
     case Kind::Send:
@@ -82,6 +82,10 @@ public:
     case Kind::Wait:
       // Waiting costs time only if the record has just completed.
       return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
+    case Kind::GatedMatmul:
+      if (machine.gatedEfficiency == 0)
+        result.ungated = std::min(result.ungated, id);
+      return at(start + overhead, id, Phase::Complete);
     case Kind::WaitSignal:
       return at(start + overhead, id, Phase::Complete);
     case Kind::Signal:

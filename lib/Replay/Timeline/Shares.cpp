@@ -80,6 +80,7 @@ Category categoryOf(uint8_t kind) {
   case sp::CommandKind::record:
   case sp::CommandKind::wait:
   case sp::CommandKind::wait_signal:
+  case sp::CommandKind::gated_matmul: // its parts compute
     return Category::Waiting;
   default:
     return Category::Compute;

@@ -177,8 +177,11 @@ private:
     uint32_t total = count(data.commands());
     commands.resize(total);
     rank.operands.reserve(size_t(total) * 2);
-    for (uint32_t i = 0; i < total; ++i)
+    for (uint32_t i = 0, parts = 0; i < total; ++i) {
       decode(*data.commands()->Get(i), commands[i]);
+      commands[i].isGated = parts > 0;
+      parts = commands[i].kind == Kind::GatedMatmul ? commands[i].aux : parts - (parts > 0);
+    }
   }
 
   void decode(const sp::Command &in, Command &out) {

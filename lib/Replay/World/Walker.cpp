@@ -106,6 +106,7 @@ struct Walker::Impl {
     case Kind::Accumulate:
     case Kind::Reduce:
     case Kind::Launch:
+    case Kind::Call:
     case Kind::Signal:
       return 1;
     case Kind::WaitSignal:
@@ -113,6 +114,8 @@ struct Walker::Impl {
     case Kind::Group:
     case Kind::Collective:
       return options.sms.perChannel;
+    case Kind::GatedMatmul:
+      return heldByGated(options.sms, command);
     default:
       return 0;
     }
@@ -120,7 +123,7 @@ struct Walker::Impl {
 
   static bool waitsOnSMs(const Command &command) {
     return command.kind == Kind::WaitSignal || command.kind == Kind::Group ||
-           command.kind == Kind::Collective;
+           command.kind == Kind::Collective || command.kind == Kind::GatedMatmul;
   }
 
   /// False if the process has to wait for SMs.
@@ -148,7 +151,10 @@ struct Walker::Impl {
   }
 
   void releaseSMs(uint32_t process, CommandId c) {
-    if (held.empty() || held[process] == 0)
+    // A gated matmul keeps them until its last part ends.
+    if (held.empty() || held[process] == 0 ||
+        (world.commands[c].isGated && c + 1 < world.commands.size() &&
+         world.commands[c + 1].isGated))
       return;
     uint32_t rank = world.rankOf(c);
     freeSMs[rank] += held[process];
@@ -195,7 +201,7 @@ struct Walker::Impl {
         return false;
       }
     }
-    if (command.kind == Kind::WaitSignal)
+    if (command.kind == Kind::WaitSignal && !command.isGated)
       releaseSMs(process, c);
     state[c] = Begun;
     driver.begin(c);
@@ -286,6 +292,8 @@ struct Walker::Impl {
     }
     default:
       state[c] = Complete;
+      if (command.isGated)
+        releaseSMs(processOf(c), c);
     }
     pending.push_back(processOf(c));
   }

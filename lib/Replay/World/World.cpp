@@ -14,7 +14,8 @@
 
 namespace tandem::replay {
 
-static_assert(static_cast<int>(Kind::Call) == static_cast<int>(sp::CommandKind::call));
+static_assert(static_cast<int>(Kind::GatedMatmul) ==
+              static_cast<int>(sp::CommandKind::gated_matmul));
 static_assert(static_cast<int>(Space::Symmetric) == static_cast<int>(sp::Space::symmetric));
 
 std::string_view toString(Kind kind) {

@@ -1,0 +1,102 @@
+//===- GatedTest.cpp - gated matmuls: order, data, SMs ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Programs.h"
+#include "Support/GatedSpec.h"
+
+using namespace tandem;
+using namespace tandem::check;
+using test::GatedSpec;
+
+namespace {
+
+CheckOptions onGpu(unsigned total = 132) {
+  CheckOptions options;
+  options.sms.total = total;
+  return options;
+}
+
+/// Another kernel on stream 2 of each rank, unordered with the gated matmul: a signal that nothing
+/// waits for, or a reduction.
+GatedSpec withNeighbour(bool isSignal, uint64_t leaves) {
+  GatedSpec spec(2, leaves);
+  for (RankSpec &rank : spec.ranks) {
+    if (isSignal) {
+      rank.slots.push_back(1);
+      rank.sync(2, 1);
+      rank.signal(2, 0, 1 - rank.rank, 2, 1);
+    } else {
+      uint32_t from = rank.view(rank.arena(32), DType::F32, {2, 4});
+      uint32_t to = rank.view(rank.arena(16), DType::F32, {4});
+      rank.sync(2, 1);
+      rank.copy(2, from, rank.commands[spec.head - 1].operands[1]);
+      rank.add(Kind::reduce, 2, {to, from}).value = 1;
+    }
+    rank.sync(0, 2);
+  }
+  return spec;
+}
+
+} // namespace
+
+TEST(Gated, ACorrectProgram) {
+  expectClean(GatedSpec(2));
+  expectClean(GatedSpec(4));
+}
+
+TEST(Gated, ARowBlockBeforeItsGate) {
+  GatedSpec spec(3);
+  // The wait for rank 1's rows comes behind their matmul.
+  std::swap(spec.part(0, 1), spec.part(0, 2));
+  std::set<std::string> found = diagnoses(run(spec));
+  EXPECT_TRUE(found.count("race") || found.count("uninitialized-read"));
+}
+
+TEST(Gated, AGateThatNeverOpens) {
+  GatedSpec spec(2);
+  drop(spec, 1, Kind::signal, 0);
+  expectOnly(spec, {"signal-missing"});
+}
+
+TEST(Gated, SignalsNeedTheSMsThatItLeaves) {
+  // Proven, as there is no limit: one stream signals, and two SMs are left.
+  Report report = run(GatedSpec(4), onGpu());
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_TRUE(report.limits.empty()) << report.limits.front();
+  expectClean(GatedSpec(4, 1), onGpu());
+  // None are left: the signal waits for the matmul, and the matmul for the peer's signal.
+  expectOnly(GatedSpec(4, 0), {"sm-deadlock"}, onGpu());
+  // Without a GPU there are no SMs.
+  expectClean(GatedSpec(4, 0));
+}
+
+TEST(Gated, SaysWhoHoldsTheSMs) {
+  Report report = run(GatedSpec(2, 0), onGpu());
+  ASSERT_EQ(report.findings.size(), 1u);
+  const Finding &finding = report.findings[0];
+  EXPECT_NE(finding.message.find("kernels that wait hold the SMs that rank"), std::string::npos)
+      << finding.message;
+  ASSERT_EQ(finding.notes.size(), 2u);
+  EXPECT_NE(finding.notes[0].find("(wait_signal "), std::string::npos) << finding.notes[0];
+  EXPECT_NE(finding.notes[0].find("holds SMs and waits for"), std::string::npos)
+      << finding.notes[0];
+  EXPECT_NE(finding.notes[1].find("waits for SMs"), std::string::npos) << finding.notes[1];
+}
+
+TEST(Gated, AStreamWithASignalNeedsAnSM) {
+  EXPECT_TRUE(run(withNeighbour(true, 2), onGpu()).limits.empty());
+  EXPECT_EQ(run(withNeighbour(true, 1), onGpu()).limits,
+            std::vector<std::string>{"SMs: other kernels than signals and waits may run beside a "
+                                     "gated matmul, or more of these than the SMs that it leaves"});
+}
+
+TEST(Gated, AnotherKernelBesideItIsNotProven) {
+  Report report = run(withNeighbour(false, 2), onGpu());
+  EXPECT_TRUE(report.findings.empty());
+  ASSERT_EQ(report.limits.size(), 1u);
+  EXPECT_EQ(report.limits[0].rfind("SMs: other kernels than signals", 0), 0u) << report.limits[0];
+}
