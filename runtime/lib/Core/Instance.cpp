@@ -433,6 +433,9 @@ std::string InstanceImpl::describe(uint32_t i) const {
   case sp::CommandKind::signal:
     text += fmt::format(" to rank {}", member(command.peer()));
     break;
+  case sp::CommandKind::gated_matmul:
+    text += fmt::format(" of {} parts", command.aux());
+    break;
   case sp::CommandKind::wait_signal:
     text += fmt::format(" slot {} value {}", command.aux(), command.value());
     break;

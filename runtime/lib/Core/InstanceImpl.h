@@ -105,9 +105,18 @@ private:
   Status makeStreams();
   Status prepareOperations();
   Status prepareCommand(uint32_t i);
+  /// One operation for command `i` and its parts; null if the parts are to be prepared one by one.
+  Expected<std::unique_ptr<Operation>> prepareGated(uint32_t i);
   Expected<std::unique_ptr<Operation>> prepareOperation(const sp::Command &command, uint32_t i);
   Expected<std::unique_ptr<Operation>> prepareCall(const sp::Command &command);
   Expected<std::unique_ptr<Operation>> prepareCommunication(const sp::Command &command, uint32_t i);
+  Step &addStep(const sp::Command &command, uint32_t i, std::unique_ptr<Operation> operation);
+  /// Whether floats are added in a given order. Not in the reference: it is compared within a
+  /// tolerance.
+  bool isOrdered() const {
+    return !programHandle->isOracle() &&
+           programHandle->index().deterministic() != sp::Determinism::none;
+  }
   Operand operand(uint32_t view) const;
   /// Collective: every rank's status; success only if all succeeded.
   Status agree(const Status &mine, const char *what);

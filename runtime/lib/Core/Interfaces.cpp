@@ -35,6 +35,9 @@ Status Device::upload(void *dst, const void *src, uint64_t bytes) {
 Status Device::download(void *dst, const void *src, uint64_t bytes) {
   return upload(dst, src, bytes);
 }
+Expected<std::unique_ptr<Operation>> Device::prepareGatedMatmul(const GatedMatmulDesc &) {
+  return Status(Code::Unsupported, fmt::format("device {} has no gated matmul", name()));
+}
 Expected<std::unique_ptr<Operation>> Device::prepareCall(const CallDesc &) {
   return Status(Code::Unsupported, "this device runs no kernels of the embedder");
 }

@@ -160,6 +160,17 @@ Status InstanceImpl::prepareOperations() {
   for (uint32_t e = 0; e < data.num_events(); ++e)
     events.push_back(nullptr); // made when recorded: a program may number more than it uses
   for (uint32_t i = 0; i < count(data.commands()); ++i) {
+    const sp::Command &command = *data.commands()->Get(i);
+    if (command.kind() == sp::CommandKind::gated_matmul) {
+      auto gated = prepareGated(i);
+      if (!gated)
+        return gated.status().withPrefix(describe(i) + ": ");
+      if (*gated) {
+        addStep(command, i, std::move(*gated));
+        i += command.aux();
+      }
+      continue;
+    }
     Status status = prepareCommand(i);
     if (!status.ok())
       return status.withPrefix(describe(i) + ": ");
@@ -171,26 +182,85 @@ Status InstanceImpl::prepareCommand(uint32_t i) {
   const sp::Command &command = *data.commands()->Get(i);
   if (command.kind() == sp::CommandKind::send || command.kind() == sp::CommandKind::recv)
     return Status(); // prepared with their group
-  Step step;
+  if (command.kind() != sp::CommandKind::record && command.kind() != sp::CommandKind::wait) {
+    TANDEM_ASSIGN_OR_RETURN(auto operation, prepareOperation(command, i));
+    addStep(command, i, std::move(operation));
+    return Status();
+  }
+  std::unique_ptr<Event> &event = events[command.aux()];
+  if (!event) {
+    TANDEM_ASSIGN_OR_RETURN(event, context.device().createEvent());
+  }
+  Step &step = addStep(command, i, nullptr);
+  step.kind = command.kind() == sp::CommandKind::record ? Step::Record : Step::Wait;
+  step.event = event.get();
+  return Status();
+}
+
+Step &InstanceImpl::addStep(const sp::Command &command, uint32_t i,
+                            std::unique_ptr<Operation> operation) {
+  Step &step = steps.emplace_back();
   step.stream = command.stream();
   step.marker = uint64_t(number) << 32 | i;
   usesStream[step.stream] = 1;
-  if (command.kind() == sp::CommandKind::record || command.kind() == sp::CommandKind::wait) {
-    step.kind = command.kind() == sp::CommandKind::record ? Step::Record : Step::Wait;
-    std::unique_ptr<Event> &event = events[command.aux()];
-    if (!event) {
-      TANDEM_ASSIGN_OR_RETURN(event, context.device().createEvent());
-    }
-    step.event = event.get();
-  } else {
-    TANDEM_ASSIGN_OR_RETURN(auto operation, prepareOperation(command, i));
+  if (operation) {
     operation->marker = step.marker;
     operation->name = programHandle->nameText(command.name()).data(); // ends in a null
     step.operation = operation.get();
     operations.push_back(std::move(operation));
   }
-  steps.push_back(step);
-  return Status();
+  return step;
+}
+
+Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
+  const sp::Command &command = *data.commands()->Get(i);
+  TANDEM_ASSIGN_OR_RETURN(program::GatedProduct product,
+                          program::describeGated(program::gatedParts(*programHandle, i)));
+  auto whole = [&](uint32_t part, unsigned k, const Layout &layout) {
+    Operand found = operand(data.commands()->Get(i + 1 + part)->operands()->Get(k));
+    found.layout = layout;
+    return found;
+  };
+  GatedMatmulDesc desc;
+  desc.whole.out = whole(product.firstOut, 0, product.out);
+  desc.whole.a = whole(product.firstA, 1, product.a);
+  desc.whole.b = whole(product.firstB, 2, product.b);
+  desc.whole.transposeB = product.transposeB;
+  desc.whole.ordered = isOrdered();
+  desc.blocks = product.blocks;
+  desc.leaves = static_cast<uint32_t>(command.value());
+  std::string why;
+  for (uint32_t part = i + 1; part <= i + command.aux(); ++part) {
+    const sp::Command &wait = *data.commands()->Get(part);
+    if (wait.kind() != sp::CommandKind::wait_signal)
+      continue;
+    const Channel *channel = channels[wait.channel()].get();
+    Gate gate;
+    gate.words = channel ? channel->signalWords() : nullptr;
+    gate.slot = wait.aux();
+    gate.value = wait.value();
+    gate.perRun = data.signal_slots()->Get(wait.aux());
+    if (!gate.words)
+      why = fmt::format("kernels cannot read the signals of channel c{}", wait.channel());
+    desc.gates.push_back(gate);
+  }
+  if (why.empty()) {
+    auto operation = context.device().prepareGatedMatmul(desc);
+    // A peer's gated matmul may wait for a signal of this rank, which may be a kernel.
+    if (operation && desc.leaves == 0 &&
+        std::any_of(data.commands()->begin(), data.commands()->end(), [](const sp::Command *other) {
+          return other->kind() == sp::CommandKind::signal;
+        }))
+      return Status(Code::InvalidProgram,
+                    "leaves no SMs, and the program's signals may need one: they could never run");
+    if (operation.status().code() != Code::Unsupported)
+      return operation;
+    why = operation.status().message();
+  }
+  context.device().log(LogLevel::Info,
+                       fmt::format("@{}: {}: its {} parts run one by one: {}",
+                                   programHandle->name(), describe(i), command.aux(), why));
+  return std::unique_ptr<Operation>();
 }
 
 Operand InstanceImpl::operand(uint32_t view) const {
@@ -210,9 +280,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
   Device &device = context.device();
   auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
   auto op = static_cast<ReduceOp>(command.reduce_op());
-  // The reference is compared within a tolerance.
-  bool ordered =
-      !programHandle->isOracle() && programHandle->index().deterministic() != sp::Determinism::none;
+  bool ordered = isOrdered();
   switch (command.kind()) {
   case sp::CommandKind::copy:
     return device.prepareCopy(view(0), view(1));

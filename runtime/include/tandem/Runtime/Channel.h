@@ -121,6 +121,8 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal);
   virtual Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait);
   virtual Expected<std::unique_ptr<Operation>> prepareCollective(const Collective &collective);
+  /// This rank's signals, slot 0 first, where kernels of the device can read them; null: nowhere.
+  virtual const uint64_t *signalWords() const { return nullptr; }
   /// A summary of this rank's prepared operations, and its comparison with the summaries of the
   /// other members (by group index). For channels that cannot detect mismatches at run. `culprit`:
   /// the command that an error is about, if any. Called once, after the last prepare function.

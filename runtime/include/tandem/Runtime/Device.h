@@ -14,6 +14,7 @@
 #ifndef TANDEM_RUNTIME_DEVICE_H
 #define TANDEM_RUNTIME_DEVICE_H
 
+#include "tandem/Program/Gated.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 #include "tandem/Runtime/Log.h"
@@ -212,6 +213,22 @@ struct MatmulDesc {
   bool ordered = false;
 };
 
+/// A signal that a gated matmul waits for inside its kernel: open when word
+/// words[frame.firstSignal + slot] is at least frame.epoch * perRun + value.
+struct Gate {
+  const uint64_t *words = nullptr; ///< Channel::signalWords()
+  uint32_t slot = 0;
+  uint64_t value = 0, perRun = 0;
+};
+
+/// A matmul whose blocks of rows begin when gates are open (docs/gated.md).
+struct GatedMatmulDesc {
+  MatmulDesc whole;                        ///< no bias, no transposeA, no accumulate
+  std::vector<program::GatedBlock> blocks; ///< in the order in which they are to be computed
+  std::vector<Gate> gates;
+  uint32_t leaves = 0; ///< SMs that the kernel leaves to others
+};
+
 /// A kernel's code for a device of one kind.
 struct NativeKernel {
   uint8_t format = 0;            ///< sp::KernelFormat
@@ -267,6 +284,9 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
                                                            const Operand &src) = 0;
   virtual Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) = 0;
+  /// One kernel that waits for its gates. Unsupported, with the reason, if there is none for it;
+  /// the caller then waits and multiplies block by block.
+  virtual Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const GatedMatmulDesc &desc);
   /// dst = dst (op) src.
   virtual Expected<std::unique_ptr<Operation>>
   prepareAccumulate(const Operand &dst, const Operand &src, ReduceOp op) = 0;

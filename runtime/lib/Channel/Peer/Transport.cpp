@@ -59,6 +59,9 @@ public:
   Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override {
     return peer::prepareWaitSignal(peers, self, kernels, wait);
   }
+  const uint64_t *signalWords() const override {
+    return static_cast<const uint64_t *>((*peers)[self].signal(0));
+  }
 
   /// Releases the waits for this rank's signals. Before that, it disables this rank's own signals
   /// and clears the words that they are copied from, because a peer must not continue with data

@@ -13,6 +13,8 @@
 
 #include "ChannelInterface.h"
 
+#include "tandem/Program/Gated.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,12 +32,9 @@ struct GatedShape {
   int64_t strideA = 0, strideW = 0, strideOut = 0; ///< from row to row; rows are contiguous
   bool transposeW = false; ///< w is [N, K], as weights of torch are; else [K, N]
 
-  /// Rows, or a slice of K of rows, in the order of computation. The blocks of the same rows follow
-  /// each other, from K = 0 to the end.
-  struct Block {
-    int64_t firstRow = 0, rows = 0, firstK = 0, k = 0;
-    uint32_t gates = 0; ///< so many of the gates must be open: the first ones; never decreases
-  };
+  /// In the order of computation. The slices of K of the same rows follow each other, from 0 to the
+  /// end. The first Block::gates gates must be open; never decreases.
+  using Block = program::GatedBlock;
   std::vector<Block> blocks;
   uint32_t numGates = 0;
   /// SMs that the kernel's grid leaves to others.
@@ -84,6 +83,10 @@ public:
 /// The kernels of this build for the device; null: there are none, and `why` says so.
 /// `tools` outlives them.
 std::unique_ptr<GatedKernels> createGatedKernels(Toolbox &tools, std::string &why);
+/// In place of createGatedKernels() for devices that have not been asked for them yet: tests.
+using GatedFactory = std::unique_ptr<GatedKernels> (*)(Driver &driver, std::string &why);
+/// Null: none. Returns the factory before.
+GatedFactory setGatedFactory(GatedFactory factory);
 
 } // namespace tandem::gpu
 

@@ -178,6 +178,9 @@ public:
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
     return gpu::prepareMatmul(tools, desc);
   }
+  Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const GatedMatmulDesc &desc) override {
+    return gpu::prepareGatedMatmul(tools, desc);
+  }
   Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &dst, const Operand &src,
                                                          ReduceOp op) override {
     TANDEM_ASSIGN_OR_RETURN(CombinePlan plan, CombinePlan::make(*tools->kernels, dst.layout,

@@ -8,6 +8,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_GPUDEVICE_H
 #define TANDEM_LIB_DEVICE_GPU_GPUDEVICE_H
 
+#include "GatedKernels.h"
 #include "GpuStream.h"
 #include "Kernels.h"
 #include "tandem/Runtime/Kernel.h"
@@ -51,7 +52,14 @@ struct Toolbox {
   std::map<std::string, PtxKernel> ptxKernels; ///< by their text
   std::map<std::shared_ptr<const ExternalKernel>, LoadedImage> images;
 
+  std::once_flag askedForGated;
+  std::unique_ptr<GatedKernels> gated; ///< null: none, and whyNoGated says why
+  std::string whyNoGated;
+
   Driver &driver() const { return *state->driver; }
+  /// Kernels of gated matmuls, opened when they are first needed; null, with the reason in `why`,
+  /// if there are none.
+  GatedKernels *gatedKernels(std::string &why);
   Expected<Blas *> matrixLibrary();
   /// Compiles and loads `text`, once.
   Expected<PtxKernel> loadPtx(const std::string &text);
@@ -97,6 +105,8 @@ Status captureIntoForeign(const Toolbox &tools, Stream &main, const std::vector<
 
 using Tools = std::shared_ptr<Toolbox>;
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc);
+Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
+                                                        const GatedMatmulDesc &desc);
 /// A call of the embedder's function or image.
 Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallDesc &desc);
 /// A launch of the program's PTX; Unsupported if none fits this GPU.

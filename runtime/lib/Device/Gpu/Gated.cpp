@@ -1,0 +1,112 @@
+//===- Gated.cpp - matmuls that wait for signals ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GatedKernels.h"
+#include "GpuDevice.h"
+
+#include <atomic>
+#include <fmt/format.h>
+
+namespace tandem::gpu {
+
+static std::atomic<GatedFactory> factory{nullptr};
+
+GatedFactory setGatedFactory(GatedFactory given) { return factory.exchange(given); }
+
+GatedKernels *Toolbox::gatedKernels(std::string &why) {
+  std::call_once(askedForGated, [&] {
+    GatedFactory make = factory;
+    gated = make ? make(driver(), whyNoGated) : createGatedKernels(*this, whyNoGated);
+  });
+  why = whyNoGated;
+  return gated.get();
+}
+
+namespace {
+
+class GatedOperation final : public GpuOperation {
+public:
+  GatedOperation(Tools tools, std::unique_ptr<GatedPlan> plan, const GatedMatmulDesc &desc,
+                 FunctionHandle countRun, const void *letGo)
+      : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), a(desc.whole.a.slot),
+        w(desc.whole.b.slot), out(desc.whole.out.slot), countRun(countRun), letGo(letGo) {}
+
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    GatedCall call;
+    call.a = frame.pointers[a];
+    call.w = frame.pointers[w];
+    call.out = frame.pointers[out];
+    call.letGo = static_cast<const uint64_t *>(letGo);
+    call.progress = static_cast<uint64_t *>(stream.progressWord());
+    call.marker = marker;
+    Capture *capture = stream.capturing();
+    if (capture) {
+      capture->countRun = countRun;
+      call.epoch = static_cast<const uint64_t *>(capture->epoch);
+    }
+    for (const Gate &gate : gates) {
+      uint64_t value = gate.value + (capture ? 0 : frame.epoch * gate.perRun);
+      call.gates.push_back({gate.words + frame.firstSignal + gate.slot, gate.perRun, value});
+    }
+    TANDEM_RETURN_IF_ERROR(plan->launch(stream.native(), call));
+    return stream.track(marker);
+  }
+
+private:
+  Tools tools; ///< first: outlives the plan
+  std::unique_ptr<GatedPlan> plan;
+  std::vector<Gate> gates;
+  uint32_t a, w, out;
+  FunctionHandle countRun;
+  const void *letGo;
+};
+
+/// Elements from row to row; 0 if the elements of a row are not neighbours.
+int64_t rowStride(const Layout &layout) { return layout.strides[1] == 1 ? layout.strides[0] : 0; }
+
+} // namespace
+
+Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
+                                                        const GatedMatmulDesc &desc) {
+  const MatmulDesc &whole = desc.whole;
+  auto no = [](const std::string &why) { return Status(Code::Unsupported, why); };
+  std::string none;
+  GatedKernels *kernels = tools->gatedKernels(none);
+  if (!kernels)
+    return no(none);
+  if (whole.ordered)
+    return no("a deterministic program adds in a given order");
+  GatedShape shape;
+  shape.type = whole.a.layout.dtype;
+  shape.outType = whole.out.layout.dtype;
+  shape.m = whole.out.layout.shape[0];
+  shape.n = whole.out.layout.shape[1];
+  shape.k = whole.a.layout.shape[1];
+  shape.strideA = rowStride(whole.a.layout);
+  shape.strideW = rowStride(whole.b.layout);
+  shape.strideOut = rowStride(whole.out.layout);
+  shape.transposeW = whole.transposeB;
+  shape.blocks = desc.blocks;
+  shape.numGates = static_cast<uint32_t>(desc.gates.size());
+  shape.leftSms = desc.leaves;
+  if (shape.strideW == 0 && whole.b.layout.strides[0] == 1) { // stored the other way round
+    shape.transposeW = !shape.transposeW;
+    shape.strideW = whole.b.layout.strides[1];
+  }
+  if (shape.strideA == 0 || shape.strideW == 0 || shape.strideOut == 0)
+    return no(fmt::format("expected rows or columns one after the other, found {} by {}",
+                          whole.a.layout.str(), whole.b.layout.str()));
+  if (std::string why = kernels->whyNot(shape); !why.empty())
+    return no(why);
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<GatedPlan> plan, kernels->prepare(shape));
+  TANDEM_ASSIGN_OR_RETURN(FunctionHandle countRun, tools->kernels->get("run_words"));
+  TANDEM_RETURN_IF_ERROR(tools->state->releaseWord().status());
+  return std::make_unique<GatedOperation>(tools, std::move(plan), desc, countRun,
+                                          tools->state->letGoWord());
+}
+
+} // namespace tandem::gpu

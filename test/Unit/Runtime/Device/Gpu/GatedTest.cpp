@@ -1,0 +1,210 @@
+//===- GatedTest.cpp - the hook for kernels of gated matmuls ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeGpu.h"
+#include "GatedKernels.h"
+#include "Support/GatedSpec.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+std::atomic<int> launches{0};
+std::atomic<bool> refuses{false};
+
+/// Waits by kernels and multiplies by the matrix library, as docs/gated.md asks of one kernel.
+class StandInPlan final : public gpu::GatedPlan {
+public:
+  static Expected<std::unique_ptr<gpu::GatedPlan>> make(gpu::Driver &driver,
+                                                        const gpu::GatedShape &shape) {
+    auto plan = std::make_unique<StandInPlan>(driver, shape);
+    TANDEM_ASSIGN_OR_RETURN(plan->kernels, gpu::Kernels::load(driver));
+    TANDEM_ASSIGN_OR_RETURN(plan->await, plan->kernels->get("signal_wait"));
+    TANDEM_ASSIGN_OR_RETURN(plan->blas, gpu::openCublas(driver));
+    for (const gpu::GatedShape::Block &block : shape.blocks) {
+      gpu::Product product;
+      product.dtype = shape.type;
+      product.outType = shape.outType;
+      product.m = block.rows;
+      product.n = shape.n;
+      product.k = block.k;
+      product.lda = shape.strideA;
+      product.ldb = shape.strideW;
+      product.ldo = shape.strideOut;
+      product.transposeB = shape.transposeW;
+      product.accumulate = block.firstK > 0;
+      product.alignment = 4;
+      TANDEM_ASSIGN_OR_RETURN(auto part, plan->blas->plan(product, 1));
+      plan->products.push_back(std::move(part));
+    }
+    TANDEM_RETURN_IF_ERROR(driver.allocate(gpu::kWorkspaceBytes, &plan->workspace));
+    return std::unique_ptr<gpu::GatedPlan>(std::move(plan));
+  }
+  StandInPlan(gpu::Driver &driver, const gpu::GatedShape &shape) : driver(driver), shape(shape) {}
+  ~StandInPlan() override { driver.free(workspace).ignore(); }
+
+  Status launch(gpu::StreamHandle stream, const gpu::GatedCall &call) override {
+    ++launches;
+    uint32_t passed = 0;
+    for (size_t i = 0; i < products.size(); ++i) {
+      const gpu::GatedShape::Block &block = shape.blocks[i];
+      for (; passed < block.gates; ++passed) {
+        gpu::OpenWhen gate = call.gates[passed];
+        void *arguments[] = {gpu::argument(gate.signal),   gpu::argument(call.epoch),
+                             gpu::argument(gate.perRun),   gpu::argument(gate.value),
+                             gpu::argument(call.progress), gpu::argument(call.marker),
+                             gpu::argument(call.letGo)};
+        TANDEM_RETURN_IF_ERROR(driver.launch(await, {1, 1, 1}, stream, arguments));
+      }
+      const float *a = static_cast<const float *>(call.a) + block.firstRow * shape.strideA;
+      float *out = static_cast<float *>(call.out) + block.firstRow * shape.strideOut;
+      TANDEM_RETURN_IF_ERROR(driver.library(stream, {a, call.w, out}, [&] {
+        return products[i]->run(stream, workspace, a + block.firstK, call.w, out, nullptr);
+      }));
+    }
+    return Status();
+  }
+  std::string description() const override { return "stand-in"; }
+
+private:
+  gpu::Driver &driver;
+  const gpu::GatedShape shape;
+  std::unique_ptr<gpu::Kernels> kernels;
+  std::unique_ptr<gpu::Blas> blas;
+  gpu::FunctionHandle await = nullptr;
+  std::vector<std::unique_ptr<gpu::ProductPlan>> products;
+  void *workspace = nullptr;
+};
+
+class StandIn final : public gpu::GatedKernels {
+public:
+  explicit StandIn(gpu::Driver &driver) : driver(driver) {}
+  std::string whyNot(const gpu::GatedShape &shape) const override {
+    EXPECT_LE(shape.leftSms, 2u);
+    EXPECT_EQ(shape.k, 4);
+    return refuses ? "expected a multiple of 8 columns, found " + std::to_string(shape.n) : "";
+  }
+  Expected<std::unique_ptr<gpu::GatedPlan>> prepare(const gpu::GatedShape &shape) override {
+    return StandInPlan::make(driver, shape);
+  }
+
+private:
+  gpu::Driver &driver;
+};
+
+/// Devices that are made while it lives have the stand-in.
+class WithKernels {
+public:
+  WithKernels()
+      : before(gpu::setGatedFactory([](gpu::Driver &driver, std::string &) {
+          return std::unique_ptr<gpu::GatedKernels>(std::make_unique<StandIn>(driver));
+        })) {}
+  ~WithKernels() { gpu::setGatedFactory(before); }
+
+private:
+  gpu::GatedFactory before;
+};
+
+/// Five runs, each with other values: a[row][k] = row + k of the whole matrix, times the run's
+/// number + 1; w = rank + 1 everywhere.
+Status runFive(Context &context, Instance &instance) {
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  uint32_t rows = 2 * context.worldSize();
+  std::vector<float> w(12, static_cast<float>(context.rank() + 1)), y(size_t(rows) * 3);
+  TANDEM_RETURN_IF_ERROR(context.device().upload(memory[1]->data(), w.data(), 48));
+  for (int run = 0; run < 5; ++run) {
+    float a[8];
+    for (uint32_t i = 0; i < 8; ++i)
+      a[i] = static_cast<float>((2 * context.rank() + i / 4 + i % 4) * (run + 1));
+    TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), a, sizeof a));
+    TANDEM_RETURN_IF_ERROR(instance.run());
+    TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), memory[2]->data(), y.size() * 4));
+    for (uint32_t i = 0; i < y.size(); ++i) {
+      auto expected = static_cast<float>((4 * (i / 3) + 6) * (run + 1) * (context.rank() + 1));
+      if (y[i] != expected)
+        return Status(Code::Internal, "run " + std::to_string(run) + ": expected " +
+                                          std::to_string(expected) + ", found " +
+                                          std::to_string(y[i]));
+    }
+  }
+  return Status();
+}
+
+void expectAllOk(const std::vector<Status> &ranks) {
+  for (size_t r = 0; r < ranks.size(); ++r)
+    EXPECT_TRUE(ranks[r].ok()) << "rank " << r << ": " << ranks[r].message();
+}
+
+TEST(GpuGated, OneKernelForAllParts) {
+  WithKernels kernels;
+  for (const char *graph : {"1", "0"}) {
+    Variable variable("TANDEM_GRAPH", graph);
+    int before = launches;
+    int64_t replayed = fakeNumber("graph-launches");
+    expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+    EXPECT_GE(launches - before, 2); // captured once per rank and half
+    EXPECT_EQ(fakeNumber("graph-launches") - replayed, *graph == '1' ? 10 : 0);
+    EXPECT_EQ(takeLog().find("one by one"), std::string::npos);
+  }
+}
+
+TEST(GpuGated, WithoutKernelsThePartsRunOneByOne) {
+  Variable none("TANDEM_GATED_LIBRARY", "/nonexistent");
+  takeLog();
+  expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+  std::string log = takeLog();
+  EXPECT_NE(log.find("@program: command 5 (gated_matmul of 3 parts \"gated_matmul #5\"): its 3 "
+                     "parts run one by one: gated matmuls: "),
+            std::string::npos)
+      << log;
+}
+
+TEST(GpuGated, ShapesThatTheKernelsRefuse) {
+  WithKernels kernels;
+  takeLog();
+  refuses = true;
+  expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+  refuses = false;
+  std::string log = takeLog();
+  EXPECT_NE(log.find("one by one: expected a multiple of 8 columns, found 3"), std::string::npos)
+      << log;
+}
+
+TEST(GpuGated, SignalsMustHaveAnSM) {
+  WithKernels kernels;
+  for (const Status &rank : runRanks(GatedSpec(2, 0), "peer", runFive))
+    EXPECT_NE(rank.message().find("leaves no SMs, and the program's signals may need one"),
+              std::string::npos)
+        << rank.message();
+  expectAllOk(runRanks(GatedSpec(2, 1), "peer", runFive));
+}
+
+TEST(GpuGated, AStallNamesIt) {
+  WithKernels kernels;
+  for (const char *graph : {"1", "0"}) {
+    Variable variable("TANDEM_GRAPH", graph);
+    auto ranks = runRanks(
+        GatedSpec(2), "peer",
+        [](Context &context, Instance &instance) -> Status {
+          TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+          if (context.rank() == 0)
+            return instance.run();
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          return Status();
+        },
+        std::chrono::milliseconds(500));
+    EXPECT_NE(ranks[0].message().find("gated_matmul of 3 parts"), std::string::npos)
+        << graph << ": " << ranks[0].message();
+  }
+}
+
+} // namespace
