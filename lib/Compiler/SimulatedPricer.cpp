@@ -55,6 +55,7 @@ public:
       : options(options), priced(std::move(priced)), machine(this->priced->machine) {}
 
   StringRef getMachineName() const override { return machine.name; }
+  bool hasGatedMatmuls() const override { return machine.gatedEfficiency > 0; }
 
   bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const override {
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };

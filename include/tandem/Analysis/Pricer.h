@@ -48,6 +48,9 @@ public:
   /// The machine's name.
   virtual StringRef getMachineName() const = 0;
 
+  /// Whether the machine's devices have kernels for gated matmuls.
+  virtual bool hasGatedMatmuls() const = 0;
+
   /// The first pass that lowers a function.
   enum class From {
     PropagateAxes, ///< sizes are known; types may be undecided

@@ -376,7 +376,8 @@ private:
       loop.schedule = priced.schedule;
       FailureOr<SchedulePlan> plan =
           getSchedule(priced.schedule)->match(loop, [&] { return op.emitError(); });
-      if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, loop))
+      if (failed(plan) || (plan->isOneSided && !oneSided) ||
+          (plan->isGated && !pricer.hasGatedMatmuls()) || breaksOrder(*plan, loop))
         return true;
       op.setScheduleAttr(priced.schedule);
       op.setSource(ScheduleSource::Cost);

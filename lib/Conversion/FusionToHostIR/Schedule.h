@@ -24,6 +24,9 @@ struct SchedulePlan {
   std::function<LogicalResult(ProgramBuilder &program)> emit;
   /// Whether the commands are one-sided messages, which not all channels have.
   bool isOneSided = false;
+  /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
+  /// gain nothing.
+  bool isGated = false;
   /// Whether partial sums are added in the order of the ranks, as the unoverlapped baseline of a
   /// deterministic program adds them.
   bool addsInRankOrder = true;
@@ -88,6 +91,7 @@ LogicalResult emitPipeline(const StreamLoop &loop, ProgramBuilder &program, bool
 std::unique_ptr<Schedule> createPipelineSchedule();
 std::unique_ptr<Schedule> createExchangeSchedule();
 std::unique_ptr<Schedule> createPushSchedule();
+std::unique_ptr<Schedule> createGatedSchedule();
 std::unique_ptr<Schedule> createRingSchedule();
 std::unique_ptr<Schedule> createHierarchicalSchedule();
 

@@ -1,0 +1,62 @@
+// RUN: tandem-opt %s --split-input-file --verify-diagnostics --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir
+
+// What the schedule gated does not take, reported at the reshard that names it.
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
+func.func @alone(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
+  // expected-error @below {{schedule gated: expected a matmul of the gathered rows, found none}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
+func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> {
+  // expected-error @below {{schedule gated gathers into slices: stream digits in place of the device's; found [didx("x"), -] on #tp to [-, -] on #tp}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+
+func.func @elementwise(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> !g {
+  // expected-error @below {{schedule gated: expected only matmuls in its loop, found 'math.tanh'}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
+  %2 = math.tanh %1 : !g
+  return %2 : !g
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+!w = tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!v = tensor<4xf32, #fusion.axes<#tp, [didx("x")]>>
+!y = tensor<16x4xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>
+
+func.func @bias(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %w: !w, %v: !v) -> !y {
+  // expected-error @below {{schedule gated: expected matmuls without a bias, found one with a bias}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
+  %2 = fusion.matmul %1, %w bias %v : !g, !w, !v -> !y
+  return %2 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!g = tensor<8x16xf32, #fusion.axes<#tp, [-, stream(4)]>>
+!a = tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!y = tensor<4x16xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>>
+
+func.func @columns(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %a: !a) -> !y {
+  // expected-error @below {{schedule gated: expected a gather of blocks of rows of a matrix, found the slices [-, stream(4)]}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>> -> !g
+  %2 = fusion.matmul %a, %1 : !a, !g -> !y
+  return %2 : !y
+}

@@ -1,0 +1,20 @@
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+// RUN: sed 's/"copy_engines"/"gated": {"efficiency": [1.0, "1", "measured"]}, "copy_engines"/' %tandem_src/machines/h200x8.json > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITH
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+
+// The schedule gated is a candidate only where the machine has kernels for it, and the channels one-sided messages.
+
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+!x = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<8192x4096xbf16, #fusion.axes<#tp, [stream(8), -]>>
+!w = tensor<4096x11008xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<8192x11008xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
+
+// WITHOUT-NOT: <gated>
+// WITH: fusion.stream_loop schedule <gated> from cost
+func.func @layer(%x: !x, %w: !w) -> !y {
+  %g = fusion.reshard %x : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}
