@@ -259,7 +259,7 @@ public:
     if (machine.devicesPerNode == 0 && machine.nodes != 1)
       fail("devices_per_node", "\"any\" needs nodes = 1");
     device(root.object("device", {"sms", "copy_engines", "copy_interference", "sm_interference",
-                                  "least_gain_beside_sms", "cores", "contention", "gated", "memory",
+                                  "least_gain_beside_sms", "cores", "contention", "gated_matmul", "memory",
                                   "matmul"}));
     launching(root);
     links(root);
@@ -292,9 +292,9 @@ private:
     object.number("cores", Unit::Count, 1, 1e6, machine.cores);
     if (object.has("contention"))
       contention(object);
-    if (object.has("gated"))
+    if (object.has("gated_matmul"))
       machine.gatedEfficiency =
-          object.object("gated", {"efficiency"}).number("efficiency", Unit::Count, 0.01, 2);
+          object.object("gated_matmul", {"efficiency"}).number("efficiency", Unit::Count, 0.01, 2);
     Object memory = object.object("memory", {"copy", "reduce", "elementwise"});
     const char *names[] = {"copy", "reduce", "elementwise"};
     for (size_t i = 0; i < machine.memory.size(); ++i)

@@ -1,5 +1,5 @@
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITHOUT
-// RUN: sed 's/"copy_engines"/"gated": {"efficiency": [1.0, "1", "measured"]}, "copy_engines"/' %tandem_src/machines/h200x8.json > %t.json
+// RUN: sed 's/"copy_engines"/"gated_matmul": {"efficiency": [1.0, "1", "measured"]}, "copy_engines"/' %tandem_src/machines/h200x8.json > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITH
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
 

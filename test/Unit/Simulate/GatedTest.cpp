@@ -47,10 +47,10 @@ ToyProgram gated(double late) {
 }
 
 machine::Machine withKernels(double efficiency) {
-  return toyMachine(
-      {{"/device/gated", R"({"efficiency": [)" + std::to_string(efficiency) + R"(, "1", "toy"]})"},
-       {"/launch/streams/device/matmul", kLaunch},
-       {"/launch/streams/device/wait_signal", kLaunch}});
+  return toyMachine({{"/device/gated_matmul",
+                      R"({"efficiency": [)" + std::to_string(efficiency) + R"(, "1", "toy"]})"},
+                     {"/launch/streams/device/matmul", kLaunch},
+                     {"/launch/streams/device/wait_signal", kLaunch}});
 }
 
 TEST(SimulateGated, OneLaunchAndTheRateOfItsKernel) {
@@ -86,14 +86,15 @@ TEST(SimulateGated, WithoutKernelsItsPartsAreLaunched) {
 
 TEST(SimulateGated, TheMachineFileIsChecked) {
   auto errorOf = [](const std::string &value) {
-    return machine::Machine::parse(toyMachineText({{"/device/gated", value}}), "toy.json")
+    return machine::Machine::parse(toyMachineText({{"/device/gated_matmul", value}}), "toy.json")
         .status()
         .message();
   };
   EXPECT_EQ(errorOf(R"({"efficiency": [0.9, "1", "toy"]})"), "");
-  EXPECT_EQ(errorOf("{}"), "toy.json: device.gated.efficiency: missing");
-  EXPECT_THAT(errorOf(R"({"efficiency": [0, "1", "toy"]})"),
-              HasSubstr("device.gated.efficiency: expected a number from 0.01 to 2, found 0"));
+  EXPECT_EQ(errorOf("{}"), "toy.json: device.gated_matmul.efficiency: missing");
+  EXPECT_THAT(
+      errorOf(R"({"efficiency": [0, "1", "toy"]})"),
+      HasSubstr("device.gated_matmul.efficiency: expected a number from 0.01 to 2, found 0"));
   EXPECT_THAT(errorOf(R"({"speed": [1, "1", "toy"]})"), HasSubstr("unknown field"));
 }
 
