@@ -15,9 +15,9 @@
 //--- good.mlir
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 // CHECK: s0 gated_matmul 3 parts leaves 2 SMs "gated_matmul #0" loc
-// CHECK-NEXT: s0   matmul arg2+32:f32[4,2] = sym0+128:f32[4,8] * arg1:f32[8,2]
+// CHECK-NEXT: s0   matmul arg2+32:f32[4,2] = sym1+128:f32[4,8] * arg1:f32[8,2]
 // CHECK-NEXT: s0   wait_signal c0 slot 0 value 1
-// CHECK-NEXT: s0   matmul arg2:f32[4,2] = sym0:f32[4,8] * arg1:f32[8,2]
+// CHECK-NEXT: s0   matmul arg2:f32[4,2] = sym1:f32[4,8] * arg1:f32[8,2]
 hostir.program @p(%a: memref<4x8xf32>, %w: memref<8x2xf32>, %y: memref<8x2xf32> {hostir.result}) attributes {symmetric_bytes = 256 : i64} {
   %main = hostir.main_stream
   %me = hostir.device_index #tp, "x"

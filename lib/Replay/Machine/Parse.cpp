@@ -259,8 +259,8 @@ public:
     if (machine.devicesPerNode == 0 && machine.nodes != 1)
       fail("devices_per_node", "\"any\" needs nodes = 1");
     device(root.object("device", {"sms", "copy_engines", "copy_interference", "sm_interference",
-                                  "least_gain_beside_sms", "cores", "contention", "gated_matmul", "memory",
-                                  "matmul"}));
+                                  "least_gain_beside_sms", "cores", "contention", "gated_matmul",
+                                  "memory", "matmul"}));
     launching(root);
     links(root);
     transports(root);

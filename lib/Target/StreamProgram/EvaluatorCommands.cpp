@@ -143,7 +143,7 @@ LogicalResult Evaluator::command(const Instr &instr) {
 LogicalResult Evaluator::endGated(const Instr &instr) {
   std::vector<program::GatedPart> parts;
   auto placed = [&](const RawCommand &raw, unsigned k) {
-    const View &view = tables.viewAt(raw.operands[k]);
+    View view = tables.viewAt(raw.operands[k]);
     return program::PlacedView{view.buffer, static_cast<uint64_t>(view.offset),
                                code.layouts[view.layout]};
   };

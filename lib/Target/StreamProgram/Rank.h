@@ -91,8 +91,12 @@ public:
   void sync(const Instr &instr, int64_t waiter, int64_t signaler);
   /// The number of a view; none if it exceeds its buffer, or its part of an argument in parts.
   std::optional<uint32_t> view(View view);
-  /// The view of that number.
-  const View &viewAt(uint32_t number) const { return views[number]; }
+  /// The view of that number; its layout is Code's.
+  View viewAt(uint32_t number) const {
+    View view = views[number];
+    view.layout = layouts.list()[view.layout];
+    return view;
+  }
   uint32_t kernel(uint32_t kernel) { return kernels(kernel); }
   /// Starts a live range of one of Code's buffers, for View::buffer. Distinct live ranges are
   /// distinct buffers.

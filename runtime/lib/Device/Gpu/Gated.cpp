@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GatedKernels.h"
 #include "GpuDevice.h"
 
 #include <atomic>
