@@ -198,10 +198,10 @@ TEST(GpuGated, AStallNamesIt) {
           TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
           if (context.rank() == 0)
             return instance.run();
-          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          std::this_thread::sleep_for(std::chrono::milliseconds(800));
           return Status();
         },
-        std::chrono::milliseconds(500));
+        std::chrono::milliseconds(300));
     EXPECT_NE(ranks[0].message().find("gated_matmul of 3 parts"), std::string::npos)
         << graph << ": " << ranks[0].message();
   }
