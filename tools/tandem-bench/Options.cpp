@@ -93,7 +93,7 @@ private:
         line.text("--dtypes", o.dtypes, "LIST", "f32, f16, bf16; default bf16")};
     schedules = {
         line.text("--schedules", o.scheduleList, "LIST",
-                  "auto (the compiler's choice), pipeline, exchange, push, with keys:\n"
+                  "auto (the compiler's choice), pipeline, exchange, push, gated, with keys:\n"
                   "push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;\n"
                   "rs: ... 2, 1, 1), pipeline:slices=8; all: deterministic=bitwise.\n"
                   "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};

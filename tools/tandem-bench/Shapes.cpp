@@ -134,7 +134,8 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
   bool push = schedule.name == "push";
   if (key == "slices" && schedule.name != "sequence" && schedule.name != "auto") {
     TANDEM_ASSIGN_OR_RETURN(schedule.slices, extent(option, value));
-  } else if (key == "streams" && schedule.name != "sequence" && schedule.name != "auto") {
+  } else if (key == "streams" && schedule.name != "sequence" && schedule.name != "auto" &&
+             schedule.name != "gated") {
     TANDEM_ASSIGN_OR_RETURN(schedule.streams, extent(option, value));
   } else if (key == "order" && push) {
     schedule.order = value;
@@ -163,7 +164,7 @@ Expected<Schedule> bench::parseSchedule(const std::string &text) {
   schedule.text = text;
   schedule.name = parts[0];
   TANDEM_RETURN_IF_ERROR(
-      run::checkChoice(schedule.name, {"auto", "sequence", "pipeline", "exchange", "push"})
+      run::checkChoice(schedule.name, {"auto", "sequence", "pipeline", "exchange", "push", "gated"})
           .withPrefix("--schedules: "));
   if (schedule.name == "pipeline")
     schedule.slices = 4;
