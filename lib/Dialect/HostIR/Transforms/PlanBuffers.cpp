@@ -399,6 +399,8 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
       return signalPassFailure();
     program.setArenaBytes(planner.arenaBytes);
     program.setSymmetricBytes(planner.symmetricBytes);
+    // Only attributes are new, which hostir-verify checks: no need to verify every op again.
+    markAllAnalysesPreserved();
     bytesUnshared += planner.bytesUnshared;
     bytesPlanned += planner.arenaBytes + planner.symmetricBytes;
     if (log)
