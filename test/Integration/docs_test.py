@@ -77,6 +77,28 @@ class Docs(harness.Test):
         self.assertEqual(ran, page("docs", "learn.md").count("```sh\n"))
         self.assertGreater(compared, 20)
 
+    def test_flags(self):
+        """Each flag of a command in README.md and docs/ is in the help of that tool."""
+        helps = {}
+        checked = 0
+        names = ["README.md"] + [os.path.join("docs", name) for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")]
+        for name in sorted(names):
+            text = page(name)
+            code = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text) + re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.M | re.S)
+            for command in "\n".join(code).replace("\\\n", " ").splitlines():
+                match = re.match(r"\s*(?:\S+/)?(tandem-(?:opt|compile|check|sim|run|bench))\s(.*)", command.split(" # ")[0])
+                if not match:
+                    continue
+                tool, arguments = match.groups()
+                if tool not in helps:
+                    how = "--help-hidden" if tool in ("tandem-opt", "tandem-compile") else "--help"
+                    helps[tool] = harness.run([harness.tool(tool), how]).out
+                for flag in re.findall(r"(?<![\w=-])--[a-z][\w-]*", re.split(r"[|;&]", arguments)[0]):
+                    with self.subTest(page=name, command=command):
+                        self.assertRegex(helps[tool], re.escape(flag) + r"(?![\w-])")
+                        checked += 1
+        self.assertGreater(checked, 60)
+
     def test_choices(self):
         written = self.path("choices.md")
         done = harness.run([sys.executable, os.path.join(ROOT, "docs", "choices.py"), harness.BIN, written], limit=300)
