@@ -320,6 +320,7 @@ def _compile(function, used):
 
     def compile_(graph, _):
         used(graph.graph)
+        assert not any(node.target in tt._ops.WITHOUT_GRADIENT for node in graph.graph.nodes)
         graph.recompile()
         return make_boxed_func(graph.forward)
 

@@ -48,6 +48,8 @@ class CollectiveMatmulPass(CustomGraphPass):
         for text in _merging.merge(graph):
             self._say(False, *text)
         graph.eliminate_dead_code()
+        for node in graph.nodes:
+            node.target = _ops.WITHOUT_GRADIENT.get(node.target, node.target)
         graph.lint()
 
     def _say(self, kept, what, node, reason=""):

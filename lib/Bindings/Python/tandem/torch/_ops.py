@@ -236,32 +236,23 @@ def _matmul_all_reduce(xs, weights, group):
     return _reduce(group, (), xs, weights)[0]
 
 
-for _name in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_reduce_scatter_backward", "matmul_all_reduce"):
-    for _key in ("CPU", "CUDA"):
-        _library.impl(_name, globals()["_" + _name], _key)
-
-
-@torch.library.register_fake("tandem::all_gather_matmul", lib=_library)
-def _(x, weights, dim, group, tokens, gathered):
+def _fake_all_gather_matmul(x, weights, dim, group, tokens, gathered):
     dim = _check("all_gather_matmul", x, weights, dim)
     tokens = _tokens_of(x, dim, group, tokens)
     columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
     return [x.new_empty(_like(x, dim, tokens, one)) for one in columns]
 
 
-@torch.library.register_fake("tandem::matmul_reduce_scatter", lib=_library)
-def _(xs, weights, dim, group):
+def _fake_matmul_reduce_scatter(xs, weights, dim, group):
     dim = _check_sum("matmul_reduce_scatter", xs, weights, dim)
     return xs[0].new_empty(_like(xs[0], dim, _piece(xs[0].shape[dim], group), weights[0].shape[1]))
 
 
-@torch.library.register_fake("tandem::matmul_reduce_scatter_backward", lib=_library)
-def _(x, weight, grad, dim, group, need_x, need_weight):
+def _fake_matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
     return ([x.new_empty(x.shape)] if need_x else []) + ([_empty_like_stored(weight)] if need_weight else [])
 
 
-@torch.library.register_fake("tandem::matmul_all_reduce", lib=_library)
-def _(xs, weights, group):
+def _fake_matmul_all_reduce(xs, weights, group):
     _check_sum("matmul_all_reduce", xs, weights, 0)
     return xs[0].new_empty((*xs[0].shape[:-1], weights[0].shape[1]))
 
@@ -270,6 +261,20 @@ def _empty_like_stored(weight):
     if not weight.is_contiguous() and weight.t().is_contiguous():
         return weight.new_empty(weight.shape[::-1]).t()
     return weight.new_empty(weight.shape)
+
+
+# The operators that graphs of torch.compile get at last, by those that autograd sees: the same without a gradient, which a
+# call looks for in Python.
+WITHOUT_GRADIENT = {}
+for _name in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_reduce_scatter_backward", "matmul_all_reduce"):
+    _operator = getattr(torch.ops.tandem, _name).default
+    _library.define(str(_operator._schema).replace(f"tandem::{_name}", f"{_name}.without_gradient"))
+    for _overload in (_name, f"{_name}.without_gradient"):
+        for _key in ("CPU", "CUDA"):
+            _library.impl(_overload, globals()["_" + _name], _key)
+        torch.library.register_fake(f"tandem::{_overload}", globals()["_fake_" + _name], lib=_library)
+    _library.impl(_overload, torch.library.fallthrough_kernel, "Autograd")
+    WITHOUT_GRADIENT[_operator] = getattr(torch.ops.tandem, _name).without_gradient
 
 
 _KINDS = {torch.Tensor, torch.nn.Parameter}
