@@ -66,6 +66,11 @@ if(TANDEM_SANITIZE)
   add_link_options(${sanitize})
 endif()
 
+option(TANDEM_FUZZ "build the fuzzers of test/Fuzz (clang)" OFF)
+if(TANDEM_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 option(TANDEM_PCH "share precompiled headers among the targets of a half" ${TANDEM_CLANG_BUILD})
 if(TANDEM_PCH AND TANDEM_CLANG_BUILD)
   # Without a time stamp the precompiled header is the same bytes each time, and ccache hits.

@@ -351,6 +351,9 @@ LogicalResult Compilation::addCertificate() {
 }
 
 LogicalResult Compilation::run() {
+  if (options.numRanks > kMaxRanks)
+    return module.emitError() << "expected at most " << kMaxRanks << " ranks of the world, found "
+                              << options.numRanks;
   if (!lookupTarget(options.target))
     return module.emitError(unknownTargetMessage(options.target));
   if (failed(findEntry()))

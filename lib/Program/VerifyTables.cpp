@@ -206,6 +206,8 @@ private:
 
   /// The largest offset that a shard reaches whose loops have more elements than the buffer.
   static Status cutReach(const sp::Shard &shard, uint64_t local, uint64_t walked, uint64_t &last) {
+    if (!shard.shape() || !shard.strides())
+      return invalid("shape has {} elements, local_shape {}", walked, local);
     Shard cut;
     cut.shape.assign(shard.shape()->begin(), shard.shape()->end());
     cut.strides.assign(shard.strides()->begin(), shard.strides()->end());

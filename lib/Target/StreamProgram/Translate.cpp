@@ -20,9 +20,6 @@ namespace tandem {
 
 using namespace target;
 
-/// More than any machine has, and few enough that a typing error fails before memory runs out.
-static constexpr uint32_t kMaxRanks = 65536;
-
 namespace {
 
 class Translation {

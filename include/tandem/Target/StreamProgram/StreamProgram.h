@@ -21,6 +21,9 @@ namespace tandem {
 
 struct UniformRanks;
 
+/// More than any machine has, and few enough that a typing error fails before memory runs out.
+inline constexpr uint32_t kMaxRanks = 65536;
+
 struct StreamProgramOptions {
   /// A name of Targets.h. Its channels must have the capabilities that the program's channels need.
   std::string target = kDefaultTarget.str();
