@@ -244,8 +244,9 @@ TEST(Rendezvous, ListensWhereItIsTold) {
     auto listener = ListenSocket::open(0, address);
     ASSERT_TRUE(listener) << listener.status().message();
     EXPECT_GT(listener->port(), 0);
-    if (address != std::string("localhost")) // may be ::1
+    if (address != std::string("localhost")) { // may be ::1
       EXPECT_EQ(where(*listener), INADDR_LOOPBACK) << address;
+    }
   }
   EXPECT_THAT(ListenSocket::open(0, "no-such-interface").status().message(),
               HasSubstr("\"no-such-interface\": no interface, address or host has this name"));
