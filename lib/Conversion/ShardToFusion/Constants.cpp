@@ -7,6 +7,8 @@
 
 #include "Constants.h"
 
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -85,6 +87,50 @@ std::optional<Splat> shardfusion::getSplat(Value value) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
+/// The grid axes of which `value` is the process's index, or a number that is 0 exactly where the
+/// indices of all of them are 0: a sum of indices times positive numbers.
+static SmallVector<int16_t> getIndexedAxes(Value value) {
+  if (auto index = value.getDefiningOp<shard::ProcessMultiIndexOp>())
+    return index.getAxes().size() == 1 ? SmallVector<int16_t>(index.getAxes())
+                                       : SmallVector<int16_t>();
+  auto apply = value.getDefiningOp<affine::AffineApplyOp>();
+  if (!apply)
+    return {};
+  MLIRContext *context = apply.getContext();
+  AffineMap map = apply.getAffineMap();
+  SmallVector<AffineExpr> dims, symbols;
+  SmallVector<int16_t> axes; // by dimension of the new expression
+  for (auto [number, operand] : llvm::enumerate(apply.getMapOperands())) {
+    auto result = dyn_cast<OpResult>(operand);
+    auto &list = number < map.getNumDims() ? dims : symbols;
+    if (auto index = operand.getDefiningOp<shard::ProcessMultiIndexOp>()) {
+      if (index.getAxes().empty()) // of all axes
+        return {};
+      axes.push_back(index.getAxes()[result.getResultNumber()]);
+      list.push_back(getAffineDimExpr(axes.size() - 1, context));
+      continue;
+    }
+    auto shape = operand.getDefiningOp<shard::GridShapeOp>();
+    auto grid =
+        shape ? SymbolTable::lookupNearestSymbolFrom<shard::GridOp>(shape, shape.getGridAttr())
+              : shard::GridOp();
+    if (!grid || shape.getAxes().empty())
+      return {};
+    int64_t extent = grid.getShape()[shape.getAxes()[result.getResultNumber()]];
+    list.push_back(getAffineConstantExpr(extent, context));
+  }
+  if (map.getNumResults() != 1)
+    return {};
+  AffineExpr sum =
+      simplifyAffineExpr(map.getResult(0).replaceDimsAndSymbols(dims, symbols), axes.size(), 0);
+  SmallVector<int64_t> factors; // of the dimensions, then what is added
+  if (failed(getFlattenedAffineExpr(sum, axes.size(), 0, &factors)) ||
+      factors.size() != axes.size() + 1 || factors.back() != 0 ||
+      llvm::any_of(ArrayRef(factors).drop_back(), [](int64_t factor) { return factor <= 0; }))
+    return {};
+  return axes;
+}
+
 std::optional<LeadInit> shardfusion::getLeadInit(Operation *op) {
   auto choice = dyn_cast<scf::IfOp>(op);
   if (!choice || choice->getNumResults() != 1)
@@ -93,8 +139,8 @@ std::optional<LeadInit> shardfusion::getLeadInit(Operation *op) {
   if (!test || test.getPredicate() != arith::CmpIPredicate::eq ||
       !matchPattern(test.getRhs(), m_Zero()))
     return std::nullopt;
-  auto index = test.getLhs().getDefiningOp<shard::ProcessMultiIndexOp>();
-  if (!index || index.getAxes().size() != 1)
+  SmallVector<int16_t> axes = getIndexedAxes(test.getLhs());
+  if (axes.empty())
     return std::nullopt;
   Value init = choice.thenYield().getOperand(0);
   // Values of the branch itself have no meaning outside of it, unless they are constants.
@@ -103,5 +149,5 @@ std::optional<LeadInit> shardfusion::getLeadInit(Operation *op) {
   std::optional<Splat> others = getSplat(choice.elseYield().getOperand(0));
   if (!others)
     return std::nullopt;
-  return LeadInit{init, *others, index.getAxes()[0]};
+  return LeadInit{init, *others, std::move(axes)};
 }

@@ -29,16 +29,18 @@ struct Splat {
 /// The constant that all elements of `value` (a tensor or a scalar) have, if they have one.
 std::optional<Splat> getSplat(Value value);
 
-/// The initial value that `shard-partition` gives to partial sums: `init` on the first device of a
-/// grid axis, a constant on the others.
+/// The initial value that `shard-partition` gives to partial sums: `init` on the first device of
+/// some grid axes, a constant on the others.
 struct LeadInit {
   Value init;
   Splat others;
-  int16_t axis;
+  SmallVector<int16_t> axes;
 };
 
 /// `op` as a LeadInit, if it is one:
 /// `scf.if (shard.process_multi_index axes = [axis] == 0) { yield init } else { yield constant }`.
+/// Of several axes, the number of the device among them is compared: `affine.apply` of their
+/// indices and extents.
 std::optional<LeadInit> getLeadInit(Operation *op);
 
 } // namespace tandem::shardfusion

@@ -52,6 +52,17 @@ static bool isFusion(func::FuncOp function) {
          llvm::any_of(function.getResultTypes(), hasAxes);
 }
 
+/// A fusion is left as it is. With ops of the grid it would be neither.
+static LogicalResult verifyFusion(func::FuncOp function) {
+  WalkResult found = function.walk([](Operation *op) -> WalkResult {
+    if (!isa_and_present<shard::ShardDialect>(op->getDialect()))
+      return WalkResult::advance();
+    return op->emitOpError() << "expected a function whose arguments and results have no axes, "
+                                "found some that have";
+  });
+  return failure(found.wasInterrupted());
+}
+
 static LogicalResult convert(func::FuncOp function, shard::GridOp grid) {
   if (!llvm::hasSingleElement(function.getBody()))
     return function.emitOpError() << "expected one block, found "
@@ -111,8 +122,13 @@ struct ConvertShardToFusionPass
         return signalPassFailure();
       }
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
-      if (function.isExternal() || isFusion(function))
+      if (function.isExternal())
         continue;
+      if (isFusion(function)) {
+        if (failed(verifyFusion(function)))
+          return signalPassFailure();
+        continue;
+      }
       shard::GridOp grid = findGrid(function, grids);
       if (!grid || failed(convert(function, grid)))
         return signalPassFailure();

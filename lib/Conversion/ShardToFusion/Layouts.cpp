@@ -139,7 +139,7 @@ PlacementTable Layouts::getTable(Operation *op, int16_t axis) const {
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op))
     return getReshapeTable(op, collapse.getReassociationIndices(), false);
   if (std::optional<LeadInit> lead = getLeadInit(op)) {
-    if (lead->axis == axis)
+    if (llvm::is_contained(lead->axes, axis))
       return {{lead->init, op->getResult(0)},
               {{Placement::replicated(), Placement::partial(ReduceKind::Sum)}}};
     PlacementTable table = getAlikeTable(op, [](ReduceKind) { return true; });

@@ -9,6 +9,7 @@
 #include "Layouts.h"
 #include "StructuredOp.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
@@ -131,9 +132,12 @@ static LogicalResult verifyChoice(Operation *op) {
     return op->emitOpError()
            << "expected the initial value of partial results: one value on the first device of a "
               "grid axis, a constant on the others (control flow has no counterpart in a fusion)";
-  if (!getSplat(op->getResult(0)) && !lead->others.isNeutral(ReduceKind::Sum))
-    return op->emitOpError() << "expected 0 on all devices but the first of grid axis "
-                             << lead->axis;
+  if (!getSplat(op->getResult(0)) && !lead->others.isNeutral(ReduceKind::Sum)) {
+    InFlightDiagnostic diag = op->emitOpError()
+                              << "expected 0 on all devices but the first of grid axis ";
+    llvm::interleaveComma(lead->axes, diag);
+    return diag;
+  }
   return success();
 }
 
@@ -170,7 +174,7 @@ LogicalResult shardfusion::verifyConvertible(Operation *op, shard::GridOp grid) 
   }
   if (isa<func::ReturnOp, tensor::EmptyOp, tensor::SplatOp, tensor::ExpandShapeOp,
           tensor::CollapseShapeOp, shard::ShardingOp, shard::GridShapeOp,
-          shard::ProcessMultiIndexOp, shard::ProcessLinearIndexOp>(op))
+          shard::ProcessMultiIndexOp, shard::ProcessLinearIndexOp, affine::AffineApplyOp>(op))
     return success();
   bool onTensors = llvm::any_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>);
   if (OpTrait::hasElementwiseMappableTraits(op))

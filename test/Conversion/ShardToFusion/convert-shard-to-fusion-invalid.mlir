@@ -365,3 +365,36 @@ func.func @count(%x: tensor<f32>) -> tensor<f32> {
   %y = shard.all_reduce %q on @g grid_axes = [0] : tensor<f32> -> tensor<f32>
   return %y : tensor<f32>
 }
+
+// -----
+
+// A function is partitioned or a fusion, not both.
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+shard.grid @g(shape = 2)
+func.func @both(%x: tensor<4xf32, #fusion.axes<#tp, [didx("x")]>>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{expected a function whose arguments and results have no axes, found some that have}}
+  %z = shard.all_reduce %y on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  return %z : tensor<4xf32>
+}
+
+// -----
+
+// The number that is compared is 0 on other devices, too: 2 * index of axis 0, of two grid axes.
+#twice = affine_map<()[s0, s1] -> (s0 * 2 + s1 - s1)>
+shard.grid @g(shape = 2x2)
+func.func @other(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>, %b: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %index:2 = shard.process_multi_index on @g axes = [0, 1] : index, index
+  %number = affine.apply #twice()[%index#0, %index#1]
+  %c0 = arith.constant 0 : index
+  %first = arith.cmpi eq, %number, %c0 : index
+  // expected-error @+1 {{expected the initial value of partial results}}
+  %init = scf.if %first -> (tensor<8x4xf32>) {
+    scf.yield %b : tensor<8x4xf32>
+  } else {
+    %zeros = arith.constant dense<0.0> : tensor<8x4xf32>
+    scf.yield %zeros : tensor<8x4xf32>
+  }
+  %p = linalg.matmul ins(%x, %w : tensor<8x4xf32>, tensor<4x4xf32>) outs(%init : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %y = shard.all_reduce %p on @g grid_axes = [0, 1] : tensor<8x4xf32> -> tensor<8x4xf32>
+  return %y : tensor<8x4xf32>
+}
