@@ -410,6 +410,8 @@ std::vector<uint64_t> InstanceImpl::runsInFlight() {
 }
 
 std::string InstanceImpl::describe(uint32_t i) const {
+  if (i >= kMeeting)
+    return fmt::format("the meeting of ranks before the run (a wait for rank {})", i - kMeeting);
   const sp::Command &command = *data.commands()->Get(i);
   std::string text = fmt::format("command {} ({}", i, sp::EnumNameCommandKind(command.kind()));
   auto member = [&](uint32_t peer) {
@@ -456,7 +458,10 @@ std::string InstanceImpl::describeStall() {
                      : s == 0      ? late->main.load()
                                    : streams[s];
     std::vector<Marker> at{stream->position()};
-    // A graph has no position: list the commands that may wait.
+    // A graph runs on stream 0 alone, behind the meeting. It has no position: list the commands
+    // that may wait.
+    if (late->replays && s == 0 && late->main.load()->position() != kNoMarker)
+      at[0] = late->main.load()->position();
     if (at[0] == kNoMarker && late->replays)
       at = stream->capturedWaits();
     std::vector<std::string> commands;

@@ -98,7 +98,9 @@ private:
   void report(const Status &error, Marker marker) override;
   void moveArena(const std::shared_ptr<Memory> &to) override;
   std::string prefix() const;
+  /// A command, by its number; from kMeeting on, the wait for a rank that all ranks begin the run.
   std::string describe(uint32_t command) const;
+  static constexpr uint32_t kMeeting = 1u << 31;
 
   Status checkWorld() const;
   Status allocate();

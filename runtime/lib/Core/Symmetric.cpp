@@ -141,11 +141,19 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
 
 Status InstanceImpl::takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes,
                                 uint32_t signals) {
-  for (const auto &pool : context.symmetricPools(members)) {
+  auto pools = context.symmetricPools(members);
+  for (const auto &pool : pools) {
     TANDEM_ASSIGN_OR_RETURN(symmetric, pool->take(context.device(), halfBytes, signals));
     if (symmetric)
       return Status();
   }
+  // Blocks stay where they are, since peers know their addresses. If programs grow again and again,
+  // blocks double, so that all together are about four times the largest need at most.
+  uint64_t largest = 0;
+  for (const auto &pool : pools)
+    largest = std::max(largest, pool->half());
+  if (pools.size() >= 2 && halfBytes > largest)
+    halfBytes = std::max(halfBytes, 2 * largest);
   uint32_t space = members.empty() ? signals : std::max(kSignals, 4 * signals);
   TANDEM_ASSIGN_OR_RETURN(auto pool,
                           SymmetricPool::create(context.device(), number, halfBytes, space));
@@ -243,8 +251,10 @@ Status InstanceImpl::prepareMeeting(Barrier &barrier, uint32_t c,
     signal.slot = slotOf(context.rank());
     signal.value = signal.perRun = 1;
     TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal)));
-    TANDEM_RETURN_IF_ERROR(add(barrier.waits, channels[c]->prepareWaitSignal(
-                                                  {slotOf(channel.group()->Get(member)), 1, 1})));
+    uint32_t rank = channel.group()->Get(member);
+    TANDEM_RETURN_IF_ERROR(
+        add(barrier.waits, channels[c]->prepareWaitSignal({slotOf(rank), 1, 1})));
+    barrier.waits.back()->marker = uint64_t(number) << 32 | (kMeeting + rank);
   }
   return Status();
 }

@@ -44,6 +44,7 @@ public:
   uint32_t number() const { return made; }
   /// The signals are zero. Null if the pool has no space for them, or smaller halves.
   Expected<std::unique_ptr<Share>> take(Device &device, uint64_t halfBytes, uint32_t signals);
+  uint64_t half() const { return halfBytes; }
   std::shared_ptr<Memory> memory() const { return block; }
 
   /// The next run.

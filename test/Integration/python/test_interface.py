@@ -160,6 +160,22 @@ def test_documentation():
     assert len(found["parts"]) == 4 and all(error(part, expected) < 1e-5 for part in found["parts"])
 
 
+def test_environment_variables():
+    """Each variable that the libraries read is in the table of docs/embedding.md."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+    with open(os.path.join(root, "docs", "embedding.md"), encoding="utf-8") as text:
+        listed = set(re.findall(r"TANDEM_[A-Z0-9_]+", text.read().split("## Environment variables")[1].split("\n## ")[0]))
+    read = set()
+    for folder in ("lib", "runtime/lib"):
+        for path, _, names in os.walk(os.path.join(root, folder)):
+            for name in names:
+                if name.endswith((".cpp", ".h", ".py")):
+                    with open(os.path.join(path, name), encoding="utf-8") as text:
+                        read |= set(re.findall(r'(?:getenv\(|environ[.a-z]*[(\[]|"(?=\w+" in os.environ)|'
+                                               r'SharedLibrary::open\(\s*|\{)"?(TANDEM_[A-Z0-9_]+)"', text.read()))
+    assert len(read) > 10 and read <= listed, read - listed
+
+
 def test_memory(world):
     """Slices of x that arrive need memory: twice as much for twice as many rows."""
     needs = [world.run(lambda context: tandem.compile(TEXT, mesh={"x": 4}, shapes={"x": (count, 16)}).memory())

@@ -11,6 +11,7 @@
 #include "tandem/Runtime/Channel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -119,7 +120,8 @@ std::string move(uint32_t from, uint32_t to) {
 /// One rank with a chain of layers: the result of each one is the input of the next one.
 class Stack {
 public:
-  Stack(const char *channels, tandem_local_world *world, uint32_t rank, bool separate)
+  Stack(const char *channels, tandem_local_world *world, uint32_t rank, bool separate,
+        uint32_t timeoutMs = 20000)
       : rank(rank) {
     tandem_allocator allocator = counter.hooks();
     tandem_context_options options{};
@@ -127,7 +129,7 @@ public:
     options.channels = channels;
     options.local_world = world;
     options.local_world_rank = rank;
-    options.timeout_ms = 20000;
+    options.timeout_ms = timeoutMs;
     options.allocator = &allocator;
     options.separate_memory = separate;
     check(tandem_context_create(&options, &context));
@@ -234,7 +236,7 @@ std::vector<std::string> layersOf(uint32_t ranks) {
 
 TEST_P(CSharedMemory, LayersNeedTheMemoryOfTheLargest) {
   std::vector<std::string> files = layersOf(2);
-  // The largest one first: symmetric memory does not grow.
+  // The largest one first: it has space for all.
   std::rotate(files.begin(), files.begin() + kLayers / 2 - 1, files.end());
   onRanks(2, [&](Stack &stack) {
     for (const std::string &file : files)
@@ -260,6 +262,66 @@ TEST_P(CSharedMemory, TheArenaGrowsBetweenRuns) {
       EXPECT_EQ(stack.counter.bytes(TANDEM_MEMORY_ARENA), stack.largest.arena_bytes);
     }
   });
+}
+
+// A larger program gets another block, and the earlier ones keep theirs.
+TEST_P(CSharedMemory, SymmetricMemoryGrowsBetweenRuns) {
+  onRanks(2, [&](Stack &stack) {
+    for (size_t i = 0; i < kLayers; ++i) {
+      if (!stack.add(layer(2, static_cast<int64_t>(256 * (i + 1)))))
+        return;
+      if (i < 2) {
+        EXPECT_LE(stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC),
+                  stack.sum.symmetric_bytes + (i + 1) * kSignalBytes);
+      }
+      stack.pass(2, 1, i % 2 == 1);
+    }
+    EXPECT_LE(stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC),
+              4 * stack.largest.symmetric_bytes + 8 * kSignalBytes);
+    EXPECT_LT(2 * stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC), stack.sum.symmetric_bytes);
+    stack.pass(2, 2, true);
+  });
+}
+
+// The message of a run that waits for the others to begin names the meeting, and for whom it waits.
+TEST_P(CSharedMemory, AStalledMeetingIsNamed) {
+  tandem_local_world *world = nullptr;
+  ASSERT_EQ(tandem_local_world_create(3, 5000, &world), TANDEM_OK);
+  std::vector<std::string> messages(3);
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < 3; ++r)
+    threads.emplace_back([&, r] {
+      Stack stack(GetParam(), world, r, false, /*timeoutMs=*/2000);
+      if (!stack.add(move(0, 1)) || !stack.add(move(1, 2)))
+        return;
+      std::vector<float> x(stack.elements), y(stack.elements);
+      void *data[] = {x.data(), y.data()};
+      tandem_run_options run{};
+      run.struct_size = sizeof run;
+      run.data = data;
+      tandem_code code = tandem_enqueue(stack.layers[0], &run);
+      if (code == TANDEM_OK && r != 2) // rank 2 does not begin the second run
+        code = tandem_enqueue(stack.layers[1], &run);
+      for (tandem_instance *instance : stack.layers)
+        if (code == TANDEM_OK)
+          code = tandem_wait(instance);
+      if (r != 2) {
+        EXPECT_NE(code, TANDEM_OK);
+        messages[r] = tandem_last_error(stack.context);
+        ++ended;
+      }
+      while (ended < 2) // rank 2 is there, and does nothing
+        std::this_thread::yield();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  tandem_local_world_destroy(world);
+  EXPECT_NE(
+      (messages[0] + messages[1]).find("the meeting of ranks before the run (a wait for rank 2)"),
+      std::string::npos)
+      << messages[0] << "\n"
+      << messages[1];
 }
 
 TEST_P(CSharedMemory, InstancesEndInAnyOrder) {

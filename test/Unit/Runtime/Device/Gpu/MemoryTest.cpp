@@ -12,6 +12,7 @@
 #include "tandem/Runtime/Registry.h"
 
 #include <cstdlib>
+#include <functional>
 #include <gtest/gtest.h>
 #include <map>
 #include <mutex>
@@ -168,6 +169,92 @@ ProgramSpec exchange(int64_t count, bool hears) {
   return spec;
 }
 
+/// exchange(count, true), then the ranks also send x to each other and receive z.
+ProgramSpec exchangeBoth(int64_t count) {
+  ProgramSpec spec = exchange(count, true);
+  uint32_t z = spec.stacked("z", true, DType::F32, {count});
+  auto bytes = static_cast<uint64_t>(count) * 4;
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    auto view = [&](uint32_t buffer) { return rank.view(buffer, DType::F32, {count}); };
+    uint32_t from = view(rank.argument(0, bytes)), to = view(rank.argument(z, bytes));
+    uint16_t channel = rank.channel({0, 1}, TwoSided, "messages");
+    rank.group(0, channel, 2);
+    rank.send(0, channel, from, 1 - r, 0);
+    rank.recv(0, channel, to, 1 - r, 0);
+  }
+  return spec;
+}
+
+/// Both ranks of a world of threads, on GPUs of the stand-in driver.
+void onBothRanks(const std::function<Status(Context &, LocalWorld &)> &body) {
+  auto world = LocalWorld::create(2, std::chrono::seconds(20));
+  auto rank = [&](uint32_t r) -> Status {
+    ContextOptions options;
+    options.device = fakeDevice(r);
+    options.bootstrap = world->bootstrap(r);
+    TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport("peer"));
+    options.transports.push_back(std::move(transport));
+    options.transports.push_back(world->transport(r));
+    TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
+    return body(*context, *world);
+  };
+  Status other;
+  std::thread second([&] { other = rank(1); });
+  Status mine = rank(0);
+  second.join();
+  EXPECT_TRUE(mine.ok()) << mine.message();
+  EXPECT_TRUE(other.ok()) << other.message();
+}
+
+Expected<InstancePtr> prepare(Context &context, const ProgramSpec &spec) {
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(spec.encode()));
+  TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(context.rank()));
+  return Instance::create(context, program);
+}
+
+/// Enqueues instances one after another on the context's own stream, each time with other memory,
+/// and checks what each has got: the numbers of the other rank, or of rank 0 from an instance whose
+/// ranks do not hear of each other. Rank 1 is late, so that several runs of rank 0 wait at once.
+Status runLate(Context &context, const std::vector<Instance *> &instances,
+               const Instance *silent = nullptr) {
+  std::vector<std::vector<std::unique_ptr<Memory>>> memory;
+  auto numberOf = [](size_t step, uint32_t rank) { return static_cast<float>(10 * step + rank); };
+  for (size_t i = 0; i < instances.size(); ++i) {
+    memory.emplace_back();
+    for (const ArgumentInfo &argument : instances[i]->program().arguments()) {
+      TANDEM_ASSIGN_OR_RETURN(auto one,
+                              context.device().allocate(argument.localBytes(), MemoryKind::Plain));
+      memory[i].push_back(std::move(one));
+    }
+    std::vector<float> x(memory[i][0]->size() / 4, numberOf(i, context.rank()));
+    TANDEM_RETURN_IF_ERROR(context.device().upload(memory[i][0]->data(), x.data(), x.size() * 4));
+  }
+  for (size_t i = 0; i < instances.size(); ++i) {
+    if (context.rank() == 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    std::vector<void *> data;
+    for (const auto &one : memory[i])
+      data.push_back(one->data());
+    TANDEM_RETURN_IF_ERROR(instances[i]->bindAll(data.data(), nullptr));
+    TANDEM_RETURN_IF_ERROR(instances[i]->enqueue(nullptr));
+  }
+  for (Instance *instance : instances)
+    TANDEM_RETURN_IF_ERROR(instance->wait());
+  for (size_t i = 0; i < instances.size(); ++i)
+    for (size_t k = 1; k < memory[i].size(); ++k) {
+      std::vector<float> found(memory[i][k]->size() / 4);
+      TANDEM_RETURN_IF_ERROR(
+          context.device().download(found.data(), memory[i][k]->data(), found.size() * 4));
+      if (float expected = numberOf(i, instances[i] == silent ? 0 : 1 - context.rank());
+          found != std::vector<float>(found.size(), expected))
+        return Status(Code::Internal, "run " + std::to_string(i) + ", result " + std::to_string(k) +
+                                          ": found " + std::to_string(found[0]) + ", expected " +
+                                          std::to_string(expected));
+    }
+  return Status();
+}
+
 /// Runs instances in turn, without a wait, each with numbers of its own, and checks all results.
 Status runInTurn(Context &context, const std::vector<InstancePtr> &instances,
                  const std::vector<bool> &hears,
@@ -288,6 +375,51 @@ TEST_P(GpuMemory, InstancesOfTwoRanksShareSymmetricMemory) {
     second.join();
     expectOk(other);
   }
+}
+
+// With another instance between them, two runs of an instance use the same half. Host threads move
+// the messages of both, each by its own addresses.
+TEST_P(GpuMemory, StagedRunsOfOneHalfKeepTheirAddresses) {
+  Variable graphs("TANDEM_GRAPH", GetParam() ? "1" : "0");
+  onBothRanks([](Context &context, LocalWorld &) -> Status {
+    TANDEM_ASSIGN_OR_RETURN(InstancePtr a, prepare(context, exchangeBoth(256)));
+    TANDEM_ASSIGN_OR_RETURN(InstancePtr b, prepare(context, exchange(256, true)));
+    for (int i = 0; i < 3; ++i)
+      TANDEM_RETURN_IF_ERROR(runLate(context, {a.get(), b.get(), a.get()}));
+    return Status();
+  });
+}
+
+// The graph of a run is made before the ranks meet: making it may wait for the device, whose stream
+// would wait for a rank that is late.
+TEST_P(GpuMemory, GraphsAreMadeBeforeRanksMeet) {
+  Variable graphs("TANDEM_GRAPH", GetParam() ? "1" : "0");
+  onBothRanks([](Context &context, LocalWorld &) -> Status {
+    // Programs in which each rank hears of the other need no meeting.
+    TANDEM_ASSIGN_OR_RETURN(InstancePtr a, prepare(context, exchange(256, true)));
+    TANDEM_ASSIGN_OR_RETURN(InstancePtr b, prepare(context, exchange(256, false)));
+    for (int i = 0; i < 3; ++i)
+      TANDEM_RETURN_IF_ERROR(runLate(context, {a.get(), b.get(), a.get(), b.get()}, b.get()));
+    return Status();
+  });
+}
+
+// A larger program gets a new block of symmetric memory; the earlier ones keep theirs.
+TEST_P(GpuMemory, SymmetricMemoryGrows) {
+  Variable graphs("TANDEM_GRAPH", GetParam() ? "1" : "0");
+  onBothRanks([](Context &context, LocalWorld &) -> Status {
+    std::vector<InstancePtr> instances;
+    for (int64_t count : {64, 4096, 256, 16384}) {
+      TANDEM_ASSIGN_OR_RETURN(InstancePtr made, prepare(context, exchange(count, true)));
+      instances.push_back(std::move(made));
+      std::vector<Instance *> all;
+      for (int round = 0; round < 2; ++round)
+        for (const InstancePtr &one : instances)
+          all.push_back(one.get());
+      TANDEM_RETURN_IF_ERROR(runLate(context, all));
+    }
+    return Status();
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(, GpuMemory, testing::Bool(),
