@@ -8,9 +8,12 @@
 /* What `fusion.call @name` of a program runs: a function or GPU code that is registered under that
  * name. A library of kernels needs no other header, and links nothing.
  *
- * A kernel writes every element of its result and has no other effects. It may depend on its
- * inputs, on the text `config` and on the places of its slice. It computes each index of a parallel
- * dimension alone, so that a result is the same however it is cut into slices.
+ * A kernel writes every element of its results. It may depend on its inputs, on the text `config`
+ * and on the places of its slice. It computes each index of a parallel dimension alone, so that a
+ * result is the same however it is cut into slices. Other memory it touches only as the op's
+ * `effects` say: "reads" (memory that only "writes" calls change), "writes" (the calls of a rank
+ * run one after another, in the order of the program). Replayed GPU graphs do not call functions
+ * again, so such memory lies on the GPU.
  */
 
 #ifndef TANDEM_C_KERNEL_H
@@ -24,7 +27,7 @@ extern "C" {
 
 enum {
   TANDEM_KERNEL_MAX_RANK = 8,     /* dimensions of an operand */
-  TANDEM_KERNEL_MAX_OPERANDS = 12 /* result and inputs */
+  TANDEM_KERNEL_MAX_OPERANDS = 12 /* results and inputs */
 };
 
 /* A part of a tensor. Arrays are per dimension, outermost first. GPU code gets it by value, so its
@@ -46,7 +49,8 @@ typedef struct tandem_kernel_call {
   const char *config; /* the op's text; "" if none */
   void *stream;       /* GPU: cudaStream_t; CPU: NULL */
   size_t num_operands;
-  const tandem_kernel_operand *operands; /* the result, then the inputs; valid during the call */
+  const tandem_kernel_operand *operands; /* the results, then the inputs; valid during the call */
+  size_t num_results;
 } tandem_kernel_call;
 
 /* Returns 0, or a number that the error message of the run shows. Any thread; calls of several
@@ -66,7 +70,7 @@ typedef struct tandem_kernel {
   /* Instead of gpu_function: PTX or a cubin, copied when it is registered, and the name of a kernel
    * in it. The kernel's parameters are the operands, each a tandem_kernel_operand by value. Blocks
    * and grid have one dimension: as many blocks as it takes for the indices of the parallel
-   * dimensions of the result's part, all together (row-major). */
+   * dimensions of the results' part, all together (row-major). */
   const void *image;
   size_t image_size;
   const char *entry;

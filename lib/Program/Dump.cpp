@@ -119,6 +119,8 @@ private:
           fmt::format_to(out, " moves {}", kernel.bytes());
         if (kernel.strided())
           fmt::format_to(out, " strided");
+        if (kernel.effects() != sp::KernelEffects::none)
+          fmt::format_to(out, " {}", sp::EnumNameKernelEffects(kernel.effects()));
       }
       *out++ = '\n';
     }

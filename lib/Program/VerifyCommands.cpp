@@ -537,27 +537,32 @@ private:
     if (count != sizeOfVector(kernel.operand_types()))
       return invalid("operands: kernel \"{}\" has {}, found {}", kernel.name()->string_view(),
                      sizeOfVector(kernel.operand_types()), count);
-    Ref output = resolve(table.launch_operands()->Get(first));
-    TANDEM_RETURN_IF_ERROR(written(output, "operand 0"));
+    const uint32_t outputs = kernel.outputs();
+    std::vector<Ref> written;
     std::vector<int64_t> extents; // of parallel dimensions
     uint32_t dim = 0;
     for (uint32_t k = 0; k < count; ++k) {
       std::string what = fmt::format("operand {}", k);
       Ref operand = resolve(table.launch_operands()->Get(first + k));
+      if (k < outputs)
+        TANDEM_RETURN_IF_ERROR(this->written(operand, what));
       const Layout &layout = *operand.layout;
       if (auto expected = static_cast<DType>(kernel.operand_types()->Get(k));
           layout.dtype != expected)
         return invalid("{}: kernel \"{}\" expects {}, found {}", what, kernel.name()->string_view(),
                        toString(expected), toString(layout.dtype));
-      if (k > 0)
+      for (const Ref &output : written)
         TANDEM_RETURN_IF_ERROR(disjoint(output, operand, what));
+      if (k < outputs)
+        written.push_back(operand);
       if (!kernel.strided() && !layout.isDense())
         return invalid("{}: kernel \"{}\" expects dense views, found {}", what,
                        kernel.name()->string_view(), layout.str());
       if (layout.rank > sizeOfVector(kernel.dims()) - dim)
         return invalid("{}: kernel \"{}\" has dims of {} dimensions, found more", what,
                        kernel.name()->string_view(), sizeOfVector(kernel.dims()));
-      TANDEM_RETURN_IF_ERROR(parallelDims(kernel, dim, layout, k == 0, extents).withPrefix(what));
+      TANDEM_RETURN_IF_ERROR(
+          parallelDims(kernel, dim, layout, k, outputs, extents).withPrefix(what));
       dim += layout.rank;
     }
     if (dim != sizeOfVector(kernel.dims()))
@@ -578,27 +583,29 @@ private:
     return Status();
   }
 
-  /// The parallel dimensions of an operand, whose dims begin at `dim`: the output adds its
-  /// `extents`, an input has the same.
+  /// The parallel dimensions of operand `k`, whose dims begin at `dim`: the first output adds its
+  /// `extents`, all outputs have them in this order.
   static Status parallelDims(const sp::Kernel &kernel, uint32_t dim, const Layout &layout,
-                             bool isOutput, std::vector<int64_t> &extents) {
+                             uint32_t k, uint32_t outputs, std::vector<int64_t> &extents) {
+    size_t next = 0;
     for (unsigned d = 0; d < layout.rank; ++d) {
       const int8_t number = kernel.dims()->Get(dim + d);
       if (number < 0)
         continue;
       auto n = size_t{static_cast<uint8_t>(number)};
-      if (isOutput) {
-        if (n != extents.size())
-          return invalid(", dimension {}: expected parallel dimension {}, found {}", d,
-                         extents.size(), n);
+      if (k < outputs && n != next++)
+        return invalid(", dimension {}: expected parallel dimension {}, found {}", d, next - 1, n);
+      if (k == 0)
         extents.push_back(layout.shape[d]);
-      } else if (n >= extents.size() || extents[n] != layout.shape[d]) {
+      else if (n >= extents.size() || extents[n] != layout.shape[d]) {
         return invalid(", dimension {}: {} indices of parallel dimension {}, which the output {}",
                        d, layout.shape[d], n,
                        n >= extents.size() ? std::string("lacks")
                                            : fmt::format("has {} of", extents[n]));
       }
     }
+    if (k < outputs && next != extents.size())
+      return invalid(": expected {} parallel dimensions, found {}", extents.size(), next);
     return Status();
   }
 

@@ -380,9 +380,10 @@ private:
         return status.withPrefix(fmt::format("native[{}]: ", k));
     }
     if (kernel.format() == sp::KernelFormat::external) {
-      if (kernel.outputs() != 1 || operands == 0)
-        return invalid("expected 1 output among the operands, found {} of {}", kernel.outputs(),
-                       operands);
+      if (kernel.outputs() < 1 || kernel.outputs() > operands)
+        return invalid("outputs: {} of {} operands", kernel.outputs(), operands);
+      if (kernel.effects() > sp::KernelEffects::writes)
+        return invalid("effects: found {}", static_cast<unsigned>(kernel.effects()));
       if (!(kernel.flops() >= 0) || std::isnan(kernel.bytes()))
         return invalid("flops, bytes: found {}, {}", kernel.flops(), kernel.bytes());
       if (!kernel.dims())

@@ -30,7 +30,7 @@ namespace {
 
 using Operand = tandem_kernel_operand;
 
-constexpr int64_t kF32 = 0, kI32 = 3;
+constexpr int64_t kF32 = 0, kI32 = 3, kI8 = 6;
 
 template <typename T> T *dataOf(const Operand &operand) { return static_cast<T *>(operand.data); }
 
@@ -79,12 +79,13 @@ int rmsNorm(void *, const tandem_kernel_call *call) {
 }
 
 /// Scaled dot product attention. q, k, v: [batch..., tokens, features]. With config "causal", a
-/// token sees itself and earlier ones; the queries' places say which they are.
+/// token sees itself and earlier ones; the queries' places say which they are. A second result is
+/// the logarithm of the sum of each query's exponentials.
 int attention(void *, const tandem_kernel_call *call) {
-  if (!accepts(call, 4))
+  if (call->num_results < 1 || call->num_results > 2 || !accepts(call, call->num_results + 3))
     return 1;
-  const Operand &y = call->operands[0], &q = call->operands[1], &k = call->operands[2],
-                &v = call->operands[3];
+  const Operand *inputs = call->operands + call->num_results;
+  const Operand &y = call->operands[0], &q = inputs[0], &k = inputs[1], &v = inputs[2];
   bool causal = call->config[0] == 'c';
   int64_t rank = y.rank, batch = count(y, 0, rank - 2), queries = q.shape[rank - 2],
           keys = k.shape[rank - 2], features = q.shape[rank - 1], wide = v.shape[rank - 1];
@@ -112,6 +113,9 @@ int attention(void *, const tandem_kernel_call *call) {
       for (int64_t d = 0; d < wide; ++d)
         dataOf<float>(y)[(b * queries + i) * wide + d] =
             static_cast<float>(sums[static_cast<size_t>(d)] / total);
+      if (call->num_results == 2)
+        dataOf<float>(call->operands[1])[b * queries + i] =
+            static_cast<float>(most + std::log(total));
     }
   return 0;
 }
@@ -125,26 +129,34 @@ uint32_t hash(uint32_t x) {
 }
 
 /// Drops each element with probability config: a hash of the seed and of the element's index in the
-/// whole tensor, so that the result does not depend on how it is cut. Reads any strides.
+/// whole tensor, so that the result does not depend on how it is cut. Reads any strides. A second
+/// result says which elements were kept (1, else 0).
 int dropout(void *, const tandem_kernel_call *call) {
-  const Operand &y = call->operands[0], &x = call->operands[1];
-  if (call->num_operands != 3 || y.dtype != kF32 || call->operands[2].dtype != kI32)
+  const Operand *inputs = call->operands + call->num_results;
+  const Operand &y = call->operands[0], &x = inputs[0], *mask = nullptr;
+  if (call->num_results == 2)
+    mask = &call->operands[1];
+  if (call->num_operands != call->num_results + 2 || y.dtype != kF32 || inputs[1].dtype != kI32 ||
+      (mask && mask->dtype != kI8))
     return 1;
-  auto seed = static_cast<uint32_t>(*dataOf<int32_t>(call->operands[2]));
+  auto seed = static_cast<uint32_t>(*dataOf<int32_t>(inputs[1]));
   double probability = std::atof(call->config);
   auto limit = static_cast<uint32_t>(probability * 4294967296.0);
   auto scale = static_cast<float>(1 / (1 - probability));
   for (int64_t i = 0, e = count(y, 0, y.rank); i < e; ++i) {
-    int64_t rest = i, to = 0, from = 0, whole = 0, inner = 1;
+    int64_t rest = i, to = 0, from = 0, marked = 0, whole = 0, inner = 1;
     for (int64_t d = y.rank; d-- > 0; rest /= y.shape[d]) {
       int64_t index = rest % y.shape[d];
       to += index * y.strides[d];
       from += index * x.strides[d];
+      marked += mask ? index * mask->strides[d] : 0;
       whole += (y.offset[d] + index) * inner;
       inner *= y.extent[d];
     }
     bool kept = hash(static_cast<uint32_t>(whole) ^ hash(seed)) >= limit;
     dataOf<float>(y)[to] = kept ? dataOf<float>(x)[from] * scale : 0;
+    if (mask)
+      dataOf<int8_t>(*mask)[marked] = kept;
   }
   return 0;
 }
@@ -193,7 +205,9 @@ extern "C" const tandem_kernel *tandem_kernels(size_t *number) {
       make("rms_norm", rmsNorm),
       make("attention", attention),
       make("attention_causal", attention),
+      make("attention_sums", attention),
       make("dropout", dropout, 128),
+      make("dropout_mask", dropout, 128),
       make("gather_rows", gatherRows, 128),
       make("fails", fails),
   };

@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Simple rather than fast. The parameters are the operands by value, the result first.
+// Simple rather than fast. The parameters are the operands by value, the results first.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,9 +50,10 @@ extern "C" __global__ void rms_norm(Operand y, Operand x, Operand w) {
     dataOf<float>(y)[blockIdx.x * columns + h] = row[h] * scale * dataOf<float>(w)[h];
 }
 
-/// One block for each query, with an online softmax in every thread; not for speed.
+/// One block for each query, with an online softmax in every thread; not for speed. `sums`: null, or
+/// the logarithms of the sums.
 static __device__ void attend(const Operand &y, const Operand &q, const Operand &k,
-                              const Operand &v, bool causal) {
+                              const Operand &v, bool causal, float *sums = nullptr) {
   int64_t rank = y.rank, queries = q.shape[rank - 2], keys = k.shape[rank - 2];
   int64_t features = q.shape[rank - 1], wide = v.shape[rank - 1];
   for (int64_t at = blockIdx.x, end = count(y, rank - 1); at < end; at += gridDim.x) {
@@ -73,6 +74,8 @@ static __device__ void attend(const Operand &y, const Operand &q, const Operand 
         most = next;
       }
       dataOf<float>(y)[at * wide + d] = sum / total;
+      if (sums && d == 0)
+        sums[at] = most + logf(total);
     }
   }
 }
@@ -83,6 +86,10 @@ extern "C" __global__ void attention(Operand y, Operand q, Operand k, Operand v)
 extern "C" __global__ void attention_causal(Operand y, Operand q, Operand k, Operand v) {
   attend(y, q, k, v, true);
 }
+/// One block for each head.
+extern "C" __global__ void attention_sums(Operand y, Operand sums, Operand q, Operand k, Operand v) {
+  attend(y, q, k, v, false, dataOf<float>(sums));
+}
 
 static __device__ uint32_t hash(uint32_t x) {
   x ^= x >> 16;
@@ -92,8 +99,9 @@ static __device__ uint32_t hash(uint32_t x) {
   return x ^ x >> 16;
 }
 
-/// One thread for each element; a quarter is dropped.
-extern "C" __global__ void dropout(Operand y, Operand x, Operand seed) {
+/// One thread for each element; a quarter is dropped. `mask`: null, or dense.
+static __device__ void drop(const Operand &y, const Operand &x, const Operand &seed,
+                            int8_t *mask = nullptr) {
   int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count(y, y.rank))
     return;
@@ -108,6 +116,12 @@ extern "C" __global__ void dropout(Operand y, Operand x, Operand seed) {
   auto key = hash(static_cast<uint32_t>(*dataOf<int32_t>(seed)));
   bool kept = hash(static_cast<uint32_t>(whole) ^ key) >= 1u << 30;
   dataOf<float>(y)[to] = kept ? dataOf<float>(x)[from] / 0.75f : 0;
+  if (mask)
+    mask[i] = kept;
+}
+extern "C" __global__ void dropout(Operand y, Operand x, Operand seed) { drop(y, x, seed); }
+extern "C" __global__ void dropout_mask(Operand y, Operand mask, Operand x, Operand seed) {
+  drop(y, x, seed, dataOf<int8_t>(mask));
 }
 
 /// One thread for each element.

@@ -234,7 +234,8 @@ static std::string encodeRank(const RankSpec &rank) {
       dims = builder.CreateVector(*k.dims);
     auto config = builder.CreateString(k.config);
     kernels.push_back(sp::CreateKernel(builder, name, k.format, target, code, types, natives,
-                                       k.outputs, dims, config, k.flops, k.bytes, k.strided));
+                                       k.outputs, dims, config, k.flops, k.bytes, k.strided,
+                                       k.effects));
   }
   std::vector<flatbuffers::Offset<sp::Name>> names;
   for (const std::string &name : rank.names)

@@ -58,6 +58,7 @@ struct KernelSpec {
   std::string config = {};
   double flops = 0, bytes = -1;
   bool strided = false;
+  sp::KernelEffects effects = sp::KernelEffects::none;
 };
 
 struct CommandSpec {

@@ -81,6 +81,8 @@ struct CallOptions {
   /// The cost for one index of each parallel dimension. No bytes: each element moves once.
   std::optional<double> flops = std::nullopt, bytes = std::nullopt;
   bool strided = false; ///< the kernel takes any strides
+  /// What it does with memory that is no operand: "reads", "writes"; "": nothing.
+  std::string effects = {};
 };
 
 /// A fusion that is being built: one function. Semantics of the ops:
@@ -147,6 +149,11 @@ public:
   Value call(const std::string &callee, const std::vector<Value> &inputs, Type result,
              const std::string &dims, const CallOptions &options = {},
              Location at = Location::here());
+  /// One with several results: "bs_, b__, b__ -> bs_, bs" for attention that also gives the
+  /// logarithms of its sums.
+  std::vector<Value> call(const std::string &callee, const std::vector<Value> &inputs,
+                          const std::vector<Type> &results, const std::string &dims,
+                          const CallOptions &options = {}, Location at = Location::here());
 
   /// The same value with other axes, by a schedule if one is given: the op that communicates.
   Value reshard(Value value, Axes axes, std::optional<Schedule> schedule = std::nullopt,

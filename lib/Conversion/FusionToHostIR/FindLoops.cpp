@@ -54,7 +54,9 @@ private:
   std::vector<StreamLoop> groups;
   DenseMap<Operation *, unsigned> groupOf;
   DenseMap<Operation *, unsigned> number; // position in the block
-  DenseMap<Value, unsigned> gatherOf;     // a group that gathers slices of the value
+  /// The op whose run an op must follow although it reads none of its results.
+  DenseMap<Operation *, Operation *> orderedAfter;
+  DenseMap<Value, unsigned> gatherOf; // a group that gathers slices of the value
   DenseSet<Operation *> beforeScatter;
   /// The reduction whose operand an op makes, of ops without stream digits.
   DenseMap<Operation *, Operation *> reductionOf;
@@ -104,10 +106,13 @@ bool LoopFinder::dependsOn(Operation *op, unsigned group) {
       continue;
     ArrayRef<Operation *> together =
         other == kNoGroup ? ArrayRef(current) : ArrayRef(groups[other].ops);
-    for (Operation *member : together)
+    for (Operation *member : together) {
+      if (Operation *before = orderedAfter.lookup(member))
+        worklist.push_back(before);
       for (Value operand : member->getOperands())
         if (Operation *producer = operand.getDefiningOp())
           worklist.push_back(producer);
+    }
   }
   return false;
 }
@@ -329,6 +334,7 @@ void LoopFinder::findProducersOfReductions() {
       Value value = worklist.pop_back_val();
       Operation *producer = value.getDefiningOp();
       if (!producer || !value.hasOneUse() || !fusion::isLocalComputation(producer) ||
+          fusion::getAxesRule(producer)->isOrdered || producer->getNumResults() != 1 ||
           !reductionOf.try_emplace(producer, reshard).second)
         continue;
       if (isElementwiseComputation(producer))
@@ -342,12 +348,14 @@ static bool passesSlices(Operation *op, OpOperand &operand) {
   if (isElementwiseComputation(op))
     return true;
   std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
-  if (!rule || rule->regroups() || op->getNumResults() != 1)
+  if (!rule || rule->regroups() || rule->isOrdered)
     return false;
   return llvm::any_of(rule->operands[operand.getOperandNumber()], [&](int64_t factor) {
     return factor != fusion::AxesRule::kNone &&
            rule->factors[factor] == fusion::FactorKind::Parallel &&
-           llvm::is_contained(rule->results[0], factor);
+           llvm::all_of(rule->results, [&](ArrayRef<int64_t> result) {
+             return llvm::is_contained(result, factor);
+           });
   });
 }
 
@@ -457,11 +465,15 @@ FailureOr<std::vector<StreamLoop>> LoopFinder::sort() {
   SmallVector<unsigned> missing(groups.size(), 0);
   for (auto [i, group] : llvm::enumerate(groups)) {
     llvm::SmallSetVector<unsigned, 4> producers;
-    for (Operation *op : group.ops)
+    auto add = [&, i = i](Operation *producer) {
+      if (unsigned other = producer ? groupOf.lookup_or(producer, i) : i; other != i)
+        producers.insert(other);
+    };
+    for (Operation *op : group.ops) {
+      add(orderedAfter.lookup(op));
       for (Value operand : op->getOperands())
-        if (Operation *producer = operand.getDefiningOp())
-          if (unsigned other = groupOf.lookup_or(producer, i); other != i)
-            producers.insert(other);
+        add(operand.getDefiningOp());
+    }
     for (unsigned producer : producers)
       users[producer].push_back(i);
     missing[i] = producers.size();
@@ -494,8 +506,16 @@ FailureOr<std::vector<StreamLoop>> LoopFinder::sort() {
 }
 
 FailureOr<std::vector<StreamLoop>> LoopFinder::run() {
-  for (auto [i, op] : llvm::enumerate(block))
+  Operation *ordered = nullptr;
+  for (auto [i, op] : llvm::enumerate(block)) {
     number[&op] = i;
+    std::optional<fusion::AxesRule> rule = fusion::getAxesRule(&op);
+    if (!rule || !rule->isOrdered)
+      continue;
+    if (ordered)
+      orderedAfter[&op] = ordered;
+    ordered = &op;
+  }
   findBeforeScatter();
   findProducersOfReductions();
   for (Operation &op : block.without_terminator())

@@ -45,7 +45,8 @@ OpLowerings &tandem::getLowerings() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult OpLowering::prepare(Operation *op, LoopEmitter &loop) const {
-  (void)loop.program.getOrAllocBuffer(op->getResult(0));
+  for (Value result : op->getResults())
+    (void)loop.program.getOrAllocBuffer(result);
   return success();
 }
 

@@ -15,6 +15,7 @@
 #include "CheckImpl.h"
 #include "Field.h"
 
+#include <map>
 #include <optional>
 
 namespace tandem::check {
@@ -135,6 +136,12 @@ void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t
 /// Steps per kept element if few are kept, since each needs a search.
 inline constexpr double kElementSteps = 40;
 
+/// Indices of an element in the parallel dimensions of one operand of a call, in order of its
+/// dimensions.
+using CallIndices = std::vector<uint64_t>;
+/// What a kernel of the embedder sees of an operand, by its parallel indices.
+using CallDigests = std::map<CallIndices, uint64_t>;
+
 /// One run of all ranks of a program that finishes.
 class DataRun : public InstantDriver {
 public:
@@ -193,6 +200,11 @@ private:
   void reduceDims(uint32_t rank, const replay::Command &command);
   void launch(uint32_t rank, const replay::Command &command);
   void call(uint32_t rank, const replay::Command &command);
+  /// `dims`: of the result. Per input: its digests, and which parallel dimensions it has.
+  void callResult(uint32_t rank, const replay::Command &command, uint32_t result,
+                  const int8_t *dims, const replay::CallPlace *places,
+                  const std::vector<CallDigests> &digests,
+                  const std::vector<std::vector<int8_t>> &numbers);
 
   const Density density;
   const double budget;

@@ -3,9 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// An unknown function for each kernel. An element of the result depends on its place in the logical
-// tensor, and on the elements of the operands at its parallel indices, with their places in the
-// dimensions that are needed whole.
+// An unknown function for each result of a kernel. An element of it depends on its place in the
+// logical tensor, and on the elements of the operands at its parallel indices, with their places in
+// the dimensions that are needed whole.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +21,7 @@ using namespace replay;
 
 namespace {
 
-/// Indices of an element in the parallel dimensions of one operand, in order of its dimensions.
-using Indices = std::vector<uint64_t>;
+using Indices = CallIndices;
 
 /// Splits a row-major index into the parallel indices and the row-major index of the rest.
 uint64_t split(const Layout &layout, const int8_t *dims, uint64_t element, Indices &parallel) {
@@ -50,9 +49,8 @@ uint64_t hashText(std::string_view text) {
 }
 
 /// What the kernel sees of an operand, by its parallel indices.
-std::map<Indices, uint64_t> digest(const Layout &layout, const int8_t *dims,
-                                   const Elements &elements) {
-  std::map<Indices, uint64_t> digests;
+CallDigests digest(const Layout &layout, const int8_t *dims, const Elements &elements) {
+  CallDigests digests;
   Indices parallel;
   for (size_t i = 0; i < elements.size(); ++i) {
     uint64_t rest = split(layout, dims, elements.index[i], parallel);
@@ -68,27 +66,37 @@ void DataRun::call(uint32_t rank, const Command &command) {
   const Rank &owner = world.ranks[rank];
   const Kernel &kernel = world.kernels[owner.kernels[command.aux]];
   const CallPlace *places = owner.callPlaces.data() + command.value;
-  const Layout &out = layout(rank, command, 0);
 
   // Per input: its digests, and the parallel dimension of each of its parallel indices.
-  std::vector<std::map<Indices, uint64_t>> digests;
+  std::vector<CallDigests> digests;
   std::vector<std::vector<int8_t>> numbers;
-  const int8_t *dims = kernel.dims.data() + out.rank;
-  for (uint32_t k = 1; k < command.numOperands; ++k) {
+  const int8_t *dims = kernel.dims.data();
+  for (uint32_t k = 0; k < kernel.outputs; ++k)
+    dims += layout(rank, command, k).rank;
+  for (uint32_t k = kernel.outputs; k < command.numOperands; ++k) {
     const Layout &in = layout(rank, command, k);
     digests.push_back(digest(in, dims, readAll(rank, command, k)));
     std::vector<int8_t> &mine = numbers.emplace_back();
     std::copy_if(dims, dims + in.rank, std::back_inserter(mine), [](int8_t n) { return n >= 0; });
     dims += in.rank;
   }
-  if (failed())
-    return;
+  dims = kernel.dims.data();
+  for (uint32_t k = 0; k < kernel.outputs && !failed(); ++k) {
+    callResult(rank, command, k, dims, places, digests, numbers);
+    dims += layout(rank, command, k).rank;
+  }
+}
 
+void DataRun::callResult(uint32_t rank, const Command &command, uint32_t result, const int8_t *dims,
+                         const CallPlace *places, const std::vector<CallDigests> &digests,
+                         const std::vector<std::vector<int8_t>> &numbers) {
+  const Kernel &kernel = world.kernels[world.ranks[rank].kernels[command.aux]];
+  const Layout &out = layout(rank, command, result);
   // The kept indices of each dimension of the result: local ones.
   std::vector<std::vector<uint64_t>> kept(out.rank);
   double count = 1;
   for (unsigned d = 0; d < out.rank; ++d) {
-    int8_t number = kernel.dims[d];
+    int8_t number = dims[d];
     CallPlace place{0, out.shape[d]};
     if (number >= 0)
       place = places[number];
@@ -116,7 +124,9 @@ void DataRun::call(uint32_t rank, const Command &command) {
     return;
 
   uint64_t function = hashText(kernel.name) ^ field::mix(hashText(kernel.config));
-  Elements result;
+  if (result > 0)
+    function = field::mix(function ^ result);
+  Elements elements;
   std::vector<size_t> at(out.rank, 0);
   bool isEmpty = std::any_of(kept.begin(), kept.end(), [](const auto &k) { return k.empty(); });
   while (!isEmpty) {
@@ -125,7 +135,7 @@ void DataRun::call(uint32_t rank, const Command &command) {
     for (unsigned d = 0; d < out.rank; ++d) {
       uint64_t index = kept[d][at[d]];
       element = element * static_cast<uint64_t>(out.shape[d]) + index;
-      int8_t number = kernel.dims[d];
+      int8_t number = dims[d];
       if (number >= 0)
         parallel.push_back(index);
       if (number >= 0) { // kernels may read where their part lies, and how large the whole is
@@ -145,14 +155,14 @@ void DataRun::call(uint32_t rank, const Command &command) {
         hash = field::mix(hash ^ found->second);
     }
     if (isKept)
-      result.add(element, field::hash(hash));
+      elements.add(element, field::hash(hash));
     unsigned d = out.rank;
     while (d > 0 && ++at[d - 1] == kept[d - 1].size())
       at[--d] = 0;
     if (d == 0)
       break;
   }
-  write(rank, command, 0, result);
+  write(rank, command, result, elements);
 }
 
 } // namespace tandem::check

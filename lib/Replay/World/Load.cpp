@@ -84,7 +84,8 @@ public:
     std::string key = fmt::format("{}\n{}\n{}\n", text(in.name()),
                                   static_cast<unsigned>(in.format()), in.outputs());
     if (in.format() == sp::KernelFormat::external) {
-      key += fmt::format("{} {} {}", in.flops(), in.bytes(), text(in.config()));
+      key += fmt::format("{} {} {}", in.flops(), in.bytes(), text(in.config())) +
+             static_cast<char>(in.effects());
       key.append(reinterpret_cast<const char *>(in.dims()->data()), in.dims()->size());
     }
     if (in.code())

@@ -125,6 +125,7 @@ struct ExternalKernel {
   std::string config;
   double flops, bytes;
   bool isStrided;
+  sp::KernelEffects effects;
 };
 
 struct KernelCode {

@@ -206,10 +206,17 @@ LogicalResult CodeBuilder::launch(hostir::LaunchOp op) {
   return success();
 }
 
+static sp::KernelEffects effectsOf(hostir::CallOp op) {
+  return llvm::StringSwitch<sp::KernelEffects>(op.getEffects().value_or(""))
+      .Case("reads", sp::KernelEffects::reads)
+      .Case("writes", sp::KernelEffects::writes)
+      .Default(sp::KernelEffects::none);
+}
+
 void CodeBuilder::call(hostir::CallOp op) {
   // The kernel's entry in the program, for all calls with equal attributes and types.
   KernelCode kernel{op.getKernel().str(), {}, {}, {}, {}};
-  kernel.outputs = 1;
+  kernel.outputs = op.getOutputs().size();
   auto number = [](std::optional<APFloat> cost, double otherwise) {
     return cost ? cost->convertToDouble() : otherwise;
   };
@@ -217,7 +224,8 @@ void CodeBuilder::call(hostir::CallOp op) {
                           op.getConfig().value_or("").str(),
                           number(op.getFlops(), 0),
                           number(op.getBytes(), -1),
-                          op.getStrided()};
+                          op.getStrided(),
+                          effectsOf(op)};
   for (int64_t dim : op.getDims())
     external.dims.push_back(static_cast<int8_t>(dim));
   KernelLaunch launch{0, {}};
@@ -227,8 +235,8 @@ void CodeBuilder::call(hostir::CallOp op) {
   os << "call " << op.getKernelAttr() << op.getDims().size();
   llvm::interleaveComma(op.getDims(), os);
   os << external.config.size() << external.config << ' ' << external.flops << ' ' << external.bytes
-     << external.isStrided;
-  SmallVector<Value> buffers{op.getOutput()};
+     << external.isStrided << static_cast<int>(external.effects) << kernel.outputs;
+  SmallVector<Value> buffers(op.getOutputs());
   llvm::append_range(buffers, op.getInputs());
   for (Value buffer : buffers) {
     auto type = cast<MemRefType>(buffer.getType());

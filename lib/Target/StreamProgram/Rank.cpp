@@ -196,7 +196,7 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::external, /*target=*/0,
                                           /*code=*/0, types, /*native=*/0, kernel.outputs, dims,
                                           config, external.flops, external.bytes,
-                                          external.isStrided));
+                                          external.isStrided, external.effects));
   }
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {

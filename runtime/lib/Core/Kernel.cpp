@@ -58,7 +58,8 @@ Status callKernel(const CallDesc &desc, tandem_kernel_function function, void *s
   }
   const ExternalKernel &kernel = *desc.kernel;
   tandem_kernel_call call{sizeof call, kernel.name.c_str(),  desc.config,
-                          stream,      desc.operands.size(), operands};
+                          stream,      desc.operands.size(), operands,
+                          desc.outputs};
   if (int code = function(kernel.user, &call))
     return Status(Code::Internal, fmt::format("kernel \"{}\" returned {}", kernel.name, code));
   return Status();
@@ -81,6 +82,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCall(const sp::Command
     return Status(Code::Unsupported, where + "expected it to be registered with this context");
   if (kernel.config())
     desc.config = kernel.config()->c_str();
+  desc.outputs = kernel.outputs();
   uint32_t first = command.operands()->Get(0), count = command.operands()->Get(1);
   if (count > TANDEM_KERNEL_MAX_OPERANDS)
     return Status(Code::Unsupported, fmt::format("{}expected at most {} operands, found {}", where,

@@ -48,3 +48,41 @@ func.func @cyclic(%x: tensor<48x8xf32, #cyclic>) -> tensor<48x8xf32, #cyclic> {
   %y = fusion.call @g(%x) dims "s_ -> s_" : (tensor<48x8xf32, #cyclic>) -> tensor<48x8xf32, #cyclic>
   return %y : tensor<48x8xf32, #cyclic>
 }
+
+// Both results of a call are slices, of buffers that are made before the loop.
+
+// CHECK-LABEL: hostir.program @results(
+// CHECK-DAG: %[[A:.*]] = hostir.alloc on %{{.*}} : memref<12x8xf32>
+// CHECK-DAG: %[[B:.*]] = hostir.alloc on %{{.*}} : memref<12xf32>
+// CHECK: scf.for
+// CHECK: hostir.call "two" ins({{.*}} : memref<3x8xf32, strided<[8, 1], offset: ?>>) outs({{.*}}, {{.*}} : memref<3x8xf32, strided<[8, 1], offset: ?>>, memref<3xf32, strided<[1], offset: ?>>) dims [0, -1, 0, 0, -1] at[%{{.*}}] of [48] on
+#row = #fusion.axes<#tp, [didx("x") * stream(4)]>
+func.func private @two(tensor<48x8xf32>) -> (tensor<48x8xf32>, tensor<48xf32>)
+func.func @results(%x: tensor<48x8xf32, #rows>) -> (tensor<48x8xf32, #rows>, tensor<48xf32, #row>) {
+  %y:2 = fusion.call @two(%x) dims "s_ -> s_, s" : (tensor<48x8xf32, #rows>) -> (tensor<48x8xf32, #rows>, tensor<48xf32, #row>)
+  %a = arith.addf %y#0, %y#0 : tensor<48x8xf32, #rows>
+  %b = arith.addf %y#1, %y#1 : tensor<48xf32, #row>
+  return %a, %b : tensor<48x8xf32, #rows>, tensor<48xf32, #row>
+}
+
+// Calls that write memory of their own stay in the order of the text, on the main stream, also if
+// no result is used. The first op after `late` must not come before it.
+
+// CHECK-LABEL: hostir.program @ordered(
+// CHECK: %[[MAIN:.*]] = hostir.main_stream
+// CHECK: hostir.call "early" {{.*}} on %[[MAIN]] {effects = "writes"}
+// CHECK: hostir.call "late" {{.*}} on %[[MAIN]] {effects = "writes"}
+// CHECK: hostir.call "last" {{.*}} on %[[MAIN]] {effects = "writes"}
+#whole = #fusion.axes<#tp, [-, -]>
+#parts = #fusion.axes<#tp, [didx("x"), -]>
+func.func private @early(tensor<48x8xf32>) -> tensor<48x8xf32>
+func.func private @late(tensor<48x8xf32>) -> tensor<48x8xf32>
+func.func private @last(tensor<48x8xf32>) -> tensor<48x8xf32>
+func.func @ordered(%x: tensor<48x8xf32, #parts>, %z: tensor<48x8xf32, #whole>) -> (tensor<48x8xf32, #whole>, tensor<48x8xf32, #whole>) {
+  %early = fusion.call @early(%z) dims "s_ -> s_" {effects = "writes"} : (tensor<48x8xf32, #whole>) -> tensor<48x8xf32, #whole>
+  %e = math.exp %x : tensor<48x8xf32, #parts>
+  %g = fusion.reshard %e : tensor<48x8xf32, #parts> -> tensor<48x8xf32, #whole>
+  %late = fusion.call @late(%g) dims "s_ -> s_" {effects = "writes"} : (tensor<48x8xf32, #whole>) -> tensor<48x8xf32, #whole>
+  %last = fusion.call @last(%z) dims "s_ -> s_" {effects = "writes"} : (tensor<48x8xf32, #whole>) -> tensor<48x8xf32, #whole>
+  return %late, %last : tensor<48x8xf32, #whole>, tensor<48x8xf32, #whole>
+}

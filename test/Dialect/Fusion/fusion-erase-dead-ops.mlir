@@ -5,7 +5,7 @@
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
 
-// What nobody uses, and what only that uses: nothing of it is sent. A kernel has no side effects.
+// What nobody uses, and what only that uses: nothing of it is sent. A kernel that writes no memory of its own has no side effects.
 // CHECK-LABEL: @dead
 // CHECK-NEXT:    %[[E:.*]] = math.exp %arg0
 // CHECK-NEXT:    return %[[E]]

@@ -228,6 +228,31 @@ func.func @f(%0: !stream) {
 
 // call_c5
 #tp = #tandem.mesh<"tp", ["x" = 2]>
+func.func private @kernel(tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+!rows = tensor<8x4xf32, #fusion.axes<#tp, [stream(2), -]>>
+!row = tensor<8xf32, #fusion.axes<#tp, [-]>>
+func.func @f(%0: !rows) {
+  // expected-error @+1 {{expected dimension 0 of result 1 to be sliced as stream(2), found -}}
+  %1:2 = fusion.call @kernel(%0) dims "s_ -> s_, s" : (!rows) -> (!rows, !row)
+  return
+}
+
+// -----
+
+// call_c5
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
+!rows = tensor<8x4xf32, #fusion.axes<#tp, [stream(2), -]>>
+func.func @f(%0: !rows) {
+  // expected-error @+1 {{expected no stream digits in result 0, whose kernel writes memory of its own, found [stream(2), -] on #tp}}
+  %1 = fusion.call @kernel(%0) dims "s_ -> s_" {effects = "writes"} : (!rows) -> !rows
+  return
+}
+
+// -----
+
+// call_c5
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 func.func @f(%0: !part) {

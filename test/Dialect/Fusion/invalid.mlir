@@ -579,6 +579,66 @@ func.func @f(%0: tensor<8x4xf32>) {
 
 // -----
 
+// call_c2
+func.func private @k(tensor<8x4xf32>)
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected at least one result, found none}}
+  fusion.call @k(%0) dims "s_ -> " : (tensor<8x4xf32>) -> ()
+  return
+}
+
+// -----
+
+// call_c2
+func.func private @k(tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected dims of 1 operands and 2 results, as in "s_, _ -> s_", found "s_ -> s_"}}
+  %1:2 = fusion.call @k(%0) dims "s_ -> s_" : (tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+// call_c2
+func.func private @k(tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 1 dims of result 1, found "s_"}}
+  %1:2 = fusion.call @k(%0) dims "s_ -> s_, s_" : (tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+// call_c3
+func.func private @k(tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected the parallel dimensions 's' in all results, in this order, found '' in result 1}}
+  %1:2 = fusion.call @k(%0) dims "s_ -> s_, _" : (tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+// call_c3
+func.func private @k(tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<4x8xf32>)
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected the parallel dimensions 'sc' in all results, in this order, found 'cs' in result 1}}
+  %1:2 = fusion.call @k(%0) dims "sc -> sc, cs" : (tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+// call_c6
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected effects "reads" or "writes", found "random"}}
+  %1 = fusion.call @k(%0) dims "s_ -> s_" {effects = "random"} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
 // call_c4
 func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
 func.func @f(%0: tensor<8x4xf32>) {

@@ -124,6 +124,15 @@ func.func @call(%0: tensor<8x16xf32>) {
   return
 }
 
+func.func private @attention_sums(tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8xf32>)
+
+// CHECK-LABEL: func.func @call_with_results
+func.func @call_with_results(%0: tensor<8x16xf32>) {
+  // CHECK: %{{.*}}:2 = fusion.call @attention_sums(%{{.*}}) dims "s_ -> s_, s" {effects = "writes"} : (tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8xf32>)
+  %1:2 = fusion.call @attention_sums(%0) dims "s_ -> s_, s" {effects = "writes"} : (tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8xf32>)
+  return
+}
+
 func.func private @rows(tensor<8x16xf32>, tensor<4xi32>, tensor<i32>) -> tensor<4x16xf32>
 
 // CHECK-LABEL: func.func @call_with_cost

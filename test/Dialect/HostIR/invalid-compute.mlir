@@ -372,3 +372,43 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
   }
 }
+
+// -----
+
+// call_c2
+hostir.program @p(%x: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  // expected-error @+1 {{expected at least one output, found none}}
+  "hostir.call"(%x, %s) <{kernel = "f", dims = array<i64: -1, -1>, extents = array<i64>,
+      operandSegmentSizes = array<i32: 1, 0, 0, 1>}> : (memref<4x16xf32>, !hostir.stream) -> ()
+}
+
+// -----
+
+// call_c2
+hostir.program @p(%x: memref<4x16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected parallel dimension 0 next in output 1, found 1}}
+  hostir.call "f" outs(%x, %y : memref<4x16xf32>, memref<4x16xf32>)
+      dims [0, 1, 1, 0] at [%c8, %c8] of [32, 32] on %s
+}
+
+// -----
+
+// call_c2
+hostir.program @p(%x: memref<4x16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected 1 parallel dimensions of output 1, found 0}}
+  hostir.call "f" outs(%x, %y : memref<4x16xf32>, memref<4x16xf32>) dims [0, -1, -1, -1] at [%c8] of [32] on %s
+}
+
+// -----
+
+// call_c5
+hostir.program @p(%x: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  // expected-error @+1 {{expected effects "reads" or "writes", found "none"}}
+  hostir.call "f" outs(%x : memref<4x16xf32>) dims [-1, -1] at [] of [] on %s {effects = "none"}
+}

@@ -167,6 +167,9 @@ hostir.program @calls(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16x
   // CHECK: hostir.call "rms_norm" ins(%{{.*}}, %{{.*}} : memref<4x16xf32>, memref<16xf32>) outs(%{{.*}} : memref<4x16xf32>) dims [0, -1, 0, -1, -1] at[%{{.*}}] of [32] on %{{.*}} {config = "eps"}
   hostir.call "rms_norm" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
       dims [0, -1, 0, -1, -1] at [%c8] of [32] on %s {config = "eps"}
+  // CHECK: hostir.call "two" outs(%{{.*}}, %{{.*}} : memref<4x16xf32>, memref<4x4xf32>) dims [0, -1, 0, -1] at[%{{.*}}] of [32] on %{{.*}} {effects = "reads"}
+  hostir.call "two" outs(%y, %r : memref<4x16xf32>, memref<4x4xf32>) dims [0, -1, 0, -1] at [%c8] of [32] on %s
+      {effects = "reads"}
   // CHECK: hostir.call "zeros" outs(%{{.*}} : memref<4x4xf32, strided<[16, 1]>>) dims [-1, -1] at[] of [] on %{{.*}} {bytes = 6.400000e+01 : f64, flops = 2.000000e+00 : f64, strided}
   %v = memref.subview %y[0, 0] [4, 4] [1, 1] : memref<4x16xf32> to memref<4x4xf32, strided<[16, 1]>>
   hostir.call "zeros" outs(%v : memref<4x4xf32, strided<[16, 1]>>) dims [-1, -1] at[] of [] on %s

@@ -5,6 +5,11 @@
 // RUN: tandem-compile %s --entry=heads --mesh x=4 --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=HEADS
 // RUN: tandem-check %t.tsp | FileCheck %s --check-prefix=PROVEN
 
+// RUN: tandem-compile %s --entry=dropout_mask_slices --mesh x=4 --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=MASK
+// RUN: tandem-check %t.tsp | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=heads_sums --mesh x=4 --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=SUMS
+// RUN: tandem-check %t.tsp | FileCheck %s --check-prefix=PROVEN
+
 // Kernels of the embedder (test/Kernels) in stream loops: `call.py` runs them and compares with NumPy.
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
@@ -84,6 +89,40 @@ func.func @heads(
        tensor<12x10x6xf32, #fusion.axes<#tp, [didx("x"), -, -]>>) -> tensor<12x10x6xf32, #fusion.axes<#tp, [didx("x"), -, -]>>
   %y = fusion.reshard %0 : tensor<12x10x6xf32, #fusion.axes<#tp, [didx("x"), -, -]>> -> tensor<12x10x6xf32, #fusion.axes<#tp, [-, -, -]>>
   return %y : tensor<12x10x6xf32, #fusion.axes<#tp, [-, -, -]>>
+}
+
+// Two results of one call: attention and the logarithms of its sums; both are gathered.
+//
+// SUMS: kernel k0 "attention_sums" external {{.*}} dims [0,-1,-1,0,-1,0,-1,-1,0,-1,-1,0,-1,-1]
+// SUMS: call k0({{.*}}f32[3,10,6], {{.*}}f32[3,10], {{.*}}) at [3] of [12]
+func.func private @attention_sums(tensor<12x10x8xf32>, tensor<12x10x8xf32>, tensor<12x10x6xf32>) -> (tensor<12x10x6xf32>, tensor<12x10xf32>)
+func.func @heads_sums(
+    %q: tensor<12x10x8xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "q"},
+    %k: tensor<12x10x8xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "k"},
+    %v: tensor<12x10x6xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "v"})
+    -> (tensor<12x10x6xf32, #fusion.axes<#tp, [-, -, -]>> {fusion.name = "y"}, tensor<12x10xf32, #all> {fusion.name = "sums"}) {
+  %0:2 = fusion.call @attention_sums(%q, %k, %v) dims "h__, h__, h__ -> h__, h_" {flops = 2800.0}
+    : (tensor<12x10x8xf32, #fusion.axes<#tp, [didx("x"), -, -]>>, tensor<12x10x8xf32, #fusion.axes<#tp, [didx("x"), -, -]>>,
+       tensor<12x10x6xf32, #fusion.axes<#tp, [didx("x"), -, -]>>)
+    -> (tensor<12x10x6xf32, #fusion.axes<#tp, [didx("x"), -, -]>>, tensor<12x10xf32, #rows>)
+  %y = fusion.reshard %0#0 : tensor<12x10x6xf32, #fusion.axes<#tp, [didx("x"), -, -]>> -> tensor<12x10x6xf32, #fusion.axes<#tp, [-, -, -]>>
+  %sums = fusion.reshard %0#1 : tensor<12x10xf32, #rows> -> tensor<12x10xf32, #all>
+  return %y, %sums : tensor<12x10x6xf32, #fusion.axes<#tp, [-, -, -]>>, tensor<12x10xf32, #all>
+}
+
+// Dropout of gathered rows with its mask, slice by slice; both results are used in the loop.
+//
+// MASK: call k0({{.*}}f32[12,24], {{.*}}i8[12,24], {{.*}}) at [12, 0] of [48, 24]
+func.func private @dropout_mask(tensor<48x24xf32>, tensor<i32>) -> (tensor<48x24xf32>, tensor<48x24xi8>)
+func.func @dropout_mask_slices(
+    %x: tensor<48x24xf32, #rows> {fusion.name = "x"}, %w: tensor<24x16xf32, #all> {fusion.name = "w"},
+    %seed: tensor<i32, #scalar> {fusion.name = "seed"})
+    -> (tensor<48x16xf32, #slices> {fusion.name = "y"}, tensor<48x24xi8, #slices> {fusion.name = "mask"}) {
+  %0 = fusion.reshard %x : tensor<48x24xf32, #rows> -> tensor<48x24xf32, #slices>
+  %1:2 = fusion.call @dropout_mask(%0, %seed) dims "sc, -> sc, sc" {config = "0.25"}
+    : (tensor<48x24xf32, #slices>, tensor<i32, #scalar>) -> (tensor<48x24xf32, #slices>, tensor<48x24xi8, #slices>)
+  %y = fusion.matmul %1#0, %w : tensor<48x24xf32, #slices>, tensor<24x16xf32, #all> -> tensor<48x16xf32, #slices>
+  return %y, %1#1 : tensor<48x16xf32, #slices>, tensor<48x24xi8, #slices>
 }
 
 // Queries that are split by tokens are masked by their places; keys and values are gathered. A token's slice of all

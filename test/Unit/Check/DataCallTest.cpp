@@ -108,6 +108,37 @@ TEST(DataCall, OrderOfWholeDimension) {
   expectOnly(spec, kWrong);
 }
 
+/// y and z, two results of a kernel of x; each rank computes its rows. `swapped`: rank 1 stores
+/// them the other way round.
+struct TwoResults : DataSpec {
+  explicit TwoResults(bool swapped) : DataSpec(2) {
+    uint32_t x = split("x", false, {6, 4}, 0), y = split("y", true, {6, 4}, 0),
+             z = split("z", true, {6, 4}, 0);
+    auto call = [&](RankSpec &rank, bool isSwapped, int64_t offset) {
+      KernelSpec kernel;
+      kernel.name = "f";
+      kernel.format = sp::KernelFormat::external;
+      kernel.operandTypes = {0, 0, 0};
+      kernel.outputs = 2;
+      kernel.dims = {{0, -1, 0, -1, 0, -1}};
+      rank.kernels.push_back(kernel);
+      uint32_t first = view(rank, y), second = view(rank, z), from = view(rank, x);
+      if (isSwapped)
+        std::swap(first, second);
+      rank.call(0, static_cast<uint32_t>(rank.kernels.size() - 1), {first, second, from},
+                {{offset, 6}});
+    };
+    call(*oracle, false, 0);
+    for (RankSpec &rank : ranks)
+      call(rank, swapped && rank.rank == 1, 3 * rank.rank);
+  }
+};
+
+TEST(DataCall, SeveralResults) {
+  expectClean(TwoResults(false));
+  expectOnly(TwoResults(true), kWrong);
+}
+
 // Too large for all indices.
 TEST(DataCall, Sampled) {
   expectClean(Calls(2, 32768, 8192));

@@ -216,7 +216,7 @@ TEST_F(BuilderErrors, Calls) {
   expectError(call("k", rows, "ss, __ -> s_"),
               "expected a letter once in each tensor, found \"ss\"");
   expectError(call("k", rows, "s_, _c -> s_"), "expected each letter in the result, found 'c'");
-  expectError(call("k", rows, "s_, s_ -> s_"), "expected equal extents of 's', found 32 and 64");
+  expectError(call("k", rows, "s_, s_ -> s_"), "expected equal extents of 's', found 64 and 32");
   expectError(call("k", {DType::F32, {-3}, {}}, "s_, __ -> _"), "expected extents of 0 or more");
   expectError(call("k", {DType::F32, {64, 32}, tp.replicated(1)}, "s_, __ -> s_"),
               "expected axes of 2 dimensions, found 1");

@@ -264,6 +264,58 @@ func.func @f(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!y {fus
   EXPECT_TRUE(program.ok) << program.errorText();
 }
 
+TEST_F(Builder, CallsWithSeveralResults) {
+  CallOptions options;
+  options.effects = "writes";
+  std::vector<Value> both =
+      f.call("dropout", {x}, {{DType::F32, f.shape(x), {}}, {DType::I8, f.shape(x), {}}},
+             "sc -> sc, sc", options);
+  ASSERT_EQ(both.size(), 2u);
+  f.output("y", both[0]);
+  f.output("mask", both[1]);
+  ASSERT_TRUE(f.ok()) << f.errorText();
+  EXPECT_EQ(parsed(f.text()), parsed(R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<64x32xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!w = tensor<32x16xf32, #fusion.axes<#tp, [-, -]>>
+!y = tensor<64x32xf32>
+!m = tensor<64x32xi8>
+func.func private @dropout(tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xi8>)
+func.func @f(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!y {fusion.name = "y"}, !m {fusion.name = "mask"}) {
+  %y:2 = fusion.call @dropout(%x) dims "sc -> sc, sc" {effects = "writes"} : (!x) -> (!y, !m)
+  return %y#0, %y#1 : !y, !m
+}
+)mlir"));
+  Program program = compile(f);
+  EXPECT_TRUE(program.ok) << program.errorText();
+}
+
+TEST_F(Builder, CallErrors) {
+  Type type{DType::F32, f.shape(x), {}};
+  auto error = [&](const std::vector<Type> &results, const char *dims, const char *effects = "") {
+    CallOptions options;
+    options.effects = effects;
+    size_t before = f.diagnostics().size();
+    std::vector<Value> made = f.call("k", {x}, results, dims, options);
+    EXPECT_EQ(made.size(), results.size());
+    for (Value one : made)
+      EXPECT_FALSE(one.valid());
+    EXPECT_EQ(f.diagnostics().size(), before + 1);
+    return f.diagnostics().back().message;
+  };
+  EXPECT_EQ(error({}, "sc -> sc"), "k: expected at least one result, found none");
+  EXPECT_EQ(error({type, type}, "sc -> sc"),
+            "k: expected dims of 1 operands and, behind ->, of 2 results, found \"sc -> sc\"");
+  EXPECT_EQ(error({type, type}, "sc -> sc, cs"),
+            "k: expected the letters \"sc\" in all results, in this order, found \"cs\"");
+  EXPECT_EQ(error({type, type}, "sc -> sc, s_"),
+            "k: expected the letters \"sc\" in all results, in this order, found \"s_\"");
+  EXPECT_EQ(error({type}, "st -> sc"),
+            "k: expected each letter in the result, found 't' elsewhere");
+  EXPECT_EQ(error({type}, "sc -> sc", "all"),
+            "k: expected effects \"reads\", \"writes\" or none, found \"all\"");
+}
+
 TEST_F(Builder, EveryElementwiseOpCompiles) {
   Value i = f.cast(x, DType::I32), truth = f.compare("ge", x, 0);
   int number = 0;

@@ -311,8 +311,31 @@ std::vector<Reject> rejects() {
        [](RankSpec &r, KernelSpec &) { r.callPlaces = {{-1, 16}}; });
   call("call-extent", "parallel dimension 0: 4 indices from 13 on of 16",
        [](RankSpec &r, KernelSpec &) { r.callPlaces = {{13, 16}}; });
-  call("external-outputs", "kernels[0] (\"double\"): expected 1 output among the operands, found 2",
-       [](RankSpec &, KernelSpec &k) { k.outputs = 2; });
+  call("call-outputs-order", "operand 1, dimension 0: expected parallel dimension 0, found 1",
+       [](RankSpec &, KernelSpec &k) {
+         k.outputs = 2;
+         k.dims = {{0, 1, 1, 0}};
+       });
+  call("call-outputs-lacking", "operand 1: expected 1 parallel dimensions, found 0",
+       [](RankSpec &, KernelSpec &k) {
+         k.outputs = 2;
+         k.dims = {{0, -1, -1, -1}};
+       });
+  call("call-outputs-overlap", "operand 1: overlaps the output", [](RankSpec &r, KernelSpec &k) {
+    k.outputs = 2;
+    r.launchOperands[1] = r.launchOperands[0];
+  });
+  call("call-outputs-input", "operand 1: writes to the input argument",
+       [](RankSpec &r, KernelSpec &k) {
+         k.outputs = 2;
+         r.launchOperands[1] = s::x;
+       });
+  call("external-outputs", "kernels[0] (\"double\"): outputs: 3 of 2 operands",
+       [](RankSpec &, KernelSpec &k) { k.outputs = 3; });
+  call("external-no-outputs", "kernels[0] (\"double\"): outputs: 0 of 2 operands",
+       [](RankSpec &, KernelSpec &k) { k.outputs = 0; });
+  call("external-effects", "kernels[0] (\"double\"): effects: found 3",
+       [](RankSpec &, KernelSpec &k) { k.effects = static_cast<sp::KernelEffects>(3); });
   call("external-dims", "kernels[0] (\"double\"): no dims",
        [](RankSpec &, KernelSpec &k) { k.dims.reset(); });
   call("external-flops", "kernels[0] (\"double\"): flops, bytes: found -1, -1",

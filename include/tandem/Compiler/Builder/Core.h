@@ -139,7 +139,8 @@ inline void Fusion::output(const std::string &name, Value value, std::optional<A
     if (!checkAxes("output", {value}, *axes, type(value).shape.size(), at))
       return;
     const Node &node = nodeOf(value);
-    bool isFree = !node.isUsed && !type(value).axes && node.form != Form::Input;
+    bool isFree =
+        !node.isUsed && !type(value).axes && node.form != Form::Input && node.results.size() == 1;
     value = isFree ? withAxes(value, std::move(*axes), at)
                    : reshard(value, std::move(*axes), std::nullopt, at);
   }

@@ -403,25 +403,38 @@ inline Value Fusion::concat(const std::vector<Value> &values, int64_t dim, Locat
 // Calls
 //===----------------------------------------------------------------------===//
 
-inline Value Fusion::call(const std::string &callee, const std::vector<Value> &inputs, Type result,
-                          const std::string &dims, const CallOptions &options, Location at) {
+inline std::vector<Value> Fusion::call(const std::string &callee, const std::vector<Value> &inputs,
+                                       const std::vector<Type> &results, const std::string &dims,
+                                       const CallOptions &options, Location at) {
+  const std::vector<Value> invalid(results.size(), this->error());
   if (!areUsable("call", inputs, at))
-    return error();
-  std::string error = detail::extentsError(result.shape);
-  if (!detail::isWord(callee) || callee == functionName)
-    error = "expected the name of a kernel, found " + detail::quote(callee);
+    return invalid;
+  std::string error;
   std::vector<std::vector<int64_t>> shapes;
+  for (const Type &result : results) {
+    shapes.push_back(result.shape);
+    if (error.empty())
+      error = detail::extentsError(result.shape);
+  }
   for (Value input : inputs)
     shapes.push_back(type(input).shape);
-  shapes.push_back(result.shape);
+  if (!detail::isWord(callee) || callee == functionName)
+    error = "expected the name of a kernel, found " + detail::quote(callee);
   if (error.empty())
-    error = detail::callError(shapes, dims);
+    error = detail::callError(shapes, results.size(), dims);
   if (error.empty() && (options.flops.value_or(0) < 0 || options.bytes.value_or(0) < 0))
     error = "expected costs that are not negative";
-  if (!error.empty())
-    return this->error("call", inputs, callee + ": " + error, at);
-  if (result.axes && !checkAxes("call", inputs, *result.axes, result.shape.size(), at))
-    return this->error();
+  if (error.empty() && !options.effects.empty() && options.effects != "reads" &&
+      options.effects != "writes")
+    error =
+        "expected effects \"reads\", \"writes\" or none, found " + detail::quote(options.effects);
+  if (!error.empty()) {
+    this->error("call", inputs, callee + ": " + error, at);
+    return invalid;
+  }
+  for (const Type &result : results)
+    if (result.axes && !checkAxes("call", inputs, *result.axes, result.shape.size(), at))
+      return invalid;
 
   // One declaration serves all extents.
   auto declare = [&](Type one) {
@@ -431,14 +444,16 @@ inline Value Fusion::call(const std::string &callee, const std::vector<Value> &i
   };
   std::string text = "func.func private @" + callee + "(" +
                      detail::join(inputs, ", ", [&](Value one) { return declare(type(one)); }) +
-                     ") -> " + declare(result) + "\n";
+                     ") -> (" + detail::join(results, ", ", declare) + ")\n";
   bool isDeclared = false;
   for (const Declaration &known : declarations) {
-    if (known.name == callee && known.text != text)
-      return this->error("call", inputs,
-                         callee + ": expected the ranks and element types of its earlier call, "
-                                  "found others",
-                         at);
+    if (known.name == callee && known.text != text) {
+      this->error("call", inputs,
+                  callee + ": expected the ranks and element types of its earlier call, "
+                           "found others",
+                  at);
+      return invalid;
+    }
     isDeclared |= known.name == callee;
   }
   if (!isDeclared)
@@ -449,14 +464,30 @@ inline Value Fusion::call(const std::string &callee, const std::vector<Value> &i
     attributes.push_back("bytes = " + detail::number(*options.bytes, DType::F64) + " : f64");
   if (!options.config.empty())
     attributes.push_back("config = " + detail::quote(options.config));
+  if (!options.effects.empty())
+    attributes.push_back("effects = " + detail::quote(options.effects));
   if (options.flops)
     attributes.push_back("flops = " + detail::number(*options.flops, DType::F64) + " : f64");
   if (options.strided)
     attributes.emplace_back("strided");
-  Value made = make("call", Form::Function, "fusion.call @" + callee + "(", inputs,
-                    ") dims " + detail::quote(dims), std::move(result), at);
-  nodeOf(made).attributes = detail::join(attributes, ", ", [](auto &one) { return one; });
+  Node node;
+  node.op = "call";
+  node.form = Form::Function;
+  node.before = "fusion.call @" + callee + "(";
+  node.operands = inputs;
+  node.after = ") dims " + detail::quote(dims);
+  node.attributes = detail::join(attributes, ", ", [](auto &one) { return one; });
+  node.results = results;
+  node.at = at;
+  std::vector<Value> made(results.size(), add(std::move(node)));
+  for (size_t i = 0; i < made.size(); ++i)
+    made[i].result = static_cast<int>(i);
   return made;
+}
+
+inline Value Fusion::call(const std::string &callee, const std::vector<Value> &inputs, Type result,
+                          const std::string &dims, const CallOptions &options, Location at) {
+  return call(callee, inputs, std::vector<Type>{std::move(result)}, dims, options, at)[0];
 }
 
 } // namespace v0_1

@@ -221,46 +221,66 @@ inline std::string concatShape(const std::vector<Shape> &shapes, int64_t dim, Sh
   return "";
 }
 
-/// Of the parallel dimensions of a call: `shapes` are those of the inputs, then of the result.
-inline std::string callError(const std::vector<Shape> &shapes, const std::string &dims) {
-  std::vector<std::string> parts(1);
-  size_t arrow = std::string::npos;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == ' ')
-      continue;
-    if (dims[i] == ',' && arrow == std::string::npos) {
-      parts.emplace_back();
-    } else if (dims.compare(i, 2, "->") == 0 && arrow == std::string::npos) {
-      arrow = i++;
-      if (shapes.size() == 1 && parts.size() == 1 && parts[0].empty())
-        parts.clear(); // no inputs
-      parts.emplace_back();
-    } else if (dims[i] == '_' || (dims[i] >= 'a' && dims[i] <= 'z')) {
-      parts.back() += dims[i];
-    } else {
-      return "expected lower-case letters, _, commas and one -> in dims, found " + quote(dims);
-    }
-  }
-  if (arrow == std::string::npos || parts.size() != shapes.size())
-    return "expected dims of " + std::to_string(shapes.size() - 1) +
-           " operands and, behind ->, of the result, found " + quote(dims);
-  const std::string &last = parts.back();
+/// The dims of `count` tensors: "s_" and "_" for "s_, _". False if there are others than `count`.
+inline bool splitDims(const std::string &dims, size_t count, std::vector<std::string> &parts) {
+  std::vector<std::string> mine(1);
+  for (char c : dims)
+    if (c == ',')
+      mine.emplace_back();
+    else if (c != ' ')
+      mine.back() += c;
+  if (count == 0 && mine.size() == 1 && mine[0].empty())
+    mine.clear();
+  parts.insert(parts.end(), mine.begin(), mine.end());
+  return mine.size() == count;
+}
+
+/// The parallel dimensions among those of a tensor.
+inline std::string lettersOf(const std::string &part) {
+  std::string letters;
+  std::copy_if(part.begin(), part.end(), std::back_inserter(letters),
+               [](char c) { return c != '_'; });
+  return letters;
+}
+
+/// Of the parallel dimensions of a call: `shapes` are those of `numResults` results, then of the
+/// inputs.
+inline std::string callError(const std::vector<Shape> &shapes, size_t numResults,
+                             const std::string &dims) {
+  size_t arrow = dims.find("->"), numInputs = shapes.size() - numResults;
+  if (numResults == 0)
+    return "expected at least one result, found none";
+  std::vector<std::string> parts;
+  if (arrow == std::string::npos || !splitDims(dims.substr(arrow + 2), numResults, parts) ||
+      !splitDims(dims.substr(0, arrow), numInputs, parts))
+    return "expected dims of " + std::to_string(numInputs) + " operands and, behind ->, of " +
+           (numResults == 1 ? "the result" : std::to_string(numResults) + " results") + ", found " +
+           quote(dims);
+  const std::string letters = lettersOf(parts[0]);
+  std::vector<int64_t> extents(letters.size(), kUnknown);
   for (size_t k = 0; k < parts.size(); ++k) {
     if (parts[k].size() != shapes[k].size())
       return "expected dims of as many dimensions as the tensor has, found " + quote(parts[k]) +
              " and " + shapeText(shapes[k]);
+    if (k < numResults && lettersOf(parts[k]) != letters)
+      return "expected the letters " + quote(letters) + " in all results, in this order, found " +
+             quote(parts[k]);
     for (size_t d = 0; d < parts[k].size(); ++d) {
       char letter = parts[k][d];
       if (letter == '_')
         continue;
+      if (letter < 'a' || letter > 'z')
+        return "expected lower-case letters, _, commas and one -> in dims, found " + quote(dims);
       if (parts[k].find(letter, d + 1) != std::string::npos)
         return "expected a letter once in each tensor, found " + quote(parts[k]);
-      size_t at = last.find(letter);
+      size_t at = letters.find(letter);
       if (at == std::string::npos)
         return std::string("expected each letter in the result, found '") + letter + "' elsewhere";
-      if (int64_t a = shapes[k][d], b = shapes.back()[at]; !areCompatible(a, b))
-        return std::string("expected equal extents of '") + letter + "', found " + extent(a) +
-               " and " + extent(b);
+      if (!areCompatible(extents[at], shapes[k][d]))
+        return std::string("expected equal extents of '") + letter + "', found " +
+               extent(extents[at]) + " and " + extent(shapes[k][d]);
+      if (extents[at] == kUnknown)
+        extents[at] = shapes[k][d];
     }
   }
   return "";

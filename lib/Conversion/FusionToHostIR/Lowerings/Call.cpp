@@ -116,31 +116,34 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
   ProgramBuilder &program = loop.program;
   OpBuilder &builder = loop.getBuilder();
   Location loc = op->getLoc();
-  RankedTensorType type = call.getResult().getType();
-  fusion::AxesAttr axes = fusion::getAxes(type);
-  fusion::AxesRule rule = call.getAxesRule();
+  auto type = cast<RankedTensorType>(call.getOutputs().front().getType());
   SmallVector<SmallVector<int64_t>> numbers = *call.getParallelDims();
-  if (llvm::is_contained(type.getShape(), 0))
+  if (llvm::any_of(call.getOutputs(), [](Value output) {
+        return llvm::is_contained(cast<RankedTensorType>(output.getType()).getShape(), 0);
+      }))
     return success();
 
+  // By parallel dimension; the results have the same ones, with the same digits.
   ArrayRef<SmallVector<IndexPart>> streams;
   if (index)
     streams = index->digits;
   SmallVector<SmallVector<Part>> parts;
   SmallVector<int64_t> sizes;
-  SmallVector<Part *> looped;
+  SmallVector<int64_t> whole; // extents
   int64_t runs = 1;
   for (auto [dim, extent] : llvm::enumerate(type.getShape())) {
-    auto mine = getParts(program, axes, dim, extent, streams);
+    if (numbers.front()[dim] < 0)
+      continue;
+    auto mine = getParts(program, fusion::getAxes(type), dim, extent, streams);
     if (failed(mine))
       return op->emitError("expected digits that fit dimension ") << dim;
     parts.push_back(std::move(*mine));
+    whole.push_back(extent);
   }
-  for (SmallVector<Part> &mine : parts)
-    for (Part &part : mine)
+  for (const SmallVector<Part> &mine : parts)
+    for (const Part &part : mine)
       if (part.isLooped) {
         sizes.push_back(part.count);
-        looped.push_back(&part);
         runs *= part.count;
       }
 
@@ -151,10 +154,9 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
     SmallVector<SmallVector<Part>> now = parts;
     SliceIndex of = getSliceIndex(builder, loc, sizes, run);
     size_t next = 0;
-    LocalDims dims;
+    LocalDims parallel;
     SmallVector<Value> offsets;
-    SmallVector<int64_t> extents;
-    for (auto [dim, mine] : llvm::enumerate(now)) {
+    for (SmallVector<Part> &mine : now) {
       Value offset;
       for (Part &part : mine) {
         if (part.isLooped) {
@@ -166,12 +168,16 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
         Value weight = program.getIndex(part.weight);
         offset = add(offset, builder.createOrFold<arith::MulIOp>(loc, part.index, weight));
       }
-      dims.push_back(getLocalDigits(mine));
-      if (numbers.front()[dim] < 0)
-        continue;
+      parallel.push_back(getLocalDigits(mine));
       offsets.push_back(offset ? offset : program.getIndex(0));
-      extents.push_back(type.getDimSize(dim));
     }
+    auto getView = [&](Value tensor, Value buffer, ArrayRef<int64_t> mine) {
+      LocalDims dims = getLocalDims(cast<RankedTensorType>(tensor.getType()), nullptr);
+      for (auto [digits, number] : llvm::zip_equal(dims, mine))
+        if (number >= 0)
+          digits = parallel[number];
+      return makeView(builder, loc, buffer, dims, /*keepRank=*/true);
+    };
 
     // Kernels that take dense buffers only get copies.
     auto needsCopy = [&](Value view) {
@@ -183,13 +189,17 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
                                      MemRefType::get(like.getShape(), like.getElementType()),
                                      stream, IntegerAttr(), IntegerAttr());
     };
-    Value out = makeView(builder, loc, program.getOrAllocBuffer(call.getResult()), dims,
-                         /*keepRank=*/true);
-    Value output = needsCopy(out) ? allocLike(out) : out;
+    ArrayRef<SmallVector<int64_t>> ofResults = numbers, ofOperands = numbers;
+    ofResults = ofResults.take_front(call.getNumResults());
+    ofOperands = ofOperands.drop_front(call.getNumResults());
+    SmallVector<Value> outs, outputs;
+    for (auto [result, mine] : llvm::zip_equal(call.getOutputs(), ofResults)) {
+      outs.push_back(getView(result, program.getOrAllocBuffer(result), mine));
+      outputs.push_back(needsCopy(outs.back()) ? allocLike(outs.back()) : outs.back());
+    }
     SmallVector<Value> inputs;
-    for (auto [i, operand] : llvm::enumerate(call.getInputs())) {
-      Value view = makeView(builder, loc, program.getBuffer(operand),
-                            getOperandDims(op, rule, i, dims), /*keepRank=*/true);
+    for (auto [operand, mine] : llvm::zip_equal(call.getInputs(), ofOperands)) {
+      Value view = getView(operand, program.getBuffer(operand), mine);
       if (needsCopy(view)) {
         Value dense = allocLike(view);
         hostir::CopyOp::create(builder, loc, view, dense, stream);
@@ -200,12 +210,14 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
     SmallVector<int64_t> flat;
     for (ArrayRef<int64_t> mine : numbers)
       llvm::append_range(flat, mine);
-    hostir::CallOp::create(builder, loc, builder.getStringAttr(call.getCallee()), inputs, output,
+    hostir::CallOp::create(builder, loc, builder.getStringAttr(call.getCallee()), inputs, outputs,
                            builder.getDenseI64ArrayAttr(flat), offsets,
-                           builder.getDenseI64ArrayAttr(extents), stream, call.getConfigAttr(),
-                           call.getFlopsAttr(), call.getBytesAttr(), call.getStridedAttr());
-    if (output != out)
-      hostir::CopyOp::create(builder, loc, output, out, stream);
+                           builder.getDenseI64ArrayAttr(whole), stream, call.getConfigAttr(),
+                           call.getFlopsAttr(), call.getBytesAttr(), call.getStridedAttr(),
+                           call.getEffectsAttr());
+    for (auto [out, output] : llvm::zip_equal(outs, outputs))
+      if (output != out)
+        hostir::CopyOp::create(builder, loc, output, out, stream);
     return success();
   });
 }

@@ -288,6 +288,8 @@ AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAt
   }
   AxesAttr axes = AxesAttr::get(op->getContext(), mesh, dims, partial,
                                 partial.empty() ? ReduceKind::Sum : kind);
+  if (rule->isOrdered)
+    return axes.getPlacement();
   if (!rule->regroups())
     return axes;
   return joinAxes(rule->resultPieces[result], axes,

@@ -12,62 +12,63 @@
 using namespace mlir;
 using namespace tandem::fusion;
 
-/// The characters for each dimension of the result, then of each operand: "s_" and "s_", "_" for
-/// "s_, _ -> s_". Empty if there is not one arrow.
-static SmallVector<std::string> splitDims(StringRef dims) {
-  auto strip = [](StringRef text) {
-    std::string stripped;
-    llvm::copy_if(text, std::back_inserter(stripped), [](char c) { return c != ' '; });
-    return stripped;
-  };
-  auto [from, to] = dims.split("->");
-  if (from.size() == dims.size())
-    return {};
-  SmallVector<std::string> parts{strip(to)};
-  SmallVector<StringRef> operands;
-  from.split(operands, ',');
-  // Without operands, nothing is written before the arrow.
-  if (operands.size() > 1 || !strip(from).empty())
-    llvm::append_range(parts, llvm::map_range(operands, strip));
+/// The characters for each dimension of `count` tensors: "s_" and "_" for "s_, _". One tensor
+/// without dimensions, and no tensor, are written as nothing. Failure if there are not `count`.
+static FailureOr<SmallVector<std::string>> splitDims(StringRef dims, size_t count) {
+  SmallVector<StringRef> texts;
+  dims.split(texts, ',');
+  SmallVector<std::string> parts;
+  for (StringRef text : texts)
+    llvm::copy_if(text, std::back_inserter(parts.emplace_back()), [](char c) { return c != ' '; });
+  if (count == 0 && parts.size() == 1 && parts.front().empty())
+    parts.clear();
+  if (parts.size() != count)
+    return failure();
   return parts;
 }
 
-/// Types of the result, then of the operands.
+/// Types of the results, then of the operands.
 static SmallVector<RankedTensorType> getTypes(CallOp op) {
-  SmallVector<RankedTensorType> types{op.getResult().getType()};
-  for (Value input : op.getInputs())
-    types.push_back(cast<RankedTensorType>(input.getType()));
-  return types;
+  return llvm::map_to_vector(llvm::concat<const Type>(op->getResultTypes(), op->getOperandTypes()),
+                             [](Type type) { return cast<RankedTensorType>(type); });
 }
 
-static std::string describe(size_t part) {
-  return part == 0 ? "the result" : ("operand " + Twine(part - 1)).str();
+static std::string describe(CallOp op, size_t part) {
+  size_t results = op.getNumResults();
+  if (part >= results)
+    return ("operand " + Twine(part - results)).str();
+  return results == 1 ? "the result" : ("result " + Twine(part)).str();
 }
 
-/// call_c2; one operand without dimensions may be written as nothing.
+/// call_c2
 static FailureOr<SmallVector<std::string>>
 getParts(CallOp op, function_ref<InFlightDiagnostic()> emitError = nullptr) {
-  SmallVector<std::string> parts = splitDims(op.getDims());
-  SmallVector<RankedTensorType> types = getTypes(op);
-  if (parts.size() == 1 && types.size() == 2)
-    parts.emplace_back();
-  if (parts.size() != types.size()) {
-    if (emitError)
-      emitError() << "expected dims of " << types.size() - 1 << " operands and a result, as in "
-                  << "\"s_, _ -> s_\", found \"" << op.getDims() << '"';
+  size_t numResults = op.getNumResults(), numOperands = op.getNumOperands();
+  auto [from, to] = op.getDims().split("->");
+  auto ofResults = splitDims(to, numResults), ofOperands = splitDims(from, numOperands);
+  bool hasArrow = from.size() != op.getDims().size();
+  if (!hasArrow || numResults == 0 || failed(ofResults) || failed(ofOperands)) {
+    if (emitError && numResults == 0)
+      emitError() << "expected at least one result, found none";
+    else if (emitError)
+      emitError() << "expected dims of " << numOperands << " operands and "
+                  << (numResults == 1 ? "a result" : Twine(numResults) + " results")
+                  << ", as in \"s_, _ -> s_\", found \"" << op.getDims() << '"';
     return failure();
   }
-  for (auto [i, part, type] : llvm::enumerate(parts, types)) {
+  SmallVector<std::string> parts = std::move(*ofResults);
+  llvm::append_range(parts, *ofOperands);
+  for (auto [i, part, type] : llvm::enumerate(parts, getTypes(op))) {
     if (static_cast<int64_t>(part.size()) != type.getRank()) {
       if (emitError)
-        emitError() << "expected " << type.getRank() << " dims of " << describe(i) << ", found \""
-                    << part << '"';
+        emitError() << "expected " << type.getRank() << " dims of " << describe(op, i)
+                    << ", found \"" << part << '"';
       return failure();
     }
     for (char c : part)
       if (c != '_' && !(c >= 'a' && c <= 'z')) {
         if (emitError)
-          emitError() << "expected lower-case letters and '_' as dims of " << describe(i)
+          emitError() << "expected lower-case letters and '_' as dims of " << describe(op, i)
                       << ", found \"" << part << '"';
         return failure();
       }
@@ -75,14 +76,18 @@ getParts(CallOp op, function_ref<InFlightDiagnostic()> emitError = nullptr) {
   return parts;
 }
 
+/// The parallel dimensions of a tensor, in order.
+static std::string lettersOf(StringRef part) {
+  std::string letters;
+  llvm::copy_if(part, std::back_inserter(letters), [](char c) { return c != '_'; });
+  return letters;
+}
+
 FailureOr<SmallVector<SmallVector<int64_t>>> CallOp::getParallelDims() {
   FailureOr<SmallVector<std::string>> parts = getParts(*this);
   if (failed(parts))
     return failure();
-  std::string letters;
-  for (char c : parts->front())
-    if (c != '_')
-      letters += c;
+  std::string letters = lettersOf(parts->front());
   SmallVector<SmallVector<int64_t>> dims;
   for (StringRef part : *parts) {
     dims.emplace_back();
@@ -97,15 +102,22 @@ FailureOr<SmallVector<SmallVector<int64_t>>> CallOp::getParallelDims() {
 }
 
 LogicalResult CallOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  SmallVector<int64_t> &shape = shapes.emplace_back(getResult().getType().getShape());
+  for (Value output : getOutputs())
+    shapes.emplace_back(cast<RankedTensorType>(output.getType()).getShape());
   FailureOr<SmallVector<SmallVector<int64_t>>> dims = getParallelDims();
   if (failed(dims))
-    return success(); // the verifier says why
+    return success();           // the verifier says why
+  SmallVector<int64_t> extents; // by parallel dimension
   for (auto [type, mine] : llvm::zip_equal(getTypes(*this), *dims))
     for (auto [extent, number] : llvm::zip_equal(type.getShape(), mine))
-      for (auto [result, other] : llvm::zip_equal(shape, dims->front()))
-        if (number >= 0 && number == other)
-          result = knownExtent(result, extent);
+      if (number >= 0) {
+        extents.resize(std::max<size_t>(extents.size(), number + 1), ShapedType::kDynamic);
+        extents[number] = knownExtent(extents[number], extent);
+      }
+  for (auto [shape, mine] : llvm::zip(shapes, *dims))
+    for (auto [extent, number] : llvm::zip_equal(shape, mine))
+      if (number >= 0)
+        extent = knownExtent(extent, extents[number]);
   return success();
 }
 
@@ -115,22 +127,31 @@ LogicalResult CallOp::verify() {
     return failure();
   SmallVector<RankedTensorType> types = getTypes(*this);
   SmallVector<int64_t> extents(128, ShapedType::kDynamic); // by letter
+  std::string letters = lettersOf(parts->front());
   for (auto [i, part, type] : llvm::enumerate(*parts, types))
     for (auto [dim, c] : llvm::enumerate(StringRef(part))) {
       if (c == '_')
         continue;
       if (part.find(c) != dim)
-        return emitOpError() << "expected the dims of " << describe(i) << " to be distinct, found '"
-                             << Twine(c) << "' twice";
-      if (parts->front().find(c) == std::string::npos)
+        return emitOpError() << "expected the dims of " << describe(*this, i)
+                             << " to be distinct, found '" << Twine(c) << "' twice";
+      if (letters.find(c) == std::string::npos)
         return emitOpError() << "expected every parallel dimension in the result, found '"
-                             << Twine(c) << "' of " << describe(i) << " only";
+                             << Twine(c) << "' of " << describe(*this, i) << " only";
       int64_t &extent = extents[c];
       if (!compatibleExtents(extent, type.getDimSize(dim)))
         return emitOpError() << "expected equal extents of the dimensions '" << Twine(c)
                              << "', found " << extent << " and " << type.getDimSize(dim);
       extent = knownExtent(extent, type.getDimSize(dim));
     }
+  for (size_t i = 1; i < getNumResults(); ++i)
+    if (std::string mine = lettersOf((*parts)[i]); mine != letters)
+      return emitOpError() << "expected the parallel dimensions '" << letters
+                           << "' in all results, in this order, found '" << mine << "' in "
+                           << describe(*this, i);
+  if (std::optional<StringRef> effects = getEffects();
+      effects && *effects != "reads" && *effects != "writes")
+    return emitOpError() << "expected effects \"reads\" or \"writes\", found \"" << *effects << '"';
   for (auto [name, cost] : {std::pair("flops", getFlops()), std::pair("bytes", getBytes())})
     if (cost && !(cost->convertToDouble() >= 0))
       return emitOpError() << "expected " << name << " that are not negative, found "
@@ -162,7 +183,7 @@ LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return success();
   };
   if (failed(check("operand", getInputs().getTypes(), callee.getArgumentTypes())) ||
-      failed(check("result", getResult().getType(), callee.getResultTypes())))
+      failed(check("result", getOutputs().getTypes(), callee.getResultTypes())))
     return failure();
   return success();
 }
@@ -171,6 +192,7 @@ AxesRule CallOp::getAxesRule() {
   AxesRule rule;
   rule.partial = PartialKind::Never;
   rule.callsOnce = true;
+  rule.isOrdered = isOrdered();
   FailureOr<SmallVector<SmallVector<int64_t>>> dims = getParallelDims();
   if (failed(dims))
     return rule;
@@ -182,7 +204,23 @@ AxesRule CallOp::getAxesRule() {
         factor = static_cast<int64_t>(rule.factors.size());
         rule.factors.push_back(FactorKind::Whole);
       }
-  rule.results = {dims->front()};
-  rule.operands.append(dims->begin() + 1, dims->end());
+  rule.results.append(dims->begin(), dims->begin() + getNumResults());
+  rule.operands.append(dims->begin() + getNumResults(), dims->end());
   return rule;
+}
+
+namespace {
+/// Memory of the embedder that is no operand.
+struct EmbeddersState : SideEffects::Resource::Base<EmbeddersState> {
+  StringRef getName() final { return "EmbeddersState"; }
+};
+} // namespace
+
+void CallOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+  if (!getEffects())
+    return;
+  effects.emplace_back(MemoryEffects::Read::get(), EmbeddersState::get());
+  if (isOrdered())
+    effects.emplace_back(MemoryEffects::Write::get(), EmbeddersState::get());
 }

@@ -117,9 +117,28 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
   for (auto [i, axes] : llvm::enumerate(operandPieces))
     if (axes && failed(visit(axes, rule->operands[i], "operand " + Twine(i))))
       return failure();
-  for (auto [i, axes] : llvm::enumerate(resultPieces))
-    if (axes && failed(visit(axes, rule->results[i], "result " + Twine(i))))
+  // Digits of each factor in results: loops slice all results of an op alike.
+  SmallVector<DimAxesAttr> slices(rule->factors.size());
+  for (auto [i, axes] : llvm::enumerate(resultPieces)) {
+    if (!axes)
+      continue;
+    if (failed(visit(axes, rule->results[i], "result " + Twine(i))))
       return failure();
+    if (rule->isOrdered && axes.hasStream())
+      return fail("expected no stream digits in result " + Twine(i) +
+                  ", whose kernel writes memory of its own, found " + formatAxes(axes));
+    for (auto [dim, factor] : llvm::enumerate(rule->results[i])) {
+      DimAxesAttr digits = axes.getDims()[dim];
+      if (factor == AxesRule::kNone || op->getNumResults() == 1)
+        continue;
+      if (!slices[factor])
+        slices[factor] = digits;
+      else if (slices[factor] != digits)
+        return fail("expected dimension " + Twine(dim) + " of result " + Twine(i) +
+                    " to be sliced as " + formatDimAxes(slices[factor]) + ", found " +
+                    formatDimAxes(digits));
+    }
+  }
   for (auto [i, type] : llvm::enumerate(op->getResultTypes())) {
     AxesAttr axes = getAxes(type);
     if (!axes)

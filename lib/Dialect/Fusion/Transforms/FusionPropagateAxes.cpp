@@ -70,7 +70,11 @@ static LogicalResult reportConflict(Operation *op, const AxesConflict &conflict,
 /// The one op that the value is computed into, if digits pass through it.
 static Operation *getConsumer(Value value) {
   Operation *producer = value.getDefiningOp();
-  if (!producer || isElementwise(producer) || getAxes(value).hasStream() || !value.hasOneUse())
+  // Slices of one result would be slices of all.
+  if (!producer || isElementwise(producer) || producer->getNumResults() != 1 ||
+      getAxes(value).hasStream() || !value.hasOneUse())
+    return nullptr;
+  if (std::optional<AxesRule> rule = getAxesRule(producer); rule && rule->isOrdered)
     return nullptr;
   Operation *user = *value.getUsers().begin();
   if (!isLocalComputation(user) || isElementwise(user) || getAxesRule(user)->regroups() ||

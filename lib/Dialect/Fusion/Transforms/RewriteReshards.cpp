@@ -143,7 +143,8 @@ bool fusion::splitAllReduce(ReshardOp op, Pricer *pricer) {
   Operation *producer = op.getInput().getDefiningOp();
   if (reshard.kind != ReshardKind::AllReduce || reshard.axes.size() != 1 || op.getScheduleAttr() ||
       getAxes(from).hasStream() || getAxes(to).hasStream() ||
-      (producer && (producer->getNumResults() != 1 || producer->getNumOperands() == 0)))
+      (producer && (producer->getNumResults() != 1 || producer->getNumOperands() == 0 ||
+                    !isMemoryEffectFree(producer))))
     return false;
   // Of what any order of addition leaves as it is, the library's all-reduce is the best.
   bool isRounded =

@@ -203,7 +203,12 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult CallOp::verify() {
-  SmallVector<Value> buffers{getOutput()};
+  if (getOutputs().empty())
+    return emitOpError() << "expected at least one output, found none";
+  if (std::optional<StringRef> effects = getEffects();
+      effects && *effects != "reads" && *effects != "writes")
+    return emitOpError() << "expected effects \"reads\" or \"writes\", found \"" << *effects << '"';
+  SmallVector<Value> buffers(getOutputs());
   llvm::append_range(buffers, getInputs());
   ArrayRef<int64_t> dims = getDims(), extents = getExtents();
   size_t ranks = 0;
@@ -215,7 +220,7 @@ LogicalResult CallOp::verify() {
     return emitOpError() << "expected " << extents.size() << " offsets, one per extent, found "
                          << getOffsets().size();
   SmallVector<int64_t> parts; // of the output, per parallel dimension
-  for (auto [dim, extent] : llvm::zip(dims, shapeOf(getOutput()))) {
+  for (auto [dim, extent] : llvm::zip(dims, shapeOf(getOutputs().front()))) {
     auto next = static_cast<int64_t>(parts.size());
     if (dim < 0)
       continue;
@@ -229,15 +234,22 @@ LogicalResult CallOp::verify() {
     return emitOpError() << "expected " << numExtents
                          << " extents, as many as parallel dimensions, found " << extents.size();
   ArrayRef<int64_t> rest = dims;
-  for (Value buffer : buffers) {
+  for (auto [i, buffer] : llvm::enumerate(buffers)) {
     ArrayRef<int64_t> shape = shapeOf(buffer);
+    int64_t next = 0; // of the parallel dimensions
     for (auto [dim, extent] : llvm::zip(rest.take_front(shape.size()), shape)) {
       if (dim < -1 || dim >= numExtents)
         return emitOpError() << "expected dims from -1 to " << numExtents - 1 << ", found " << dim;
+      if (dim >= 0 && i < getOutputs().size() && dim != next++)
+        return emitOpError() << "expected parallel dimension " << next - 1 << " next in output "
+                             << i << ", found " << dim;
       if (dim >= 0 && extent != parts[dim])
         return emitOpError() << "expected equal extents of parallel dimension " << dim << ", found "
                              << parts[dim] << " and " << extent;
     }
+    if (i < getOutputs().size() && next != numExtents)
+      return emitOpError() << "expected " << numExtents << " parallel dimensions of output " << i
+                           << ", found " << next;
     rest = rest.drop_front(shape.size());
     if (auto type = cast<MemRefType>(buffer.getType()); !getStrided() && !isDense(type))
       return emitOpError() << "expected dense buffers, or 'strided', found " << type;

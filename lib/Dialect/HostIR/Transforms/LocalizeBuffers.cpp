@@ -94,7 +94,7 @@ static bool writesWhole(const Access &access) {
       .Case([&](MatmulOp op) { return &operand == &op.getOutputMutable() && !op.getAccumulate(); })
       .Case([&](ReduceOp op) { return &operand == &op.getTargetMutable(); })
       .Case([&](LaunchOp op) { return llvm::is_contained(op.getOutputs(), value); })
-      .Case([&](CallOp op) { return value == op.getOutput(); })
+      .Case([&](CallOp op) { return llvm::is_contained(op.getOutputs(), value); })
       .Case([&](CollectiveOp op) {
         return &operand == &op.getOutputMutable() && op.getKind() != CollectiveKind::Reduce &&
                op.getKind() != CollectiveKind::Gather;

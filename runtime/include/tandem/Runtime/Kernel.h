@@ -34,10 +34,11 @@ struct ExternalKernel {
 /// A call of a kernel of the embedder.
 struct CallDesc {
   std::shared_ptr<const ExternalKernel> kernel;
-  const char *config = "";                     ///< lives as long as the operation
-  std::vector<uint32_t> slots;                 ///< of the output, then of the inputs
+  const char *config = ""; ///< lives as long as the operation
+  uint32_t outputs = 1;
+  std::vector<uint32_t> slots;                 ///< of the outputs, then of the inputs
   std::vector<tandem_kernel_operand> operands; ///< likewise, without data
-  int64_t indices = 1; ///< of the output's parallel dimensions, all together
+  int64_t indices = 1; ///< of the outputs' parallel dimensions, all together
 };
 
 /// Calls `function` on `stream` with the frame's addresses.

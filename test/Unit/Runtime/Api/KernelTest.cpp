@@ -97,6 +97,51 @@ TEST(CApiKernel, Runs) {
     EXPECT_EQ(y[i], 3 * x[i]);
 }
 
+/// y = x + 1, z = 2 x.
+int twoResults(void *, const tandem_kernel_call *call) {
+  if (call->num_results != 2 || call->num_operands != 3)
+    return 1;
+  const tandem_kernel_operand *all = call->operands;
+  for (int64_t i = 0; i < all[2].shape[0]; ++i) {
+    float x = static_cast<float *>(all[2].data)[i];
+    static_cast<float *>(all[0].data)[i] = x + 1;
+    static_cast<float *>(all[1].data)[i] = 2 * x;
+  }
+  return 0;
+}
+
+TEST(CApiKernel, SeveralResults) {
+  ProgramSpec spec(1);
+  uint32_t x = spec.stacked("x", false, DType::F32, {kCount}),
+           y = spec.stacked("y", true, DType::F32, {kCount}),
+           z = spec.stacked("z", true, DType::F32, {kCount});
+  RankSpec &only = spec.ranks[0];
+  only.kernels.push_back(
+      {"two", sp::KernelFormat::external, "", {}, {0, 0, 0}, {}, 2, {{0, 0, 0}}});
+  auto view = [&](uint32_t argument) {
+    return only.view(only.argument(argument, kCount * 4), DType::F32, {kCount});
+  };
+  uint32_t in = view(x), first = view(y), second = view(z);
+  only.call(0, 0, {first, second, in}, {{0, kCount}});
+
+  Rank rank;
+  tandem_kernel kernel{};
+  kernel.struct_size = sizeof kernel;
+  kernel.name = "two";
+  kernel.cpu_function = twoResults;
+  ASSERT_EQ(tandem_register_kernel(rank.context, &kernel), TANDEM_OK);
+  ASSERT_EQ(rank.prepare(spec.encode()), TANDEM_OK) << tandem_last_error(rank.context);
+  float values[3][kCount] = {{1, 2, 3, 4, 5, 6}};
+  for (uint32_t i = 0; i < 3; ++i)
+    ASSERT_EQ(tandem_bind(rank.instance, i, values[i], sizeof values[i], TANDEM_F32, 1, &kCount),
+              TANDEM_OK);
+  ASSERT_EQ(tandem_run(rank.instance), TANDEM_OK) << tandem_last_error(rank.context);
+  for (int i = 0; i < kCount; ++i) {
+    EXPECT_EQ(values[1][i], values[0][i] + 1);
+    EXPECT_EQ(values[2][i], values[0][i] * 2);
+  }
+}
+
 // A kernel that one rank lacks is an error on all ranks.
 TEST(CApiKernel, MissingOnOneRank) {
   tandem_local_world *world = nullptr;

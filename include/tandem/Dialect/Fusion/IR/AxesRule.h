@@ -80,6 +80,9 @@ struct AxesRule {
   std::optional<unsigned> stationary;
   /// One call per device computes the whole result: no stream digits on dimensions of kind Whole.
   bool callsOnce = false;
+  /// Ops of this kind keep their order, and a device computes all of its part at once: no stream
+  /// digits in results.
+  bool isOrdered = false;
 
   bool regroups() const { return !operandPieces.empty(); }
   bool reduces() const { return llvm::any_of(factors, isCombined); }

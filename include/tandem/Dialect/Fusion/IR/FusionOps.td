@@ -23,16 +23,16 @@ def Fusion_SelectsElements : NativeOpTrait<"SelectsElements"> {
   let cppNamespace = "::tandem::fusion";
 }
 
-class Fusion_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Fusion_Dialect, mnemonic, !listconcat(traits, [Pure, Fusion_KnownAttributes])> {
+class Fusion_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
+    : Op<Fusion_Dialect, mnemonic, !listconcat(traits, effects, [Fusion_KnownAttributes])> {
   let hasVerifier = 1;
 }
 
 // An op that runs without communication. Its verifier checks shapes and types; its *placement constraints* bind only
 // after `fusion-insert-reshards` (before, axes that do not fit are how a program asks for a reshard) and are checked by
 // `fusion-verify`.
-class Fusion_LocalOp<string mnemonic, list<Trait> traits = []>
-    : Fusion_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Fusion_TensorOpInterface>])>;
+class Fusion_LocalOp<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
+    : Fusion_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Fusion_TensorOpInterface>]), effects>;
 
 def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, F64, I32, I64, I16, I8, I1]>;
 
@@ -309,11 +309,12 @@ def Fusion_ConcatOp : Fusion_LocalOp<"concat"> {
   let hasFolder = 1;
 }
 
-def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUserOpInterface>],
+                                   [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "A local kernel that the embedder supplies";
   let description = [{
     Each device calls the kernel on its own pieces; in a stream loop, slice by slice. `dims` has one character for each
-    dimension of each operand and of the result. A letter is a *parallel* dimension: the kernel computes its indices
+    dimension of each operand and of each result. A letter is a *parallel* dimension: the kernel computes its indices
     independently, in the same way. Dimensions with the same letter are the same dimension. `_` is needed whole. Only
     parallel dimensions may be split over devices or streams.
 
@@ -323,43 +324,57 @@ def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUser
     | attention per batch and head | `"bh__, bh__, bh__ -> bh__"` |
     | dropout, with a seed | `"sc, -> sc"` |
     | rows of a table | `"_c, s -> sc"` |
+    | attention and the logarithm of its sums | `"bs_, b__, b__ -> bs_, bs"` |
 
     The kernel is a function of its operands, of `config` (text that it gets as it is), and of the places of its slice in
-    the parallel dimensions. It has no other effects. It is registered with the runtime under the callee's name
-    ([kernels.md](../kernels.md)). It gets dense buffers; with `strided`, views with any strides, without copies.
+    the parallel dimensions. It is registered with the runtime under the callee's name ([kernels.md](../kernels.md)). It
+    gets dense buffers; with `strided`, views with any strides, without copies.
+
+    `effects` says what the kernel does with memory that is no operand:
+
+    | effects | the kernel | example |
+    |---|---|---|
+    | none | does nothing with it. Equal calls may become one; a call without a used result is erased | norm, attention |
+    | `"reads"` | reads memory that only `"writes"` calls change. Equal calls may become one if none of those is between them | dropout by the seed of a generator |
+    | `"writes"` | reads and writes it. Each device computes its part by one call, also if no result is used. These calls run in the order of the text, never in slices | a generator that goes on, statistics, a cache |
 
     `flops` and `bytes` are its cost for one index of each parallel dimension, for schedules and the simulator. Without
-    `bytes`, each element of operands and result moves once.
+    `bytes`, each element of operands and results moves once.
 
     Constraints:
     - call_c1: `callee` names a `func.func` declaration whose type has the same shapes and element types.
-    - call_c2: `dims` has a part for each operand and, after `->`, one for the result, with one character for each
-      dimension: a lower-case letter or `_`.
-    - call_c3: dimensions with the same letter have equal extents. A tensor has a letter once. Each letter is in the
-      result.
+    - call_c2: there is a result. `dims` has a part for each operand and, after `->`, one for each result, with one
+      character for each dimension: a lower-case letter or `_`.
+    - call_c3: dimensions with the same letter have equal extents. A tensor has a letter once. All results have the same
+      letters in the same order, and operands have no others.
     - call_c4: `flops` and `bytes` are not negative.
+    - call_c6: `effects` is "reads" or "writes".
 
     Placement constraints:
     - call_c5: no operand or result is partial. Only parallel dimensions have device and stream digits, those with the
-      same letter the same ones.
+      same letter the same ones. With `effects = "writes"`, results have no stream digits.
 
     Example:
     ```mlir
     %1 = fusion.call @rms_norm(%0, %w) dims "s_, _ -> s_" {config = "eps=1e-5"}
         : (tensor<8x16xf32, #a>, tensor<16xf32, #b>) -> tensor<8x16xf32, #a>
+    %2:2 = fusion.call @dropout(%1) dims "sc -> sc, sc" {effects = "writes"}
+        : (tensor<8x16xf32, #a>) -> (tensor<8x16xf32, #a>, tensor<8x16xi8, #a>)
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<Fusion_Tensor>:$inputs, StrAttr:$dims,
                        OptionalAttr<StrAttr>:$config, OptionalAttr<F64Attr>:$flops, OptionalAttr<F64Attr>:$bytes,
-                       UnitAttr:$strided);
-  let results = (outs Fusion_Tensor:$result);
+                       UnitAttr:$strided, OptionalAttr<StrAttr>:$effects);
+  let results = (outs Variadic<Fusion_Tensor>:$outputs);
   let assemblyFormat = [{
-    $callee `(` $inputs `)` `dims` $dims attr-dict `:` functional-type($inputs, $result)
+    $callee `(` $inputs `)` `dims` $dims attr-dict `:` functional-type($inputs, $outputs)
   }];
   let extraClassDeclaration = [{
-    /// The dimensions of the result, then of each operand: the number of a parallel dimension, in order of its first
-    /// appearance in the result, or -1 if it is needed whole. Failure, without a message, if `dims` does not fit.
+    /// The dimensions of each result, then of each operand: the number of a parallel dimension, in order of its
+    /// appearance in a result, or -1 if it is needed whole. Failure, without a message, if `dims` does not fit.
     ::llvm::FailureOr<::llvm::SmallVector<::llvm::SmallVector<int64_t>>> getParallelDims();
+    /// Whether calls keep the order of the text, and each device makes one.
+    bool isOrdered() { return getEffects() == "writes"; }
   }];
 }
 

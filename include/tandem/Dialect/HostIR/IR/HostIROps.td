@@ -633,20 +633,21 @@ def HostIR_CallOp : HostIR_Command<"call", [AttrSizedOperandSegments]> {
   let summary = "Run a kernel of the embedder";
   let description = [{
     The runtime calls what the embedder has registered under the name `kernel`. It is a function of the inputs, `config`
-    and the places of the buffers; it writes every element of the output and has no other effects.
+    and the places of the buffers, and writes every element of the outputs. `effects` is that of `fusion.call`.
 
-    `dims` has a number for each dimension of the output, then of each input: that of a parallel dimension, whose indices
+    `dims` has a number for each dimension of each output, then of each input: that of a parallel dimension, whose indices
     are computed independently, or -1. `offsets` and `extents` are one each per parallel dimension: the index in the
     logical tensor of the buffers' first element, and the extent of the logical tensor. `flops` and `bytes` are the cost
     for one index of each parallel dimension.
 
     Constraints:
-    - call_c1: `dims` has as many numbers as output and inputs have dimensions, -1 or a parallel dimension.
-    - call_c2: the output has the parallel dimensions 0, 1, ... in this order. Dimensions with the same number have equal
-      extents.
-    - call_c3: there are an offset and an extent for each parallel dimension. A constant offset is not negative, and the output's part from there on
-      is inside of the extent.
+    - call_c1: `dims` has as many numbers as outputs and inputs have dimensions, -1 or a parallel dimension.
+    - call_c2: there is an output. Each has the parallel dimensions 0, 1, ... in this order. Dimensions with the same
+      number have equal extents.
+    - call_c3: there are an offset and an extent for each parallel dimension. A constant offset is not negative, and the
+      outputs' part from there on is inside of the extent.
     - call_c4: without `strided`, buffers are dense.
+    - call_c5: `effects` is "reads" or "writes".
 
     Example:
     ```mlir
@@ -655,12 +656,12 @@ def HostIR_CallOp : HostIR_Command<"call", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins StrAttr:$kernel, Arg<Variadic<HostIR_Buffer>, "", [MemRead]>:$inputs,
-                       Arg<HostIR_Buffer, "", [MemWrite]>:$output, DenseI64ArrayAttr:$dims,
+                       Arg<Variadic<HostIR_Buffer>, "", [MemWrite]>:$outputs, DenseI64ArrayAttr:$dims,
                        Variadic<Index>:$offsets, DenseI64ArrayAttr:$extents, HostIR_Stream:$stream,
                        OptionalAttr<StrAttr>:$config, OptionalAttr<F64Attr>:$flops, OptionalAttr<F64Attr>:$bytes,
-                       UnitAttr:$strided);
+                       UnitAttr:$strided, OptionalAttr<StrAttr>:$effects);
   let assemblyFormat = [{
-    $kernel (`ins` `(` $inputs^ `:` type($inputs) `)`)? `outs` `(` $output `:` type($output) `)`
+    $kernel (`ins` `(` $inputs^ `:` type($inputs) `)`)? `outs` `(` $outputs `:` type($outputs) `)`
     `dims` $dims `at` `[` $offsets `]` `of` $extents `on` $stream attr-dict
   }];
   let hasVerifier = 1;

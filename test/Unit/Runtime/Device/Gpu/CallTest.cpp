@@ -18,24 +18,36 @@ namespace {
 
 constexpr int64_t kRows = 3, kColumns = 4;
 
-/// y = f(x), as rows 5 ... 7 of 16.
-ProgramSpec calling() {
+/// y = f(x), as rows 5 ... 7 of 16. `results`: y is the last one of so many.
+ProgramSpec calling(uint32_t results) {
   ProgramSpec spec(1);
   uint32_t x = spec.stacked("x", false, DType::F32, {kRows, kColumns});
   uint32_t y = spec.stacked("y", true, DType::F32, {kRows, kColumns});
   RankSpec &rank = spec.ranks[0];
-  KernelSpec kernel{"f", sp::KernelFormat::external, "", {}, {0, 0}, {}, 1, {{0, -1, 0, -1}}};
+  KernelSpec kernel;
+  kernel.name = "f";
+  kernel.format = sp::KernelFormat::external;
+  kernel.target = "";
+  kernel.outputs = results;
   kernel.config = "plain";
+  kernel.dims.emplace();
+  std::vector<uint32_t> operands;
+  for (uint32_t k = 0; k <= results; ++k) {
+    kernel.operandTypes.push_back(0);
+    kernel.dims->insert(kernel.dims->end(), {0, -1});
+    uint32_t buffer = k < results - 1    ? rank.arena(48)
+                      : k == results - 1 ? rank.argument(y, 48)
+                                         : rank.argument(x, 48);
+    operands.push_back(rank.view(buffer, DType::F32, {kRows, kColumns}));
+  }
   rank.kernels.push_back(kernel);
-  uint32_t in = rank.view(rank.argument(x, 48), DType::F32, {kRows, kColumns});
-  uint32_t out = rank.view(rank.argument(y, 48), DType::F32, {kRows, kColumns});
-  rank.call(0, 0, {out, in}, {{5, 16}});
+  rank.call(0, 0, operands, {{5, 16}});
   return spec;
 }
 
 /// A context with the stand-in's GPU, where `kernel` is registered, and an instance of calling().
 struct Prepared {
-  explicit Prepared(const tandem_kernel *kernel) {
+  explicit Prepared(const tandem_kernel *kernel, uint32_t results = 1) {
     ContextOptions options;
     options.device = fakeDevice();
     options.bootstrap = createSelfBootstrap();
@@ -45,7 +57,7 @@ struct Prepared {
     if (kernel) {
       EXPECT_TRUE(context->registerKernel(*kernel).ok());
     }
-    auto file = ProgramFile::fromMemory(calling().encode());
+    auto file = ProgramFile::fromMemory(calling(results).encode());
     EXPECT_TRUE(file.ok()) << file.status().message();
     auto program = (*file)->rankProgram(0);
     EXPECT_TRUE(program.ok()) << program.status().message();
@@ -130,6 +142,33 @@ TEST(GpuCall, Function) {
     EXPECT_EQ(prepared.lastOf(5), 11) << i;
   EXPECT_GT(calls, 0);
   EXPECT_LT(calls, 30);
+}
+
+/// Copies the operand to both results.
+int copyTwice(void *user, const tandem_kernel_call *call) {
+  if (call->num_results != 2 || call->num_operands != 3)
+    return 4;
+  for (int k : {0, 1}) {
+    tandem_kernel_operand operands[] = {call->operands[k], call->operands[2]};
+    tandem_kernel_call one = *call;
+    one.num_operands = 2;
+    one.num_results = 1;
+    one.operands = operands;
+    if (int code = copyOnStream(user, &one))
+      return code;
+  }
+  return 0;
+}
+
+TEST(GpuCall, SeveralResults) {
+  tandem_kernel kernel = named("f");
+  int calls = 0;
+  kernel.user = &calls;
+  kernel.gpu_function = copyTwice;
+  Prepared prepared(&kernel, 2);
+  ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
+  EXPECT_EQ(prepared.lastOf(5), 11);
+  EXPECT_GT(calls, 0);
 }
 
 TEST(GpuCall, FailingFunction) {
