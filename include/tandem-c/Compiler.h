@@ -94,6 +94,12 @@ void tandem_compilation_destroy(tandem_compilation *compilation);
 int tandem_compilation_ok(const tandem_compilation *compilation);
 /* The bytes of a .tsp file; NULL and 0 if there is none. They live as long as the compilation. */
 const void *tandem_compilation_bytes(const tandem_compilation *compilation, size_t *size);
+/* How each loop of reshards and compute is run, and what else was priced: a JSON list of objects
+ * with "reshards", "locations", "schedule", "source", "signature" (equal for equal loops; files of
+ * measured choices have it, docs/benchmarking.md) and "candidates" [{"schedule", "seconds"}].
+ * Without a machine file signature and candidates are empty. Times of a whole run are 0: see
+ * tandem_explain_program. It lives as long as the compilation. */
+const char *tandem_compilation_loops(const tandem_compilation *compilation);
 size_t tandem_compilation_num_diagnostics(const tandem_compilation *compilation);
 /* Returns 0 and leaves *diagnostic unchanged if `index` is too large or its struct_size is 0. */
 int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t index,

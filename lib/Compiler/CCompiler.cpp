@@ -7,6 +7,7 @@
 
 #include "tandem-c/Compiler.h"
 
+#include "LoopsJson.h"
 #include "tandem/Compiler/Family.h"
 #include "tandem/Program/CStruct.h"
 
@@ -24,6 +25,7 @@ static_assert(TANDEM_NO_PADDING_AFTER(tandem_mesh_size, size) &&
 struct tandem_compilation {
   std::shared_ptr<const CompileResult> result;
   std::vector<std::string> messages; ///< with notes
+  std::string loops;                 ///< JSON
 };
 
 struct tandem_module_compiler {
@@ -93,6 +95,8 @@ static tandem_compilation *wrap(std::shared_ptr<const CompileResult> result) {
       message += "\n" + note.str();
     compilation->messages.push_back(std::move(message));
   }
+  compilation->loops =
+      loopsJson(result->loops).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   compilation->result = std::move(result);
   return compilation;
 }
@@ -117,6 +121,10 @@ const void *tandem_compilation_bytes(const tandem_compilation *compilation, size
   const std::string &bytes = compilation->result->output;
   *size = bytes.size();
   return bytes.empty() ? nullptr : bytes.data();
+}
+
+const char *tandem_compilation_loops(const tandem_compilation *compilation) {
+  return compilation->loops.c_str();
 }
 
 size_t tandem_compilation_num_diagnostics(const tandem_compilation *compilation) {

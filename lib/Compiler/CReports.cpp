@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem-c/Compiler.h"
-#include "tandem/Program/CStruct.h"
 
+#include "LoopsJson.h"
+#include "tandem/Program/CStruct.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Check.h"
 #include "tandem/Replay/Machine.h"
@@ -18,7 +19,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 using namespace tandem;
@@ -50,19 +50,6 @@ template <typename T> Expected<T> known(const T *options, const char *name) {
 }
 
 std::string toJson(const Certificate &certificate) {
-  json loops = json::array();
-  for (const Certificate::Loop &loop : certificate.loops) {
-    json candidates = json::array();
-    for (const Certificate::Candidate &candidate : loop.candidates)
-      candidates.push_back({{"schedule", candidate.what}, {"seconds", candidate.seconds}});
-    loops.push_back({{"reshards", loop.reshards},
-                     {"locations", loop.locations},
-                     {"schedule", loop.what},
-                     {"source", loop.source},
-                     {"communication_seconds", loop.communication},
-                     {"exposed_seconds", loop.exposed},
-                     {"candidates", std::move(candidates)}});
-  }
   json out = {{"producer", certificate.producer},
               {"properties", certificate.properties},
               {"limits", certificate.limits},
@@ -70,7 +57,7 @@ std::string toJson(const Certificate &certificate) {
               {"machine", certificate.machine},
               {"seconds", certificate.seconds},
               {"baseline_seconds", certificate.baselineSeconds},
-              {"loops", std::move(loops)}};
+              {"loops", compiler::loopsJson(certificate.loops)}};
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

@@ -57,6 +57,8 @@ public:
   tandem_local_world *handle = nullptr;
 };
 
+class RuntimeContext;
+
 /// What a context has made, which ends before it.
 class ContextPart {
 public:
@@ -77,6 +79,18 @@ struct ContextOptions {
   bool graphs = true, requireProof = false;
 };
 
+/// A function that a program calls as a kernel.
+class PythonKernel {
+public:
+  PythonKernel(RuntimeContext &context, nb::object function)
+      : context(context), function(std::move(function)) {}
+  static int run(void *user, const tandem_kernel_call *call);
+
+private:
+  RuntimeContext &context;
+  const nb::object function;
+};
+
 class RuntimeContext : public std::enable_shared_from_this<RuntimeContext> {
 public:
   explicit RuntimeContext(const ContextOptions &options);
@@ -95,6 +109,9 @@ public:
   std::string description() const;
   /// The caller's stream as a handle, which lives as long as the context.
   tandem_stream *wrap(void *native);
+  /// `function` may be None, `image` empty.
+  void registerKernel(const std::string &name, nb::object function, nb::bytes image,
+                      const std::string &entry, uint32_t threads, uint32_t indicesPerBlock);
 
   const std::string device;
   std::string channels;
@@ -105,6 +122,7 @@ public:
   uint32_t kind = 0;
 
 private:
+  friend class PythonKernel;
   void readBootstrap(nb::object given, tandem_launch &launch);
   void joinJob();
   static void log(void *user, tandem_log_level level, const char *message);
@@ -117,6 +135,7 @@ private:
   nb::object gatherCallback, barrierCallback;
   /// Raised by a callback.
   std::optional<nb::python_error> raised;
+  std::vector<std::unique_ptr<PythonKernel>> kernels;
   std::vector<std::weak_ptr<ContextPart>> parts;
   std::vector<std::pair<void *, tandem_stream *>> streams; ///< those that were wrapped
 };
@@ -195,6 +214,7 @@ nb::object finishTensor(nb::handle like, nb::object made);
 void bindArrays(nb::module_ &module);
 void bindContexts(nb::module_ &module);
 void bindFusions(nb::module_ &module);
+void bindKernels(nb::module_ &module);
 void bindOperators(nb::module_ &module);
 void bindPrograms(nb::module_ &module);
 void bindCompiler(nb::module_ &module);

@@ -28,6 +28,7 @@ public:
   decltype(&::tandem_compilation_destroy) destroy = nullptr;
   decltype(&::tandem_compilation_ok) ok = nullptr;
   decltype(&::tandem_compilation_bytes) bytes = nullptr;
+  decltype(&::tandem_compilation_loops) loops = nullptr;
   decltype(&::tandem_compilation_num_diagnostics) numDiagnostics = nullptr;
   decltype(&::tandem_compilation_diagnostic) diagnostic = nullptr;
   decltype(&::tandem_explain_program) explain = nullptr;
@@ -79,6 +80,7 @@ const Library &Library::get() {
       !find(handle, made->destroy, "tandem_compilation_destroy") ||
       !find(handle, made->ok, "tandem_compilation_ok") ||
       !find(handle, made->bytes, "tandem_compilation_bytes") ||
+      !find(handle, made->loops, "tandem_compilation_loops") ||
       !find(handle, made->numDiagnostics, "tandem_compilation_num_diagnostics") ||
       !find(handle, made->diagnostic, "tandem_compilation_diagnostic") ||
       !find(handle, made->explain, "tandem_explain_program") ||
@@ -97,7 +99,7 @@ using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
 const char *given(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
 
-/// (bytes or None, [(severity, message, file, line, column)]).
+/// (bytes or None, [(severity, message, file, line, column)], JSON of the loops).
 nb::object compile(const std::string &text, const std::string &name, const std::string &entry,
                    const Sizes &mesh, const Shapes &shapes, const std::string &target,
                    uint32_t ranks, uint32_t workers, bool reference, const std::string &machine,
@@ -148,7 +150,7 @@ nb::object compile(const std::string &text, const std::string &name, const std::
   if (library.ok(compilation))
     if (const void *data = library.bytes(compilation, &size))
       bytes = nb::bytes(data, size);
-  return nb::make_tuple(bytes, diagnostics);
+  return nb::make_tuple(bytes, diagnostics, library.loops(compilation));
 }
 
 /// (ok, text, JSON or None, SVG or None) of what `make` returns, which runs without the lock.

@@ -99,6 +99,9 @@ TEST(CompilerCApi, Machine) {
   const void *bytes = tandem_compilation_bytes(compilation, &size);
   EXPECT_EQ(std::string(static_cast<const char *>(bytes), size),
             tandem::compiler::compileText(kText, same).output);
+  std::string loops = tandem_compilation_loops(compilation);
+  for (const char *part : {"\"signature\":\"", "\"source\":\"cost\"", "\"candidates\":[{"})
+    EXPECT_NE(loops.find(part), std::string::npos) << loops;
   tandem_compilation_destroy(compilation);
 
   options.machine = "no-such-machine";

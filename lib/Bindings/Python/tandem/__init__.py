@@ -8,6 +8,7 @@ which runs on every rank with tensors of NumPy, torch, JAX or CuPy.
 
 from ._context import Context, LocalWorld, init, local_world
 from ._errors import ArgumentError, CompileError, Diagnostic, Error, Timeout
+from ._kernels import KernelCall, KernelOperand, call, register_kernel
 from ._mesh import Axes, Digit, Mesh, Tensor, didx, serial, stream
 from ._program import Argument, Fusion, MemoryNeeds, Program, Shard, compile, fuse, load
 from ._report import CheckReport, Explanation, Report, Simulation
@@ -15,5 +16,6 @@ from ._tandem import Array, World, current_context
 from ._tandem import version as __version__
 from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, gelu, log, matmul, maximum, minimum, relu,
                      reshard, rsqrt, sigmoid, silu, sin, softmax, sqrt, tanh, where)
+from ._tune import tune
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union, overload
 
 __version__: str
 
@@ -142,6 +142,33 @@ class Context:
     def __enter__(self) -> Context: ...
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None: ...
 
+class KernelOperand:
+    address: int
+    dtype: str
+    shape: _Shape
+    strides: _Shape
+    offset: _Shape
+    extent: _Shape
+
+class KernelCall:
+    name: str
+    config: str
+    stream: int
+    results: List[KernelOperand]
+    inputs: List[KernelOperand]
+
+def register_kernel(name: str, function: Optional[Callable[[KernelCall], Any]] = None, *,
+                    image: Union[str, bytes, None] = None, entry: Optional[str] = None, threads: int = 128,
+                    indices_per_block: int = 1, context: Optional[Context] = None) -> None: ...
+@overload
+def call(kernel: str, *operands: Value, dims: str, results: Tuple[str, Sequence[int]], config: str = "",
+         flops: Optional[float] = None, bytes: Optional[float] = None, strided: bool = False,
+         effects: Optional[str] = None) -> Value: ...
+@overload
+def call(kernel: str, *operands: Value, dims: str, results: List[Tuple[str, Sequence[int]]], config: str = "",
+         flops: Optional[float] = None, bytes: Optional[float] = None, strided: bool = False,
+         effects: Optional[str] = None) -> Tuple[Value, ...]: ...
+
 def init(device: str = "cpu", channels: str = "", **options: Any) -> Context: ...
 def current_context() -> Optional[Context]: ...
 
@@ -237,6 +264,9 @@ class Fusion:
 def compile(source: Union[str, Fusion], *, mesh: Optional[Dict[str, int]] = None,
             shapes: Optional[Dict[str, Sequence[int]]] = None, target: Optional[str] = None,
             machine: Optional[_Path] = None, name: Optional[str] = None, **options: Any) -> Program: ...
+def tune(source: Union[str, Fusion], *tensors: Any, path: _Path, machine: _Path, mesh: Optional[Dict[str, int]] = None,
+         shapes: Optional[Dict[str, Sequence[int]]] = None, repeats: int = 10, others: int = 4,
+         context: Optional[Context] = None, **options: Any) -> Program: ...
 def load(path: _Path) -> Program: ...
 def fuse(*types: Tensor, results: Union[Axes, Sequence[Axes]], options: Optional[Dict[str, Any]] = None,
          **named: Tensor) -> Callable[[Callable[..., Any]], Fusion]: ...

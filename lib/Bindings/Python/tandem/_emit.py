@@ -27,7 +27,8 @@ class _Graph:
         for value in operations:
             if value.details.get("elementwise"):
                 for operand in value.operands:
-                    if operand.axes is None and operand.op != "constant":
+                    # Results of one call are decided together, by the compiler.
+                    if operand.axes is None and operand.op not in ("constant", "result"):
                         self.parents[self.root(operand)] = self.root(value)
         for value in operations:
             if value.details.get("elementwise"):
@@ -35,10 +36,10 @@ class _Graph:
                     if operand.axes is not None:
                         self.axes.setdefault(self.root(value), operand.axes)
         for value, axes in zip(results, result_axes):
-            if value.axes is None:
+            if value.axes is None and value.op != "result":
                 self.axes.setdefault(self.root(value), axes)
         for value in operations:
-            if value.axes is None and value.op != "constant":
+            if value.axes is None and value.op not in ("constant", "result"):
                 value.axes = self.axes.get(self.root(value))
         for value in operations:
             if value.details.get("elementwise"):
@@ -120,6 +121,28 @@ def _attributes(parts):
     return f" {{{', '.join(parts)}}}" if parts else ""
 
 
+def _ranked(dtype, shape):
+    return f"tensor<{''.join(f'{extent}x' for extent in shape)}{dtype}>"
+
+
+def _declarations(name, order):
+    """One for each kernel that is called; it serves all extents."""
+    texts = {}
+    for value in order:
+        if value.op != "fusion.call":
+            continue
+        kernel = value.details["kernel"]
+        sides = [", ".join(_ranked(dtype, "?" * len(shape)) for dtype, shape in types)
+                 for types in ([(one.dtype, one.shape) for one in value.operands], value.details["types"])]
+        text = f"func.func private @{kernel}({sides[0]}) -> ({sides[1]})"
+        if kernel == name:
+            raise ArgumentError(f"{name}: expected a kernel of another name than the fusion")
+        if texts.setdefault(kernel, text) != text:
+            raise ArgumentError(f"{name}: call: expected the ranks and dtypes of the first call of {kernel}, "
+                                f"found others")
+    return list(texts.values())
+
+
 def _operation(value, names):
     """The text of one operation without its location."""
     details, result = value.details, _type(value)
@@ -143,6 +166,10 @@ def _operation(value, names):
                 f"{', '.join(types)} -> {result}")
     if op == "fusion.attention":
         return f"{op} {', '.join(operands)}{_attributes(details['attributes'])} : {', '.join(types)} -> {result}"
+    if op == "fusion.call":
+        made = ", ".join(_ranked(*one) for one in details["types"])
+        return (f"{op} @{details['kernel']}({', '.join(operands)}) dims {_quoted(details['dims'])}"
+                f"{_attributes(details['attributes'])} : ({', '.join(types)}) -> ({made})")
     if op == "fusion.concat":
         return f"{op} {', '.join(operands)} dim {details['dim']} : ({', '.join(types)}) -> {result}"
     if op == "fusion.reduce":
@@ -173,12 +200,18 @@ def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place)
     # Numbers cannot be names of arguments.
     for number, value in enumerate(graph.order):
         names[id(value)] = f"%{number}"
+        if value.op == "result":
+            names[id(value)] = names[id(value.operands[0])] + f"#{value.details['number']}"
+    lines += _declarations(name, graph.order)
     parameters = ", ".join(f"{names[id(argument)]}: {_type(argument)} {{fusion.name = \"{argument.details['name']}\"}}"
                            for argument in arguments)
     returned = ", ".join(f'{_type(value)} {{fusion.name = "{label}"}}'
                          for value, label in zip(graph.results, result_names))
     lines.append(f"func.func @{name}({parameters}) -> ({returned}) {{")
-    lines += [f"  {names[id(value)]} = {_operation(value, names)}{_loc(value.place)}" for value in graph.order]
+    for value in graph.order:
+        if value.op != "result":
+            count = f":{len(value.details['types'])}" if value.op == "fusion.call" else ""
+            lines.append(f"  {names[id(value)]}{count} = {_operation(value, names)}{_loc(value.place)}")
     lines.append(f"  return {', '.join(names[id(value)] for value in graph.results)} : "
                  f"{', '.join(_type(value) for value in graph.results)}{_loc(place)}")
     lines.append(f"}}{_loc(place)}")

@@ -155,7 +155,7 @@ def _compile_text(text, name, mesh, shapes, options):
     options = {key: os.fspath(value) if key in ("machine", "tuned") else value
                for key, value in options.items() if value is not None}
     with progress(f"compiling {name}"):
-        data, messages = _tandem.compile(text, name, mesh=mesh, shapes=shapes, **options)
+        data, messages, loops = _tandem.compile(text, name, mesh=mesh, shapes=shapes, **options)
     lines = text.splitlines()
     diagnostics = []
     for severity, message, file, line, column in messages:
@@ -165,7 +165,9 @@ def _compile_text(text, name, mesh, shapes, options):
         diagnostics.append(Diagnostic(_SEVERITIES[severity], message, file, line, column))
     if data is None:
         raise CompileError(diagnostics)
-    return Program(data, diagnostics, (text, name, mesh, shapes, options))
+    program = Program(data, diagnostics, (text, name, mesh, shapes, options))
+    program._loops = json.loads(loops)
+    return program
 
 
 def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=None, **options):
@@ -287,6 +289,12 @@ class Fusion(_tandem.Fusion):
         return len(self._programs)
 
     def _compile_for(self, tensors, context):
+        sizes, shapes = self._sizes(tensors, context)
+        options = {"target": _target(context), "ranks": context.world_size, **self.options}
+        return compile(self, **{**options, "mesh": sizes, "shapes": shapes})
+
+    def _sizes(self, tensors, context):
+        """Mesh sizes and open logical shapes that follow from a context and local shapes."""
         if len(tensors) != len(self.types):
             raise ArgumentError(f"{self.__name__}: expected {len(self.types)} tensors, found {len(tensors)}")
         sizes = self._mesh_sizes(self.options.get("mesh"), context.world_size)
@@ -302,8 +310,7 @@ class Fusion(_tandem.Fusion):
             shapes[name] = tuple(
                 extent * type_.axes._devices(dim, known) if stated is None else stated
                 for dim, (stated, extent) in enumerate(zip(type_.shape, local)))
-        options = {"target": _target(context), "ranks": context.world_size, **self.options}
-        return compile(self, **{**options, "mesh": sizes, "shapes": shapes})
+        return sizes, shapes
 
 
 def _target(context):

@@ -13,13 +13,16 @@ _BAR = 20
 _shown = threading.Lock()  # one line at a time
 
 
-def _draw(text, start, done, out):
+def _draw(text, start, done, out, state):
     if done.wait(DELAY) or not _shown.acquire(blocking=False):
         return
     try:
         position = 0
         while True:
-            bar = "".join("#" if (position - index) % _BAR < 4 else "." for index in range(_BAR))
+            if state["done"] is None:
+                bar = "".join("#" if (position - index) % _BAR < 4 else "." for index in range(_BAR))
+            else:
+                bar = "".join("#" if index < state["done"] * _BAR else "." for index in range(_BAR))
             out.write(f"\r\x1b[2Ktandem: {text} [{bar}] {time.monotonic() - start:.0f} s")
             out.flush()
             if done.wait(0.2):
@@ -33,15 +36,16 @@ def _draw(text, start, done, out):
 
 @contextmanager
 def progress(text):
-    out = sys.stderr
+    """The value is a function that sets how much is done, 0 to 1; until it is called, the bar only moves."""
+    out, state = sys.stderr, {"done": None}
     if os.environ.get("TANDEM_PROGRESS") == "0" or out is None or not out.isatty():
-        yield
+        yield lambda part: None
         return
     done = threading.Event()
-    thread = threading.Thread(target=_draw, args=(text, time.monotonic(), done, out), daemon=True)
+    thread = threading.Thread(target=_draw, args=(text, time.monotonic(), done, out, state), daemon=True)
     thread.start()
     try:
-        yield
+        yield lambda part: state.update(done=part)
     finally:
         done.set()
         thread.join()

@@ -1,0 +1,101 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels of the caller: `call` in a fusion, and what a context runs for it (docs/kernels.md)."""
+
+from . import _tandem
+from ._errors import ArgumentError
+from ._trace import Value, _value
+
+# bf16 has no name in the array interface: its bits.
+_TYPES = {"f32": ("<f4", 4), "f16": ("<f2", 2), "bf16": ("<u2", 2), "f64": ("<f8", 8), "i64": ("<i8", 8),
+          "i32": ("<i4", 4), "i16": ("<i2", 2), "i8": ("|i1", 1), "i1": ("|b1", 1)}
+
+
+class KernelOperand:
+    """A part of a tensor, valid during the call. `numpy.asarray(operand)` is a view of it (on a GPU
+    `cupy.asarray(operand)`); bf16 is seen as its bits, uint16.
+
+    dtype, shape, strides (in elements), offset (the part's first index in the whole tensor), extent (the whole
+    tensor's shape).
+    """
+
+    def __init__(self, address, dtype, shape, strides, offset, extent, is_host):
+        self.address, self.dtype, self.shape, self.strides = address, dtype, shape, strides
+        self.offset, self.extent = offset, extent
+        name, size = _TYPES[dtype]
+        interface = {"data": (address, False), "shape": shape, "typestr": name, "version": 3,
+                     "strides": tuple(stride * size for stride in strides)}
+        if is_host:
+            self.__array_interface__ = interface
+        else:
+            self.__cuda_array_interface__ = interface
+
+    def __repr__(self):
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class KernelCall:
+    """What a kernel gets: name, config, stream (a cudaStream_t as a number; 0 on the CPU), results and inputs, which
+    are lists of KernelOperand."""
+
+    def __init__(self, name, config, stream, results, inputs):
+        self.name, self.config, self.stream, self.results, self.inputs = name, config, stream, results, inputs
+
+
+def _invoke(function, name, config, stream, operands, num_results, is_host):
+    operands = [KernelOperand(*operand, is_host) for operand in operands]
+    function(KernelCall(name, config, stream, operands[:num_results], operands[num_results:]))
+
+
+def register_kernel(name, function=None, *, image=None, entry=None, threads=128, indices_per_block=1, context=None):
+    """Says what `tandem.call(name, ...)` runs in a context (default: the current one). Before the first run of a
+    program that calls it, on each rank; one of the same name replaces it for later programs.
+
+    function(call) computes `call.results` from `call.inputs` (a KernelCall); on a GPU it enqueues on `call.stream`,
+    and is not called again when a graph is replayed. An exception in it is raised by the call that waits for the run.
+    image: instead of a function, PTX or a cubin (str or bytes) with the kernel `entry`, blocks of `threads` threads,
+    each for `indices_per_block` indices of the parallel dimensions. Its parameters are the operands, each a
+    `tandem_kernel_operand` of tandem-c/Kernel.h by value.
+    """
+    context = context or _tandem.current_context()
+    if context is None:
+        raise ArgumentError("register_kernel: expected a context, found none: enter one, or call tandem.init")
+    if (function is None) == (image is None):
+        raise ArgumentError("register_kernel: expected a function or an image")
+    if image is not None and not entry:
+        raise ArgumentError("register_kernel: expected the entry of the image")
+    image = image.encode() if isinstance(image, str) else image or b""
+    _tandem.register_kernel(context, name, function, image, entry or "", threads, indices_per_block)
+
+
+def call(kernel, *operands, dims, results, config="", flops=None, bytes=None, strided=False, effects=None):
+    """Runs a kernel of the caller on this rank's parts; `register_kernel` says what it is.
+
+    kernel: its name. results: (dtype, shape), or a list of them for several results, which are then returned as a
+    tuple. dims: one character per dimension of each operand and, after "->", of each result. A letter is a dimension
+    whose indices are computed independently, the same in all tensors; "_" is needed whole. Example: "s_, _ -> s_"
+    for a norm of rows with a weight, "bs_, b__, b__ -> bs_, bs" for attention that also returns its log-sum-exp.
+    config: text that the kernel gets. flops, bytes: its cost for one index of each letter. strided: it takes any
+    strides; else parts are copied to be dense. effects: "reads" (memory of the caller that only "writes" kernels
+    change) or "writes" (calls run in order, one per device and run). Calls of which no result is used are not traced.
+    """
+    single = isinstance(results, tuple)
+    types = [results] if single else list(results)
+    for operand in operands:
+        _value("call", operand)
+    if not isinstance(kernel, str) or not kernel.isidentifier():
+        raise ArgumentError(f"call: expected the name of a kernel, found {kernel!r}")
+    if not types or not all(isinstance(one, tuple) and len(one) == 2 and one[0] in _TYPES for one in types):
+        raise ArgumentError(f"call: expected results as (dtype, shape), found {results!r}")
+    attributes = [f'{key} = "{text}"' for key, text in (("config", _escaped(config)), ("effects", effects)) if text]
+    attributes += [f"{key} = {float(cost)!r} : f64" for key, cost in (("flops", flops), ("bytes", bytes))
+                   if cost is not None]
+    attributes += ["strided"] if strided else []
+    made = Value("fusion.call", operands, (), "", kernel=kernel, dims=dims, attributes=attributes)
+    values = tuple(Value("result", [made], shape, dtype, number=number) for number, (dtype, shape) in enumerate(types))
+    made.details["types"] = [(value.dtype, value.shape) for value in values]
+    return values[0] if single else values
+
+
+def _escaped(text):
+    return text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A")

@@ -1,0 +1,141 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Measuring what the compiler would choose by predicted time."""
+
+import json
+import os
+import statistics
+import tempfile
+import time
+
+from . import _frameworks, _tandem
+from ._context import init
+from ._errors import ArgumentError
+from ._mesh import Mesh, Tensor
+from ._progress import progress
+from ._program import Fusion, _target, compile, fuse
+from ._trace import reshard
+
+_LEAST_GAIN = 0.01  # of the time: less is noise
+_IN_A_ROW = 4  # runs that are timed together
+
+
+def tune(source, *tensors, path, machine, mesh=None, shapes=None, repeats=10, others=4, context=None, **options):
+    """Times the candidates of each loop of a program on this rank's tensors, and stores the quickest ones in `path`,
+    which `compile(tuned=path)` reads (docs/benchmarking.md). Returns the program with these choices.
+
+    Collective: all ranks of the context make the same call. Rank 0 writes the file; what it knows of other loops
+    stays. source, mesh, shapes, machine and further options: those of `compile`; the sizes that a traced function
+    leaves open follow from the tensors. For each loop with a reshard the choice by predicted time and up to `others`
+    candidates of least predicted time are run `repeats` times, interleaved. Another candidate than the choice is taken
+    if it is at least 1 % quicker on the slowest rank. A terminal shows a progress bar.
+
+    Raises CompileError, ArgumentError if a tensor does not fit or the file is of another machine or target, and what
+    a run raises.
+    """
+    if not isinstance(repeats, int) or repeats < 1 or not isinstance(others, int) or others < 1:
+        raise ArgumentError(f"tune: expected repeats and others of at least 1, found {repeats!r} and {others!r}")
+    context = context or _tandem.current_context() or init()
+    options = {"target": _target(context), "ranks": context.world_size, **options}
+    if isinstance(source, Fusion):
+        known, open_shapes = source._sizes([None if one is None else tuple(one.shape) for one in tensors], context)
+        mesh, shapes = {**known, **(mesh or {})}, {**open_shapes, **(shapes or {})}
+        options = {**source.options, **options}
+    options.update(mesh=mesh, shapes=shapes, machine=machine)
+    place = f"{context.world_size} x {context.description}"
+    stored = _read(path, place, options["target"])
+
+    first = compile(source, **options)
+    loops = list({loop["signature"]: loop for loop in first._loops if loop["signature"] and loop["reshards"]}.values())
+    variants = [(None, None, first)]
+    for loop in loops:
+        texts = [one["schedule"] for one in loop["candidates"] if one["schedule"] != loop["schedule"]]
+        for text in texts[:others]:
+            chosen = [_loop(loop, text)]
+            variants.append((loop["signature"], text, _with_choices(source, options, place, chosen)))
+
+    seconds = _measure([program for _, _, program in variants], tensors, repeats, context)
+    seconds = _slowest(seconds, tensors, context)
+    choices = []
+    for loop in loops:
+        best, text = seconds[0], loop["schedule"]
+        for (signature, other, _), one in zip(variants, seconds):
+            if signature == loop["signature"] and one < (1 - _LEAST_GAIN) * seconds[0] and one < best:
+                best, text = one, other
+        choices.append({**_loop(loop, text), "seconds": best, "plain": seconds[0]})
+    if context.rank == 0:
+        names = {one["signature"] for one in choices}
+        kept = [one for one in stored if one["signature"] not in names]
+        _write(path, place, options["target"], kept + choices)
+    return _with_choices(source, options, place, choices)
+
+
+def _loop(loop, text):
+    return {"signature": loop["signature"], "what": text, "program": loop["reshards"], "seconds": 0, "plain": 0}
+
+
+def _read(path, machine, target):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        known = json.load(file)
+    for key, mine in (("machine", machine), ("target", target)):
+        if known.get(key) != mine:
+            raise ArgumentError(f'tune: {path}: was measured on "{known.get(key)}", this is "{mine}"; name another file')
+    return known["loops"]
+
+
+def _write(path, machine, target, loops):
+    text = json.dumps({"tandem_tuned": 1, "machine": machine, "target": target, "loops": loops}, indent=1)
+    scratch = f"{os.fspath(path)}.part"
+    with open(scratch, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    os.replace(scratch, path)
+
+
+def _with_choices(source, options, machine, choices):
+    with tempfile.TemporaryDirectory(prefix="tandem-tune-") as folder:
+        path = os.path.join(folder, "choices.json")
+        _write(path, machine, options["target"], choices)
+        return compile(source, **options, tuned=path)
+
+
+def _measure(programs, tensors, repeats, context):
+    """Seconds of a run of each program on this rank: medians of interleaved rounds."""
+    results, times = [], [[] for _ in programs]
+    with progress("tuning") as shown:
+        for round_ in range(repeats + 1):  # the first one prepares
+            for number, program in enumerate(programs):
+                if round_ == 0:
+                    made = program(*tensors, context=context)
+                    program.wait(context)
+                    results.append(made)
+                    continue
+                start = time.perf_counter()
+                for _ in range(_IN_A_ROW):
+                    program(*tensors, out=results[number], context=context)
+                program.wait(context)
+                times[number].append((time.perf_counter() - start) / _IN_A_ROW)
+                shown(((round_ - 1) * len(programs) + number + 1) / (repeats * len(programs)))
+    return [statistics.median(one) for one in times]
+
+
+def _slowest(seconds, tensors, context):
+    """The largest time of any rank, per program: equal on all ranks, so that they choose alike."""
+    count = len(seconds)
+    like = next((one for one in tensors if one is not None), None)
+    ranks = Mesh("ranks", x=context.world_size)
+
+    @fuse(Tensor("f32", (context.world_size, count), ranks["x", None]), results=ranks[None, None])
+    def gather(mine):
+        return reshard(mine, ranks[None, None])
+
+    mine = _frameworks.make(like, "f32", (1, count))
+    if mine is None:
+        raise ArgumentError("tune: expected tensors of NumPy, torch or CuPy")
+    for i, one in enumerate(seconds):
+        mine[0, i] = one
+    program = gather.compile(target=_target(context), ranks=context.world_size)
+    found = program(mine, context=context)
+    program.wait(context)
+    return [max(float(row[i]) for row in found) for i in range(count)]
