@@ -161,9 +161,9 @@ def test_documentation():
 
 
 def test_environment_variables():
-    """Each variable that the libraries read is in the table of docs/embedding.md."""
+    """Each variable that the libraries read is in the table of docs/operations.md."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-    with open(os.path.join(root, "docs", "embedding.md"), encoding="utf-8") as text:
+    with open(os.path.join(root, "docs", "operations.md"), encoding="utf-8") as text:
         listed = set(re.findall(r"TANDEM_[A-Z0-9_]+", text.read().split("## Environment variables")[1].split("\n## ")[0]))
     read = set()
     for folder in ("lib", "runtime/lib"):
