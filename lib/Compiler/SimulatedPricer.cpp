@@ -56,6 +56,7 @@ public:
 
   StringRef getMachineName() const override { return machine.name; }
   bool hasGatedMatmuls() const override { return machine.gatedEfficiency > 0; }
+  bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
 
   bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const override {
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };

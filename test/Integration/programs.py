@@ -165,6 +165,10 @@ PROGRAMS = [
     layer("allgather-gated-chunks", "allgather-matmul-gated", "x 48 16, v 16 24, w 24 16", "all 48 16, y 48 24, z 48 24",
           lambda t: {"all": t["x"], "y": t["x"] @ t["v"], "z": t["x"] @ t["w"].T}, variant=True),
     layer("push-two-gathers", "", "x 48 16, r 48 24, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["r"]}),
+    *(layer(name, "push-copies", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
+      for name in ("gather-copies", "many-copies")),
+    layer("reduce-copies", "push-copies", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},
+          reduced_wire=True, variant=True),
     layer("matmul-reduce-scatter-push", "", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},
           reduced_wire=True),
     layer("matmul-reduce-scatter-push-chunks", "matmul-reduce-scatter-push", "x 48 24, w 24 16", "y 48 16",

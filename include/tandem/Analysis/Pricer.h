@@ -51,6 +51,10 @@ public:
   /// Whether the machine's devices have kernels for gated matmuls.
   virtual bool hasGatedMatmuls() const = 0;
 
+  /// Whether any two devices of a node have a link of their own (a mesh, as of MI300X); with a
+  /// switch, all messages of a device share its port.
+  virtual bool hasLinkPerPair() const = 0;
+
   /// The first pass that lowers a function.
   enum class From {
     PropagateAxes, ///< sizes are known; types may be undecided

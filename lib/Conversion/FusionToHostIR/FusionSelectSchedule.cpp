@@ -334,9 +334,11 @@ private:
   };
 
   /// The candidates of all schedules by their slices; the loop as it is comes first.
-  static SmallVector<Choice, 0> getChoices(const StreamLoop &loop) {
+  static SmallVector<Choice, 0> getChoices(const StreamLoop &loop, const Pricer &pricer) {
     SmallVector<Choice, 0> choices;
     for (const Candidate &candidate : getCandidates(loop)) {
+      if (candidate.needsLinkPerPair && !pricer.hasLinkPerPair())
+        continue;
       auto *known = llvm::find_if(
           choices, [&](const Choice &choice) { return choice.slices == candidate.slices; });
       if (known == choices.end()) {
@@ -460,7 +462,7 @@ private:
       apply(op, known->second);
       return true;
     }
-    SmallVector<Choice, 0> choices = getChoices(loop);
+    SmallVector<Choice, 0> choices = getChoices(loop, pricer);
     keepAllowed(choices);
     Choice &whole = choices.front();
     price(op, loop, whole.schedules, pricer);

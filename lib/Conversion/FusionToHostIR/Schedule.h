@@ -38,6 +38,8 @@ struct Candidate {
   /// The slices to cut a reshard into first, by its number in the loop op
   /// (StreamLoopOp::getReshards()); none: the loop as it is.
   std::optional<std::pair<unsigned, fusion::StreamFactor>> slices = std::nullopt;
+  /// Only for machines where any two devices have a link of their own (Pricer::hasLinkPerPair).
+  bool needsLinkPerPair = false;
 };
 
 /// An algorithm that makes a stream loop host IR. Const, and so used by several threads.

@@ -160,3 +160,23 @@ func.func @two_dims(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node"), didx(
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>> -> tensor<16x8xf32, #fusion.axes<#pod, [stream(2), stream(2)]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#pod, [stream(2), stream(2)]>>
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
+func.func @merged_copies(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
+  // expected-error @below {{schedule push: expected no 'merge' with 'copies', found both}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2, merge = [2, 2]>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
+func.func @all_reduce(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
+  // expected-error @below {{schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2>} : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+}

@@ -83,6 +83,7 @@ class Operations:
         more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
         if kind == "push":
             more += ", order = xor" if self.chance(0.2) else ""
+            more += f", copies = {r.randint(2, 5)}" if self.chance(0.2) else ""
             more += f", merge = [{r.choice(('1, 1', '2', '1, 2', '1, 1, 2', '2, 2'))}]" if self.chance(0.2) else ""
         return f"#fusion.schedule<{kind}{more}>"
 

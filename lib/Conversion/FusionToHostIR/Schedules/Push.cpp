@@ -33,8 +33,8 @@ struct Batch {
   int64_t first, count;
 };
 
-/// What gathers and reductions are made of: one stream that copies and never waits for a peer, one
-/// or more that compute, a channel, and a signal slot for each source.
+/// What gathers and reductions are made of: streams that copy and never wait for a peer, one or
+/// more that compute, a channel, and a signal slot for each source.
 class PushLoop {
 public:
   PushLoop(const StreamLoop &loop, const ReshardPlan &plan, const OwnerDigits &digits, Location loc,
@@ -43,7 +43,10 @@ public:
   /// Work begins after what the main stream has done, and the main stream goes on after it.
   void fork() const { program.fork(loc, numForked()); }
   void join() const { program.join(loc, numForked()); }
-  Value getCopyStream() const;
+  /// That copies to the peer at a distance (1 or more).
+  Value getCopyStream(Value distance) const;
+  /// Whether peers are pushed to at once: then a slice goes to all of them before the next one.
+  bool pushesAtOnce() const { return copyStreams > 1; }
   /// Of a piece of work by its number.
   Value getComputeStream(Value number) const;
 
@@ -52,7 +55,7 @@ public:
     Value source, target;
   };
   /// Copies all pieces of slice `number` of this device to a peer, then signals their arrival.
-  void push(ArrayRef<Piece> pieces, Value peer, Value number) const;
+  void push(ArrayRef<Piece> pieces, Value peer, Value number, Value stream) const;
   /// Holds `stream` until slice `number` of device `from` has come.
   void waitFor(Value from, Value number, Value stream) const { puts.waitFor(from, number, stream); }
 
@@ -64,10 +67,10 @@ public:
   Peers peers;
 
 private:
-  int64_t numForked() const { return computeStreams == 1 ? 1 : computeStreams + 1; }
+  int64_t numForked() const { return copyStreams + (computeStreams == 1 ? 0 : computeStreams); }
 
   OneSided puts;
-  int64_t computeStreams;
+  int64_t copyStreams, computeStreams;
 };
 
 } // namespace
@@ -82,13 +85,19 @@ PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const Owne
       me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
       peers(program, loc, me, devices, getOrder(stream.schedule)),
       puts(program, loc, plan.mesh, plan.axes, me, devices) {
-  // Worker 0 copies. One compute stream is the main stream, which spares both ends an event.
-  computeStreams = std::min(stream.schedule.getInteger("streams"), program.getWorkers() - 1);
+  // The first workers copy. One compute stream is the main stream, which spares both ends an event.
+  copyStreams = std::max<int64_t>(stream.schedule.getInteger("copies"), 1);
+  copyStreams = std::min({copyStreams, program.getWorkers(), std::max<int64_t>(devices - 1, 1)});
+  computeStreams =
+      std::min(stream.schedule.getInteger("streams"), program.getWorkers() - copyStreams);
   computeStreams = std::max<int64_t>(computeStreams, 1);
 }
 
-Value PushLoop::getCopyStream() const {
-  return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(0));
+Value PushLoop::getCopyStream(Value distance) const {
+  Value worker = program.getIndex(0);
+  if (copyStreams > 1)
+    worker = arith::RemUIOp::create(builder, loc, distance, program.getIndex(copyStreams));
+  return hostir::WorkerStreamOp::create(builder, loc, worker);
 }
 
 Value PushLoop::getComputeStream(Value number) const {
@@ -96,12 +105,11 @@ Value PushLoop::getComputeStream(Value number) const {
     return program.getMainStream();
   Value turn =
       arith::RemUIOp::create(builder, loc, number, program.getIndex(computeStreams)).getResult();
-  Value worker = arith::AddIOp::create(builder, loc, turn, program.getIndex(1));
+  Value worker = arith::AddIOp::create(builder, loc, turn, program.getIndex(copyStreams));
   return hostir::WorkerStreamOp::create(builder, loc, worker);
 }
 
-void PushLoop::push(ArrayRef<Piece> pieces, Value peer, Value number) const {
-  Value stream = getCopyStream();
+void PushLoop::push(ArrayRef<Piece> pieces, Value peer, Value number, Value stream) const {
   for (const Piece &piece : pieces)
     puts.put(piece.source, piece.target, peer, stream);
   puts.signal(peer, number, stream);
@@ -125,11 +133,14 @@ public:
   LogicalResult emit(ArrayRef<Batch> batches);
 
 private:
+  /// All slices of the devices at once, or first one of each device, then the next.
+  LogicalResult forEachTurn(function_ref<LogicalResult(SliceNumbers)> body);
   /// Gives the gathered values receive memory, and the results of the loop theirs.
   LogicalResult prepare();
   LogicalResult pushOwn();
+  LogicalResult pushOwn(SliceNumbers numbers);
   LogicalResult compute(ArrayRef<Batch> batches);
-  LogicalResult computeFrom(Value distance);
+  LogicalResult computeFrom(Value distance, SliceNumbers numbers = {});
   LogicalResult computeBatch(Batch batch, Value number);
   /// Waits for slice `number` of a device, which then is in the gathered values.
   LogicalResult receive(Value from, Value number, const SliceIndex &slice, Value stream);
@@ -145,15 +156,29 @@ private:
 
 } // namespace
 
+LogicalResult PushGather::forEachTurn(function_ref<LogicalResult(SliceNumbers)> body) {
+  if (!loop.pushesAtOnce())
+    return body({});
+  for (int64_t number = 0, end = gather.digits.numSlices(); number < end; ++number)
+    if (failed(body({number, number + 1})))
+      return failure();
+  return success();
+}
+
 LogicalResult PushGather::prepare() {
   received = gather.allocReceived(program);
   return body.prepare();
 }
 
 LogicalResult PushGather::pushOwn() {
-  return program.loop(loc, 1, loop.devices, [&](Value distance) {
-    Value peer = loop.peers.getTarget(distance);
-    return program.loop(loc, 0, gather.digits.numSlices(), [&](Value number) {
+  return forEachTurn([&](SliceNumbers numbers) { return pushOwn(numbers); });
+}
+
+LogicalResult PushGather::pushOwn(SliceNumbers numbers) {
+  auto [first, end] = numbers.of(gather.digits);
+  return program.loop(loc, 1, loop.devices, [&, first = first, end = end](Value distance) {
+    Value peer = loop.peers.getTarget(distance), stream = loop.getCopyStream(distance);
+    return program.loop(loc, first, end, [&](Value number) {
       SliceIndex index = gather.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
       return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
         SmallVector<PushLoop::Piece> pieces;
@@ -166,7 +191,7 @@ LogicalResult PushGather::pushOwn() {
           pieces.push_back({makeView(builder, loc, source, plan->source, true),
                             makeView(builder, loc, to, plan->target, true)});
         }
-        loop.push(pieces, peer, number);
+        loop.push(pieces, peer, number, stream);
         return success();
       });
     });
@@ -178,7 +203,7 @@ LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &sl
   return gather.copyReceived(body, received, slice, stream);
 }
 
-LogicalResult PushGather::computeFrom(Value distance) {
+LogicalResult PushGather::computeFrom(Value distance, SliceNumbers numbers) {
   Value from = loop.peers.getSource(distance);
   return gather.computeFrom(
       body, from,
@@ -187,7 +212,8 @@ LogicalResult PushGather::computeFrom(Value distance) {
       },
       [&](Value number, const SliceIndex &slice, Value stream) {
         return receive(from, number, slice, stream);
-      });
+      },
+      numbers);
 }
 
 LogicalResult PushGather::computeBatch(Batch batch, Value number) {
@@ -218,8 +244,10 @@ LogicalResult PushGather::compute(ArrayRef<Batch> batches) {
   if (batches.empty()) {
     if (failed(computeOwn()))
       return failure();
-    return program.loop(loc, 1, loop.devices,
-                        [&](Value distance) { return computeFrom(distance); });
+    return forEachTurn([&](SliceNumbers numbers) {
+      return program.loop(loc, 1, loop.devices,
+                          [&](Value distance) { return computeFrom(distance, numbers); });
+    });
   }
   for (auto [number, batch] : llvm::enumerate(batches)) {
     LogicalResult done = batch.count > 1    ? computeBatch(batch, program.getIndex(number))
@@ -269,9 +297,9 @@ public:
 private:
   /// Computes all slices and pushes those of others.
   LogicalResult compute(ArrayRef<Batch> batches);
-  LogicalResult computeFor(Value step, Value distance);
+  LogicalResult computeFor(Value step, Value distance, SliceNumbers numbers = {});
   LogicalResult computeBatch(Batch batch, Value step);
-  void pushTo(Value peer, Value number, const SliceIndex &slice);
+  void pushTo(Value peer, Value number, const SliceIndex &slice, Value stream);
   void reduce();
 
   const ScatterLoop &scatter;
@@ -286,20 +314,22 @@ private:
 
 } // namespace
 
-void PushReduce::pushTo(Value peer, Value number, const SliceIndex &slice) {
+void PushReduce::pushTo(Value peer, Value number, const SliceIndex &slice, Value stream) {
   Value from = scatter.getComputed(program, slice);
-  loop.push(PushLoop::Piece{from, scatter.getTarget(program, place, slice)}, peer, number);
+  loop.push(PushLoop::Piece{from, scatter.getTarget(program, place, slice)}, peer, number, stream);
 }
 
-LogicalResult PushReduce::computeFor(Value step, Value distance) {
-  Value compute = loop.getComputeStream(step), peer = loop.peers.getTarget(distance);
+LogicalResult PushReduce::computeFor(Value step, Value distance, SliceNumbers numbers) {
+  Value compute = loop.getComputeStream(step), peer = loop.peers.getTarget(distance),
+        copies = loop.getCopyStream(distance);
   return scatter.computeFor(
       body, peer, [&](Value) { return compute; },
       [&](Value number, const SliceIndex &slice, Value stream) {
-        hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
-        pushTo(peer, number, slice);
+        hostir::SyncOp::create(builder, loc, copies, stream);
+        pushTo(peer, number, slice, copies);
         return success();
-      });
+      },
+      numbers);
 }
 
 LogicalResult PushReduce::computeBatch(Batch batch, Value step) {
@@ -311,7 +341,8 @@ LogicalResult PushReduce::computeBatch(Batch batch, Value step) {
   };
   if (failed(loop.peers.forEachPiece(first, batch.count, computePiece)))
     return failure();
-  hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
+  Value copies = loop.getCopyStream(zero);
+  hostir::SyncOp::create(builder, loc, copies, stream);
   for (int64_t distance = batch.first + batch.count; distance-- > batch.first;) {
     Value to = distance == 0 ? loop.me : loop.peers.getTarget(program.getIndex(distance));
     SliceIndex slice = scatter.digits.getIndex(builder, loc, to, zero, /*isFirst=*/false);
@@ -319,7 +350,7 @@ LogicalResult PushReduce::computeBatch(Batch batch, Value step) {
       hostir::CopyOp::create(builder, loc, scatter.getComputed(program, slice),
                              scatter.getTarget(program, place, slice), stream);
     else
-      pushTo(to, zero, slice);
+      pushTo(to, zero, slice, copies);
   }
   return success();
 }
@@ -331,11 +362,21 @@ LogicalResult PushReduce::compute(ArrayRef<Batch> batches) {
     return scatter.computeOwn(body, loop.me, place, [&](Value) { return stream; });
   };
   if (batches.empty()) {
-    LogicalResult done = program.loop(loc, 1, loop.devices, [&](Value step) {
-      Value distance = arith::SubIOp::create(builder, loc, program.getIndex(loop.devices), step);
-      return computeFor(step, distance);
-    });
-    return succeeded(done) ? computeOwn(program.getIndex(loop.devices)) : done;
+    auto computeOthers = [&](SliceNumbers numbers) {
+      return program.loop(loc, 1, loop.devices, [&](Value step) {
+        Value distance = arith::SubIOp::create(builder, loc, program.getIndex(loop.devices), step);
+        return computeFor(step, distance, numbers);
+      });
+    };
+    if (!loop.pushesAtOnce()) {
+      if (failed(computeOthers({})))
+        return failure();
+    } else {
+      for (int64_t number = 0, end = scatter.digits.numSlices(); number < end; ++number)
+        if (failed(computeOthers({number, number + 1})))
+          return failure();
+    }
+    return computeOwn(program.getIndex(loop.devices));
   }
   for (auto [number, batch] : llvm::enumerate(batches)) {
     Value step = program.getIndex(number);
@@ -375,6 +416,9 @@ LogicalResult PushReduce::emit(ArrayRef<Batch> batches) {
 // The schedule
 //===----------------------------------------------------------------------===//
 
+/// Streams that copy at once, of candidates: the default size of the pool.
+static constexpr int64_t kCopies = 4;
+
 namespace {
 
 /// For gathers and reductions whose slices have one owner each, and all-reduces slice by slice:
@@ -384,6 +428,7 @@ class Push : public Schedule {
     using Option = fusion::ScheduleOption;
     return {"push",
             {{"streams", Option::Kind::Integer},
+             {"copies", Option::Kind::Integer},
              {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
              {"merge", Option::Kind::Integers, 1}}};
   }
@@ -423,6 +468,8 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
   ArrayRef<int64_t> merge = schedule.getIntegers("merge");
   if (merge.empty())
     return SmallVector<Batch>();
+  if (schedule.getInteger("copies") > 1)
+    return why() << "schedule push: expected no 'merge' with 'copies', found both";
   int64_t sum = std::accumulate(merge.begin(), merge.end(), int64_t(0));
   if (sum != devices)
     return why() << "schedule push: expected 'merge' to sum to the " << devices
@@ -454,8 +501,9 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
       return emitPipeline(loop, program, /*sendsMessages=*/false);
     }};
   if (isAllReduceLoop(loop)) {
-    if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1)
-      return why() << "schedule push: expected no 'merge' and one stream for an all-reduce";
+    if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
+        loop.schedule.getInteger("copies") > 1)
+      return why() << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
     return matchPushAllReduce(loop, getOrder(loop.schedule), why);
   }
   if (ScatterLoop::isScatterLoop(loop)) {
@@ -487,8 +535,10 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
 
 void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   Builder builder(loop.place->getContext());
-  auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge) {
+  auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge, int64_t copies = 0) {
     NamedAttrList options;
+    if (copies)
+      options.set("copies", builder.getI64IntegerAttr(copies));
     if (streams)
       options.set("streams", builder.getI64IntegerAttr(streams));
     if (!merge.empty()) {
@@ -523,6 +573,11 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
     addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);
   }
+  size_t first = candidates.size();
+  addSliced(loop, getPush(0, {}, kCopies), getOwnerFactor, candidates);
+  addSliced(loop, getPush(0, {}, kCopies), getFineOwnerFactors, candidates);
+  for (Candidate &candidate : MutableArrayRef(candidates).drop_front(first))
+    candidate.needsLinkPerPair = true;
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
     for (const fusion::StreamFactor &factor : getOwnerFactor(reshard))
       if (SmallVector<int64_t> merge = getMerge(factor.count, factor.toOwners); !merge.empty())
