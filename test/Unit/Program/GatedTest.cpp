@@ -18,7 +18,6 @@ namespace {
 
 using program::describeGated;
 using program::GatedPart;
-using program::GatedProduct;
 
 std::string errorOf(const ProgramSpec &spec, uint32_t rank = 0) {
   auto file = ProgramFile::fromMemory(spec.encode());

@@ -123,13 +123,16 @@ Status runFive(Context &context, Instance &instance) {
   TANDEM_RETURN_IF_ERROR(context.device().upload(memory[1]->data(), w.data(), 48));
   for (int run = 0; run < 5; ++run) {
     float a[8];
-    for (uint32_t i = 0; i < 8; ++i)
-      a[i] = static_cast<float>((2 * context.rank() + i / 4 + i % 4) * (run + 1));
+    for (uint32_t i = 0; i < 8; ++i) {
+      uint32_t row = 2 * context.rank() + i / 4;
+      a[i] = static_cast<float>((row + i % 4) * (run + 1));
+    }
     TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), a, sizeof a));
     TANDEM_RETURN_IF_ERROR(instance.run());
     TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), memory[2]->data(), y.size() * 4));
     for (uint32_t i = 0; i < y.size(); ++i) {
-      auto expected = static_cast<float>((4 * (i / 3) + 6) * (run + 1) * (context.rank() + 1));
+      uint32_t row = i / 3;
+      auto expected = static_cast<float>((4 * row + 6) * (run + 1) * (context.rank() + 1));
       if (y[i] != expected)
         return Status(Code::Internal, "run " + std::to_string(run) + ": expected " +
                                           std::to_string(expected) + ", found " +
