@@ -26,7 +26,7 @@ enum class Element : uint32_t { F16, BF16 };
 
 /// What a kernel computes, and with which tiles.
 struct KernelInfo {
-  const char *name; ///< "bf16 W[N,K] 128x256 cooperative, cluster 2x1"
+  const char *name; ///< "bf16 nk 128x256 cooperative, cluster 2x1"
   Element element;  ///< of A, W and D
   bool transposeW;  ///< W is stored [N, K], else [K, N]
   int32_t tileM, tileN, tileK;
