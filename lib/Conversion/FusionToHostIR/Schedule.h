@@ -24,12 +24,12 @@ struct SchedulePlan {
   std::function<LogicalResult(ProgramBuilder &program)> emit;
   /// Whether the commands are one-sided messages, which not all channels have.
   bool isOneSided = false;
-  /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
-  /// gain nothing.
-  bool isGated = false;
   /// Whether partial sums are added in the order of the ranks, as the unoverlapped baseline of a
   /// deterministic program adds them.
   bool addsInRankOrder = true;
+  /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
+  /// gain nothing.
+  bool isGated = false;
 };
 
 /// A schedule with options that is worth a price.

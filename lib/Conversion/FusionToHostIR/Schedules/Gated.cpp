@@ -230,7 +230,7 @@ FailureOr<SchedulePlan> Gated::match(const StreamLoop &loop,
     return why() << "schedule gated: expected " << obstacle;
   return SchedulePlan{
       [gather = *gather](ProgramBuilder &program) { return GatedGather(gather, program).emit(); },
-      /*isOneSided=*/true, /*isGated=*/true};
+      /*isOneSided=*/true, /*addsInRankOrder=*/true, /*isGated=*/true};
 }
 
 void Gated::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
