@@ -38,6 +38,8 @@ private:
   unsigned findSiblings(Operation *op, ArrayRef<int64_t> sizes);
   void findBeforeScatter();
   bool dependsOn(Operation *op, unsigned group);
+  bool mustFollow(Operation *op, unsigned group);
+  void findOrder();
   bool canUnite(unsigned group, unsigned other);
   void unite(Operation *op, bool isStreamed);
   bool canCombine(unsigned group, unsigned other, OpOperand &combined);
@@ -54,8 +56,8 @@ private:
   std::vector<StreamLoop> groups;
   DenseMap<Operation *, unsigned> groupOf;
   DenseMap<Operation *, unsigned> number; // position in the block
-  /// The op whose run an op must follow although it reads none of its results.
-  DenseMap<Operation *, Operation *> orderedAfter;
+  /// The ops whose run an op must follow although it reads none of their results.
+  DenseMap<Operation *, SmallVector<Operation *>> orderedAfter;
   DenseMap<Value, unsigned> gatherOf; // a group that gathers slices of the value
   DenseSet<Operation *> beforeScatter;
   /// The reduction whose operand an op makes, of ops without stream digits.
@@ -107,14 +109,22 @@ bool LoopFinder::dependsOn(Operation *op, unsigned group) {
     ArrayRef<Operation *> together =
         other == kNoGroup ? ArrayRef(current) : ArrayRef(groups[other].ops);
     for (Operation *member : together) {
-      if (Operation *before = orderedAfter.lookup(member))
-        worklist.push_back(before);
+      if (auto before = orderedAfter.find(member); before != orderedAfter.end())
+        worklist.append(before->second);
       for (Value operand : member->getOperands())
         if (Operation *producer = operand.getDefiningOp())
           worklist.push_back(producer);
     }
   }
   return false;
+}
+
+/// Whether `op` must run after all of `group`, since one of the two writes memory that the other
+/// one uses: it cannot join.
+bool LoopFinder::mustFollow(Operation *op, unsigned group) {
+  auto before = orderedAfter.find(op);
+  return before != orderedAfter.end() &&
+         llvm::any_of(before->second, [&](Operation *other) { return dependsOn(other, group); });
 }
 
 /// Whether reshards can run in one loop: they are annotated alike, and the same devices own their
@@ -247,7 +257,7 @@ std::pair<unsigned, LoopMember> LoopFinder::findGroup(Operation *op, bool isStre
     unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
     if (group == kNoGroup || groups[group].streamSizes.empty() ||
         (beforeScatter.contains(op) && !groups[group].reshards().empty()) ||
-        !agreesWithAnnotations(op, groups[group]))
+        !agreesWithAnnotations(op, groups[group]) || mustFollow(op, group))
       continue;
     auto isLater = [&](Operation *other) { return dependsOn(other, group); };
     auto member = groups[group].getMember(op, operand, isStreamed, isLater);
@@ -378,7 +388,7 @@ void LoopFinder::uniteGathers(Operation *op) {
 /// Whether `op`, which computes, can be in a loop with the group, which has no stream digits.
 bool LoopFinder::canJoinWhole(Operation *op, unsigned group) {
   const StreamLoop &candidate = groups[group];
-  if (candidate.ops.empty() || !candidate.streamSizes.empty())
+  if (candidate.ops.empty() || !candidate.streamSizes.empty() || mustFollow(op, group))
     return false;
   auto isOpenGather = [&](fusion::ReshardOp reshard) { return isOpen(reshard, false); };
   bool gathers = llvm::any_of(candidate.reshards(), isOpenGather);
@@ -470,7 +480,8 @@ FailureOr<std::vector<StreamLoop>> LoopFinder::sort() {
         producers.insert(other);
     };
     for (Operation *op : group.ops) {
-      add(orderedAfter.lookup(op));
+      if (auto before = orderedAfter.find(op); before != orderedAfter.end())
+        llvm::for_each(before->second, add);
       for (Value operand : op->getOperands())
         add(operand.getDefiningOp());
     }
@@ -505,17 +516,37 @@ FailureOr<std::vector<StreamLoop>> LoopFinder::sort() {
   return sorted;
 }
 
-FailureOr<std::vector<StreamLoop>> LoopFinder::run() {
-  Operation *ordered = nullptr;
-  for (auto [i, op] : llvm::enumerate(block)) {
-    number[&op] = i;
-    std::optional<fusion::AxesRule> rule = fusion::getAxesRule(&op);
-    if (!rule || !rule->isOrdered)
+/// Calls use memory of the embedder: one that reads it follows the last one that writes it, one
+/// that writes it follows that one and all that have read since. A loop that is formed is as its
+/// calls.
+void LoopFinder::findOrder() {
+  Operation *lastWrite = nullptr;
+  SmallVector<Operation *> reads; // since lastWrite
+  for (Operation &op : block) {
+    bool uses = false, writes = false;
+    op.walk([&](fusion::CallOp call) {
+      uses |= call.getEffects().has_value();
+      writes |= call.isOrdered();
+    });
+    if (!uses)
       continue;
-    if (ordered)
-      orderedAfter[&op] = ordered;
-    ordered = &op;
+    if (lastWrite)
+      orderedAfter[&op].push_back(lastWrite);
+    if (!writes) {
+      reads.push_back(&op);
+      continue;
+    }
+    if (!reads.empty())
+      orderedAfter[&op].append(reads);
+    reads.clear();
+    lastWrite = &op;
   }
+}
+
+FailureOr<std::vector<StreamLoop>> LoopFinder::run() {
+  for (auto [i, op] : llvm::enumerate(block))
+    number[&op] = i;
+  findOrder();
   findBeforeScatter();
   findProducersOfReductions();
   for (Operation &op : block.without_terminator())

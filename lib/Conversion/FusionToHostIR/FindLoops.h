@@ -28,8 +28,9 @@ namespace tandem {
 ///   annotated reshard stays alone: its slices are the user's choice.
 ///
 /// Two reshards with different annotations are never in one loop, nor a reshard with an annotated
-/// one whose schedule could then not run the loop. Loops come in an order in which
-/// they can run. Every op is in one loop; constants and the terminator are in none.
+/// one whose schedule could then not run the loop. Loops come in an order in which they can run: by
+/// data flow and, of calls that read or write memory of the embedder, by the text. Every op is in
+/// one loop; constants and the terminator are in none.
 FailureOr<std::vector<StreamLoop>> findStreamLoops(Block &block);
 
 } // namespace tandem

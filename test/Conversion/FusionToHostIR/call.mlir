@@ -86,3 +86,24 @@ func.func @ordered(%x: tensor<48x8xf32, #parts>, %z: tensor<48x8xf32, #whole>) -
   %last = fusion.call @last(%z) dims "s_ -> s_" {effects = "writes"} : (tensor<48x8xf32, #whole>) -> tensor<48x8xf32, #whole>
   return %late, %last : tensor<48x8xf32, #whole>, tensor<48x8xf32, #whole>
 }
+
+// A call that reads memory stays behind the call that writes it before, and before the one that
+// writes it next, also where it is sliced with an op on the other side.
+
+// CHECK-LABEL: hostir.program @reads(
+// CHECK-COUNT-2: hostir.call "g" {{.*}} {config = "0", effects = "reads"}
+// CHECK: hostir.call "g" {{.*}} {config = "1", effects = "writes"}
+// CHECK: scf.for
+// CHECK: hostir.call "g" {{.*}} {config = "2", effects = "reads"}
+// CHECK: hostir.call "g" {{.*}} {config = "3", effects = "writes"}
+#gathered = #fusion.axes<#tp, [stream("x"), -]>
+func.func @reads(%x: tensor<48x8xf32, #parts>, %z: tensor<48x8xf32, #whole>)
+    -> (tensor<48x8xf32, #gathered>, tensor<48x8xf32, #whole>, tensor<48x8xf32, #whole>, tensor<48x8xf32, #gathered>) {
+  %s = fusion.reshard %x : tensor<48x8xf32, #parts> -> tensor<48x8xf32, #gathered>
+  %r0 = fusion.call @g(%s) dims "s_ -> s_" {config = "0", effects = "reads"} : (tensor<48x8xf32, #gathered>) -> tensor<48x8xf32, #gathered>
+  %w1 = fusion.call @g(%z) dims "s_ -> s_" {config = "1", effects = "writes"} : (tensor<48x8xf32, #whole>) -> tensor<48x8xf32, #whole>
+  %r2 = fusion.call @g(%s) dims "s_ -> s_" {config = "2", effects = "reads"} : (tensor<48x8xf32, #gathered>) -> tensor<48x8xf32, #gathered>
+  %w3 = fusion.call @g(%z) dims "s_ -> s_" {config = "3", effects = "writes"} : (tensor<48x8xf32, #whole>) -> tensor<48x8xf32, #whole>
+  %e = math.exp %r2 : tensor<48x8xf32, #gathered>
+  return %r0, %w1, %w3, %e : tensor<48x8xf32, #gathered>, tensor<48x8xf32, #whole>, tensor<48x8xf32, #whole>, tensor<48x8xf32, #gathered>
+}
