@@ -234,16 +234,25 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
     const sp::Command &wait = *data.commands()->Get(part);
     if (wait.kind() != sp::CommandKind::wait_signal)
       continue;
-    const Channel *channel = channels[wait.channel()].get();
+    Channel *channel = channels[wait.channel()].get();
     Gate gate;
     gate.words = channel ? channel->signalWords() : nullptr;
     gate.slot = wait.aux();
     gate.value = wait.value();
     gate.perRun = data.signal_slots()->Get(wait.aux());
-    if (!gate.words)
-      why = fmt::format("kernels cannot read the signals of channel c{}", wait.channel());
     desc.gates.push_back(gate);
+    if (!gate.words) {
+      why = fmt::format("kernels cannot read the signals of channel c{}", wait.channel());
+      continue;
+    }
+    TANDEM_ASSIGN_OR_RETURN(auto alone,
+                            channel->prepareWaitSignal({gate.slot, gate.value, gate.perRun}));
+    if (desc.whyNoGraph.empty())
+      desc.whyNoGraph = alone->whyNoGraph();
   }
+  // A kernel waits for what its blocks need.
+  if (product.blocks.empty() || product.blocks.back().gates != product.numGates)
+    why = "a wait follows its last matmul";
   if (why.empty()) {
     auto operation = context.device().prepareGatedMatmul(desc);
     // A peer's gated matmul may wait for a signal of this rank, which may be a kernel.

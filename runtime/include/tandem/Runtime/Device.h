@@ -227,6 +227,8 @@ struct GatedMatmulDesc {
   std::vector<program::GatedBlock> blocks; ///< in the order in which they are to be computed
   std::vector<Gate> gates;
   uint32_t leaves = 0; ///< SMs that the kernel leaves to others
+  /// Operation::whyNoGraph() of the waits for the gates.
+  std::string whyNoGraph;
 };
 
 /// A kernel's code for a device of one kind.

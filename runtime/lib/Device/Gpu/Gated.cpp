@@ -32,7 +32,10 @@ public:
   GatedOperation(Tools tools, std::unique_ptr<GatedPlan> plan, const GatedMatmulDesc &desc,
                  FunctionHandle countRun, const void *letGo)
       : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), a(desc.whole.a.slot),
-        w(desc.whole.b.slot), out(desc.whole.out.slot), countRun(countRun), letGo(letGo) {}
+        w(desc.whole.b.slot), out(desc.whole.out.slot), noGraph(desc.whyNoGraph),
+        countRun(countRun), letGo(letGo) {}
+
+  std::string whyNoGraph() const override { return noGraph; }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     GatedCall call;
@@ -60,6 +63,7 @@ private:
   std::unique_ptr<GatedPlan> plan;
   std::vector<Gate> gates;
   uint32_t a, w, out;
+  std::string noGraph;
   FunctionHandle countRun;
   const void *letGo;
 };

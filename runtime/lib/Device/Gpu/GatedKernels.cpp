@@ -112,6 +112,8 @@ std::string whyNotKernel(const GatedShape &shape, const Table &table, uint32_t n
     return slices.whyNot;
   if (slices.count > 1 && slices.columns % kernel.tileK != 0)
     return fmt::format("slices of K are not multiples of {}", kernel.tileK);
+  if (shape.m > int64_t(kernel.tileM) * kernel.clusterM * UINT16_MAX)
+    return "it has too many rows";
   Matmul matmul = describe(shape, kernel, processors);
   const char *why = table.whyNot(number, &matmul);
   return why ? why : "";

@@ -160,6 +160,14 @@ TEST(GpuGated, OneKernelForAllParts) {
   }
 }
 
+// While the driver makes one rank's graph, another one's kernel would wait for that rank.
+TEST(GpuGated, RanksThatShareAGpuUseNoGraphs) {
+  WithKernels kernels;
+  int64_t replayed = fakeNumber("graph-launches");
+  expectAllOk(runRanks(GatedSpec(4), "peer", runFive)); // on two GPUs
+  EXPECT_EQ(fakeNumber("graph-launches"), replayed);
+}
+
 TEST(GpuGated, WithoutKernelsThePartsRunOneByOne) {
   Variable none("TANDEM_GATED_LIBRARY", "/nonexistent");
   takeLog();
