@@ -367,8 +367,19 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // gated_matmul_c3
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
-  // expected-error @+1 {{expected to leave 0 or more SMs, found -1}}
+  // expected-error @+1 {{expected to leave 0 to 4294967295 SMs, found -1}}
   hostir.gated_matmul on %main leaving -1 {
+    hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+  }
+}
+
+// -----
+
+// gated_matmul_c3
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected to leave 0 to 4294967295 SMs, found 4294967296}}
+  hostir.gated_matmul on %main leaving 4294967296 {
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
   }
 }

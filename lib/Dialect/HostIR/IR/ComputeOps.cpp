@@ -79,8 +79,9 @@ LogicalResult MatmulOp::verify() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult GatedMatmulOp::verify() {
-  if (getLeavingAttr().getInt() < 0)
-    return emitOpError() << "expected to leave 0 or more SMs, found " << getLeavingAttr().getInt();
+  constexpr int64_t most = std::numeric_limits<uint32_t>::max(); // as in a stream program
+  if (int64_t leaving = getLeavingAttr().getInt(); leaving < 0 || leaving > most)
+    return emitOpError() << "expected to leave 0 to " << most << " SMs, found " << leaving;
   return success();
 }
 

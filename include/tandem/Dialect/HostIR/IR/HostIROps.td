@@ -554,7 +554,7 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
       `scf`, and at least one matmul.
     - gated_matmul_c2: the matmuls have operands of rank 2, no bias and no `transpose_a`; their element types and
       `transpose_b` are equal.
-    - gated_matmul_c3: `leaving` is not negative.
+    - gated_matmul_c3: `leaving` is not negative and less than 2^32.
 
     Example:
     ```mlir
