@@ -266,7 +266,7 @@ def passes(rank, ranks):
     group = dist.group.WORLD
     torch.manual_seed(4)
     x, w, v = torch.randn(2 * ranks, 8), torch.randn(8, 6), torch.randn(8, 4)
-    local = part(x, rank, ranks)
+    local, small = part(x, rank, ranks), torch.eye(2 * ranks)  # sums of small numbers are exact in bf16
 
     def gathers(x, w, v):
         whole = functional.all_gather_tensor(x, 0, group)
@@ -288,12 +288,21 @@ def passes(rank, ranks):
         return (functional.all_reduce(y + x @ v, "sum", group) + y, whole @ (whole.sum() * w.t()),
                 functional.all_reduce(x @ w, "max", group))
 
+    def mixed(x, w):
+        y, z = x + w, x - w
+        return (functional.all_reduce(x.bfloat16() @ w.bfloat16() + x @ w, "sum", group),
+                functional.reduce_scatter_tensor(y.bfloat16() @ w.bfloat16() + z @ w, "sum", 0, group))
+
+    def mixed_sum(x, w):  # one operator each, and not one for both
+        return functional.all_reduce(x.bfloat16() @ w.bfloat16(), "sum", group) + functional.all_reduce(x @ w, "sum", group)
+
     def left(x):
         return functional.all_gather_tensor(x, 0, group) * 2, functional.all_reduce(x, "sum", group)
 
     for function, inputs, replaced, kept in ((gathers, (local, w, v), 1, 0), (scatters, (x, w), 1, 0),
                                              (reduces, (local, w), 1, 0), (left, (local,), 0, 2),
-                                             (sums, (x, w, w.flip(0)), 2, 0), (used_twice, (x, w, w.flip(0)), 0, 3)):
+                                             (sums, (x, w, w.flip(0)), 2, 0), (used_twice, (x, w, w.flip(0)), 0, 3),
+                                             (mixed, (small, small.t()), 0, 2), (mixed_sum, (small, small.t()), 2, 0)):
         expected = function(*inputs)
         torch._dynamo.reset()
         if function is scatters:
@@ -528,6 +537,8 @@ def errors(rank, ranks):
     for call in (lambda: tt.all_gather_matmul(x, torch.randn(7, 4)), lambda: tt.all_gather_matmul(x, w.half()),
                  lambda: tt.all_gather_matmul(x, w, dim=1), lambda: tt.all_gather_matmul(x, w, tokens=99),
                  lambda: tt.all_gather_matmul(x.int(), w.int()), lambda: tt.all_gather_matmul(x, []), lambda: tt.matmul_all_reduce(x, w[0]),
+                 lambda: torch.ops.tandem.matmul_all_reduce([x, x.double()], [w, w.double()], tt._ops._name(None)),
+                 lambda: torch.ops.tandem.matmul_reduce_scatter([x, x.half()], [w, w.half()], 0, tt._ops._name(None)),
                  lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh(KIND, (ranks,))),
                  lambda: tt.RowwiseParallel(input_layouts=Replicate()),
                  *([lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh(KIND, (ranks,)),

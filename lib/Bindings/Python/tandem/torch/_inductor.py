@@ -109,7 +109,7 @@ class CollectiveMatmulPass(CustomGraphPass):
 
     @staticmethod
     def _products(value):
-        """The matmuls whose sum is `value`; nothing else uses them. None if it is something else."""
+        """The matmuls of one shape and type whose sum is `value`; nothing else uses them. None if it is something else."""
         found, stack = [], [value]
         while stack:
             one = stack.pop()
@@ -121,7 +121,8 @@ class CollectiveMatmulPass(CustomGraphPass):
                 stack.extend(reversed(one.args))
             else:
                 return None
-        return found if len({one.meta["val"].shape for one in found}) == 1 else None
+        kinds = [(one.meta["val"].shape, one.meta["val"].dtype) for one in found]
+        return found if all(kind == kinds[0] for kind in kinds) else None
 
     def _reduce(self, graph, node, group, what, op, *dim):
         product, kind = node.args[0], node.args[1]
@@ -138,7 +139,7 @@ class CollectiveMatmulPass(CustomGraphPass):
             return self._say(True, what, node, f"reduces by {kind}")
         products = self._products(product)
         if len(waits) != 1 or len(node.users) != 1 or products is None:
-            return self._say(True, what, node, "reduces more than matmuls, or their products have other uses")
+            return self._say(True, what, node, "reduces more than matmuls of one type, or their products have other uses")
         if chain and what == "reduce-scatter":
             shape = node.args[0].meta["val"].shape
             if shape[0] != product.meta["val"].shape[0]:

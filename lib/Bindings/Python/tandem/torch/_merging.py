@@ -87,8 +87,8 @@ def _sums(graph):
         left, right = total.args
         if left is right or left.target not in _reductions or left.target is not right.target:
             continue
-        if (left.args[2:] != right.args[2:] or left.meta["val"].shape != right.meta["val"].shape or
-                len(left.users) != 1 or len(right.users) != 1):
+        kind, other = ((one.args[2:], one.meta["val"].shape, one.meta["val"].dtype) for one in total.args)
+        if kind != other or len(left.users) != 1 or len(right.users) != 1:
             continue
         first = min(left, right, key=order.get)
         with graph.inserting_before(first):

@@ -137,6 +137,8 @@ def _check_sum(op, xs, weights, dim):
     if len(xs) != len(weights) or not xs or len({(*x.shape[:-1], weight.shape[-1]) for x, weight in zip(xs, weights)}) != 1:
         raise tandem.ArgumentError(f"{op}: expected products of one shape, found {[tuple(x.shape) for x in xs]} times "
                                    f"{[tuple(weight.shape) for weight in weights]}")
+    if len({x.dtype for x in xs}) != 1:
+        raise tandem.ArgumentError(f"{op}: expected products of one type, found {[x.dtype for x in xs]}")
     return [_check(op, x, [weight], dim) for x, weight in zip(xs, weights)][0]
 
 
