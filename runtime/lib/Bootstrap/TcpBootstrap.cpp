@@ -39,8 +39,8 @@ constexpr int kMostTimeouts = 60;
 class TcpBootstrap : public Bootstrap {
 public:
   TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> sockets)
-      : env(env), peers(std::move(sockets)), writing(peers.size()), left(peers.size()),
-        heard(peers.size(), Clock::now()), stop(::eventfd(0, EFD_CLOEXEC)) {
+      : env(env), peers(std::move(sockets)), writing(peers.size()),
+        heard(peers.size(), Clock::now()), left(peers.size()), stop(::eventfd(0, EFD_CLOEXEC)) {
     pulse = std::thread([this] { run(); });
   }
 
@@ -125,19 +125,23 @@ private:
   /// The pulse.
   void run() {
     milliseconds interval = std::min(kPulse, std::max(patience() / 4, milliseconds(20)));
+    Deadline next = Clock::now() + interval;
     for (;;) {
       // A peer's end is noticed at once.
       std::vector<pollfd> entries{{stop, POLLIN, 0}};
-      if (health().ok())
-        for (uint32_t i = 0; i < peers.size(); ++i)
-          if (peers[i].open() && !left[i])
-            entries.push_back({peers[i].fd(), POLLRDHUP, 0});
-      ::poll(entries.data(), entries.size(), static_cast<int>(interval.count()));
+      bool healthy = health().ok();
+      for (uint32_t i = 0; i < peers.size(); ++i)
+        entries.push_back(
+            {healthy && peers[i].open() && !left[i] ? peers[i].fd() : -1, POLLRDHUP, 0});
+      ::poll(entries.data(), entries.size(), millisecondsUntil(next));
       if (entries[0].revents)
         return;
-      for (uint32_t i = 0; i < peers.size(); ++i)
-        if (peers[i].open() && !left[i])
-          showLife(i);
+      if (Clock::now() >= next) {
+        for (uint32_t i = 0; i < peers.size(); ++i)
+          if (peers[i].open() && !left[i])
+            showLife(i);
+        next = Clock::now() + interval;
+      }
       std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
       if (!lock) { // an exchange notices by itself
         std::this_thread::sleep_for(milliseconds(20));
@@ -145,7 +149,7 @@ private:
       }
       for (uint32_t i = 0; i < peers.size(); ++i)
         if (peers[i].open() && !left[i] && health().ok())
-          listen(i);
+          listen(i, entries[1 + i].revents != 0);
     }
   }
 
@@ -160,14 +164,19 @@ private:
       peers[i].send(&alive, sizeof(alive), Clock::now() + milliseconds(200)).ignore();
   }
 
-  /// Between exchanges: reads what is no part of one.
-  void listen(uint32_t i) {
+  /// Between exchanges: reads what is no part of one. `ended`: the peer sends nothing more.
+  void listen(uint32_t i, bool ended) {
+    auto loseEnded = [&] {
+      lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
+    };
     for (;;) {
       FrameHeader header;
       ssize_t n = ::recv(peers[i].fd(), &header, sizeof(header), MSG_PEEK | MSG_DONTWAIT);
       if (n == 0 || (n < 0 && errno == ECONNRESET))
-        return lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
+        return loseEnded();
       if (n < ssize_t(sizeof(header))) {
+        if (ended)
+          return loseEnded();
         if (Clock::now() - heard[i] > std::max(patience(), kLeastSilence))
           lose(Status(Code::Timeout,
                       fmt::format("lost rank {}: it has shown no life for {} s", i,
@@ -182,8 +191,11 @@ private:
       if (header.magic == kFrameMagic && header.kind == FrameKind::Abort)
         return lose(
             receiveHeader(peers[i], FrameKind::Abort, header, Clock::now() + milliseconds(200)));
-      if (header.magic != kFrameMagic || header.kind != FrameKind::Alive)
-        return; // of the next exchange
+      if (header.magic != kFrameMagic || header.kind != FrameKind::Alive) {
+        if (ended) // it does not await the end of the next exchange, of which this is
+          loseEnded();
+        return;
+      }
       peers[i].receive(&header, sizeof(header), Clock::now()).ignore();
     }
   }
@@ -307,11 +319,11 @@ private:
   /// Rank 0: one per rank. Others: only the connection to rank 0.
   std::vector<Socket> peers;
   std::vector<std::mutex> writing; ///< per peer: frames are not mixed
-  std::mutex reading;              ///< of all peers; guards the three fields below
-  std::vector<char> left;          ///< has said Bye; set by the pulse
+  std::mutex reading;              ///< of all peers; guards the two fields below
   std::vector<Deadline> heard;     ///< when something came last
   uint64_t sequence = 0;
-  std::mutex state; ///< guards `lost`
+  std::vector<std::atomic<char>> left; ///< has said Bye; set by the pulse, read by all
+  std::mutex state;                    ///< guards `lost`
   Status lost;
   int stop; ///< ends the pulse
   std::thread pulse;
