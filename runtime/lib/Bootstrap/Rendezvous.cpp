@@ -68,7 +68,7 @@ public:
 
 private:
   Status meet() {
-    while (arrived + 1 < env.worldSize) {
+    while (!complete()) {
       if (Clock::now() >= deadline)
         return Status(Code::Timeout, fmt::format("rank 0: waited {} s for {}{}",
                                                  env.timeout.count() / 1000.0, missing(), refused));
@@ -77,21 +77,46 @@ private:
       std::vector<pollfd> entries{{listenFd, POLLIN, 0}};
       for (const Stranger &stranger : strangers)
         entries.push_back({stranger.socket.fd(), POLLIN, 0});
-      // A rank that has arrived may end while others are still missing.
+      // A rank that has arrived may end while others are still missing, and be started again.
       for (const Socket &peer : peers)
         entries.push_back({peer.open() ? peer.fd() : -1, POLLIN, 0});
       if (::poll(entries.data(), entries.size(), millisecondsUntil(deadline, 200)) < 0)
         continue;
       for (uint32_t rank = 1; rank < env.worldSize; ++rank)
         if (entries[1 + strangers.size() + rank].revents)
-          return Status(Code::Aborted,
-                        fmt::format("rank 0: rank {} ({}) ended before all ranks had connected",
-                                    rank, peers[rank].peerName()));
+          dropIfEnded(rank);
       TANDEM_RETURN_IF_ERROR(hear());
       if (entries[0].revents & POLLIN)
         acceptOne();
     }
     return Status::success();
+  }
+
+  /// Whether all ranks are here, and none has ended meanwhile.
+  bool complete() {
+    for (uint32_t rank = 1; rank < env.worldSize && arrived + 1 == env.worldSize; ++rank)
+      dropIfEnded(rank);
+    return arrived + 1 == env.worldSize;
+  }
+
+  void dropIfEnded(uint32_t rank) {
+    if (!hasEnded(peers[rank]))
+      return;
+    noteEnd(rank, peers[rank]);
+    peers[rank].close();
+    --arrived;
+  }
+
+  void noteEnd(uint32_t rank, const Socket &peer) {
+    refused =
+        fmt::format("; rank {} ({}) ended before all ranks had connected", rank, peer.peerName());
+  }
+
+  /// Of a client that has sent its Hello: until Welcome it has nothing more to say.
+  static bool hasEnded(const Socket &peer) {
+    char byte;
+    auto n = peer.receiveSome(&byte, 1);
+    return !n || *n > 0;
   }
 
   void acceptOne() {
@@ -145,28 +170,37 @@ private:
 
   Status admit(Stranger &stranger) {
     const Hello &hello = stranger.hello;
+    if (hasEnded(stranger.socket)) {
+      noteEnd(hello.rank, stranger.socket);
+      return Status::success();
+    }
     std::string problem;
     if (hello.worldSize != env.worldSize)
       problem = fmt::format("expects {} ranks, rank 0 expects {}", hello.worldSize, env.worldSize);
     else if (hello.rank == 0 || hello.rank >= env.worldSize)
       problem = fmt::format("is not a rank from 1 to {}", env.worldSize - 1);
-    else if (peers[hello.rank].open())
+    else if (peers[hello.rank].open() && !hasEnded(peers[hello.rank]))
       problem = fmt::format("is already connected ({})", peers[hello.rank].peerName());
+    // A client believes an Abort only after the proof.
+    FrameHeader accepted;
+    Proof proof = proofOfRoot(env, stranger.challenge.nonce, hello);
+    accepted.bytes = sizeof(proof);
+    std::string answer(reinterpret_cast<const char *>(&accepted), sizeof(accepted));
+    answer.append(reinterpret_cast<const char *>(proof.data()), proof.size());
+    bool sent = stranger.socket.send(answer.data(), answer.size(), deadline).ok();
     if (!problem.empty()) {
       Status error(Code::InvalidArgument,
                    fmt::format("rank {} ({}) {}", hello.rank, stranger.socket.peerName(), problem));
       sendAbort(stranger.socket, error.message());
       return error;
     }
-    FrameHeader accepted;
-    Proof proof = proofOfRoot(env, stranger.challenge.nonce, hello);
-    accepted.bytes = sizeof(proof);
-    std::string answer(reinterpret_cast<const char *>(&accepted), sizeof(accepted));
-    answer.append(reinterpret_cast<const char *>(proof.data()), proof.size());
-    TANDEM_RETURN_IF_ERROR(stranger.socket.send(answer.data(), answer.size(), deadline)
-                               .withPrefix(fmt::format("rank 0, to rank {}: ", hello.rank)));
+    if (!sent) {
+      noteEnd(hello.rank, stranger.socket);
+      return Status::success();
+    }
+    if (!peers[hello.rank].open()) // else it takes the place of its own connection that has ended
+      ++arrived;
     peers[hello.rank] = std::move(stranger.socket);
-    ++arrived;
     return Status::success();
   }
 
@@ -199,7 +233,17 @@ private:
   std::string refused; ///< the last connection that could have been a rank
 };
 
-/// One attempt at one address, until rank 0 has accepted this rank.
+/// A text of a peer that has proved nothing yet.
+std::string printable(std::string text) {
+  text.resize(std::min<size_t>(text.size(), 256));
+  for (char &c : text)
+    if (c < ' ' || c > '~')
+      c = '?';
+  return text;
+}
+
+/// One attempt at one address, until rank 0 has accepted this rank. Whoever fails to prove that it
+/// is rank 0 does not end the attempts.
 Expected<Socket> introduce(const BootstrapEnvironment &env, const std::string &host,
                            Deadline deadline) {
   Deadline patience = std::min(deadline, Clock::now() + kStrangerPatience);
@@ -217,11 +261,13 @@ Expected<Socket> introduce(const BootstrapEnvironment &env, const std::string &h
   hello.proof = proofOfClient(env, challenge.nonce, hello);
   TANDEM_RETURN_IF_ERROR(socket->send(&hello, sizeof(hello), patience));
   FrameHeader header;
-  TANDEM_RETURN_IF_ERROR(receiveHeader(*socket, FrameKind::Accepted, header, patience));
+  // It is a rank 0, which answers when it comes to it: a second Hello would not be faster.
+  if (Status answer = receiveHeader(*socket, FrameKind::Accepted, header, deadline); !answer.ok())
+    return Status(answer.code(), printable(answer.message()));
   Proof proof;
   if (header.bytes != sizeof(proof))
     return Status(Code::Io, "no rank of this version listens there");
-  TANDEM_RETURN_IF_ERROR(socket->receive(proof.data(), proof.size(), patience));
+  TANDEM_RETURN_IF_ERROR(socket->receive(proof.data(), proof.size(), deadline));
   if (!equal(proof, proofOfRoot(env, challenge.nonce, hello)))
     return Status(Code::InvalidArgument, kOtherSecret);
   return socket;
@@ -250,10 +296,6 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
         return socket;
       }
       last = socket.status().withPrefix(where);
-      // Rank 0 has rejected this rank: trying again does not help.
-      if (socket.status().code() == Code::Aborted &&
-          socket.status().message() != "the connection was closed")
-        return last;
     }
     if (std::string notice = launcherNotice(env); !notice.empty())
       return Status(Code::Aborted, fmt::format("rank {}: {}", env.rank, notice));

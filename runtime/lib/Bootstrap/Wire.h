@@ -7,8 +7,8 @@
 // that it has the job's secret. Rank 0 answers with a frame Accepted, which holds its own proof, or
 // with Refused and a text; and with Welcome once all ranks have arrived. Each all-gather is a frame
 // Part from every client, then Whole from rank 0. Abort carries the reason as text and ends the
-// bootstrap. Between these, both sides send Alive to show that they live, and Bye before they close
-// the connection without a failure.
+// bootstrap; a client believes it only after Accepted. Between these, both sides send Alive to show
+// that they live, and Bye before they close the connection without a failure.
 //
 //===----------------------------------------------------------------------===//
 
