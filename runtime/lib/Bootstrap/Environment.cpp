@@ -9,11 +9,14 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <fstream>
+#include <memory>
 #include <sys/stat.h>
+#include <unistd.h>
 
 using namespace tandem;
 
@@ -216,14 +219,26 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
                                                      "\"{}\": {}",
                                                      path.value, why));
   };
-  struct stat info{};
-  if (::stat(path.value.c_str(), &info))
+  // What is checked is what is read; a pipe makes nobody wait.
+  int fd = ::open(path.value.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
     return wrong(std::strerror(errno));
+  std::unique_ptr<FILE, int (*)(FILE *)> file(::fdopen(fd, "r"), ::fclose);
+  struct stat info{};
+  if (!file || ::fstat(fd, &info))
+    return wrong(std::strerror(errno));
+  if (info.st_uid != ::geteuid())
+    return wrong(
+        fmt::format("expected a file of user {}, found one of user {}", ::geteuid(), info.st_uid));
   if (!S_ISREG(info.st_mode) || (info.st_mode & (S_IRWXG | S_IRWXO)))
     return wrong(fmt::format("expected a file that only its owner can read, found mode {:o}",
                              info.st_mode & 07777));
-  std::ifstream file(path.value);
-  if (!std::getline(file, env.secret) || env.secret.empty())
+  env.secret.clear();
+  for (int c; (c = std::fgetc(file.get())) != EOF && c != '\n';)
+    env.secret += static_cast<char>(c);
+  if (!env.secret.empty() && env.secret.back() == '\r')
+    env.secret.pop_back();
+  if (env.secret.empty())
     return wrong("expected a secret in the first line");
   return Status::success();
 }
@@ -237,6 +252,11 @@ Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
         env.addresses.push_back(hosts.value.substr(begin, end - begin));
       begin = end + 1;
     }
+    if (env.addresses.empty())
+      return Status(Code::InvalidArgument,
+                    fmt::format("environment variable TANDEM_MASTER_ADDR: expected hosts or "
+                                "addresses, found \"{}\"",
+                                hosts.value));
   }
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_MASTER_PORT"}, env.port, 1, 65535));
   TANDEM_RETURN_IF_ERROR(readSecret(reader, env));

@@ -146,6 +146,8 @@ Expected<ListenSocket> ListenSocket::open(uint16_t port, const std::string &addr
 Expected<ListenSocket> bootstrap::listenAsRoot(const BootstrapEnvironment &env) {
   if (!env.listenAddress.empty())
     return ListenSocket::open(env.port, env.listenAddress);
+  if (env.addresses.empty())
+    return Status(Code::InvalidArgument, "expected an address of rank 0, found none");
   if (std::all_of(env.addresses.begin(), env.addresses.end(), namesLoopback))
     return ListenSocket::open(env.port, env.addresses[0] == "::1" ? "::1" : "127.0.0.1");
   for (const std::string &host : env.addresses) {

@@ -92,11 +92,23 @@ TEST(Environment, SecretFile) {
   ASSERT_EQ(::write(fd, "hush\nmore", 9), 9);
   ASSERT_TRUE(found()) << found().status().message();
   EXPECT_EQ(found()->secret, "hush");
+  ASSERT_EQ(::pwrite(fd, "hush\r\n", 6, 0), 6); // an editor of another system
+  EXPECT_EQ(found()->secret, "hush");
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::fchown(fd, 1234, 0), 0);
+    EXPECT_THAT(found().status().message(), HasSubstr("file of user 0, found one of user 1234"));
+    ASSERT_EQ(::fchown(fd, 0, 0), 0);
+  }
   ASSERT_EQ(::fchmod(fd, 0640), 0);
   EXPECT_THAT(found().status().message(), HasSubstr("only its owner can read, found mode 640"));
   ::close(fd);
   ::unlink(path);
   EXPECT_THAT(found().status().message(), HasSubstr("No such file"));
+}
+
+TEST(Environment, NoAddressIsAnError) {
+  EXPECT_THAT(read(with(kTorch, {{"TANDEM_MASTER_ADDR", ","}})).status().message(),
+              HasSubstr("TANDEM_MASTER_ADDR: expected hosts or addresses, found \",\""));
 }
 
 TEST(Environment, TorchVariables) {
