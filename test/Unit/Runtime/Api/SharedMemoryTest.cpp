@@ -311,8 +311,9 @@ TEST_P(CSharedMemory, AStalledMeetingIsNamed) {
         messages[r] = tandem_last_error(stack.context);
         ++ended;
       }
-      while (ended < 2) // rank 2 is there, and does nothing
-        std::this_thread::yield();
+      // Rank 2 is there, and does nothing.
+      for (int i = 0; i < 4000 && ended < 2; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
     });
   for (std::thread &thread : threads)
     thread.join();
