@@ -296,13 +296,30 @@ def passes(rank, ranks):
     def mixed_sum(x, w):  # one operator each, and not one for both
         return functional.all_reduce(x.bfloat16() @ w.bfloat16(), "sum", group) + functional.all_reduce(x @ w, "sum", group)
 
+    def gathered_twice(x, w):
+        one, other = functional.all_gather_tensor(x, 0, group), functional.all_gather_tensor(x + 1, 0, group)
+        return torch.addmm(w, one, one), torch.addmm(other, other, w)
+
+    def crossed(x, w):  # the weight of one product needs the other gather, and the other way round
+        one, other = functional.all_gather_tensor(x, 0, group), functional.all_gather_tensor(x + 1, 0, group)
+        product = one @ (other.sum() * w)
+        return product, other @ (product.sum() * w)
+
+    def crossed_far(x, w):  # the same, through nodes in front of the second gather
+        one = functional.all_gather_tensor(x, 0, group)
+        weight = torch.tanh(torch.tanh((one @ w).sum() * w))
+        other = functional.all_gather_tensor(x + 1, 0, group)
+        return other @ weight, one @ (other.sum() * w)
+
     def left(x):
         return functional.all_gather_tensor(x, 0, group) * 2, functional.all_reduce(x, "sum", group)
 
     for function, inputs, replaced, kept in ((gathers, (local, w, v), 1, 0), (scatters, (x, w), 1, 0),
                                              (reduces, (local, w), 1, 0), (left, (local,), 0, 2),
                                              (sums, (x, w, w.flip(0)), 2, 0), (used_twice, (x, w, w.flip(0)), 0, 3),
-                                             (mixed, (small, small.t()), 0, 2), (mixed_sum, (small, small.t()), 2, 0)):
+                                             (mixed, (small, small.t()), 0, 2), (mixed_sum, (small, small.t()), 2, 0),
+                                             (gathered_twice, (part(small, rank, ranks), small.t()), 0, 2),
+                                             (crossed, (local, w), 1, 1), (crossed_far, (local, w), 1, 1)):
         expected = function(*inputs)
         torch._dynamo.reset()
         if function is scatters:
@@ -380,9 +397,17 @@ def merges(rank, ranks):
     def free(x, *weights):
         return gathered(x.detach(), *weights)
 
+    def crossed(x, *weights):  # with one for both of x, the first of y needs the second
+        x, y = x.detach(), x.detach() + 1
+        one = tt.all_gather_matmul(x, weights[0].t())
+        first = tt.all_gather_matmul(y, (weights[0] * one.mean()).t())
+        second = tt.all_gather_matmul(y, weights[1].t())
+        return first, tt.all_gather_matmul(x, (weights[2] * second.mean()).t())
+
     for function, local, wanted in (
             (gathered, part(x, rank, ranks), [["all-gathers", "2 of one value"], ["reduce-scatters", "3 of one sum"]]),
             (free, part(x, rank, ranks), [["all-gathers", "2 of one value"]]),
+            (crossed, part(x, rank, ranks), [["all-gathers", "2 of one value"]]),
             (replicated, x, [["all-reduces", "3 of one sum"]])):
         found, said = [], []
         for compiling in (False, True):

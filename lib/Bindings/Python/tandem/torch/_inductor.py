@@ -36,7 +36,6 @@ class CollectiveMatmulPass(CustomGraphPass):
         return made.hexdigest()
 
     def __call__(self, graph):
-        self._order = _merging.positions(graph)
         for node in list(graph.nodes):
             if node.target is _functional.all_gather_into_tensor.default:
                 self._gather(graph, node)
@@ -72,7 +71,8 @@ class CollectiveMatmulPass(CustomGraphPass):
         products, others = [], []
         for user in wait.users:
             is_product = user.target is _aten.mm.default and user.args[0] is wait and user.args[1] is not wait
-            is_product |= user.target is _aten.addmm.default and user.args[1] is wait and not user.kwargs
+            is_product |= (user.target is _aten.addmm.default and user.args[1] is wait and not user.kwargs and
+                           wait not in (user.args[0], user.args[2]))
             (products if is_product else others).append(user)
         if not products:
             kinds = sorted({str(user.target) for user in others})
@@ -80,12 +80,11 @@ class CollectiveMatmulPass(CustomGraphPass):
         if shard.meta["val"].dim() != 2 or shard.meta["val"].dtype not in (torch.float32, torch.float16, torch.bfloat16):
             return self._say(True, "all-gather", node, f"gathers {shard.meta['val'].dtype}, {shard.meta['val'].dim()}-D")
         weights = [product.args[2 if product.target is _aten.addmm.default else 1] for product in products]
-        if any(_merging.needs(weight, {wait}, self._order) for weight in weights):
+        if any(_merging.needs(weight, {wait}) for weight in weights):
             return self._say(True, "all-gather", node, "a weight is computed from the gathered value")
         with graph.inserting_before(node):
             fused = graph.call_function(torch.ops.tandem.all_gather_matmul.default,
                                         (shard, weights, 0, group, None, bool(others)))
-        self._order[fused] = self._order[node]
         values = [product.meta["val"].new_empty(product.meta["val"].shape) for product in products]
         fused.meta["val"] = values + ([wait.meta["val"]] if others else [])
         at = fused
@@ -93,12 +92,10 @@ class CollectiveMatmulPass(CustomGraphPass):
             with graph.inserting_after(at):
                 part = at = graph.call_function(operator.getitem, (fused, index))
             part.meta["val"] = fused.meta["val"][index]
-            self._order[part] = self._order[fused]
             if product.target is _aten.addmm.default:
                 with graph.inserting_before(product):
                     total = graph.call_function(_aten.add.Tensor, (part, product.args[0]))
                 total.meta["val"] = product.meta["val"]
-                self._order[total] = self._order[product]
                 part = total
             product.replace_all_uses_with(part)
         for product in products:
@@ -150,7 +147,6 @@ class CollectiveMatmulPass(CustomGraphPass):
         with graph.inserting_before(node):
             operands = ([one.args[index] for one in products] for index in (0, 1))
             fused = graph.call_function(op, (*operands, *dim, group))
-        self._order[fused] = self._order[node]
         shape = wait.meta["val"].shape
         fused.meta["val"] = product.meta["val"].new_empty((*shape[:1], *product.meta["val"].shape[1:])
                                                           if what == "reduce-scatter" else product.meta["val"].shape)
@@ -159,7 +155,6 @@ class CollectiveMatmulPass(CustomGraphPass):
             with graph.inserting_after(fused):
                 made = graph.call_function(_aten.view.default, (fused, list(shape)))
             made.meta["val"] = wait.meta["val"]
-            self._order[made] = self._order[fused]
         wait.replace_all_uses_with(made)
         for old in (wait, node, *chain):
             graph.erase_node(old)  # the products are dead code now

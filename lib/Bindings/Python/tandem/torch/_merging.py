@@ -29,18 +29,19 @@ def merge(graph):
     return said
 
 
-def positions(graph):
+def _positions(graph):
     return {node: index for index, node in enumerate(graph.nodes)}
 
 
-def needs(node, others, order):
-    """Does a node use results of others, directly or not? No node in front of the first of `others` does."""
-    first, seen, stack = min(order[one] for one in others), set(), list(node.all_input_nodes)
+def needs(node, others):
+    """Is a node one of others, or does it use their results, directly or not? In any order of the graph's nodes: merged
+    nodes can be in front of their inputs."""
+    seen, stack = set(), [node]
     while stack:
         one = stack.pop()
         if one in others:
             return True
-        if one not in seen and order[one] > first:
+        if one not in seen:
             seen.add(one)
             stack.extend(one.all_input_nodes)
     return False
@@ -55,9 +56,9 @@ def _one_input(graph):
             kinds.setdefault((x, *rest), []).append(node)
     said = []
     for (x, *rest), nodes in kinds.items():
-        order, members = positions(graph), []
-        for node in nodes:
-            if not members or not needs(node, set(members), order):
+        members = []
+        for node in sorted(nodes, key=_positions(graph).get):  # so none needs a later one
+            if not members or not needs(node, set(members)):
                 members.append(node)
         if len(members) < 2:
             continue
@@ -74,13 +75,14 @@ def _one_input(graph):
                 user.args = made, len(weights) if user.args[1] == count else user.args[1] + offset
             offset += count
             graph.erase_node(node)
+        stable_topological_sort(graph)  # the new node is where the first of the old ones was, in front of its inputs
         said.append(("all-gathers", made, f"{len(members)} of one value merged"))
     return said
 
 
 def _sums(graph):
     """Sums of two results of reductions."""
-    said, order = {}, positions(graph)
+    said, order = {}, _positions(graph)
     for total in list(graph.nodes):
         if total.target is not _add or total.kwargs or not all(isinstance(one, torch.fx.Node) for one in total.args):
             continue
