@@ -20,8 +20,8 @@ def product(x, w):
 
 
 def tuned(world, x, w, path, **options):
-    return world.run(lambda context: tandem.tune(product, rows(x, context), w, path=path, machine="cpu2", repeats=2,
-                                                 others=2, **options))
+    options = {"repeats": 2, "others": 2, **options}
+    return world.run(lambda context: tandem.tune(product, rows(x, context), w, path=path, machine="cpu2", **options))
 
 
 def test_tune(world, random, tmp_path):
@@ -52,7 +52,15 @@ def test_file_of_another_machine(world, random, tmp_path):
         tuned(world, random(256, 64), random(64, 32), path)
 
 
-def test_errors(world, random, tmp_path):
-    with pytest.raises(tandem.ArgumentError, match="expected repeats"):
-        world.run(lambda context: tandem.tune(product, rows(random(256, 64), context), random(64, 32),
-                                              path=tmp_path / "choices.json", machine="cpu2", repeats=0))
+@pytest.mark.parametrize("options, message", [
+    ({"repeats": 0}, "expected repeats"), ({"tuned": "old.json"}, "expected path= alone, found tuned='old.json' too")])
+def test_errors(world, random, tmp_path, options, message):
+    with pytest.raises(tandem.ArgumentError, match=message):
+        tuned(world, random(256, 64), random(64, 32), tmp_path / "choices.json", **options)
+
+
+def test_function_with_choices(world, random, tmp_path, monkeypatch):
+    """Choices that the function is compiled with elsewhere are not in the way."""
+    monkeypatch.setitem(product.options, "tuned", tmp_path / "old.json")
+    tuned(world, random(256, 64), random(64, 32), tmp_path / "choices.json")
+    assert len(json.loads((tmp_path / "choices.json").read_text())["loops"]) == 1

@@ -27,20 +27,25 @@ def tune(source, *tensors, path, machine, mesh=None, shapes=None, repeats=10, ot
     Collective: all ranks of the context make the same call. Rank 0 writes the file; what it knows of other loops
     stays. source, mesh, shapes, machine and further options: those of `compile`; the sizes that a traced function
     leaves open follow from the tensors. For each loop with a reshard the choice by predicted time and up to `others`
-    candidates of least predicted time are run `repeats` times, interleaved. Another candidate than the choice is taken
-    if it is at least 1 % quicker on the slowest rank. A terminal shows a progress bar.
+    other candidates are run `repeats` times, interleaved: the unoverlapped baseline, then those of least predicted
+    time. The compiler lists at most five besides the choice. Another candidate than the choice is taken if it is at
+    least 1 % quicker on the slowest rank. A terminal shows a progress bar. `tuned` is not an option here, and a
+    function's own is ignored.
 
-    Raises CompileError, ArgumentError if a tensor does not fit or the file is of another machine or target, and what
-    a run raises.
+    Raises CompileError, ArgumentError if a tensor does not fit, `tuned` is given or the file is of another machine or
+    target, and what a run raises.
     """
     if not isinstance(repeats, int) or repeats < 1 or not isinstance(others, int) or others < 1:
         raise ArgumentError(f"tune: expected repeats and others of at least 1, found {repeats!r} and {others!r}")
+    if "tuned" in options:
+        raise ArgumentError(f"tune: expected path= alone, found tuned={options['tuned']!r} too; tune measures all loops anew")
     context = context or _tandem.current_context() or init()
     options = {"target": _target(context), "ranks": context.world_size, **options}
     if isinstance(source, Fusion):
         known, open_shapes = source._sizes([None if one is None else tuple(one.shape) for one in tensors], context)
         mesh, shapes = {**known, **(mesh or {})}, {**open_shapes, **(shapes or {})}
         options = {**source.options, **options}
+        options.pop("tuned", None)
     options.update(mesh=mesh, shapes=shapes, machine=machine)
     place = f"{context.world_size} x {context.description}"
     stored = _read(path, place, options["target"])

@@ -56,7 +56,7 @@ class StoreBootstrap:
 def context(group=None, device=None, channels=""):
     """The tandem.Context of a process group (None: the default one) on a device (None: the current GPU for groups with
     NCCL, else the CPU). Collective over the group when it is first called; then `channels` chooses how its ranks
-    communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs, "peer" for ranks that share a GPU, which NCCL rejects."""
+    communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs. Ranks that share a GPU need "ucx", because NCCL rejects them."""
     group = group or dist.group.WORLD
     if device is None:
         device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
