@@ -107,3 +107,17 @@ func.func @reads(%x: tensor<48x8xf32, #parts>, %z: tensor<48x8xf32, #whole>)
   %e = math.exp %r2 : tensor<48x8xf32, #gathered>
   return %r0, %w1, %w3, %e : tensor<48x8xf32, #gathered>, tensor<48x8xf32, #whole>, tensor<48x8xf32, #whole>, tensor<48x8xf32, #gathered>
 }
+
+// A call runs if one of its results has elements.
+
+// CHECK-LABEL: hostir.program @empty(
+// CHECK: hostir.call "some" ins({{.*}} : memref<1x8xf32>) outs({{.*}}, {{.*}} : memref<1x0xf32>, memref<1xf32>)
+// CHECK-NOT: hostir.call
+#part = #fusion.axes<#tp, [didx("x")]>
+func.func private @some(tensor<4x8xf32>) -> (tensor<4x0xf32>, tensor<4xf32>)
+func.func private @none(tensor<4x8xf32>) -> tensor<4x0xf32>
+func.func @empty(%x: tensor<4x8xf32, #parts>) -> (tensor<4x0xf32, #parts>, tensor<4xf32, #part>, tensor<4x0xf32, #parts>) {
+  %y:2 = fusion.call @some(%x) dims "s_ -> s_, s" : (tensor<4x8xf32, #parts>) -> (tensor<4x0xf32, #parts>, tensor<4xf32, #part>)
+  %z = fusion.call @none(%x) dims "s_ -> s_" : (tensor<4x8xf32, #parts>) -> tensor<4x0xf32, #parts>
+  return %y#0, %y#1, %z : tensor<4x0xf32, #parts>, tensor<4xf32, #part>, tensor<4x0xf32, #parts>
+}

@@ -70,3 +70,25 @@ func.func @contracted(%x: tensor<32x40xf32, #columns>, %w: tensor<40x48xf32, #co
       : tensor<32x40xf32, #fusion.axes<#tp, [-, stream("x")]>>, tensor<40x48xf32, #columns> -> tensor<32x48xf32, #columns>
   return %y : tensor<32x48xf32, #columns>
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+func.func private @kernel(tensor<8x4xf32>) -> tensor<8x0xf32>
+func.func @writes_empty(%x: tensor<8x4xf32, #rows>) -> tensor<8x0xf32, #rows> {
+  // expected-error @below {{expected a result with elements, whose kernel writes memory of its own, found an extent of 0 in each}}
+  %y = fusion.call @kernel(%x) dims "s_ -> s_" {effects = "writes"} : (tensor<8x4xf32, #rows>) -> tensor<8x0xf32, #rows>
+  return %y : tensor<8x0xf32, #rows>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#cyclic = #fusion.axes<#tp, [serial(2) * didx("x"), -]>
+func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @writes_ranges(%x: tensor<8x4xf32, #cyclic>) -> tensor<8x4xf32, #cyclic> {
+  // expected-error @below {{expected one range of indices on a device, for a kernel that writes memory of its own, found 2}}
+  %y = fusion.call @kernel(%x) dims "s_ -> s_" {effects = "writes"} : (tensor<8x4xf32, #cyclic>) -> tensor<8x4xf32, #cyclic>
+  return %y : tensor<8x4xf32, #cyclic>
+}

@@ -254,6 +254,18 @@ func.func @f(%0: !rows) {
 // call_c5
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
+!rows = tensor<8x4xf32, #fusion.axes<#tp, [serial(2) * didx("x"), -]>>
+func.func @f(%0: !rows) {
+  // expected-error @+1 {{expected one range of indices on a device in each dimension of result 0, whose kernel writes memory of its own, found [serial(2) * didx("x"), -] on #tp}}
+  %1 = fusion.call @kernel(%0) dims "s_ -> s_" {effects = "writes"} : (!rows) -> !rows
+  return
+}
+
+// -----
+
+// call_c5
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 func.func @f(%0: !part) {
   // expected-error @+1 {{expected operand 0 not to be partial, since the operation is not linear}}

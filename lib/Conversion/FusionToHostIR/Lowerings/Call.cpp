@@ -118,10 +118,15 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
   Location loc = op->getLoc();
   auto type = cast<RankedTensorType>(call.getOutputs().front().getType());
   SmallVector<SmallVector<int64_t>> numbers = *call.getParallelDims();
-  if (llvm::any_of(call.getOutputs(), [](Value output) {
+  // All results have the same parallel dimensions; another one may make one of them empty.
+  if (llvm::all_of(call.getOutputs(), [](Value output) {
         return llvm::is_contained(cast<RankedTensorType>(output.getType()).getShape(), 0);
-      }))
+      })) {
+    if (call.isOrdered())
+      return op->emitError("expected a result with elements, whose kernel writes memory of its "
+                           "own, found an extent of 0 in each");
     return success();
+  }
 
   // By parallel dimension; the results have the same ones, with the same digits.
   ArrayRef<SmallVector<IndexPart>> streams;
@@ -146,6 +151,10 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
         sizes.push_back(part.count);
         runs *= part.count;
       }
+  if (call.isOrdered() && runs != 1)
+    return op->emitError("expected one range of indices on a device, for a kernel that writes "
+                         "memory of its own, found ")
+           << runs;
 
   auto add = [&](Value a, Value b) -> Value {
     return a ? builder.createOrFold<arith::AddIOp>(loc, a, b) : b;

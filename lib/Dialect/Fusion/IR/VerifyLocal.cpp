@@ -58,6 +58,19 @@ static AxisSet getSingleDeviceAxes(MeshAttr mesh) {
   return axes;
 }
 
+/// Whether the indices of a device are one range in each dimension: none is split into digits that
+/// are kept outside of a device digit.
+static bool isOneRange(AxesAttr axes) {
+  return llvm::all_of(axes.getPlacement().getDims(), [&](DimAxesAttr dim) {
+    MeshAttr mesh = axes.getMesh();
+    DimAxesAttr known =
+        resolveSymbolicDigits(dropDevices(dim, mesh, getSingleDeviceAxes(mesh)), mesh);
+    return llvm::none_of(known.getDigits(), [](const Digit &digit) {
+      return digit.isSerial() && !digit.isSymbolic();
+    });
+  });
+}
+
 LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError) {
   auto fail = [&](const Twine &reason) -> LogicalResult {
     if (emitError)
@@ -127,6 +140,9 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
     if (rule->isOrdered && axes.hasStream())
       return fail("expected no stream digits in result " + Twine(i) +
                   ", whose kernel writes memory of its own, found " + formatAxes(axes));
+    if (rule->isOrdered && !isOneRange(axes))
+      return fail("expected one range of indices on a device in each dimension of result " +
+                  Twine(i) + ", whose kernel writes memory of its own, found " + formatAxes(axes));
     for (auto [dim, factor] : llvm::enumerate(rule->results[i])) {
       DimAxesAttr digits = axes.getDims()[dim];
       if (factor == AxesRule::kNone || op->getNumResults() == 1)

@@ -125,6 +125,8 @@ struct FusionFoldConstantsPass
     for (Operation *op : ops) {
       OpBuilder builder(op);
       SmallVector<Value> values;
+      if (std::optional<AxesRule> rule = getAxesRule(op); rule && rule->isOrdered)
+        continue;
       if (llvm::all_of(op->getResultTypes(), isEmpty)) {
         for (Type type : op->getResultTypes()) {
           auto tensor = cast<RankedTensorType>(type);

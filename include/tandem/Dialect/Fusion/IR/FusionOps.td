@@ -352,7 +352,8 @@ def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUser
 
     Placement constraints:
     - call_c5: no operand or result is partial. Only parallel dimensions have device and stream digits, those with the
-      same letter the same ones. With `effects = "writes"`, results have no stream digits.
+      same letter the same ones. With `effects = "writes"`, results have no stream digits, and
+      no digit is kept outside of a device digit: a device has one range of indices.
 
     Example:
     ```mlir
