@@ -159,3 +159,18 @@ func.func @reduced(%0: !none, %1: !matrix) -> (!rows, !rows, !rows) {
   %6 = fusion.reduce sum %5 dims [1] : !product -> !rows
   return %3, %4, %6 : !rows, !rows, !rows
 }
+
+// -----
+
+// A kernel that writes memory of the embedder is not left out, though its result is empty.
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!none = tensor<0x4xf32, #fusion.axes<#tp, [-, -]>>
+func.func private @kernel(tensor<0x4xf32>) -> tensor<0x4xf32>
+// CHECK-LABEL: func.func @writes(
+// CHECK-NEXT: fusion.call @kernel({{.*}}effects = "writes"
+// CHECK-NEXT: return
+func.func @writes(%0: !none) -> !none {
+  %1 = fusion.call @kernel(%0) dims "s_ -> s_" {effects = "writes"} : (!none) -> !none
+  return %1 : !none
+}
