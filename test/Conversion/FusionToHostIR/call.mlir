@@ -1,4 +1,5 @@
 // RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize %s | FileCheck %s
+// RUN: tandem-compile %s --entry=empty --dump --rank=1 | FileCheck %s --check-prefix=COMMANDS
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 #vector = #fusion.axes<#tp, [-]>
@@ -110,6 +111,7 @@ func.func @reads(%x: tensor<48x8xf32, #parts>, %z: tensor<48x8xf32, #whole>)
 
 // A call runs if one of its results has elements.
 
+// COMMANDS: call k0(arg1:f32[1,0], arg2:f32[1], arg0:f32[1,8])
 // CHECK-LABEL: hostir.program @empty(
 // CHECK: hostir.call "some" ins({{.*}} : memref<1x8xf32>) outs({{.*}}, {{.*}} : memref<1x0xf32>, memref<1xf32>)
 // CHECK-NOT: hostir.call

@@ -57,6 +57,8 @@ Value hostir::buildRangeView(OpBuilder &builder, Location loc, Value buffer, int
 }
 
 bool hostir::isDense(MemRefType type) {
+  if (llvm::is_contained(type.getShape(), 0))
+    return true;
   SmallVector<int64_t> strides;
   int64_t offset = 0, expected = 1;
   if (failed(type.getStridesAndOffset(strides, offset)))
