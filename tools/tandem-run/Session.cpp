@@ -193,12 +193,14 @@ Status drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun 
 /// Calls `work`; that memory runs out in it is an error, which says how much the tensors alone
 /// need.
 template <typename Work> Status withMemory(const char *what, uint64_t bytes, Work work) {
+  Status no(Code::OutOfMemory, fmt::format("no memory for {}: {} bytes", what, bytes));
   try {
     return work();
   } catch (const std::bad_alloc &) {
+    return no;
   } catch (const std::length_error &) { // more than any address space
+    return no;
   }
-  return Status(Code::OutOfMemory, fmt::format("no memory for {}: {} bytes", what, bytes));
 }
 
 /// Bytes of all arguments: of this rank's pieces, or of the logical tensors.
