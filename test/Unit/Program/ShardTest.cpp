@@ -32,8 +32,9 @@ static Ints visit(const Shard &shard) {
     elements.push_back(logical);
   });
   EXPECT_EQ(shard.numElements(), static_cast<int64_t>(elements.size()));
-  if (!elements.empty())
+  if (!elements.empty()) {
     EXPECT_EQ(shard.last() + shard.offset, *std::max_element(elements.begin(), elements.end()));
+  }
   // Every element of the loops is held once, or not at all.
   Shard all = makeShard(shard.offset, shard.shape, shard.strides, {});
   Ints found(elements.size());
