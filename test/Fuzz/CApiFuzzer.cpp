@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   tandem_instance_destroy(instance);
   tandem_program_destroy(program);
-  // A run that hangs, as programs that nobody has checked may, ends the context.
+  // The programs are not checked, so a run may hang: that ends the context.
   if (tandem_context_health(context) != TANDEM_OK) {
     tandem_context_destroy(context);
     context = makeContext();

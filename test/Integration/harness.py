@@ -9,6 +9,8 @@ combinations, and the command line.
 """
 
 import argparse
+import atexit
+import functools
 import itertools
 import json
 import os
@@ -94,13 +96,19 @@ def free_port():
         return listener.getsockname()[1]
 
 
+@functools.lru_cache(maxsize=None)
 def made_programs():
-    """A folder with what make-programs writes; it goes with the module's tests. For setUpModule()."""
+    """A folder with what make-programs writes; it goes when the process ends."""
     folder = tempfile.mkdtemp(prefix="tandem-programs-")
-    unittest.addModuleCleanup(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     done = run([tool("make-programs"), folder])
     assert done.code == 0, str(done)
     return folder
+
+
+def program(name):
+    """The file of a program of make-programs."""
+    return os.path.join(made_programs(), name + ".tsp")
 
 
 def tandem_run(*arguments, env=None, limit=60):

@@ -13,19 +13,7 @@ import unittest
 import numpy as np
 
 import harness
-from harness import environment, finish, free_port, start, start_ranks, tandem_run, tool
-
-programs = None
-
-
-
-def setUpModule():
-    global programs
-    programs = harness.made_programs()
-
-
-def program(name):
-    return os.path.join(programs, name + ".tsp")
+from harness import environment, finish, free_port, program, start, start_ranks, tandem_run, tool
 
 
 class Launch(harness.Test):

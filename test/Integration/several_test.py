@@ -16,20 +16,9 @@ import unittest
 import numpy as np
 
 import harness
-from harness import environment, finish, start, tandem_run, tool
+from harness import environment, finish, program, start, tandem_run, tool
 
 FAKE_GPU = os.path.join(harness.BIN, "..", "lib", "libTandemFakeCuda.so")
-
-programs = None
-
-
-def setUpModule():
-    global programs
-    programs = harness.made_programs()
-
-
-def program(name):
-    return os.path.join(programs, name + ".tsp")
 
 
 class SeveralTest(harness.Test):

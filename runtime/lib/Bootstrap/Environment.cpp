@@ -219,7 +219,7 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
                                                      "\"{}\": {}",
                                                      path.value, why));
   };
-  // What is checked is what is read; a pipe makes nobody wait.
+  // The checks below are of this descriptor, which is then read. O_NONBLOCK: a pipe must not block.
   int fd = ::open(path.value.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return wrong(std::strerror(errno));

@@ -242,8 +242,8 @@ std::string printable(std::string text) {
   return text;
 }
 
-/// One attempt at one address, until rank 0 has accepted this rank. Whoever fails to prove that it
-/// is rank 0 does not end the attempts.
+/// One attempt at one address, until rank 0 has accepted this rank. A listener that does not prove
+/// that it is rank 0 ends this attempt only.
 Expected<Socket> introduce(const BootstrapEnvironment &env, const std::string &host,
                            Deadline deadline) {
   Deadline patience = std::min(deadline, Clock::now() + kStrangerPatience);

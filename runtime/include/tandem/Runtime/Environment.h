@@ -62,7 +62,7 @@ struct BootstrapEnvironment {
   /// The job's secret: ranks prove to each other that they have it (HMAC-SHA256); it is never sent.
   /// TANDEM_SECRET | the first line of TANDEM_SECRET_FILE, which others must not be able to read |
   /// a public name of the job: TORCHELASTIC_RUN_ID, the Slurm or the MPI job, else the port. Such a
-  /// name keeps jobs apart, but nobody out.
+  /// name keeps jobs apart, but does not keep strangers out.
   std::string secret;
   /// TANDEM_LISTEN_ADDR: the address or the interface on which rank 0 listens. Empty: the loopback
   /// if `addresses` names only that, else the first of `addresses` that is one of this host, else

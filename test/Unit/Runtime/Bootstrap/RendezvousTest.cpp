@@ -69,6 +69,13 @@ template <typename F> void onRanks(uint32_t size, F &&f) {
     thread.join();
 }
 
+/// Joins the job and waits in a barrier.
+void joinAndMeet(const BootstrapEnvironment &env) {
+  auto bootstrap = createTcpBootstrap(env);
+  ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+  EXPECT_TRUE((*bootstrap)->barrier().ok());
+}
+
 int connectTo(uint16_t port) {
   int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -126,15 +133,9 @@ TEST(Rendezvous, StrangersAreTurnedAway) {
     EXPECT_EQ(bootstrap.status().code(), Code::Timeout);
     EXPECT_THAT(bootstrap.status().message(), HasSubstr("rank 1, to rank 0 at 127.0.0.1:"));
   });
-  std::thread root([&] {
-    auto bootstrap = createTcpBootstrap(job.of(0));
-    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
-    EXPECT_TRUE((*bootstrap)->barrier().ok());
-  });
+  std::thread root([&] { joinAndMeet(job.of(0)); });
   foreign.join();
-  auto bootstrap = createTcpBootstrap(job.of(1));
-  ASSERT_TRUE(bootstrap) << bootstrap.status().message();
-  EXPECT_TRUE((*bootstrap)->barrier().ok());
+  joinAndMeet(job.of(1));
   root.join();
   for (int fd : strangers)
     ::close(fd);
@@ -142,11 +143,7 @@ TEST(Rendezvous, StrangersAreTurnedAway) {
 
 TEST(Rendezvous, ForgedHelloIsRefused) {
   Job job(2);
-  std::thread root([&] {
-    auto bootstrap = createTcpBootstrap(job.of(0));
-    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
-    EXPECT_TRUE((*bootstrap)->barrier().ok());
-  });
+  std::thread root([&] { joinAndMeet(job.of(0)); });
   std::vector<int> forgers;
   for (uint32_t rank : {1u, 7u, ~0u}) {
     int fd = connectTo(job.env.port);
@@ -164,9 +161,7 @@ TEST(Rendezvous, ForgedHelloIsRefused) {
     ASSERT_EQ(::recv(fd, &answer, sizeof(answer), MSG_WAITALL), ssize_t(sizeof(answer)));
     EXPECT_EQ(answer.kind, bootstrap::FrameKind::Refused);
   }
-  auto bootstrap = createTcpBootstrap(job.of(1));
-  ASSERT_TRUE(bootstrap) << bootstrap.status().message();
-  EXPECT_TRUE((*bootstrap)->barrier().ok());
+  joinAndMeet(job.of(1));
   root.join();
   for (int fd : forgers)
     ::close(fd);
@@ -341,11 +336,7 @@ static int helloOf(const Job &job) {
 /// One connection ends at once after its Hello, one after Accepted: the rank comes again.
 TEST(Rendezvous, RankThatEndsBeforeWelcomeMayComeAgain) {
   Job job(3);
-  std::thread root([&] {
-    auto bootstrap = createTcpBootstrap(job.of(0));
-    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
-    EXPECT_TRUE((*bootstrap)->barrier().ok());
-  });
+  std::thread root([&] { joinAndMeet(job.of(0)); });
   ::close(helloOf(job));
   int fd = helloOf(job);
   bootstrap::FrameHeader answer;
