@@ -28,9 +28,10 @@ ContextImpl::~ContextImpl() {
   }
   retired.clear();
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_lock<std::mutex> lock(mutex);
     stopping = true;
     changed.notify_all();
+    changed.wait(lock, [&] { return !isAborting; }); // another thread may have called poison()
   }
   if (watchdog.joinable())
     watchdog.join();
@@ -119,18 +120,38 @@ void ContextImpl::poison(const Status &why) {
   if (!reason.ok())
     return;
   reason = why;
-  // Drop queued work before waiting work is released: no command may run after an aborted one.
+  isAborting = true;
+  changed.notify_all();
+  lock.unlock();
+  // From here on the lock is not held in calls, because each of them may block. Drop queued work
+  // before waiting work is released: no command may run after an aborted one.
   device().abort(why);
+  // Before any channel: an aborted one may let the operations of its peers end with wrong data.
+  bootstrap().giveUp(why);
   // One-sided channels first: after an aborted collective, a queued signal could announce data that
   // was never sent.
   for (bool oneSided : {true, false})
-    for (Watched *instance : watched)
-      instance->abortChannels(why, oneSided);
+    forEachWatched([&](Watched &instance) { instance.abortChannels(why, oneSided); });
   // A thread that used a graph may have waited in a channel of another instance.
-  for (Watched *instance : watched)
-    instance->dropGraphs();
-  lock.unlock();
-  bootstrap().giveUp(why); // may wait for the network
+  forEachWatched([](Watched &instance) { instance.dropGraphs(); });
+  lock.lock();
+  isAborting = false;
+  changed.notify_all();
+}
+
+void ContextImpl::forEachWatched(const std::function<void(Watched &)> &body) {
+  std::unique_lock<std::mutex> lock(mutex);
+  const std::vector<Watched *> all(watched.begin(), watched.end());
+  for (Watched *instance : all) {
+    if (std::find(watched.begin(), watched.end(), instance) == watched.end())
+      continue; // destroyed since
+    inUseByAbort = instance;
+    lock.unlock();
+    body(*instance);
+    lock.lock();
+    inUseByAbort = nullptr;
+    changed.notify_all();
+  }
 }
 
 Expected<Stream *> ContextImpl::stream(uint32_t i, StreamPriority priority) {
@@ -231,7 +252,8 @@ void ContextImpl::watch(Watched *instance) {
 }
 
 void ContextImpl::unwatch(Watched *instance) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return inUseByAbort != instance; });
   watched.remove(instance);
 }
 

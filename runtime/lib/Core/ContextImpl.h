@@ -14,6 +14,7 @@
 #include "tandem/Runtime/Context.h"
 
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
@@ -23,8 +24,8 @@
 
 namespace tandem::core {
 
-/// The watchdog's view of an instance. Called from any thread, with the context's lock held: must
-/// not call the context.
+/// The watchdog's view of an instance. Called from any thread. The functions without another
+/// comment are called with the context's lock held, and must not call the context.
 class Watched {
 public:
   virtual ~Watched();
@@ -34,9 +35,10 @@ public:
   virtual std::vector<uint64_t> runsInFlight() = 0;
   /// The command in which each stream waits, for the message of a timeout.
   virtual std::string describeStall() = 0;
-  /// Aborts the one-sided channels, or all others.
+  /// Aborts the one-sided channels, or all others. May block. Called without the context's lock.
   virtual void abortChannels(const Status &reason, bool oneSided) = 0;
-  /// Drops the graphs that abortChannels() could not drop because a thread was using them.
+  /// Drops the graphs that abortChannels() could not drop because a thread was using them. Called
+  /// without the context's lock.
   virtual void dropGraphs() = 0;
   /// Waits for the runs in flight (the watchdog bounds that), then frees what no other rank
   /// accesses. Called without the context's lock.
@@ -63,6 +65,8 @@ public:
   }
 
   /// Ends all running and waiting work of this rank, and informs the peers. The first reason stays.
+  /// If another thread is already doing that, returns at once. Meanwhile, health() is the reason,
+  /// and an instance can be retired.
   void poison(const Status &reason);
 
   /// The context's stream `i` of a priority, made when first asked for; shared by the instances.
@@ -108,6 +112,8 @@ public:
 
 private:
   void guard();
+  /// Calls `body` for each instance, without the lock; unwatch() of that instance waits.
+  void forEachWatched(const std::function<void(Watched &)> &body);
   /// Whether the members of the channel's group are on one host; the first two that are not are in
   /// `apart`. Collective over the world when first called.
   Expected<bool> isOnOneHost(const ChannelDesc &channel, std::string &apart);
@@ -128,6 +134,8 @@ private:
   std::condition_variable changed;
   std::list<Watched *> watched;
   Status reason;
+  bool isAborting = false;         ///< a thread is in poison()
+  Watched *inUseByAbort = nullptr; ///< that thread is in a call of this instance
   bool stopping = false;
   std::thread watchdog; ///< started with the first instance
 };

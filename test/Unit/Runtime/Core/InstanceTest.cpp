@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
@@ -456,6 +457,87 @@ TEST(Instance, OneSidedChannelsOfAllInstancesAreAbortedFirst) {
   EXPECT_NE(status.message().find("does not work"), std::string::npos) << status.message();
   EXPECT_EQ(aborts,
             (std::vector<std::string>{"1 signals", "2 signals", "1 messages", "2 messages"}));
+}
+
+/// Messages do not end before the channel is aborted, and the abort waits for `gate`.
+class SlowChannel final : public Channel {
+public:
+  explicit SlowChannel(std::shared_future<void> gate) : gate(std::move(gate)) {}
+  Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &) override {
+    return std::unique_ptr<Operation>(std::make_unique<Transfer>(ended.get_future().share()));
+  }
+  void abort(const Status &) override {
+    gate.wait();
+    if (!wasAborted.exchange(true))
+      ended.set_value();
+  }
+
+private:
+  class Transfer final : public HostOperation {
+  public:
+    explicit Transfer(std::shared_future<void> ended) : ended(std::move(ended)) {}
+    Status execute(const Frame &) override {
+      ended.wait();
+      return Status(Code::Aborted, "ended");
+    }
+
+  private:
+    std::shared_future<void> ended;
+  };
+  std::shared_future<void> gate;
+  std::promise<void> ended;
+  std::atomic<bool> wasAborted{false};
+};
+
+class SlowTransport final : public Transport {
+public:
+  explicit SlowTransport(std::shared_future<void> gate) : gate(std::move(gate)) {}
+  std::string_view name() const override { return "slow"; }
+  uint32_t capabilities() const override { return TwoSided; }
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &, Device &,
+                                                   Bootstrap &) override {
+    return std::unique_ptr<Channel>(std::make_unique<SlowChannel>(gate));
+  }
+
+private:
+  std::shared_future<void> gate;
+};
+
+TEST(Instance, AnAbortThatBlocksHoldsNothingElseUp) {
+  ProgramSpec spec(1);
+  spec.ranks[0].group(0, spec.ranks[0].channel({0}, TwoSided), 0);
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  std::promise<void> gate;
+  ContextOptions options;
+  options.device = createCpuDevice();
+  options.transports.push_back(std::make_unique<SlowTransport>(gate.get_future().share()));
+  options.bootstrap = createSelfBootstrap();
+  options.timeout = std::chrono::milliseconds(100);
+  auto context = Context::create(std::move(options));
+  auto program = (*file)->rankProgram(0);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  auto first = Instance::create(**context, *program),
+       second = Instance::create(**context, *program);
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status().message() << second.status().message();
+  ASSERT_TRUE((*first)->enqueue().ok());
+  std::promise<void> calls;
+  std::thread opener([&, done = calls.get_future()] { // at the latest after 10 s
+    done.wait_for(std::chrono::seconds(10));
+    gate.set_value();
+  });
+  auto start = std::chrono::steady_clock::now();
+  while ((*context)->health().ok())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ((*context)->health().code(), Code::Timeout);
+  EXPECT_EQ((*second)->enqueue().code(), Code::Timeout);
+  EXPECT_EQ((*second)->query().status().code(), Code::Timeout);
+  second->reset();
+  first->reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+  calls.set_value();
+  context->reset(); // waits for the abort
+  opener.join();
 }
 
 /// Each rank prepares a file that lacks one field: an error on all ranks, or on none.
