@@ -1,0 +1,98 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Builds the documentation as a site that needs no network and no server.
+
+  build.py FOLDER-OF-THE-TOOLS OUTPUT [--pictures-as-they-are]
+
+Pages are those of README.md, docs/ and examples/*/README.md, unchanged, and the reference that reference.py makes.
+The table in README.md, "Documentation", is the navigation. Pictures are drawn again, unless those of docs/images are to be used. A link that leads nowhere is an error.
+"""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import reference
+
+SITE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(SITE))
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
+def write(text, *path):
+    os.makedirs(os.path.dirname(os.path.join(*path)), exist_ok=True)
+    with open(os.path.join(*path), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def navigation(readme, generated):
+    """A table of contents for each row of README.md's table: its first column is the caption."""
+    table = readme.split("\n## Documentation\n", 1)[1]
+    rows = re.findall(r"^\| ([a-z ,]+) \| (.*\]\(.*) \|$", table, re.M)
+    lines = []
+    for caption, links in rows:
+        pages = re.findall(r"\]\(([\w./-]+)\.md\)", links)
+        if caption == "reference":
+            pages += [page for page in generated if page not in pages]
+        lines += ["```{toctree}", ":hidden:", f":caption: {caption.capitalize()}", ""] + pages + ["```", ""]
+    return "\n".join(lines)
+
+
+def stage(tools, source):
+    """The pages in the folders that they have in the repository, so that links between them stay as they are."""
+    pages = glob.glob("docs/*.md", root_dir=ROOT) + glob.glob("docs/reference/*.md", root_dir=ROOT)
+    for page in pages + glob.glob("examples/*/README.md", root_dir=ROOT):
+        # GitHub shows README.md of a folder; the first page of a site is its index.
+        text = re.sub(r"\]\(\.\./README\.md", "](../index.md", read(ROOT, page))
+        text = text.replace("\n[TOC]\n", "\n")
+        if page.endswith("Passes.md"):  # mlir-tblgen writes sections, no page
+            text = f"# Passes: {os.path.basename(page)[:-len('Passes.md')]}\n\n" + re.sub(r"^#(?=##)", "", text, flags=re.M)
+        write(text, source, page)
+    made = {f"docs/reference/{name}": text for name, text in reference.pages(ROOT, tools).items()}
+    for page, text in made.items():
+        write(text, source, page + ".md")
+    written = sorted(page[:-len(".md")] for page in pages if page.startswith("docs/reference/"))
+    readme = read(ROOT, "README.md")
+    write(readme + "\n" + navigation(readme, sorted(made) + written), source, "index.md")
+    # Links to other files of the repository are downloads.
+    for page in glob.glob("**/*.md", root_dir=source, recursive=True):
+        for link in re.findall(r"\]\(([\w./-]+)\)", read(source, page)):
+            path = os.path.normpath(os.path.join(os.path.dirname(page), link))
+            if not path.startswith("..") and not path.endswith(".md") and os.path.isfile(os.path.join(ROOT, path)):
+                os.makedirs(os.path.dirname(os.path.join(source, path)), exist_ok=True)
+                shutil.copyfile(os.path.join(ROOT, path), os.path.join(source, path))
+
+
+def draw(tools, images):
+    environment = dict(os.environ, TANDEM_BIN=tools)
+    subprocess.run([os.path.join(ROOT, "tools", "dev"), "draw-timelines", images], check=True, env=environment)
+    subprocess.run([sys.executable, os.path.join(ROOT, "docs", "pictures.py"), tools, images], check=True)
+
+
+def main():
+    arguments = sys.argv[1:]
+    drawn = "--pictures-as-they-are" not in arguments
+    if not drawn:
+        arguments.remove("--pictures-as-they-are")
+    if len(arguments) != 2:
+        sys.exit(__doc__)
+    tools, out = map(os.path.abspath, arguments)
+    source = out + "-source"
+    for folder in (source, out):
+        shutil.rmtree(folder, ignore_errors=True)
+    stage(tools, source)
+    if drawn:
+        draw(tools, os.path.join(source, "docs", "images"))
+    sys.exit(subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "2", "-c", SITE, "-d", source + "/.doctrees",
+                             source, out]).returncode)
+
+
+if __name__ == "__main__":
+    main()
