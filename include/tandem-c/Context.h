@@ -82,6 +82,9 @@ typedef struct tandem_context_options {
   void (*log)(void *user, tandem_log_level level, const char *message);
   void *log_user;
   const tandem_allocator *allocator; /* NULL: memory of the device */
+  /* "2GB/s,20us": channels "local" and "ucx" are as slow as a link of this rate and latency
+   * (docs/benchmarking.md, "A shaped link"). NULL: as fast as they can. */
+  const char *link;
 } tandem_context_options;
 
 /* A job whose ranks are threads of this process. Thread-safe. */

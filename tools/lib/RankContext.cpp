@@ -68,6 +68,7 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   }
   options.timeout_ms = static_cast<uint32_t>(request.timeout.count());
   options.no_graphs = request.noGraph;
+  options.link = request.link.empty() ? nullptr : request.link.c_str();
   options.matmul_threads = matmulThreads(bootstrap, world != nullptr);
   options.log = [](void *, tandem_log_level, const char *message) {
     fmt::print(stderr, "tandem: {}\n", message);

@@ -24,6 +24,7 @@ struct ContextRequest {
   std::chrono::milliseconds timeout{60000};
   bool noGraph = false;
   KernelList kernels = {}; ///< to be registered
+  std::string link = {};   ///< "2GB/s,20us"; "": not shaped
 };
 
 /// Tools use the runtime through its C API, as an embedder would.

@@ -8,6 +8,7 @@
 #include "Options.h"
 
 #include "CommandLine.h"
+#include "tandem/Runtime/Link.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -83,6 +84,11 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
           "ccl, peer: GPUs, one process per rank, or with --threads one thread. Each channel of\n"
           "the program uses the first in the list with the capabilities that it needs")
       ->group(ranks);
+  auto *link =
+      line.text("--link", o.link, "RATE,LATENCY",
+                "channels local and ucx: delay what ranks send as a link of this rate and\n"
+                "latency would, such as 2GB/s,20us (docs/benchmarking.md)")
+          ->group(ranks);
   line.add_flag("--threads", o.threads, "with ccl or peer: ranks are threads of one process")
       ->group(ranks);
   line.add_flag("--no-graph", o.noGraph,
@@ -168,6 +174,13 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
         refuseOptions(compiling, fmt::format("only for programs to compile (.mlir), found "
                                              "\"{}\"",
                                              o.programs[0])));
+  if (!o.link.empty()) {
+    TANDEM_RETURN_IF_ERROR(LinkShape::parse(o.link).status().withPrefix("--link: "));
+    for (const char *other : {"ccl", "peer"})
+      if (namesChannel(o.channel, other))
+        TANDEM_RETURN_IF_ERROR(refuseOptions(
+            {link}, fmt::format("expected channel local or ucx, found \"{}\"", o.channel)));
+  }
   if (namesChannel(o.channel, "local"))
     o.threads = true;
   if (o.threads && namesChannel(o.channel, "ucx"))

@@ -30,6 +30,7 @@ struct Options {
   uint32_t ranks = 0; ///< 0: not given
   std::string device = "cpu";
   std::string channel = "ucx";
+  std::string link; ///< "2GB/s,20us"; "": not shaped
   bool noGraph = false;
   bool threads = false; ///< ranks are threads of one process; always with channel local
   std::chrono::milliseconds timeout{60000};

@@ -28,6 +28,7 @@ Texts commonOptions(const Options &o) {
   return {{"programs", std::to_string(o.programs.size())},
           {"--device", o.device},
           {"--channel", o.channel},
+          {"--link", o.link},
           {"--seed", std::to_string(o.seed)},
           {"--extent", fmt::format("{}", fmt::join(o.extents, ","))},
           {"--repeat", std::to_string(o.repeat)},

@@ -358,6 +358,7 @@ private:
   Status makeContext() {
     ContextRequest request{options.device, options.channel, options.timeout, options.noGraph};
     TANDEM_ASSIGN_OR_RETURN(request.kernels, loadKernels(options.kernels));
+    request.link = options.link;
     TANDEM_ASSIGN_OR_RETURN(job.context, RankContext::create(request, bootstrap, job.localWorld));
     return Status::success();
   }
@@ -518,6 +519,8 @@ private:
         context->check(tandem_command_times(prepared->instance(), &mine.times, &count)));
     mine.count = count;
     std::string origin = fmt::format("measured on {} over {}", options.device, options.channel);
+    if (!options.link.empty())
+      origin += ", link " + options.link;
     return drawRun(*file, bootstrap, mine, origin, options.trace, options.svg);
   }
 

@@ -7,6 +7,8 @@
 
 #include "tandem/Replay/Machine.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -125,41 +127,6 @@ double Machine::messageSeconds(const Transport &transport, const LinkClass &link
          bytes / std::min(transport.bandwidth, link.bandwidth.at(bytes));
 }
 
-namespace {
-
-/// Steps, and bytes through a device's port, of a ring and a tree of `g` members; `s` = bytes of a
-/// slice.
-struct Shape {
-  double ringSteps, ringBytes;
-  double treeSteps, treeBytes; ///< treeSteps < 0: no tree
-};
-
-Shape shapeOf(CollectiveKind kind, double g, double s) {
-  double depth = std::ceil(std::log2(g));
-  switch (kind) {
-  case CollectiveKind::AllReduce:
-    // Ring: reduce-scatter and all-gather of 1/g each. Tree: everything up and down.
-    return {2 * (g - 1), 2 * (g - 1) / g * s, 2 * depth, 2 * s};
-  case CollectiveKind::AllGather:
-  case CollectiveKind::ReduceScatter:
-    return {g - 1, (g - 1) * s, -1, 0};
-  case CollectiveKind::AllToAll:
-    // Direct: every pair at once.
-    return {1, (g - 1) * s, -1, 0};
-  case CollectiveKind::Broadcast:
-  case CollectiveKind::Reduce:
-    // Pipelined through the ring, so each port sees the slice once.
-    return {g - 1, s, depth, s};
-  case CollectiveKind::Gather:
-  case CollectiveKind::Scatter:
-    // Through the root's port.
-    return {1, (g - 1) * s, -1, 0};
-  }
-  return {0, 0, -1, 0};
-}
-
-} // namespace
-
 CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint32_t groupNodes,
                                        double bytes) const {
   CollectiveCost cost;
@@ -168,7 +135,7 @@ CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint
   if (group <= 1)
     return cost;
   double g = group, n = groupNodes, local = std::max(1.0, g / n);
-  Shape shape = shapeOf(kind, g, bytes);
+  program::CollectiveRoute route = program::collectiveRoute(kind, g, bytes);
   auto evaluate = [&](double steps, double through, bool tree) {
     CollectiveCost c;
     c.tree = tree;
@@ -192,9 +159,9 @@ CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint
     c.seconds = c.latency + time;
     return c;
   };
-  cost = evaluate(shape.ringSteps, shape.ringBytes, false);
-  if (shape.treeSteps >= 0) {
-    CollectiveCost tree = evaluate(shape.treeSteps, shape.treeBytes, true);
+  cost = evaluate(route.ringSteps, route.ringBytes, false);
+  if (route.treeSteps >= 0) {
+    CollectiveCost tree = evaluate(route.treeSteps, route.treeBytes, true);
     if (tree.seconds < cost.seconds)
       cost = tree;
   }

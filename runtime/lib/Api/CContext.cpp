@@ -7,7 +7,10 @@
 
 #include "Handles.h"
 
+#include "tandem/Runtime/Link.h"
 #include "tandem/Runtime/Registry.h"
+
+#include <fmt/format.h>
 
 using namespace tandem;
 using namespace tandem::capi;
@@ -30,7 +33,7 @@ static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, give_up) &&
               TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
-              TANDEM_NO_PADDING_AFTER(tandem_context_options, allocator));
+              TANDEM_NO_PADDING_AFTER(tandem_context_options, link));
 
 namespace {
 
@@ -86,15 +89,30 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
 
 Status makeTransports(const tandem_context_options &options, ContextOptions &result) {
   std::string_view names = options.channels ? options.channels : "";
+  std::shared_ptr<Link> link;
+  if (options.link) {
+    auto shape = LinkShape::parse(options.link);
+    if (!shape)
+      return shape.status().withPrefix("link: ");
+    link = makeLink(*shape);
+  }
+  auto add = [&](std::unique_ptr<Transport> transport) {
+    result.transports.push_back(link ? shapeTransport(std::move(transport), link)
+                                     : std::move(transport));
+  };
   while (!names.empty()) {
     std::string_view name = names.substr(0, names.find(','));
     names.remove_prefix(std::min(names.size(), name.size() + 1));
     if (name == "local" && options.local_world) {
-      result.transports.push_back(options.local_world->world->transport(options.local_world_rank));
+      add(options.local_world->world->transport(options.local_world_rank));
       continue;
     }
+    if (link && name != "ucx")
+      return Status(Code::Unsupported,
+                    fmt::format("link \"{}\": expected channel local or ucx, found \"{}\"",
+                                options.link, name));
     TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport(name));
-    result.transports.push_back(std::move(transport));
+    add(std::move(transport));
   }
   return Status();
 }

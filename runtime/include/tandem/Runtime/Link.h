@@ -1,0 +1,45 @@
+//===- Link.h - channels as slow as a chosen link ---------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A *shaped link* delays what ranks send, so that on one host schedules differ as they do on
+// a cluster. docs/benchmarking.md has the model; it is that of the simulator's machine files.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LINK_H
+#define TANDEM_RUNTIME_LINK_H
+
+#include "tandem/Runtime/Channel.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+/// The port through which a rank sends.
+struct LinkShape {
+  double bytesPerSecond = 0;
+  double latency = 0; ///< s
+
+  /// "2GB/s,20us". Units: B/s, kB/s, MB/s, GB/s (powers of 1000); ns, us, ms, s.
+  static Expected<LinkShape> parse(std::string_view text);
+};
+
+/// A rank's port. Its channels share it, whatever transports they come from. Thread-safe.
+class Link;
+std::shared_ptr<Link> makeLink(const LinkShape &shape);
+
+/// `inner` with delays: data of a transfer is visible to its receiver no sooner than latency +
+/// bytes / rate after it was posted. Transfers that are under way at the same time share the rate
+/// equally. Messages of a rank to itself are not delayed. Delayed operations sleep on the thread of
+/// their stream. `inner` must make HostOperations.
+std::unique_ptr<Transport> shapeTransport(std::unique_ptr<Transport> inner,
+                                          std::shared_ptr<Link> link);
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_LINK_H
