@@ -128,8 +128,10 @@ private:
   Status makeSymmetric();
   /// Whether the put is inside of what rank `to` needs; the memory there may be larger.
   Status checkPut(const Put &put, uint32_t to) const;
-  /// From a pool of `members` (empty: none), the same one on all of them.
-  Status takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes, uint32_t signals);
+  /// From a pool of `members` (empty: none), the same one on all of them. `grows`: a new block may
+  /// be larger than needed; then, whether it is.
+  Status takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes, uint32_t signals,
+                    bool *grows);
   /// How all ranks meet: in usual runs, and in the two barriers of runs in the caller's graphs.
   Status prepareMeeting();
   Status prepareBarriers();

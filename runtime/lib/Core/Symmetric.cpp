@@ -49,11 +49,12 @@ constexpr uint32_t kSignals = 4096;
 struct Need {
   std::string members; ///< "0,1,2": all ranks of each one-sided channel; else "-"
   uint64_t halfBytes = 0;
+  uint32_t signals = 0; ///< space for so many
   /// (rank, slot) -> the largest value to which a signal of this rank raises it
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> raises;
 
   std::string str() const {
-    std::string text = fmt::format("{} {}", members, halfBytes);
+    std::string text = fmt::format("{} {} {}", members, halfBytes, signals);
     for (const auto &[slot, value] : raises)
       text += fmt::format(" {} {} {}", slot.first, slot.second, value);
     return text;
@@ -61,7 +62,7 @@ struct Need {
   static Need parse(const std::string &text) {
     Need need;
     std::istringstream in(text);
-    in >> need.members >> need.halfBytes;
+    in >> need.members >> need.halfBytes >> need.signals;
     for (uint64_t rank = 0, slot = 0, value = 0; in >> rank >> slot >> value;)
       need.raises[{static_cast<uint32_t>(rank), static_cast<uint32_t>(slot)}] = value;
     return need;
@@ -140,25 +141,30 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
 }
 
 Status InstanceImpl::takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes,
-                                uint32_t signals) {
+                                uint32_t signals, bool *grows) {
   auto pools = context.symmetricPools(members);
+  uint64_t largest = 0, held = 0;
   for (const auto &pool : pools) {
     TANDEM_ASSIGN_OR_RETURN(symmetric, pool->take(context.device(), halfBytes, signals));
     if (symmetric)
       return Status();
+    largest = std::max(largest, pool->half());
+    held += pool->memory()->size();
   }
   // Blocks stay where they are, since peers know their addresses. If programs grow again and again,
   // blocks double, so that all together are about four times the largest need at most.
-  uint64_t largest = 0;
-  for (const auto &pool : pools)
-    largest = std::max(largest, pool->half());
-  if (pools.size() >= 2 && halfBytes > largest)
+  uint64_t needed = halfBytes;
+  if (*grows && pools.size() >= 2 && halfBytes > largest)
     halfBytes = std::max(halfBytes, 2 * largest);
+  *grows = halfBytes > needed;
   uint32_t space = members.empty() ? signals : std::max(kSignals, 4 * signals);
-  TANDEM_ASSIGN_OR_RETURN(auto pool,
-                          SymmetricPool::create(context.device(), number, halfBytes, space));
-  TANDEM_ASSIGN_OR_RETURN(symmetric, pool->take(context.device(), halfBytes, signals));
-  context.addSymmetricPool(members, pool);
+  auto pool = SymmetricPool::create(context.device(), number, halfBytes, space);
+  if (!pool)
+    return pool.status().withPrefix(fmt::format(
+        "symmetric memory of 2 x {} bytes and {} signals, next to {} bytes in {} earlier blocks: ",
+        halfBytes, space, held, pools.size()));
+  TANDEM_ASSIGN_OR_RETURN(symmetric, (*pool)->take(context.device(), halfBytes, signals));
+  context.addSymmetricPool(members, *pool);
   return Status();
 }
 
@@ -167,35 +173,56 @@ Status InstanceImpl::makeSymmetric() {
   std::vector<uint32_t> members =
       context.sharesMemory() ? membersOf(data) : std::vector<uint32_t>();
   Need mine = needOf(data, members);
+  mine.signals = alone.numSignals;
   TANDEM_ASSIGN_OR_RETURN(auto texts, allGatherStrings(context.bootstrap(), mine.str()));
   std::vector<Need> needs;
   uint64_t halfBytes = alone.halfBytes;
+  uint32_t signals = alone.numSignals;
   for (uint32_t rank : members) {
     needs.push_back(Need::parse(texts[rank]));
     halfBytes = std::max(halfBytes, needs.back().halfBytes);
+    signals = std::max(signals, needs.back().signals);
   }
   if (std::any_of(needs.begin(), needs.end(),
                   [&](const Need &need) { return need.members != mine.members; })) {
     members.clear();
     halfBytes = alone.halfBytes;
+    signals = alone.numSignals;
   }
-  Status status;
-  if (alone.totalBytes > 0)
-    status = takeMemory(members, halfBytes, alone.numSignals);
   // On the host, a put may arrive after it has ended, and nothing says that its target waits for
   // it. On GPUs, it has arrived when its run ends.
   bool orders = !context.device().hostMemory() && hearsAll(data, members, needs);
-  uint64_t choice[2] = {symmetric ? (**symmetric).number() : 0, orders ? 1u : 0u};
-  std::vector<uint64_t> all(2 * context.worldSize());
-  TANDEM_RETURN_IF_ERROR(
-      context.bootstrap().allGather(choice, sizeof choice, all.data()).withPrefix(prefix()));
+
+  struct Choice {
+    uint64_t block, orders, tooLarge;
+  };
+  Status status;
+  std::vector<Choice> all(context.worldSize());
+  auto take = [&](bool mayGrow) -> Status {
+    bool grows = mayGrow;
+    if (alone.totalBytes > 0 && !symmetric)
+      status = takeMemory(members, halfBytes, signals, &grows);
+    Choice choice{symmetric ? (**symmetric).number() : 0, orders,
+                  grows && status.code() == Code::OutOfMemory};
+    return context.bootstrap().allGather(&choice, sizeof choice, all.data()).withPrefix(prefix());
+  };
+  TANDEM_RETURN_IF_ERROR(take(/*mayGrow=*/true));
+  // Blocks have one size on all members. So where a larger block than needed is more than one
+  // member has, all of them take what is needed.
+  if (std::any_of(all.begin(), all.end(), [](const Choice &rank) { return rank.tooLarge != 0; })) {
+    if (std::any_of(members.begin(), members.end(),
+                    [&](uint32_t rank) { return all[rank].tooLarge != 0; }))
+      symmetric.reset();
+    TANDEM_RETURN_IF_ERROR(take(/*mayGrow=*/false));
+  }
   for (uint32_t rank : members) {
-    orders &= all[2 * rank + 1] != 0;
-    if (uint64_t theirs = all[2 * rank]; status.ok() && theirs != 0 && theirs != choice[0])
+    orders &= all[rank].orders != 0;
+    if (uint64_t theirs = all[rank].block, ours = symmetric ? (**symmetric).number() : 0;
+        status.ok() && theirs != 0 && theirs != ours)
       status = Status(Code::Internal,
                       fmt::format("expected the symmetric memory of instance {}, found that of {} "
                                   "on rank {}",
-                                  choice[0], theirs, rank));
+                                  ours, theirs, rank));
   }
   for (size_t m = 0; m < members.size(); ++m)
     peerBytes[members[m]] = needs[m].halfBytes;

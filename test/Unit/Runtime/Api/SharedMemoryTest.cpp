@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kLayers = 32;
 constexpr uint64_t kSignalBytes = uint64_t(32) << 10;
 
-/// Bytes that are allocated now.
+/// Bytes that are allocated now, and a limit.
 class Counter {
 public:
   tandem_allocator hooks() { return {sizeof(tandem_allocator), allocate, deallocate, this}; }
@@ -37,10 +37,14 @@ public:
     return live[kind];
   }
 
+  uint64_t most = ~uint64_t(0); ///< bytes of a block
+
 private:
   static void *allocate(void *user, uint64_t bytes, tandem_memory_kind kind) {
     auto &counter = *static_cast<Counter *>(user);
     std::lock_guard<std::mutex> lock(counter.mutex);
+    if (bytes > counter.most)
+      return nullptr;
     counter.live[kind] += bytes;
     return std::aligned_alloc(64, bytes);
   }
@@ -280,6 +284,40 @@ TEST_P(CSharedMemory, SymmetricMemoryGrowsBetweenRuns) {
               4 * stack.largest.symmetric_bytes + 8 * kSignalBytes);
     EXPECT_LT(2 * stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC), stack.sum.symmetric_bytes);
     stack.pass(2, 2, true);
+  });
+}
+
+// One rank has no memory for a block of twice the size: all take what is needed, so that later
+// programs find the same blocks everywhere.
+TEST_P(CSharedMemory, SymmetricMemoryThatCannotDoubleGrowsByTheNeed) {
+  auto needs = [](uint64_t elements) { return 2 * elements * sizeof(float) + kSignalBytes; };
+  onRanks(3, [&](Stack &stack) {
+    if (stack.rank == 1)
+      stack.counter.most = needs(36000);
+    uint64_t expected = 0;
+    for (int64_t elements : {10000, 20000, 30000, 25000, 36000}) {
+      if (!stack.add(layer(3, elements)))
+        return;
+      if (elements != 25000) // it fits into the block of 30000
+        expected += needs(static_cast<uint64_t>(elements));
+      EXPECT_EQ(stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC), expected) << elements;
+      stack.pass(3, 2, true);
+    }
+    // More than rank 1 has: an error on all ranks, which states the sizes, and nothing is lost.
+    tandem_program *program = nullptr;
+    tandem_instance *instance = nullptr;
+    std::string file = layer(3, 50000);
+    stack.check(tandem_program_load_memory(stack.context, file.data(), file.size(), &program));
+    EXPECT_EQ(tandem_prepare(stack.context, program, &instance),
+              stack.rank == 1 ? TANDEM_OUT_OF_MEMORY : TANDEM_ABORTED);
+    std::string message = tandem_last_error(stack.context);
+    EXPECT_NE(message.find("symmetric memory of 2 x 200000 bytes and 4096 signals, next to " +
+                           std::to_string(expected) + " bytes in 4 earlier blocks: "),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("cannot allocate 432768 bytes"), std::string::npos) << message;
+    tandem_program_destroy(program);
+    stack.pass(3, 1, true);
   });
 }
 
