@@ -19,6 +19,8 @@ import tandem.torch as tt
 # Set by gpu.py.
 KIND = os.environ.get("TANDEM_TEST_DEVICE", "cpu")
 SHARES_GPU = "TANDEM_TEST_SHARES_GPU" in os.environ
+# Inductor compiles less on the side: programs that try vector instructions, headers.
+LESS_C = {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
 
 
 def close(found, expected):
@@ -323,9 +325,7 @@ def passes(rank, ranks):
         expected = function(*inputs)
         torch._dynamo.reset()
         if function is scatters:
-            # So inductor compiles less on the side: programs that try vector instructions, headers.
-            less = {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
-            with tt.overlap_compiled() as used, torch._inductor.config.patch(less):
+            with tt.overlap_compiled() as used, torch._inductor.config.patch(LESS_C):
                 found = torch.compile(function)(*inputs)
         else:  # the pass alone: inductor's C++ compiler takes its time
             used = tt.CollectiveMatmulPass()
@@ -334,6 +334,52 @@ def passes(rank, ranks):
         for one, other in zip(found if isinstance(found, tuple) else (found,),
                               expected if isinstance(expected, tuple) else (expected,)):
             close(one, other)
+
+
+def cached(rank, ranks, rows):
+    """Ranks with different numbers of rows share a folder with compiled code: each gets its own."""
+    rows = int(rows)
+    torch.manual_seed(14)
+    x_all, w_all, v_all = torch.randn(rows, 4 * ranks), torch.randn(4 * ranks, 4), torch.randn(4, 6 * ranks)
+    whole = [one.clone().requires_grad_() for one in (x_all, w_all, v_all)]
+    expected = (torch.tanh(whole[0] @ whole[1]) + 1) @ whole[2]
+    grad = torch.randn_like(expected)
+    expected.backward(grad)
+    mine = [part(one, rank, ranks, dim).requires_grad_() for one, dim in zip((x_all, w_all, v_all), (1, 0, 1))]
+
+    def step(x, w, v):
+        return tt.all_gather_matmul(torch.tanh(tt.matmul_reduce_scatter(x, w)) + 1, v, tokens=rows)
+
+    for turn in range(2):  # the second time from the cache
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        with torch._inductor.config.patch(LESS_C):
+            found = torch.compile(step)(*mine)
+            grads = torch.autograd.grad(found, mine, part(grad, rank, ranks, 1))
+        close(found, part(expected.detach(), rank, ranks, 1))
+        for one, other, dim in zip(grads, whole, (1, 0, 1)):
+            close(one, part(other.grad, rank, ranks, dim))
+        counters = torch._dynamo.utils.counters
+        assert turn == 0 or counters["aot_autograd"]["autograd_cache_hit"] == 1, counters
+
+
+def dynamic(rank, ranks):
+    """Compiled once for any number of rows, also such that the ranks do not divide: forward and backward."""
+    def step(x, w, v):
+        y = torch.tanh(tt.matmul_reduce_scatter(x, w))
+        return y, tt.matmul_all_reduce(tt.all_gather_matmul(x, v), w)
+
+    torch._dynamo.utils.counters.clear()
+    compiled_ = torch.compile(step, backend="aot_eager", dynamic=True, fullgraph=True)
+    torch.manual_seed(15)
+    for rows in (5, 8, 7, 12):
+        inputs = [torch.randn(shape, requires_grad=True) for shape in ((rows, 4), (4, 6), (4, 4))]
+        made, expected = compiled_(*inputs), step(*inputs)
+        for one, other in zip(made, expected):
+            close(one, other)
+        for one, other in zip(*(torch.autograd.grad([y.sum() for y in ys], inputs) for ys in (made, expected))):
+            close(one, other)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1, torch._dynamo.utils.counters
 
 
 _torch_compile = torch.compile

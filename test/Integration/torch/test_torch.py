@@ -44,6 +44,14 @@ def test_compile_pass():
     run("passes", 2)
 
 
+def test_inductors_cache():
+    run("cached", 2, 5)
+
+
+def test_dynamic_shapes():
+    run("dynamic", 2)
+
+
 def test_layers_of_torch():
     run("torchs", 2)
 

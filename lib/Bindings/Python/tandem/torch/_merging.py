@@ -89,7 +89,7 @@ def _sums(graph):
         left, right = total.args
         if left is right or left.target not in _reductions or left.target is not right.target:
             continue
-        kind, other = ((one.args[2:], one.meta["val"].shape, one.meta["val"].dtype) for one in total.args)
+        kind, other = ((one.args[2:4], one.meta["val"].shape, one.meta["val"].dtype) for one in total.args)
         if kind != other or len(left.users) != 1 or len(right.users) != 1:
             continue
         first = min(left, right, key=order.get)

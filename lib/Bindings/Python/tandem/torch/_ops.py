@@ -21,16 +21,20 @@ from . import _fusions, _padding
 _library = torch.library.Library("tandem", "DEF")
 _library.define("all_gather_matmul(Tensor x, Tensor[] weights, int dim, str group, SymInt? tokens, bool gathered) "
                 "-> Tensor[]")
-_library.define("matmul_reduce_scatter(Tensor[] xs, Tensor[] weights, int dim, str group) -> Tensor")
+# rows: those of the result on this rank; None: _piece(). It is an argument since torch.compile caches code by the arguments
+# in a graph: ranks that have different numbers of rows must not share code.
+_library.define("matmul_reduce_scatter(Tensor[] xs, Tensor[] weights, int dim, str group, SymInt? rows=None) -> Tensor")
 _library.define("matmul_reduce_scatter_backward(Tensor x, Tensor weight, Tensor grad, int dim, str group, "
                 "bool need_x, bool need_weight) -> Tensor[]")
 _library.define("matmul_all_reduce(Tensor[] xs, Tensor[] weights, str group) -> Tensor")
 
 
+@torch.compiler.assume_constant_result
 def _ranks(group):
     return c10d._resolve_process_group(group).size()
 
 
+@torch.compiler.assume_constant_result
 def _rank(group):
     return c10d._resolve_process_group(group).rank()
 
@@ -134,7 +138,8 @@ def _prepare_gather(group, numbers, rows, weights):
 
 def _check_sum(op, xs, weights, dim):
     """The dimension; raises unless x_i @ weight_i can be added up."""
-    if len(xs) != len(weights) or not xs or len({(*x.shape[:-1], weight.shape[-1]) for x, weight in zip(xs, weights)}) != 1:
+    shapes = [(*x.shape[:-1], weight.shape[-1]) for x, weight in zip(xs, weights)]
+    if len(xs) != len(weights) or not xs or any(shape != shapes[0] for shape in shapes):  # a symbolic shape has no hash
         raise tandem.ArgumentError(f"{op}: expected products of one shape, found {[tuple(x.shape) for x in xs]} times "
                                    f"{[tuple(weight.shape) for weight in weights]}")
     if len({x.dtype for x in xs}) != 1:
@@ -226,7 +231,7 @@ def _all_gather_matmul(x, weights, dim, group, tokens, gathered):
     return _gather(group, (dim, tokens, gathered), (x,), weights)
 
 
-def _matmul_reduce_scatter(xs, weights, dim, group):
+def _matmul_reduce_scatter(xs, weights, dim, group, rows=None):
     return _scatter(group, (dim,), xs, weights)[0]
 
 
@@ -245,9 +250,10 @@ def _fake_all_gather_matmul(x, weights, dim, group, tokens, gathered):
     return [x.new_empty(_like(x, dim, tokens, one)) for one in columns]
 
 
-def _fake_matmul_reduce_scatter(xs, weights, dim, group):
+def _fake_matmul_reduce_scatter(xs, weights, dim, group, rows=None):
     dim = _check_sum("matmul_reduce_scatter", xs, weights, dim)
-    return xs[0].new_empty(_like(xs[0], dim, _piece(xs[0].shape[dim], group), weights[0].shape[1]))
+    rows = _piece(xs[0].shape[dim], group) if rows is None else rows
+    return xs[0].new_empty(_like(xs[0], dim, rows, weights[0].shape[1]))
 
 
 def _fake_matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
@@ -313,7 +319,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, dim, group, tokens, *weights):
-        ctx.dim, ctx.group = dim, group
+        ctx.dim, ctx.group, ctx.rows = dim, group, x.shape[dim]
         keeps = any(ctx.needs_input_grad[4:])
         made = _gather(group, (dim, tokens, keeps), (x,), weights)
         ctx.save_for_backward(made.pop() if keeps else None, *weights)
@@ -322,11 +328,11 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         whole, *weights = ctx.saved_tensors
-        return _gradients_of_gather(whole, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0],
+        return _gradients_of_gather(whole, weights, grads, ctx.dim, ctx.group, ctx.rows, ctx.needs_input_grad[0],
                                     ctx.needs_input_grad[4:])
 
 
-def _gradients_of_gather(whole, weights, grads, dim, group, need_x, needs):
+def _gradients_of_gather(whole, weights, grads, dim, group, rows, need_x, needs):
     """(dx or None, None, None, None, dw or None, ..)."""
     dx = None
     if need_x:
@@ -335,13 +341,14 @@ def _gradients_of_gather(whole, weights, grads, dim, group, need_x, needs):
             _check_once("all_gather_matmul")
             dx = _scatter(group, (dim,), grads, transposes)[0]
         else:
-            dx = torch.ops.tandem.matmul_reduce_scatter(grads, transposes, dim, group)
+            dx = torch.ops.tandem.matmul_reduce_scatter(grads, transposes, dim, group, rows)
     return dx, None, None, None, *(_gradient_of_weight(weight, whole, grad) if need else None
                                    for weight, grad, need in zip(weights, grads, needs))
 
 
 def _save_gather(ctx, inputs, output):
     x, weights, ctx.dim, ctx.group, ctx.tokens, ctx.gathered = inputs
+    ctx.rows = x.shape[ctx.dim]
     ctx.save_for_backward(output[-1] if ctx.gathered else x, *weights)
     if ctx.gathered:
         ctx.mark_non_differentiable(output[-1])
@@ -355,7 +362,8 @@ def _backward_of_gather(ctx, grads):
     needs = _needed(ctx.needs_input_grad[1], len(weights))
     if any(needs) and not ctx.gathered:
         kept = torch.ops.tandem.all_gather_matmul(kept, weights[:1], ctx.dim, ctx.group, ctx.tokens, True)[-1]
-    dx, _, _, _, *dw = _gradients_of_gather(kept, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0], needs)
+    dx, _, _, _, *dw = _gradients_of_gather(kept, weights, grads, ctx.dim, ctx.group, ctx.rows, ctx.needs_input_grad[0],
+                                            needs)
     return dx, dw, None, None, None, None
 
 
@@ -386,7 +394,7 @@ def _gradients_of_scatter(x, weight, grad, dim, group, need_x, need_weight):
 
 
 def _save_scatter(ctx, inputs, output):
-    xs, weights, ctx.dim, ctx.group = inputs
+    xs, weights, ctx.dim, ctx.group, _ = inputs
     ctx.count = len(xs)
     ctx.save_for_backward(*xs, *weights)
 
@@ -401,7 +409,7 @@ def _backward_of_scatter(ctx, grad):
     needs = zip(*(_needed(flags, ctx.count) for flags in ctx.needs_input_grad[:2]))
     made = [_gradients_of_scatter(x, weight, grad, ctx.dim, ctx.group, *need) if any(need) else (None, None)
             for x, weight, need in zip(xs, weights, needs)]
-    return [dx for dx, _ in made], [dw for _, dw in made], None, None
+    return [dx for dx, _ in made], [dw for _, dw in made], None, None, None
 
 
 torch.library.register_autograd("tandem::matmul_reduce_scatter", _backward_of_scatter, setup_context=_save_scatter,
@@ -515,7 +523,7 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
         _folded(x.shape, _check("matmul_reduce_scatter", x, [weight], dim))
         return x @ weight
     if not _is_direct(x, (weight,)):
-        return torch.ops.tandem.matmul_reduce_scatter([x], [weight], dim, group)
+        return torch.ops.tandem.matmul_reduce_scatter([x], [weight], dim, group, _piece(x.shape[dim], group))
     if _needs_grad(x, (weight,)):
         return _Scatter.apply(x, weight, dim, group)
     return _scatter(group, (dim,), (x,), (weight,))[0]
