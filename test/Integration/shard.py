@@ -133,6 +133,26 @@ class ShardTest(harness.CombinationTest):
         self.assertClose(tensors[c.case.result], reference, TOLERANCE[c.dtype] * (2 if c.case.reduced_wire else 1))
 
 
+class Dynamic(harness.Test):
+    """shard/dynamic.mlir, whose number of tokens is given when it is compiled, or when it runs."""
+
+    def test_dynamic(self):
+        source, compiled, dump = os.path.join(FOLDER, "dynamic.mlir"), self.path("program.tsp"), self.path("dump")
+        for options, extents in ((["--shape", "x=22x16"], []), (["--bound=24"], ["--extent=24,7,0,3"])):
+            done = harness.run([harness.tool("tandem-compile"), source, "--target=cpu-ucx", *options, "-o", compiled])
+            self.assertEqual(done.code, 0, str(done))
+            done = harness.tandem_run(compiled, "-n", 4, "--channel=ucx", "--verify", *extents,
+                                      *([] if extents else [f"--dump-npy={dump}"]), limit=120)
+            self.assertVerified(done, 4)
+        tensors = harness.read_dump(dump)
+        x, w1, b1, w2 = (tensors[name].astype(np.float64) for name in ("x", "w1", "b1", "w2"))
+        self.assertEqual(x.shape, (22, 16))
+        self.assertClose(tensors["y"], 2 * np.maximum(x @ w1 + b1, 0) @ w2, 2 * TOLERANCE["f32"])
+        refused = harness.run([harness.tool("tandem-compile"), source, "-o", compiled])
+        self.assertNotEqual(refused.code, 0, str(refused))
+        self.assertRegex(refused.err, r"dynamic\.mlir:\d+:\d+: error: expected a known extent in dimension 0 of argument 0")
+
+
 class Upstream(harness.Test):
     def source(self, case, ranks):
         with open(os.path.join(FOLDER, case.name + ".mlir")) as file:
@@ -165,4 +185,4 @@ class Upstream(harness.Test):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, Upstream, combined=[(ShardTest, combinations)])
+    harness.main(__doc__, Upstream, Dynamic, combined=[(ShardTest, combinations)])

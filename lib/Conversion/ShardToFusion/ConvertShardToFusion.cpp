@@ -8,6 +8,7 @@
 #include "Layouts.h"
 #include "Lowering.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "tandem/Conversion/ShardToFusion/Passes.h"
@@ -52,10 +53,10 @@ static bool isFusion(func::FuncOp function) {
          llvm::any_of(function.getResultTypes(), hasAxes);
 }
 
-/// A fusion is left as it is. With ops of the grid it would be neither.
+/// A fusion is left as it is. With ops of the grid or on shards it would be neither.
 static LogicalResult verifyFusion(func::FuncOp function) {
-  WalkResult found = function.walk([](Operation *op) -> WalkResult {
-    if (!isa_and_present<shard::ShardDialect>(op->getDialect()))
+  WalkResult found = function.walk<WalkOrder::PreOrder>([](Operation *op) -> WalkResult {
+    if (!isa_and_present<shard::ShardDialect, linalg::LinalgDialect>(op->getDialect()))
       return WalkResult::advance();
     return op->emitOpError() << "expected a function whose arguments and results have no axes, "
                                 "found some that have";

@@ -241,7 +241,8 @@ LogicalResult Layouts::inferAlong(int16_t axis) {
     if (placement.isSplit()) {
       layout.axes[static_cast<size_t>(placement.getDim())].push_back(axis);
       int64_t &extent = layout.shape[static_cast<size_t>(placement.getDim())];
-      if (llvm::MulOverflow(extent, mesh.getAxes()[static_cast<size_t>(axis)].size, extent))
+      if (!ShapedType::isDynamic(extent) &&
+          llvm::MulOverflow(extent, mesh.getAxes()[static_cast<size_t>(axis)].size, extent))
         return emitError(value.getLoc())
                << "the logical extent of dimension " << placement.getDim() << " overflows";
     } else if (placement.isPartial()) {
@@ -259,11 +260,10 @@ LogicalResult Layouts::inferAlong(int16_t axis) {
 static LogicalResult verifyArgument(BlockArgument argument) {
   Type type = argument.getType();
   auto tensor = dyn_cast<RankedTensorType>(type);
-  if (isElementType(getElementTypeOrSelf(type)) && (!tensor || tensor.hasStaticShape()) &&
-      (tensor || isElementType(type)))
+  if (isElementType(getElementTypeOrSelf(type)) && (tensor || isElementType(type)))
     return success();
   return emitError(argument.getLoc())
-         << "argument " << argument.getArgNumber() << ": expected a tensor of static shape or a "
+         << "argument " << argument.getArgNumber() << ": expected a tensor with a rank or a "
          << "scalar, of " << kElementTypes << ", found " << type;
 }
 
@@ -276,7 +276,7 @@ Layout Layouts::getReturned(Value value) const {
   if (auto it = annotations.find(value); it != annotations.end())
     for (auto [dim, axes] : llvm::enumerate(it->second)) {
       layout.axes[dim] = axes;
-      for (int16_t axis : axes)
+      for (int16_t axis : ShapedType::isDynamic(layout.shape[dim]) ? GridAxes() : axes)
         layout.shape[dim] *= mesh.getAxes()[static_cast<size_t>(axis)].size;
     }
   return layout;

@@ -23,7 +23,7 @@ Lowering::Space Lowering::makeSpace(StructuredOp &s, ArrayRef<unsigned> order) c
   SmallVector<int64_t> extents = s.op.getStaticLoopRanges();
   for (auto [at, loop] : llvm::enumerate(order)) {
     space.position[loop] = at;
-    space.layout.shape.push_back(extents[loop]);
+    space.layout.shape.push_back(ShapedType::kDynamic);
     space.layout.axes.emplace_back();
   }
   auto read = [&](Value value, ArrayRef<unsigned> loops) {
@@ -33,7 +33,8 @@ Lowering::Space Lowering::makeSpace(StructuredOp &s, ArrayRef<unsigned> order) c
     for (auto [dim, loop] : llvm::enumerate(loops)) {
       if (!llvm::is_contained(order, loop))
         continue;
-      space.layout.shape[space.position[loop]] = layout.shape[dim];
+      if (!ShapedType::isDynamic(layout.shape[dim]))
+        space.layout.shape[space.position[loop]] = layout.shape[dim];
       space.layout.axes[space.position[loop]] = layout.axes[dim];
     }
   };
@@ -41,6 +42,10 @@ Lowering::Space Lowering::makeSpace(StructuredOp &s, ArrayRef<unsigned> order) c
     if (s.readsTensor(i))
       read(s.op->getOperand(i), s.loops[i]);
   read(s.op->getResult(0), s.loops.back());
+  // Loops over constants alone.
+  for (auto [at, loop] : llvm::enumerate(order))
+    if (ShapedType::isDynamic(space.layout.shape[at]) && space.layout.axes[at].empty())
+      space.layout.shape[at] = extents[loop];
   return space;
 }
 
@@ -183,6 +188,9 @@ LogicalResult Lowering::merge(Operation *op, Value &value, Layout &layout, size_
     if (!layout.axes[dim].empty())
       return op->emitOpError() << "expected of several loops that only one factor has, or that are "
                                   "contracted, at most the outermost to be split";
+    if (ShapedType::isDynamic(layout.shape[first]) || ShapedType::isDynamic(layout.shape[dim]))
+      return op->emitOpError() << "expected known extents of several loops that only one factor "
+                                  "has, or that are contracted: they become one";
     layout.shape[first] *= layout.shape[dim];
   }
   auto erase = [&](auto &list) {

@@ -28,8 +28,19 @@ FailureOr<Value> Lowering::use(Operation *user, Value value) {
 }
 
 Value Lowering::getConstant(Location loc, TypedAttr number, const Layout &layout) {
-  RankedTensorType type = layouts.getType(layout, number.getType());
-  return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, Attribute(number)));
+  RankedTensorType type = layouts.getType(layout, number.getType()),
+                   scalar = RankedTensorType::get({}, number.getType());
+  if (type.hasStaticShape())
+    return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, Attribute(number)));
+  return broadcast(
+      loc,
+      arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(scalar, Attribute(number))),
+      type);
+}
+
+/// A tensor without dimensions, in all elements of `type`.
+Value Lowering::broadcast(Location loc, Value tensor, RankedTensorType type) {
+  return fusion::BroadcastOp::create(builder, loc, type, tensor, ArrayRef<int64_t>());
 }
 
 /// A scalar of the fusion: a constant, an argument, or computed from them. Null, with an error, if
@@ -71,9 +82,15 @@ Value Lowering::getScalar(Operation *user, Value scalar, const Layout &layout, T
     return {};
   }
   Value known = getNumber(user, scalar);
-  return known ? tensor::SplatOp::create(builder, user->getLoc(), layouts.getType(layout, element),
-                                         known)
-               : Value();
+  if (!known)
+    return {};
+  RankedTensorType type = layouts.getType(layout, element);
+  if (type.hasStaticShape())
+    return tensor::SplatOp::create(builder, user->getLoc(), type, known);
+  return broadcast(
+      user->getLoc(),
+      tensor::SplatOp::create(builder, user->getLoc(), RankedTensorType::get({}, element), known),
+      type);
 }
 
 Value Lowering::permute(Location loc, Value value, Layout &layout, ArrayRef<int64_t> permutation) {
@@ -131,8 +148,8 @@ LogicalResult Lowering::lowerAlike(Operation *op) {
   }
   IRMapping mapping;
   for (Value operand : op->getOperands()) {
-    if (mapping.contains(operand))
-      continue;
+    if (mapping.contains(operand) || !isa<RankedTensorType>(operand.getType()))
+      continue; // the sizes of a reshape
     if (getSplat(operand)) {
       Value constant = getScalar(op, operand, layouts.get(result), getElementTypeOrSelf(operand));
       if (!constant)

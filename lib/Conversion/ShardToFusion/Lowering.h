@@ -47,6 +47,7 @@ private:
   Value getNumber(Operation *user, Value scalar);
   Value getScalar(Operation *user, Value scalar, const Layout &layout, Type element);
   Value getConstant(Location loc, TypedAttr number, const Layout &layout);
+  Value broadcast(Location loc, Value tensor, RankedTensorType type);
   Value permute(Location loc, Value value, Layout &layout, ArrayRef<int64_t> permutation);
   /// The logical tensor of a value that is no splat. Fails if it waits for an addend.
   FailureOr<Value> use(Operation *user, Value value);

@@ -30,16 +30,30 @@ func.func @which_grid(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 shard.grid @tp(shape = 2)
 // shard_c2
-// expected-error @+1 {{argument 0: expected a tensor of static shape or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<?xf32>'}}
-func.func @open(%x: tensor<?xf32>) -> tensor<?xf32> {
-  return %x : tensor<?xf32>
+// expected-error @+1 {{argument 0: expected a tensor with a rank or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<*xf32>'}}
+func.func @open(%x: tensor<*xf32>) -> tensor<*xf32> {
+  return %x : tensor<*xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @computes_with_extents(%x: tensor<?xi64> {tandem.split_axes = [[0]]}) -> tensor<?xi64> {
+  %zero = arith.constant 0 : index
+  %d = tensor.dim %x, %zero : tensor<?xi64>
+  %i = arith.index_cast %d : index to i64
+  // shard_c2
+  // expected-error @+1 {{expected scalars that are constants, arguments of the function, or computed from these}}
+  %s = tensor.splat %i[%d] : tensor<?xi64>
+  %y = arith.addi %x, %s : tensor<?xi64>
+  return %y : tensor<?xi64>
 }
 
 // -----
 
 shard.grid @tp(shape = 2)
 // shard_c2
-// expected-error @+1 {{argument 0: expected a tensor of static shape or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<4xi4>'}}
+// expected-error @+1 {{argument 0: expected a tensor with a rank or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<4xi4>'}}
 func.func @elements(%x: tensor<4xi4>) -> tensor<4xi4> {
   return %x : tensor<4xi4>
 }
@@ -397,4 +411,41 @@ func.func @other(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>, %b: tensor<8x4xf32>) 
   %p = linalg.matmul ins(%x, %w : tensor<8x4xf32>, tensor<4x4xf32>) outs(%init : tensor<8x4xf32>) -> tensor<8x4xf32>
   %y = shard.all_reduce %p on @g grid_axes = [0, 1] : tensor<8x4xf32> -> tensor<8x4xf32>
   return %y : tensor<8x4xf32>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["axis0" = 2]>
+shard.grid @tp(shape = 2)
+func.func @one_argument_with_axes(%x: tensor<8x4xf32, #fusion.axes<#tp, [didx("axis0"), -]>>, %w: tensor<4x6xf32>,
+                                  %init: tensor<8x6xf32>) -> tensor<8x6xf32> {
+  // shard_c3
+  // expected-error @+1 {{expected a function whose arguments and results have no axes, found some that have}}
+  %y = linalg.matmul ins(%x, %w : tensor<8x4xf32, #fusion.axes<#tp, [didx("axis0"), -]>>, tensor<4x6xf32>)
+                     outs(%init : tensor<8x6xf32>) -> tensor<8x6xf32>
+  return %y : tensor<8x6xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @merged_extents(%x: tensor<?x4x?xf32> {tandem.split_axes = [[], [0]]}, %w: tensor<4x?x3xf32>) -> tensor<?x3xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %x, %c0 : tensor<?x4x?xf32>
+  %e = tensor.empty(%m) : tensor<?x3xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%e : tensor<?x3xf32>) -> tensor<?x3xf32>
+  // shard_c2
+  // expected-error @+1 {{expected known extents of several loops that only one factor has, or that are contracted: they become one}}
+  %p = linalg.generic {indexing_maps = [affine_map<(m, n, k, l) -> (m, k, l)>, affine_map<(m, n, k, l) -> (k, l, n)>,
+                                        affine_map<(m, n, k, l) -> (m, n)>],
+                       iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<?x4x?xf32>, tensor<4x?x3xf32>) outs(%init : tensor<?x3xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x3xf32>
+  %y = shard.all_reduce %p on @tp grid_axes = [0] : tensor<?x3xf32> -> tensor<?x3xf32>
+  return %y : tensor<?x3xf32>
 }

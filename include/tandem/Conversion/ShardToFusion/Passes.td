@@ -23,7 +23,8 @@ def ConvertShardToFusion : Pass<"convert-shard-to-fusion", "::mlir::ModuleOp"> {
 
     Constraints:
     - shard_c1: the grid is static, and a function is partitioned over one grid.
-    - shard_c2: shapes are static, elements are of the types of fusions, constants have one value for all elements.
+    - shard_c2: tensors have a rank, elements are of the types of fusions, constants have one value for all elements.
+      Extents may be `?`, but not those of loops that become one; nothing but shapes is computed from them.
     - shard_c3: the function has one block. Its ops are `shard.all_gather`, `all_slice`, `all_to_all`, `all_reduce` and
       `reduce_scatter` (sum, max, min; without conversion of elements), structured `linalg` ops with one result,
       elementwise `arith` and `math`, reshapes, and the choice of the initial value that shard-partition writes.

@@ -1,0 +1,52 @@
+// RUN: tandem-opt --convert-shard-to-fusion --split-input-file %s | FileCheck %s
+
+// Logical extents of `?` are `?`, whether they are split or not. Constants are broadcast to them.
+// CHECK: #tp = #tandem.mesh<"tp", ["axis0" = 4]>
+// CHECK: func.func @rows(%[[X:.*]]: tensor<?x8xf32, #fusion.axes<#tp, [didx("axis0"), -]>>, %[[S:.*]]: f32)
+// CHECK-SAME: -> tensor<?x8xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK: %[[TWO:.*]] = arith.constant dense<2.000000e+00> : tensor<f32>
+// CHECK: %[[FILL:.*]] = fusion.broadcast %[[TWO]] dims [] : tensor<f32> -> tensor<?x8xf32, #fusion.axes<#tp, [didx("axis0"), -]>>
+// CHECK: %[[SUM:.*]] = arith.addf %[[X]], %[[FILL]]
+// CHECK: %[[SPLAT:.*]] = tensor.splat %[[S]] : tensor<f32>
+// CHECK: %[[ALL:.*]] = fusion.broadcast %[[SPLAT]] dims [] : tensor<f32> -> tensor<?x8xf32, #fusion.axes<#tp, [didx("axis0"), -]>>
+// CHECK: %[[PRODUCT:.*]] = arith.mulf %[[SUM]], %[[ALL]]
+// CHECK: fusion.reshard %[[PRODUCT]]
+shard.grid @tp(shape = 4)
+func.func @rows(%x: tensor<?x8xf32>, %s: f32) -> tensor<?x8xf32> {
+  %zero = arith.constant 0 : index
+  %two = arith.constant 2.0 : f32
+  %d = tensor.dim %x, %zero : tensor<?x8xf32>
+  %e = tensor.empty(%d) : tensor<?x8xf32>
+  %fill = linalg.fill ins(%two : f32) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %sum = arith.addf %x, %fill : tensor<?x8xf32>
+  %splat = tensor.splat %s[%d] : tensor<?x8xf32>
+  %product = arith.mulf %sum, %splat : tensor<?x8xf32>
+  %y = shard.all_gather %product on @tp grid_axes = [0] gather_axis = 0 : tensor<?x8xf32> -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+// Contracted dimensions of known extents are merged next to one of unknown extent.
+// CHECK: func.func @merged(%{{.*}}: tensor<?x8x5xf32, #fusion.axes<#tp, [-, didx("axis0"), -]>>, %{{.*}}: tensor<8x5x3xf32, #fusion.axes<#tp, [didx("axis0"), -, -]>>)
+// CHECK: %[[A:.*]] = fusion.reshape %{{.*}} -> tensor<?x40xf32, #fusion.axes<#tp, [-, didx("axis0")]>>
+// CHECK: fusion.matmul %[[A]], %{{.*}} -> tensor<?x3xf32, #fusion.axes<#tp, [-, -], partial = ["axis0"]>>
+shard.grid @tp(shape = 2)
+func.func @merged(%x: tensor<?x4x5xf32> {tandem.split_axes = [[], [0]]}, %w: tensor<4x5x3xf32>) -> tensor<?x3xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %x, %c0 : tensor<?x4x5xf32>
+  %e = tensor.empty(%m) : tensor<?x3xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%e : tensor<?x3xf32>) -> tensor<?x3xf32>
+  %p = linalg.generic {indexing_maps = [affine_map<(m, n, k, l) -> (m, k, l)>, affine_map<(m, n, k, l) -> (k, l, n)>,
+                                        affine_map<(m, n, k, l) -> (m, n)>],
+                       iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<?x4x5xf32>, tensor<4x5x3xf32>) outs(%init : tensor<?x3xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x3xf32>
+  %y = shard.all_reduce %p on @tp grid_axes = [0] : tensor<?x3xf32> -> tensor<?x3xf32>
+  return %y : tensor<?x3xf32>
+}
