@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+import unittest
 
 import harness
 from harness import environment, finish, free_port, program, start, start_ranks, tandem_run, tool
@@ -149,6 +150,7 @@ class Files(harness.Test):
                     self.assertGreater(done.code, 0)
                     self.assertIn("not a regular file", done.err)
 
+    @unittest.skipIf(harness.SLOWER > 1, "a sanitizer needs more address space than the limit leaves")
     def test_memory(self):
         for channel in ("ucx", "local"):
             done = self.limited(tool("tandem-run"), program("huge-2"), f"--channel={channel}", what=resource.RLIMIT_AS,
