@@ -8,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Bindings.h"
+#include "Torch.h"
 
 #include <cstdlib>
 #include <nanobind/stl/shared_ptr.h>
@@ -102,11 +102,10 @@ nb::object Array::toDlpack() const {
 
 nb::object tandem::python::makeTensor(const std::shared_ptr<RuntimeContext> &context,
                                       nb::handle like, tandem_dtype dtype,
-                                      const std::vector<int64_t> &shape) {
+                                      const std::vector<int64_t> &shape, nb::handle extents) {
   static PyObject *make = nullptr;
-  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
-  for (size_t d = 0; d < shape.size(); ++d)
-    PyTuple_SET_ITEM(extents.ptr(), static_cast<Py_ssize_t>(d), PyLong_FromLongLong(shape[d]));
+  if (like.is_valid() && isTorch(like))
+    return newTorch(like, dtype, extents);
   nb::object known = like.is_valid() ? nb::borrow(like) : nb::none();
   nb::object made = imported(make, "tandem._frameworks", "make")(known, nameOf(dtype), extents);
   if (!made.is_none())

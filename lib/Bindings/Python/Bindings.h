@@ -43,6 +43,22 @@ inline nb::handle imported(PyObject *&cache, const char *module, const char *nam
   raise(TANDEM_INVALID_ARGUMENT, message);
 }
 
+/// The name of something in error messages, which is made only for them. Refers to the function
+/// that it is made from.
+class Naming {
+public:
+  template <typename Function>
+  Naming(const Function &function) // NOLINT(google-explicit-constructor)
+      : function(&function), call([](const void *function) -> std::string {
+          return (*static_cast<const Function *>(function))();
+        }) {}
+  std::string operator()() const { return call(function); }
+
+private:
+  const void *function;
+  std::string (*call)(const void *);
+};
+
 //===-- Contexts ----------------------------------------------------------===//
 
 /// The ranks of one process. Contexts keep it alive.
@@ -173,7 +189,7 @@ public:
   /// Reads `object` without a copy; `what` names it in errors. `stream`: for tensors of a device,
   /// the stream (a number, as in the array API) on which they will be used.
   /// Raises if its memory is of another device than the context's.
-  void read(nb::handle object, const std::string &what, const RuntimeContext &context,
+  void read(nb::handle object, const Naming &what, const RuntimeContext &context,
             nb::handle stream);
   /// "f32[4, 8]".
   std::string str() const;
@@ -186,11 +202,11 @@ public:
   bool isReadOnly = false, isRead = false;
 
 private:
-  void readTorch(nb::handle object, const std::string &what, const RuntimeContext &context);
-  void readBuffer(nb::handle object, const std::string &what);
-  void readDlpack(nb::handle object, const std::string &what, const RuntimeContext &context,
+  void readTorch(nb::handle object, const Naming &what, const RuntimeContext &context);
+  void readBuffer(nb::handle object, const Naming &what);
+  void readDlpack(nb::handle object, const Naming &what, const RuntimeContext &context,
                   nb::handle stream);
-  void finish(const std::string &what, const int64_t *strides, int64_t unit);
+  void finish(const Naming &what, const int64_t *strides, int64_t unit);
   void release();
 
   Py_buffer buffer = {};
@@ -202,10 +218,13 @@ private:
 const char *nameOf(tandem_dtype dtype);
 uint32_t sizeOf(tandem_dtype dtype);
 dlpack::DataType dlpackType(tandem_dtype dtype);
+/// Nothing if it has no tandem_dtype.
+std::optional<tandem_dtype> fromDlpack(dlpack::DataType dtype);
 std::string describe(tandem_dtype dtype, const std::vector<int64_t> &shape);
-/// A new tensor of the library and device of `like` (null: NumPy), or an Array.
+/// A new tensor of the library and device of `like` (null: NumPy), or an Array. `extents`: the
+/// shape as a tuple.
 nb::object makeTensor(const std::shared_ptr<RuntimeContext> &context, nb::handle like,
-                      tandem_dtype dtype, const std::vector<int64_t> &shape);
+                      tandem_dtype dtype, const std::vector<int64_t> &shape, nb::handle extents);
 /// The tensor of the library of `like` for what makeTensor made, once it is filled.
 nb::object finishTensor(nb::handle like, nb::object made);
 

@@ -43,6 +43,18 @@ struct ManagedTensor {
   void (*deleter)(ManagedTensor *self);
 };
 
+/// The functions of a library for short loans of its tensors: what the capsule
+/// "dlpack_exchange_api" of its tensor type points to, since DLPack 1.3. They are called with the
+/// interpreter's lock, return 0, or set a Python exception.
+struct Exchange {
+  uint32_t major, minor;
+  const Exchange *previous;
+  void *allocate, *fromObject, *toObject; ///< for tensors that are kept
+  /// The tensor's extents and strides are those of the object, and live as long as it.
+  int (*read)(void *object, Tensor *tensor); ///< may be null
+  int (*currentStream)(int32_t deviceType, int32_t device, void **stream);
+};
+
 } // namespace tandem::python::dlpack
 
 #endif // TANDEM_LIB_BINDINGS_PYTHON_DLPACK_H

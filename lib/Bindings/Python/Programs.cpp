@@ -48,6 +48,13 @@ nb::handle Inputs::first(const nb::args &given) {
   return {};
 }
 
+static nb::tuple toTuple(const int64_t *numbers, size_t count) {
+  nb::list list;
+  for (size_t i = 0; i < count; ++i)
+    list.append(numbers[i]);
+  return nb::tuple(list);
+}
+
 Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes)
     : context(std::move(given)) {
   tandem_context *handle = context->get();
@@ -75,6 +82,7 @@ Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes
     to.dtype = from.dtype;
     to.shape.assign(from.shape, from.shape + from.rank);
     to.localShape.assign(from.local_shape, from.local_shape + from.local_rank);
+    to.localExtents = toTuple(to.localShape.data(), to.localShape.size());
     ++(to.isResult ? numResults : numInputs);
   }
 }
@@ -142,15 +150,15 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
       auto at = static_cast<Py_ssize_t>(i - numInputs);
       nb::object object;
       if (out.is_none())
-        object = argument.present
-                     ? makeTensor(context, inputs.like(), argument.dtype, argument.localShape)
-                     : nb::none();
+        object = argument.present ? makeTensor(context, inputs.like(), argument.dtype,
+                                               argument.localShape, argument.localExtents)
+                                  : nb::none();
       else
         object = isSequence ? nb::object(out[i - numInputs]) : nb::borrow(out);
       isGiven = !object.is_none();
       PyTuple_SET_ITEM(results.ptr(), at, nb::object(object).release().ptr());
       if (isGiven)
-        tensor.read(object, name + ": result", *context, inputs.stream.number);
+        tensor.read(object, [&] { return name + ": result"; }, *context, inputs.stream.number);
     }
     if (isGiven != argument.present)
       raiseArgument(nameOf(i) + (argument.present
@@ -193,13 +201,6 @@ std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext>
 void Program::forget(const std::shared_ptr<Prepared> &one) {
   prepared.erase(std::remove(prepared.begin(), prepared.end(), one), prepared.end());
   one->close();
-}
-
-static nb::tuple toTuple(const int64_t *numbers, size_t count) {
-  nb::list list;
-  for (size_t i = 0; i < count; ++i)
-    list.append(numbers[i]);
-  return nb::tuple(list);
 }
 
 /// (arena, symmetric, workspace), in bytes.

@@ -28,7 +28,7 @@ public:
       : tensors(given.size()), stream(*options.context, options.stream, first(given)) {
     for (size_t i = 0; i < tensors.size(); ++i)
       if (!given[i].is_none())
-        tensors[i].read(given[i], name(i), *options.context, stream.number);
+        tensors[i].read(given[i], [&] { return name(i); }, *options.context, stream.number);
   }
 
   std::vector<Tensor> tensors; ///< without data where None was given
@@ -45,6 +45,7 @@ struct Argument {
   bool isResult = false, present = true;
   tandem_dtype dtype = TANDEM_F32;
   std::vector<int64_t> shape, localShape;
+  nb::object localExtents; ///< `localShape` as a tuple
 };
 
 /// A program in one context: loaded, prepared, with its state.

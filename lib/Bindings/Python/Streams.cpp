@@ -26,10 +26,10 @@ nb::object numberOf(nb::handle stream) {
   return nb::none();
 }
 
-/// The current stream of a tensor's library and device; None if the library has none.
-nb::object currentStream(nb::handle tensor) {
+/// The current stream of a tensor's library on the context's GPU; None if the library has none.
+nb::object currentStream(const RuntimeContext &context, nb::handle tensor) {
   if (isTorch(tensor))
-    return currentTorchStream(nb::cast<int32_t>(tensor.attr("get_device")()));
+    return currentTorchStream(context.gpu);
   if (std::strncmp(Py_TYPE(tensor.ptr())->tp_name, "cupy", 4) == 0)
     return nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")().attr("ptr");
   return nb::none();
@@ -50,7 +50,7 @@ RunStream::RunStream(RuntimeContext &context, nb::handle given, nb::handle like)
                                 "cuda_stream or ptr, found ") +
                     Py_TYPE(given.ptr())->tp_name);
   } else if (like.is_valid() && !like.is_none()) {
-    number = currentStream(like);
+    number = currentStream(context, like);
   }
   isAwaited = number.is_none();
   void *native = nullptr; // the legacy default stream

@@ -56,9 +56,10 @@ std::optional<tandem_dtype> fromFormat(std::string_view format, Py_ssize_t bytes
 
 const char *typeOf(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-[[noreturn]] void wrongType(const std::string &what, const std::string &found) {
-  raiseArgument(
-      what + ": expected elements of f32, f16, bf16, f64, i64, i32, i16, i8 or i1, found " + found);
+[[noreturn]] void wrongType(const Naming &what, const std::string &found) {
+  raiseArgument(what() +
+                ": expected elements of f32, f16, bf16, f64, i64, i32, i16, i8 or i1, found " +
+                found);
 }
 
 } // namespace
@@ -74,6 +75,13 @@ uint32_t tandem::python::sizeOf(tandem_dtype dtype) {
 dlpack::DataType tandem::python::dlpackType(tandem_dtype dtype) {
   const TypeInfo &info = kTypes[static_cast<size_t>(dtype)];
   return {info.code, static_cast<uint8_t>(info.bytes * 8), 1};
+}
+
+std::optional<tandem_dtype> tandem::python::fromDlpack(dlpack::DataType dtype) {
+  for (size_t i = 0; i < kTypes.size(); ++i)
+    if (kTypes[i].code == dtype.code && kTypes[i].bytes * 8 == dtype.bits && dtype.lanes == 1)
+      return static_cast<tandem_dtype>(i);
+  return std::nullopt;
 }
 
 static std::string describe(tandem_dtype dtype, const int64_t *shape, size_t rank) {
@@ -103,7 +111,7 @@ void Tensor::release() {
   capsule.reset();
 }
 
-void Tensor::read(nb::handle object, const std::string &what, const RuntimeContext &context,
+void Tensor::read(nb::handle object, const Naming &what, const RuntimeContext &context,
                   nb::handle stream) {
   release();
   if (isTorch(object))
@@ -113,13 +121,13 @@ void Tensor::read(nb::handle object, const std::string &what, const RuntimeConte
   else if (PyObject_HasAttrString(object.ptr(), "__dlpack__"))
     readDlpack(object, what, context, stream);
   else
-    raiseArgument(what + ": expected a tensor (with __dlpack__ or the buffer protocol), found " +
+    raiseArgument(what() + ": expected a tensor (with __dlpack__ or the buffer protocol), found " +
                   typeOf(object));
   isRead = true;
 }
 
 /// Checks that memory is row-major, and computes its size. Strides are multiples of `unit` bytes.
-void Tensor::finish(const std::string &what, const int64_t *strides, int64_t unit) {
+void Tensor::finish(const Naming &what, const int64_t *strides, int64_t unit) {
   bytes = sizeOf(dtype);
   for (uint32_t d = 0; d < rank; ++d)
     bytes *= static_cast<uint64_t>(shape[d]);
@@ -128,38 +136,38 @@ void Tensor::finish(const std::string &what, const int64_t *strides, int64_t uni
   int64_t expected = static_cast<int64_t>(sizeOf(dtype)) / unit;
   for (uint32_t d = rank; d-- > 0;) {
     if (shape[d] != 1 && strides[d] != expected)
-      raiseArgument(what + ": expected a contiguous tensor, found " + str() +
+      raiseArgument(what() + ": expected a contiguous tensor, found " + str() +
                     " with other strides; copy it first");
     expected *= shape[d];
   }
 }
 
 /// Memory of another device would be used under the same addresses, or fault.
-static void checkDevice(const std::string &what, const RuntimeContext &context, bool isHost,
+static void checkDevice(const Naming &what, const RuntimeContext &context, bool isHost,
                         int32_t device) {
   if (context.isHost != isHost)
-    raiseArgument(what + (context.isHost
-                              ? ": expected a tensor of the CPU, found one of a device"
-                              : ": expected a tensor of the device, found one of the CPU"));
+    raiseArgument(what() + (context.isHost
+                                ? ": expected a tensor of the CPU, found one of a device"
+                                : ": expected a tensor of the device, found one of the CPU"));
   if (!isHost && device != context.gpu)
-    raiseArgument(what + ": expected a tensor of GPU " + std::to_string(context.gpu) +
+    raiseArgument(what() + ": expected a tensor of GPU " + std::to_string(context.gpu) +
                   ", which is the context's, found one of GPU " + std::to_string(device));
 }
 
-void Tensor::readTorch(nb::handle object, const std::string &what, const RuntimeContext &context) {
-  TorchTensor found = python::readTorch(object, [&]() -> const std::string & { return what; });
+void Tensor::readTorch(nb::handle object, const Naming &what, const RuntimeContext &context) {
+  TorchTensor found = python::readTorch(object, what);
   checkDevice(what, context, found.device < 0, found.device);
   dtype = found.dtype;
   rank = found.rank;
   std::copy(found.shape, found.shape + rank, shape);
   if (found.layout != Layout::Dense)
-    raiseArgument(what + ": expected a contiguous tensor, found " + str() +
+    raiseArgument(what() + ": expected a contiguous tensor, found " + str() +
                   " with other strides; copy it first");
   data = found.data;
   finish(what, nullptr, 1);
 }
 
-void Tensor::readBuffer(nb::handle object, const std::string &what) {
+void Tensor::readBuffer(nb::handle object, const Naming &what) {
   // NumPy has no bf16, and arrays of ml_dtypes.bfloat16 export no buffer: their bits do.
   bool isBfloat = PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0;
   if (isBfloat) {
@@ -177,7 +185,7 @@ void Tensor::readBuffer(nb::handle object, const std::string &what) {
   if (!type)
     wrongType(what, std::string("format \"") + (buffer.format ? buffer.format : "B") + "\"");
   if (buffer.ndim > static_cast<int>(kMaxDims))
-    raiseArgument(what + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
+    raiseArgument(what() + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
   dtype = *type;
   rank = static_cast<uint32_t>(buffer.ndim);
   data = buffer.buf;
@@ -190,7 +198,7 @@ void Tensor::readBuffer(nb::handle object, const std::string &what) {
   finish(what, strides, 1);
 }
 
-void Tensor::readDlpack(nb::handle object, const std::string &what, const RuntimeContext &context,
+void Tensor::readDlpack(nb::handle object, const Naming &what, const RuntimeContext &context,
                         nb::handle stream) {
   const bool onHost = context.isHost;
   // Asked first: libraries of the CPU reject a stream with errors of their own.
@@ -216,16 +224,13 @@ void Tensor::readDlpack(nb::handle object, const std::string &what, const Runtim
     checkDevice(what, context, !onHost, -1);
   if (!onHost && place != dlpack::kCudaManaged)
     checkDevice(what, context, false, tensor.device.id);
-  size_t found = 0;
-  while (found < kTypes.size() &&
-         !(kTypes[found].code == tensor.dtype.code && kTypes[found].bytes * 8 == tensor.dtype.bits))
-    ++found;
-  if (found == kTypes.size() || tensor.dtype.lanes != 1)
+  std::optional<tandem_dtype> found = fromDlpack(tensor.dtype);
+  if (!found)
     wrongType(what, "DLPack's type " + std::to_string(tensor.dtype.code) + " of " +
                         std::to_string(tensor.dtype.bits) + " bits");
   if (tensor.rank > static_cast<int32_t>(kMaxDims))
-    raiseArgument(what + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
-  dtype = static_cast<tandem_dtype>(found);
+    raiseArgument(what() + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
+  dtype = *found;
   rank = static_cast<uint32_t>(tensor.rank);
   data = static_cast<char *>(tensor.data) + tensor.byteOffset;
   for (uint32_t d = 0; d < rank; ++d)

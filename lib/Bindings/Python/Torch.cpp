@@ -7,6 +7,7 @@
 
 #include "Torch.h"
 
+#include <algorithm>
 #include <array>
 
 using namespace tandem::python;
@@ -21,7 +22,8 @@ constexpr std::array<const char *, 9> kTypes = {
 struct Names {
   nb::object dataPtr = make("data_ptr"), shape = make("shape"), dtype = make("dtype"),
              isContiguous = make("is_contiguous"), isCpu = make("is_cpu"),
-             getDevice = make("get_device"), stride = make("stride");
+             getDevice = make("get_device"), stride = make("stride"), newEmpty = make("new_empty"),
+             dtypeKeyword = nb::make_tuple(make("dtype"));
 
   static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }
   /// Lives as long as the process.
@@ -34,7 +36,9 @@ struct Names {
 /// torch, once the program has imported it.
 struct Torch {
   nb::object tensor;
+  nb::object parameter; ///< null: as good as unknown
   std::array<nb::object, kTypes.size()> dtypes;
+  const dlpack::Exchange *exchange = nullptr; ///< null if this version has none
 
   static const Torch *get() {
     static const Torch *torch = nullptr;
@@ -48,7 +52,26 @@ struct Torch {
     made->tensor = nb::borrow(module).attr("Tensor");
     for (size_t i = 0; i < kTypes.size(); ++i)
       made->dtypes[i] = nb::borrow(module).attr(kTypes[i]);
+    if (PyObject_HasAttrString(module, "nn"))
+      made->parameter = nb::borrow(module).attr("nn").attr("Parameter");
+    made->exchange = exchangeOf(made->tensor);
     return torch = made;
+  }
+
+private:
+  static const dlpack::Exchange *exchangeOf(nb::handle type) {
+    const char *name = "__dlpack_c_exchange_api__";
+    if (!PyObject_HasAttrString(type.ptr(), name))
+      return nullptr;
+    nb::object capsule = type.attr(name);
+    const char *content = "dlpack_exchange_api";
+    if (!PyCapsule_IsValid(capsule.ptr(), content))
+      return nullptr;
+    const auto *found =
+        static_cast<const dlpack::Exchange *>(PyCapsule_GetPointer(capsule.ptr(), content));
+    while (found && found->major > 1)
+      found = found->previous;
+    return found && found->major == 1 && found->read ? found : nullptr;
   }
 };
 
@@ -77,6 +100,42 @@ Layout layoutOf(nb::handle object, const TorchTensor &tensor) {
   return isTransposed ? Layout::Transposed : Layout::Other;
 }
 
+Layout layoutOf(const dlpack::Tensor &tensor) {
+  bool isDense = true, isEmpty = false;
+  int64_t expected = 1;
+  for (int32_t d = tensor.rank; tensor.strides && d-- > 0;) {
+    isEmpty |= tensor.shape[d] == 0;
+    isDense &= tensor.shape[d] == 1 || tensor.strides[d] == expected;
+    expected *= tensor.shape[d];
+  }
+  if (isDense || isEmpty)
+    return Layout::Dense;
+  bool isTransposed =
+      tensor.rank == 2 && tensor.strides[0] == 1 && tensor.strides[1] == tensor.shape[0];
+  return isTransposed ? Layout::Transposed : Layout::Other;
+}
+
+/// A tensor that is no subclass's. False, and nothing is read, if the table cannot describe it.
+bool readLent(const dlpack::Exchange &exchange, nb::handle object, TorchTensor &to) {
+  dlpack::Tensor lent;
+  if (exchange.read(object.ptr(), &lent) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  std::optional<tandem_dtype> dtype = fromDlpack(lent.dtype);
+  bool isHost = lent.device.type == dlpack::kCpu || lent.device.type == dlpack::kCudaHost,
+       isGpu = lent.device.type == dlpack::kCuda || lent.device.type == dlpack::kRocm;
+  if (!dtype || (!isHost && !isGpu) || lent.rank > static_cast<int32_t>(kMaxDims))
+    return false;
+  to.data = static_cast<char *>(lent.data) + lent.byteOffset;
+  to.dtype = *dtype;
+  to.layout = layoutOf(lent);
+  to.device = isHost ? -1 : lent.device.id;
+  to.rank = static_cast<uint32_t>(lent.rank);
+  std::copy(lent.shape, lent.shape + lent.rank, to.shape);
+  return true;
+}
+
 } // namespace
 
 bool tandem::python::isTorch(nb::handle object) {
@@ -92,7 +151,26 @@ void *tandem::python::dataOfTorch(nb::handle object) {
   return data;
 }
 
+nb::object tandem::python::newTorch(nb::handle like, tandem_dtype dtype, nb::handle extents) {
+  const Names &names = Names::get();
+  nb::handle type = Torch::get()->dtypes[static_cast<size_t>(dtype)];
+  PyObject *arguments[] = {like.ptr(), extents.ptr(), type.ptr()};
+  bool isAlike = nb::getattr(like, names.dtype).is(type);
+  nb::object made = nb::steal(
+      PyObject_VectorcallMethod(names.newEmpty.ptr(), arguments, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                isAlike ? nullptr : names.dtypeKeyword.ptr()));
+  if (!made.is_valid())
+    throw nb::python_error();
+  return made;
+}
+
 nb::object tandem::python::currentTorchStream(int32_t device) {
+  if (const dlpack::Exchange *exchange = Torch::get()->exchange) {
+    void *stream = nullptr;
+    if (exchange->currentStream(dlpack::kCuda, device, &stream) != 0)
+      throw nb::python_error();
+    return nb::steal(PyLong_FromVoidPtr(stream));
+  }
   // The function that compiled code of torch calls, too: torch.cuda.current_stream makes an object.
   static PyObject *raw = nullptr;
   return imported(raw, "torch._C", "_cuda_getCurrentRawStream")(device);
@@ -103,6 +181,10 @@ std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to)
   if (!isTorch(object))
     return std::string("expected a torch.Tensor, found ") + Py_TYPE(object.ptr())->tp_name;
   const Torch &torch = *Torch::get();
+  auto *kind = (PyObject *)Py_TYPE(object.ptr());
+  if (torch.exchange && (kind == torch.tensor.ptr() || kind == torch.parameter.ptr()) &&
+      readLent(*torch.exchange, object, to))
+    return std::nullopt;
   nb::object type = nb::getattr(object, names.dtype);
   size_t found = 0;
   while (found < kTypes.size() && torch.dtypes[found].ptr() != type.ptr())

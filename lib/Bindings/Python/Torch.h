@@ -3,8 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// torch is not linked: its tensors are read by their own methods, which is quicker than DLPack, and
-// works for tensors that require a gradient.
+// torch is not linked. Its tensors are read by its table of DLPack's functions for short loans
+// (torch 2.10), which takes 0.05 us, and works for tensors that require a gradient. Without the
+// table, and for subclasses of its tensors, their own methods are called: 0.4 us.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,6 +38,8 @@ bool isTorch(nb::handle object);
 template <typename What> TorchTensor readTorch(nb::handle object, const What &what);
 /// Memory of a new tensor, of which all else is known.
 void *dataOfTorch(nb::handle object);
+/// A new tensor on the device of `like`. `extents`: a tuple.
+nb::object newTorch(nb::handle like, tandem_dtype dtype, nb::handle extents);
 /// The current stream of torch on a GPU (cudaStream_t, as a number).
 nb::object currentTorchStream(int32_t device);
 

@@ -91,6 +91,11 @@ def test_torch(context, random):
     assert isinstance(y, torch.Tensor) and error(y.numpy(), (x @ w).detach().numpy()) < 1e-5
     out = torch.empty(8, 12)
     assert program()(x, w, out=out) is out and torch.equal(out, y)
+
+    class Other(torch.Tensor):  # read by its methods
+        pass
+
+    assert torch.equal(program()(x.as_subclass(Other), torch.nn.Parameter(w.detach())), y)
     with pytest.raises(tandem.ArgumentError, match="contiguous"):
         program()(torch.tensor(random(16, 8)).T, w)
     with pytest.raises(tandem.ArgumentError, match="expected elements of"):

@@ -22,7 +22,7 @@ class Tensor:
     def data_ptr(self):
         return self.tensor.address.value
 
-    def new_empty(self, shape, dtype):
+    def new_empty(self, shape, dtype=float32):
         return Tensor(type(self.tensor)(np.empty(shape, np.float32)))
 
 
