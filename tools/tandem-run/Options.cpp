@@ -154,6 +154,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                           "tandem-sim --compare); one program only")
                     ->group(reports);
   auto *svg = line.text("--svg", o.svg, "FILE", "draw that run")->group(reports);
+  auto *html = line.text("--html", o.html, "FILE",
+                         "a page with that run of each program, on one time axis, to zoom and to\n"
+                         "point at")
+                   ->group(reports);
   line.text("--dump-npy", o.dumpNpy, "DIR",
             "write logical inputs and outputs as .npy (bf16 as uint16), listed in index.json;\n"
             "several programs: each into a folder named after its file, without the extension")
@@ -188,7 +192,7 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   if (o.device == "null") {
     if (o.verify)
       return Status(Code::InvalidArgument, "--verify: device null computes nothing");
-    TANDEM_RETURN_IF_ERROR(refuseOptions({trace, svg}, "device null runs nothing"));
+    TANDEM_RETURN_IF_ERROR(refuseOptions({trace, svg, html}, "device null runs nothing"));
   }
   return o;
 }

@@ -36,7 +36,8 @@ Texts commonOptions(const Options &o) {
           {"--verify", o.verify ? "given" : "not given"},
           {"--dump-npy", isGiven(o.dumpNpy)},
           {"--trace", isGiven(o.trace)},
-          {"--svg", isGiven(o.svg)}};
+          {"--svg", isGiven(o.svg)},
+          {"--html", isGiven(o.html)}};
 }
 
 /// Whether the ranks can run together with these options. Collective; the same error on all ranks.
@@ -157,7 +158,7 @@ private:
 } // namespace
 
 Status run::checkOutputs(const Options &options) {
-  for (const std::string *path : {&options.json, &options.trace, &options.svg})
+  for (const std::string *path : {&options.json, &options.trace, &options.svg, &options.html})
     if (!path->empty())
       TANDEM_RETURN_IF_ERROR(checkWritable(*path));
   std::error_code error;

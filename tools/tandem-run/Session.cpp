@@ -10,17 +10,16 @@
 #include "Clock.h"
 #include "Files.h"
 #include "Inputs.h"
+#include "Measured.h"
 #include "Ranks.h"
 #include "Results.h"
 #include "tandem/Program/stream_program_generated.h"
-#include "tandem/Replay/Simulate.h"
 
 #include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
-#include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -99,96 +98,6 @@ private:
   explicit NpyFolder(std::string path) : path(std::move(path)) {}
   std::string path, index;
 };
-
-/// One rank's run, in nanoseconds of its own monotonic clock.
-struct MeasuredRun {
-  int64_t begin = 0, end = 0;
-  const int64_t *times = nullptr; ///< begin and end of each of `count` commands
-  uint64_t count = 0;
-};
-
-/// What a rank sends: {begin, end, offset}, then two numbers a command.
-std::string encode(const MeasuredRun &mine, int64_t offset) {
-  const int64_t head[] = {mine.begin, mine.end, offset};
-  std::string text(reinterpret_cast<const char *>(head), sizeof head);
-  if (mine.count)
-    text.append(reinterpret_cast<const char *>(mine.times), 2 * mine.count * sizeof *mine.times);
-  return text;
-}
-
-int64_t numberAt(const std::string &text, size_t index) {
-  int64_t value = 0;
-  std::memcpy(&value, text.data() + index * sizeof value, sizeof value);
-  return value;
-}
-
-constexpr size_t kHead = 3;
-
-/// Times of all ranks on one clock, from the earliest rank's start on.
-Expected<simulate::Result> join(const replay::World &world, const std::vector<std::string> &all) {
-  simulate::Result result;
-  result.begin.assign(world.commands.size(), 0);
-  result.end.assign(world.commands.size(), 0);
-  int64_t start = std::numeric_limits<int64_t>::max();
-  for (uint32_t r = 0; r < all.size(); ++r) {
-    const replay::Rank &rank = world.ranks[r];
-    if (all[r].size() != (kHead + 2 * uint64_t(rank.end - rank.begin)) * sizeof(int64_t))
-      return Status(Code::Internal, fmt::format("rank {} has measured another program", r));
-    start = std::min(start, numberAt(all[r], 0) - numberAt(all[r], 2));
-  }
-  for (uint32_t r = 0; r < all.size(); ++r) {
-    int64_t zero = start + numberAt(all[r], 2);
-    auto seconds = [&](int64_t time) { return static_cast<double>(time - zero) * 1e-9; };
-    const replay::Rank &rank = world.ranks[r];
-    result.seconds = std::max(result.seconds, seconds(numberAt(all[r], 1)));
-    // What was not noted (a wait for what was never recorded) ends with what is before it.
-    std::vector<double> last(rank.numStreams, seconds(numberAt(all[r], 0)));
-    for (replay::CommandId c = rank.begin; c < rank.end; ++c) {
-      const replay::Command &command = world.commands[c];
-      if (replay::isMessage(command.kind)) {
-        result.begin[c] = result.begin[command.next];
-        result.end[c] = result.end[command.next];
-        continue;
-      }
-      int64_t begin = numberAt(all[r], kHead + 2 * size_t(c - rank.begin)),
-              end = numberAt(all[r], kHead + 2 * size_t(c - rank.begin) + 1);
-      result.begin[c] = begin ? seconds(begin) : last[command.stream];
-      result.end[c] = begin ? seconds(end) : last[command.stream];
-      last[command.stream] = result.end[c];
-    }
-  }
-  // A message has arrived when its receiver says so.
-  for (replay::CommandId c = 0; c < world.commands.size(); ++c) {
-    const replay::Command &command = world.commands[c];
-    if (command.kind == replay::Kind::Send && command.partner != replay::kNone)
-      result.end[c] = result.end[world.commands[command.partner].next];
-  }
-  return result;
-}
-
-Status draw(const ProgramFile &file, const std::vector<std::string> &all, const std::string &origin,
-            const std::string &trace, const std::string &svg) {
-  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(file));
-  TANDEM_ASSIGN_OR_RETURN(simulate::Result result, join(*world, all));
-  timeline::Timeline timeline = simulate::makeTimeline(*world, result, origin, world->numRanks());
-  if (!trace.empty())
-    TANDEM_RETURN_IF_ERROR(replaceFile(
-        trace, [&](const std::string &path) { return timeline::writeTrace(timeline, path); }));
-  return svg.empty() ? Status() : writeFile(svg, timeline::svg(timeline));
-}
-
-/// Gathers the ranks' runs; rank 0 writes `trace` and `svg` (empty: not wanted). Collective; an
-/// error of rank 0's files is an error on all ranks.
-Status drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
-               const std::string &origin, const std::string &trace, const std::string &svg) {
-  TANDEM_ASSIGN_OR_RETURN(int64_t offset, clockOffset(bootstrap));
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, encode(mine, offset)));
-  std::string problem;
-  if (bootstrap.rank() == 0)
-    problem = draw(file, all, origin, trace, svg).message();
-  TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
-  return verdicts[0].empty() ? Status() : Status(Code::Io, verdicts[0]);
-}
 
 /// Calls `work`; that memory runs out in it is an error, which says how much the tensors alone
 /// need.
@@ -506,7 +415,7 @@ private:
 
   /// One more run, of which every command's time is noted.
   Status measure() {
-    if (options.trace.empty() && options.svg.empty())
+    if (!options.traces())
       return Status::success();
     TANDEM_RETURN_IF_ERROR(context->check(tandem_trace(prepared->instance(), 1)));
     TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
@@ -521,7 +430,7 @@ private:
     std::string origin = fmt::format("measured on {} over {}", options.device, options.channel);
     if (!options.link.empty())
       origin += ", link " + options.link;
-    return drawRun(*file, bootstrap, mine, origin, options.trace, options.svg);
+    return drawRun(*file, bootstrap, mine, origin, options, job.runs);
   }
 
   Status collect() {

@@ -11,10 +11,12 @@
 #include "RankContext.h"
 #include "Report.h"
 #include "tandem-c/Runtime.h"
+#include "tandem/Replay/Timeline.h"
 #include "tandem/Runtime/Bootstrap.h"
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace tandem::run {
 
@@ -27,6 +29,7 @@ struct RankJob {
   tandem_local_world *localWorld = nullptr;
   /// The first program that can be loaded makes it, and all that follow use it.
   std::unique_ptr<RankContext> context = nullptr;
+  std::vector<timeline::Timeline> runs = {}; ///< rank 0, for --html
 };
 
 /// Makes inputs, runs, gathers and compares, and gives back all memory but the context's.

@@ -14,13 +14,15 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iterator>
 
 using namespace tandem;
 
 namespace {
 
 struct Options {
-  std::string program, machine, json, trace, svg, compare;
+  std::string program, machine, json, trace, svg, html, compare;
+  std::vector<std::string> with; ///< traces of other runs, for the page
   std::vector<std::pair<std::string, double>> scales;
   uint32_t traceRanks = 64;
   bool noGraph = false;
@@ -64,6 +66,13 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
   line.text("--trace", o.trace, "FILE", "the run as a Chrome trace (for Perfetto)")
       ->group("Reports");
   line.text("--svg", o.svg, "FILE", "a drawing of the run")->group("Reports");
+  line.text("--html", o.html, "FILE",
+            "a page with the run and those of --with on one time axis, to zoom and to point at")
+      ->group("Reports");
+  line.list("--with", o.with, "FILE",
+            "for --html: traces of tandem-run or tandem-sim, which come first; repeatable.\n"
+            "A page of traces alone needs neither program nor machine")
+      ->group("Reports");
   line.number("--trace-ranks", o.traceRanks, 1, 65536, "N",
               "at most N ranks in the trace; default 64")
       ->group("Reports");
@@ -71,6 +80,10 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
             "report the model's errors against a trace of tandem-run, by kind and by rank")
       ->group("Reports");
   TANDEM_ASSIGN_OR_RETURN(std::string text, line.parse({argv + 1, argv + argc}));
+  if (text.empty() && !o.with.empty() && o.html.empty())
+    return wrong("--with: expected --html=FILE");
+  if (!o.with.empty() && o.program.empty())
+    return text;
   if (text.empty() && o.program.empty())
     return wrong("expected a program (.tsp); --help says more");
   if (text.empty() && o.machine.empty())
@@ -93,10 +106,23 @@ Status compareWith(const Options &options, const timeline::Timeline &simulated) 
   return Status();
 }
 
+/// The traces of --with, then `own`.
+Status writePage(const Options &options, std::vector<timeline::Timeline> own) {
+  std::vector<timeline::Timeline> runs;
+  for (const std::string &path : options.with) {
+    TANDEM_ASSIGN_OR_RETURN(timeline::Timeline run, timeline::readTrace(path));
+    runs.push_back(std::move(run));
+  }
+  std::move(own.begin(), own.end(), std::back_inserter(runs));
+  return run::writeFile(options.html, timeline::html(runs));
+}
+
 Status simulateProgram(const Options &options) {
-  for (const std::string *path : {&options.json, &options.trace, &options.svg})
+  for (const std::string *path : {&options.json, &options.trace, &options.svg, &options.html})
     if (!path->empty() && *path != "-")
       TANDEM_RETURN_IF_ERROR(run::checkWritable(*path));
+  if (options.program.empty())
+    return writePage(options, {});
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
                           machine::Machine::load(machine::pathOf(options.machine)));
   std::string origin = "simulated on " + machine.name;
@@ -115,10 +141,11 @@ Status simulateProgram(const Options &options) {
     fmt::print("{}", simulate::report(*world, machine, *result));
   if (!options.json.empty())
     TANDEM_RETURN_IF_ERROR(writeText(options.json, simulate::reportJson(*world, machine, *result)));
-  if (options.trace.empty() && options.svg.empty() && options.compare.empty())
+  if (options.trace.empty() && options.svg.empty() && options.html.empty() &&
+      options.compare.empty())
     return Status();
   // A picture chooses its ranks among all.
-  bool all = !options.compare.empty() || !options.svg.empty();
+  bool all = !options.compare.empty() || !options.svg.empty() || !options.html.empty();
   uint32_t ranks = all ? world->numRanks() : options.traceRanks;
   timeline::Timeline timeline = simulate::makeTimeline(*world, *result, origin, ranks);
   if (!options.trace.empty())
@@ -127,6 +154,8 @@ Status simulateProgram(const Options &options) {
     }));
   if (!options.svg.empty())
     TANDEM_RETURN_IF_ERROR(run::writeFile(options.svg, timeline::svg(timeline)));
+  if (!options.html.empty())
+    TANDEM_RETURN_IF_ERROR(writePage(options, {timeline}));
   return options.compare.empty() ? Status() : compareWith(options, timeline);
 }
 

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // One run of a program, simulated or measured: stored as Chrome trace JSON (for Perfetto, and read
-// back for comparisons) or drawn as SVG.
+// back for comparisons), drawn as SVG, or as a page for browsers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,6 +38,9 @@ struct Span {
   uint8_t kind = 0; ///< sp::CommandKind
   Category category = Category::Compute;
   uint32_t name = kNone; ///< into Timeline::names
+  /// What the command moves: a put or copy its data, a collective its larger operand, a group what
+  /// it sends, or receives if it sends nothing. Else 0.
+  uint64_t bytes = 0;
 };
 
 /// A message or a signal from one span to another.
@@ -89,6 +92,11 @@ Expected<Timeline> readTrace(const std::string &path);
 /// ranks show one line of computation and one of communication each; above 64, 64 evenly chosen
 /// ranks.
 std::string svg(const Timeline &timeline);
+
+/// A page (HTML with its own script; needs no network) with all runs above each other on one time
+/// axis, to zoom and to point at. At most the first `maxRanks` ranks of each run; of more than 16
+/// ranks it shows one of each class of equal ones, or those that the reader chooses.
+std::string html(const std::vector<Timeline> &runs, uint32_t maxRanks = 1024);
 
 } // namespace tandem::timeline
 

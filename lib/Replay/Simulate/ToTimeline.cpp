@@ -16,6 +16,31 @@ using replay::CommandId;
 using replay::Kind;
 using replay::kNone;
 
+/// Span::bytes.
+static uint64_t bytesOf(const replay::World &world, const replay::Rank &rank, CommandId id) {
+  const Command &command = world.commands[id];
+  auto operand = [&](const Command &c, uint32_t k) -> uint64_t {
+    const replay::View *view = world.operand(rank, c, k);
+    return view ? world.layoutOf(*view).numBytes() : 0;
+  };
+  switch (command.kind) {
+  case Kind::Copy:
+    return operand(command, 0);
+  case Kind::Put:
+    return operand(command, 1);
+  case Kind::Collective:
+    return std::max(operand(command, 0), operand(command, 1));
+  case Kind::Group: {
+    uint64_t sent = 0, received = 0;
+    for (CommandId m = id + 1; m <= id + command.aux; ++m)
+      (world.commands[m].kind == Kind::Send ? sent : received) += operand(world.commands[m], 0);
+    return sent ? sent : received;
+  }
+  default:
+    return 0;
+  }
+}
+
 std::vector<timeline::Span> spansOf(const replay::World &world, const Result &result,
                                     const std::vector<CommandId> &previous, uint32_t rank) {
   const replay::Rank &owner = world.ranks[rank];
@@ -34,6 +59,7 @@ std::vector<timeline::Span> spansOf(const replay::World &world, const Result &re
     span.kind = static_cast<uint8_t>(command.kind);
     span.category = timeline::categoryOf(span.kind);
     span.name = command.name;
+    span.bytes = bytesOf(world, owner, c);
     spans.push_back(span);
   }
   return spans;

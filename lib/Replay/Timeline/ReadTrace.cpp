@@ -104,6 +104,10 @@ private:
       return false;
     span.command = static_cast<uint32_t>(command);
     span.category = categoryOf(span.kind);
+    // Traces of earlier versions have none.
+    constexpr uint64_t most = (uint64_t(1) << 53) - 1;
+    uint64_t bytes = whole(*args, "bytes", most);
+    span.bytes = bytes > most ? 0 : bytes;
     span.name = intern({text(event, "name"), text(*args, "location")});
     timeline.ranks[rank].push_back(span);
     return true;

@@ -117,11 +117,12 @@ private:
     bool named = span.name < texts.size();
     fmt::format_to(out,
                    R"({{"ph":"X","pid":{},"tid":{},"ts":{:.4f},"dur":{:.4f},"cat":"{}","name":{},)"
-                   R"("args":{{"command":{},"kind":"{}","location":{}}}}})",
+                   R"("args":{{"command":{},"kind":"{}","location":{},"bytes":{}}}}})",
                    rank, span.stream, span.begin * 1e6, (span.end - span.begin) * 1e6,
                    categoryName(span.category),
                    named ? texts[span.name] : jsonText(sp::EnumNameCommandKind(kind)), span.command,
-                   sp::EnumNameCommandKind(kind), named ? locations[span.name] : "\"\"");
+                   sp::EnumNameCommandKind(kind), named ? locations[span.name] : "\"\"",
+                   span.bytes);
   }
 
   void write(const Flow &flow, uint64_t id) {

@@ -45,6 +45,7 @@ Timeline sample() {
                      span(CommandKind::matmul, 1e-3, 3e-3, 3, 2)}};
   timeline.ranks[0][0].name = timeline.ranks[1][1].name = 0;
   timeline.ranks[1][2].name = 1;
+  timeline.ranks[0][0].bytes = 4096;
   timeline.flows = {{0, 0, 1, 1, 0, 1e-3}};
   return timeline;
 }
@@ -138,6 +139,7 @@ TEST(Timeline, ATraceIsReadBack) {
   EXPECT_EQ(matmul.category, Category::Compute);
   EXPECT_NEAR(matmul.end - matmul.begin, 2e-3, 1e-9);
   EXPECT_EQ(read->names[matmul.name].text, "matmul <1>");
+  EXPECT_EQ(read->ranks[0][0].bytes, 4096u);
 }
 
 TEST(Timeline, WhatIsNoTraceIsRefused) {
@@ -189,10 +191,56 @@ TEST(Timeline, PicturesOfManyRanksStaySmall) {
   EXPECT_THAT(picture, Not(HasSubstr(">rank 11</text>")));
 }
 
+/// The data in a page.
+json dataOf(const std::string &page) {
+  std::string begin = "<script type=\"application/json\" id=\"data\">";
+  size_t at = page.find(begin) + begin.size();
+  return json::parse(page.substr(at, page.find("</script>", at) - at));
+}
+
+TEST(Timeline, APageHasAllRuns) {
+  Timeline other = sample();
+  other.program = "</script><b>";
+  other.seconds = 1e-3; // spans last longer
+  other.ranks[1][2].bytes = 77;
+  std::string page = html({sample(), other});
+  EXPECT_EQ(page.find(other.program), std::string::npos);
+  json data = dataOf(page);
+  ASSERT_EQ(data["runs"].size(), 2u);
+  const json &run = data["runs"][1];
+  EXPECT_EQ(run["program"], other.program);
+  EXPECT_DOUBLE_EQ(run["seconds"], 3e-3);
+  EXPECT_EQ(run["classOf"], json({0, 1}));
+  auto kind = [](CommandKind k) { return static_cast<int>(k); };
+  // The record is left out.
+  EXPECT_EQ(run["classes"][1]["spans"],
+            json({0, 1000000, 1, kind(CommandKind::group), 0, 0, 1, //
+                  1000000, 2000000, 2, kind(CommandKind::matmul), 1, 77, 3}));
+  EXPECT_EQ(data["kinds"][kind(CommandKind::matmul)], "matmul");
+  EXPECT_EQ(run["classes"][1]["gaps"], json({0, 1000000}));
+  EXPECT_EQ(run["flows"], json({0, 0, 1, 1}));
+  EXPECT_EQ(run["names"][0], json({"group #0", "x.mlir:1:2"}));
+}
+
+TEST(Timeline, EqualRanksAreOneClassOfAPage) {
+  Timeline timeline = sample();
+  timeline.ranks.assign(900, timeline.ranks[1]);
+  timeline.flows.clear();
+  std::string page = html({timeline}, 800);
+  EXPECT_LT(page.size(), 100u << 10);
+  json run = dataOf(page)["runs"][0];
+  EXPECT_EQ(run["classOf"].size(), 800u);
+  EXPECT_EQ(run["classes"].size(), 1u);
+  timeline.names[0].text = "\xff"; // not UTF-8
+  EXPECT_EQ(dataOf(html({timeline}))["runs"][0]["names"][0][0], "\uFFFD");
+}
+
 TEST(Timeline, NothingRan) {
   Timeline empty;
   empty.program = "nothing";
   EXPECT_THAT(svg(empty), HasSubstr("</svg>"));
+  EXPECT_EQ(dataOf(html({empty}))["runs"].size(), 1u);
+  EXPECT_EQ(dataOf(html({}))["runs"].size(), 0u);
   empty.ranks.resize(2);
   EXPECT_THAT(svg(empty), HasSubstr("</svg>"));
   EXPECT_EQ(sharesOf({}).total, 0);
