@@ -2,10 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem.torch on processes with gloo groups, on the CPU (docs/torch.md)."""
 
+import ast
+import inspect
+import os
 import time
 
 import layers
 from ranks import fork, run, together
+
+import tandem.torch
+
+
+def test_stub():
+    """The type stub has the names and parameters of the package, and each has a docstring."""
+    with open(os.path.join(os.path.dirname(tandem.torch.__file__), "__init__.pyi"), encoding="utf-8") as stub:
+        nodes = [node for node in ast.parse(stub.read()).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    assert {node.name for node in nodes} == set(tandem.torch.__all__)
+    for node in nodes:
+        found = getattr(tandem.torch, node.name)
+        assert inspect.getdoc(found), node.name
+        methods = [(node, found)] if isinstance(node, ast.FunctionDef) else [
+            (method, getattr(found, method.name)) for method in node.body if isinstance(method, ast.FunctionDef)]
+        for declared, function in methods:
+            given = declared.args
+            assert ([one.arg for one in [*given.posonlyargs, *given.args, *given.kwonlyargs]] ==
+                    list(inspect.signature(function).parameters)), (node.name, declared.name)
 
 
 def test_gather():

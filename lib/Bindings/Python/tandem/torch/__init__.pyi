@@ -1,0 +1,63 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+from contextlib import AbstractContextManager
+from typing import Any, Dict, List, Optional, Sequence, TypeVar, Union, overload
+
+import torch
+import torch.fx
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Placement
+from torch.distributed.tensor.parallel import ParallelStyle
+
+import tandem
+
+_Module = TypeVar("_Module", bound=torch.nn.Module)
+
+class StoreBootstrap:
+    rank: int
+    world_size: int
+    local_rank: int
+    local_size: int
+    def __init__(self, group: ProcessGroup, timeout: float = 60.0) -> None: ...
+    def all_gather(self, data: bytes) -> List[bytes]: ...
+    def barrier(self) -> None: ...
+
+def context(group: Optional[ProcessGroup] = None, device: Union[None, str, torch.device] = None,
+            channels: str = "") -> tandem.Context: ...
+
+class CollectiveMatmulPass:
+    replaced: List[str]
+    left: List[str]
+    def __init__(self) -> None: ...
+    def __call__(self, graph: torch.fx.Graph) -> None: ...
+    def uuid(self) -> Any: ...
+
+def overlap_compiled() -> AbstractContextManager[CollectiveMatmulPass]: ...
+
+@overload
+def all_gather_matmul(x: Tensor, weights: Tensor, dim: int = 0, group: Optional[ProcessGroup] = None,
+                      tokens: Optional[int] = None) -> Tensor: ...
+@overload
+def all_gather_matmul(x: Tensor, weights: Sequence[Tensor], dim: int = 0, group: Optional[ProcessGroup] = None,
+                      tokens: Optional[int] = None) -> List[Tensor]: ...
+def matmul_reduce_scatter(x: Tensor, weight: Tensor, dim: int = 0, group: Optional[ProcessGroup] = None) -> Tensor: ...
+def matmul_all_reduce(x: Tensor, weight: Tensor, group: Optional[ProcessGroup] = None) -> Tensor: ...
+@overload
+def column_parallel(x: Tensor, weights: Tensor, group: Optional[ProcessGroup] = None) -> Tensor: ...
+@overload
+def column_parallel(x: Tensor, weights: Sequence[Tensor], group: Optional[ProcessGroup] = None) -> List[Tensor]: ...
+
+class ColwiseParallel(ParallelStyle):
+    def __init__(self, *, input_layouts: Optional[Placement] = None, output_layouts: Optional[Placement] = None,
+                 use_local_output: bool = True) -> None: ...
+
+class RowwiseParallel(ParallelStyle):
+    def __init__(self, *, input_layouts: Optional[Placement] = None, output_layouts: Optional[Placement] = None,
+                 use_local_output: bool = True) -> None: ...
+
+def plan(module: torch.nn.Module, sequence_dim: Optional[int] = 0) -> Dict[str, ParallelStyle]: ...
+def parallelize(module: _Module, mesh: DeviceMesh, parallelize_plan: Optional[Dict[str, ParallelStyle]] = None, *,
+                sequence_dim: Optional[int] = 0, src_data_rank: Optional[int] = 0) -> _Module: ...
