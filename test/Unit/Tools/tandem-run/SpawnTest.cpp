@@ -48,7 +48,7 @@ TEST(Spawn, PrefixesLines) {
 }
 
 TEST(Spawn, OneThatDiesTakesTheOthersAlongAfterAGrace) {
-  SpawnOptions options = shell(3, "if [ $TANDEM_RANK = 1 ]; then kill -9 $$; fi; sleep 30");
+  SpawnOptions options = shell(3, "if [ $TANDEM_RANK = 1 ]; then kill -9 $$; fi; exec sleep 30");
   options.grace = milliseconds(200);
   auto begin = std::chrono::steady_clock::now();
   auto exits = spawnRanks(options);
