@@ -55,7 +55,7 @@ public:
       : options(options), priced(std::move(priced)), machine(this->priced->machine) {}
 
   StringRef getMachineName() const override { return machine.name; }
-  bool hasGatedMatmuls() const override { return machine.gatedEfficiency > 0; }
+  bool hasGatedMatmuls() const override { return machine.hasGatedMatmuls(); }
   bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
 
   bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const override {

@@ -40,6 +40,8 @@ static double timeOf(const nlohmann::ordered_json &field) {
 void Calibration::note(const std::vector<Measurement> &measurements) {
   for (const Measurement &m : measurements) {
     auto probe = parseProbe(m.name);
+    if (probe && probe->work == Work::Gated && !m.refused.empty())
+      refusedGated = true;
     if (!probe || m.seconds.empty())
       continue;
     figures[{m.name, m.mode}] = {m.seconds, m.host};
@@ -160,6 +162,21 @@ void Calibration::applyMatmuls(Json &device) {
       }
   }
   device["matmul"] = tables;
+}
+
+void Calibration::applyGated(Json &device) {
+  Json points = Json::array();
+  for (const Probe &p : all(Work::Gated, false))
+    if (auto gated = seconds(p), matmul = matmulSeconds(p); gated && matmul)
+      points.push_back({p.m, p.n, p.k, rounded(*matmul / *gated)});
+  if (!points.empty())
+    device["gated_matmul"] = {{"source", kSource}, {"points", points}};
+  else if (refusedGated)
+    device.erase("gated_matmul");
+  lines.push_back(fmt::format("device.gated_matmul: {}",
+                              !points.empty() ? fmt::format("{} points", points.size())
+                              : refusedGated  ? "none: the device has no kernels for it"
+                                              : "kept"));
 }
 
 void Calibration::applyMemory(Json &device) {
@@ -434,6 +451,7 @@ Expected<std::string> Calibration::apply(const std::string &base, const std::str
   file["name"] = name;
   file["sources"][kSource] = {{"kind", "measured"}, {"text", how}};
   applyMatmuls(file["device"]);
+  applyGated(file["device"]);
   applyMemory(file["device"]);
   applyContention(file["device"]);
   applyInterference(file["device"]);

@@ -80,6 +80,7 @@ private:
                 const std::vector<std::pair<double, double>> &points, double unit,
                 const char *unitName, const std::string &path);
   void applyMatmuls(Json &device);
+  void applyGated(Json &device);
   void applyMemory(Json &device);
   void applyContention(Json &device);
   void applyInterference(Json &device);
@@ -90,6 +91,7 @@ private:
   uint32_t ranks, hostRanks;
   unsigned cores;
   bool gpu;
+  bool refusedGated = false; ///< the device has no kernels for gated matmuls
   std::vector<Probe> probes; ///< of more than one repeat
   std::map<std::pair<std::string, Mode>, Figure> figures;
   std::vector<std::string> lines;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <initializer_list>
 #include <regex>
+#include <tuple>
 #include <utility>
 
 using namespace tandem;
@@ -27,7 +28,8 @@ static constexpr std::pair<Work, const char *> kWorks[] = {{Work::Matmul, "matmu
                                                            {Work::AllGather, "all_gather"},
                                                            {Work::ReduceScatter, "reduce_scatter"},
                                                            {Work::Beside, "beside"},
-                                                           {Work::Behind, "behind"}};
+                                                           {Work::Behind, "behind"},
+                                                           {Work::Gated, "gated"}};
 
 std::string bench::toString(Work work) {
   for (auto [known, name] : kWorks)
@@ -42,11 +44,12 @@ static constexpr int64_t kTinyExtent = 4;
 static constexpr uint32_t kManyRepeats = 65, kFewRepeats = 5;
 
 static bool hasBytes(Work work) {
-  return work != Work::Matmul && work != Work::Hop && work != Work::Signal;
+  return work != Work::Matmul && work != Work::Gated && work != Work::Hop && work != Work::Signal;
 }
 
 static bool hasShape(Work work) {
-  return work == Work::Matmul || work == Work::Beside || work == Work::Behind;
+  return work == Work::Matmul || work == Work::Gated || work == Work::Beside ||
+         work == Work::Behind;
 }
 
 std::string Probe::name() const {
@@ -197,6 +200,24 @@ public:
     }
   }
 
+  /// Matmuls that were added and that gated kernels compute (docs/gated.md); a shape in one type.
+  void gated() {
+    std::vector<Probe> made;
+    for (const Probe &matmul : probes) {
+      if (matmul.work != Work::Matmul || matmul.isTiny() || matmul.dtype == DType::F32 ||
+          matmul.n % 8 != 0 || matmul.k % 8 != 0)
+        continue;
+      Probe probe = matmul;
+      probe.work = Work::Gated;
+      auto sameShape = [&](const Probe &other) {
+        return std::tie(other.m, other.n, other.k) == std::tie(probe.m, probe.n, probe.k);
+      };
+      if (std::none_of(made.begin(), made.end(), sameShape))
+        made.push_back(probe);
+    }
+    probes.insert(probes.end(), made.begin(), made.end());
+  }
+
   void matmulsOfSizes() {
     const int64_t shapes[][3] = {{64, 256, 256},  {256, 256, 256},  {256, 512, 512},
                                  {512, 512, 512}, {512, 1024, 512}, {512, 1024, 1024}};
@@ -265,8 +286,10 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   // Last, as they take longest: where time is up, the base has such numbers.
   if (cases.empty())
     gpu ? p.matmulsOfLayers() : p.matmulsOfSizes();
-  if (gpu)
+  if (gpu) {
+    p.gated();
     p.behind({16 * mebi, 32 * mebi, 64 * mebi});
+  }
   return p.probes;
 }
 
@@ -295,6 +318,12 @@ Pieces matmulPieces(const Probe &p, const char *left, const char *right) {
 Pieces piecesOf(const Probe &p, uint32_t ranks) {
   if (p.work == Work::Matmul)
     return matmulPieces(p, "%a", "%b");
+  if (p.work == Work::Gated) {
+    Pieces pieces = matmulPieces(p, "%a", "%b");
+    pieces.each =
+        fmt::format("hostir.gated_matmul on %main leaving 0 {{\n      {}\n    }}", pieces.each);
+    return pieces;
+  }
   uint64_t count = std::max<uint64_t>(1, p.bytes / 4);
   std::string one = memory(DType::F32, std::to_string(count));
   std::string two = memory(DType::F32, fmt::format("2x{}", count));

@@ -22,7 +22,8 @@ namespace tandem::bench {
 /// Messages and puts go round in a ring; puts end in one signal. Signal: to the right-hand rank,
 /// after which the left-hand one's is awaited. Beside: a matmul, and a put on a worker stream at
 /// the same time, each waiting for both before. Behind: a matmul, then a longer put on a worker
-/// stream that waits for it, and beside that the matmul again.
+/// stream that waits for it, and beside that the matmul again. Gated: a matmul as a gated matmul
+/// that waits for nothing, on all SMs.
 enum class Work : uint8_t {
   Matmul,
   Copy,
@@ -35,7 +36,8 @@ enum class Work : uint8_t {
   AllGather,
   ReduceScatter,
   Beside,
-  Behind
+  Behind,
+  Gated
 };
 std::string toString(Work work);
 

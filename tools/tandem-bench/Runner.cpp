@@ -9,6 +9,7 @@
 
 #include "Clock.h"
 #include "Pool.h"
+#include "Probes.h"
 #include "Ranks.h"
 
 #include <algorithm>
@@ -250,6 +251,10 @@ Status Runner::start() {
     TANDEM_ASSIGN_OR_RETURN(auto context, RankContext::create(request, bootstrap, world));
     contexts.push_back(std::move(context));
   }
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, description()));
+  gatedKernels = std::all_of(all.begin(), all.end(), [](const std::string &device) {
+    return device.find("gated kernels") != std::string::npos;
+  });
   return bootstrap.barrier();
 }
 
@@ -366,7 +371,11 @@ Expected<std::vector<Measurement>> Runner::run(const Row &row) {
       measurement.name = variant.name;
       measurement.mode = mode;
       measurement.refused = variant.refused;
-      if (!variant.refused.empty())
+      // Without kernels the runtime multiplies by the library, which is no measurement of them.
+      if (auto probe = parseProbe(variant.name);
+          probe && probe->work == Work::Gated && row.kind == RowKind::Probe && !gatedKernels)
+        measurement.refused = "the device has no kernels for gated matmuls";
+      if (!measurement.refused.empty())
         continue;
       auto candidate = std::make_unique<Candidate>(variant, mode);
       Setup setup{contextOf(mode), bootstrap, pool, options.sets, verified};

@@ -85,6 +85,7 @@ private:
   tandem_local_world *world;
   std::vector<std::unique_ptr<run::RankContext>> contexts; ///< by options.modes
   int64_t offset = 0;                                      ///< of this rank's clock
+  bool gatedKernels = false;                               ///< every rank's device has them
   bool spins = false; ///< every rank of the host has a core to itself
 };
 

@@ -118,6 +118,12 @@ struct MatmulPoint {
   double rate() const { return 2 * m * n * k / seconds; }
 };
 
+/// The rate of a gated matmul (docs/gated.md) on all SMs, as a share of the library's for the whole
+/// product.
+struct GatedPoint {
+  double m = 0, n = 0, k = 0, efficiency = 1;
+};
+
 /// The parts of a collective's time.
 struct CollectiveCost {
   double latency = 0;      ///< s
@@ -157,9 +163,8 @@ public:
   double leastGainBesideSms = 0;
   double cores = 0; ///< per node, shared by its devices; 0: each device computes alone
   Contention contention;
-  /// Rate of gated matmuls (docs/gated.md), as a share of the library's for the whole product; 0:
-  /// the device has no kernels for them.
-  double gatedEfficiency = 0;
+  /// Empty: the device has no kernels for gated matmuls.
+  std::vector<GatedPoint> gatedMatmuls;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
   std::array<std::vector<MatmulPoint>, kNumDTypes> matmuls; ///< by DType
 
@@ -190,6 +195,10 @@ public:
   /// measured points of the type (startup + operations / rate), adjusted to pass through each
   /// point; at least the time to read the operands.
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
+  bool hasGatedMatmuls() const { return !gatedMatmuls.empty(); }
+  /// Seconds of a gated matmul whose gates are open, on all SMs but `left`. Only with
+  /// hasGatedMatmuls().
+  double gatedMatmulSeconds(DType dtype, double m, double n, double k, double left) const;
   /// Slowdown of this kind of work when all cores are busy; 1 without cores.
   double contentionOf(Cost cost) const {
     return cost == Cost::Matmul ? contention.matmul : contention.memory;

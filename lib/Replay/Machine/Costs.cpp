@@ -80,7 +80,30 @@ Line fit(const std::vector<MatmulPoint> &points) {
   return line;
 }
 
+/// The mean of `of` over the points, by inverse distance in log2 of the shape (Shepard): exact at
+/// the points, reasonable far away, and needs no grid of measurements. 0 without points.
+template <typename Point, typename Of>
+double nearby(const std::vector<Point> &points, double m, double n, double k, Of of) {
+  double sum = 0, weights = 0;
+  double lm = std::log2(m), ln = std::log2(n), lk = std::log2(k);
+  for (const Point &point : points) {
+    double dm = lm - std::log2(point.m), dn = ln - std::log2(point.n), dk = lk - std::log2(point.k);
+    double squared = dm * dm + dn * dn + dk * dk;
+    double weight = 1 / (squared * squared + 1e-9);
+    sum += weight * of(point);
+    weights += weight;
+  }
+  return weights > 0 ? sum / weights : 0;
+}
+
 } // namespace
+
+double Machine::gatedMatmulSeconds(DType dtype, double m, double n, double k, double left) const {
+  double efficiency =
+      std::exp(nearby(gatedMatmuls, std::max(m, 1.0), std::max(n, 1.0), std::max(k, 1.0),
+                      [](const GatedPoint &point) { return std::log(point.efficiency); }));
+  return matmulSeconds(dtype, 1, m, n, k) / efficiency * (sms / std::max(sms - left, 1.0));
+}
 
 double Machine::matmulSeconds(DType dtype, double batch, double m, double n, double k) const {
   double operations = 2 * batch * m * n * k;
@@ -93,19 +116,12 @@ double Machine::matmulSeconds(DType dtype, double batch, double m, double n, dou
     return 2 * matmulSeconds(DType::F32, batch, m, n, k);
   const std::vector<MatmulPoint> &points = matmuls[static_cast<size_t>(dtype)];
   // A line through the points (startup + operations / rate), corrected by the deviations of the
-  // nearest points with inverse-distance weights in log2 of the shape (Shepard). Exact at the
-  // points, reasonable far away, and needs no grid of measurements.
+  // nearest points.
   Line line = fit(points);
-  double sum = 0, weights = 0;
-  double lm = std::log2(rows), ln = std::log2(n), lk = std::log2(k);
-  for (const MatmulPoint &point : points) {
-    double dm = lm - std::log2(point.m), dn = ln - std::log2(point.n), dk = lk - std::log2(point.k);
-    double squared = dm * dm + dn * dn + dk * dk;
-    double weight = 1 / (squared * squared + 1e-9);
-    sum += weight * std::log(point.seconds / line.at(2 * point.m * point.n * point.k));
-    weights += weight;
-  }
-  double seconds = weights > 0 ? line.at(operations) * std::exp(sum / weights) : 0;
+  double deviation = nearby(points, rows, n, k, [&](const MatmulPoint &point) {
+    return std::log(point.seconds / line.at(2 * point.m * point.n * point.k));
+  });
+  double seconds = line.at(operations) * std::exp(deviation);
   double bytes = sizeOf(dtype) * (rows * k + k * n + rows * n);
   double reading = memorySeconds(MemoryWork::Elementwise, bytes);
   return std::max(seconds, reading);

@@ -72,6 +72,9 @@ unsigned choiceOf(const json &value, const std::string &path,
   fail(path, fmt::format("expected one of {}, found {}", fmt::join(choices, ", "), shown(value)));
 }
 
+/// Of gated matmuls: outside, a number is a slip.
+constexpr double kLeastEfficiency = 0.01, kMostEfficiency = 2;
+
 /// Four positive numbers.
 std::array<double, 4> rowOf(const json &value, const std::string &path) {
   std::array<double, 4> result{};
@@ -293,8 +296,7 @@ private:
     if (object.has("contention"))
       contention(object);
     if (object.has("gated_matmul"))
-      machine.gatedEfficiency =
-          object.object("gated_matmul", {"efficiency"}).number("efficiency", Unit::Count, 0.01, 2);
+      gatedMatmul(object.object("gated_matmul", {"source", "points"}));
     Object memory = object.object("memory", {"copy", "reduce", "elementwise"});
     const char *names[] = {"copy", "reduce", "elementwise"};
     for (size_t i = 0; i < machine.memory.size(); ++i)
@@ -335,6 +337,20 @@ private:
     for (DType dtype : {DType::F32, DType::F16, DType::BF16})
       if (machine.matmuls[static_cast<size_t>(dtype)].empty())
         fail("device.matmul", fmt::format("no point for {}", tandem::toString(dtype)));
+  }
+
+  void gatedMatmul(const Object &object) {
+    object.source("source");
+    for (const json &point : object.list("points")) {
+      std::string path = fmt::format("{}.points[{}]", object.path, machine.gatedMatmuls.size());
+      auto [m, n, k, efficiency] = rowOf(point, path);
+      if (efficiency < kLeastEfficiency || efficiency > kMostEfficiency)
+        fail(path, fmt::format("expected an efficiency from {} to {}, found {}", kLeastEfficiency,
+                               kMostEfficiency, efficiency));
+      machine.gatedMatmuls.push_back({m, n, k, efficiency});
+    }
+    if (machine.gatedMatmuls.empty())
+      fail(object.path + ".points", "expected at least one point");
   }
 
   static Launching oneLaunching(const Object &object) {

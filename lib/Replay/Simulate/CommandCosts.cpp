@@ -53,8 +53,7 @@ double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k)
 }
 
 bool CommandCosts::isFree(const Command &command) const {
-  bool isKernel = machine.gatedEfficiency > 0;
-  return isKernel ? command.isGated : command.kind == Kind::GatedMatmul;
+  return machine.hasGatedMatmuls() ? command.isGated : command.kind == Kind::GatedMatmul;
 }
 
 double CommandCosts::part(const Rank &rank, const Command &command) {
@@ -79,10 +78,10 @@ double CommandCosts::part(const Rank &rank, const Command &command) {
       all += area(other);
     }
     auto columns = static_cast<double>(layoutOf(command, 0).shape[1]);
-    double whole =
-        rows > 0 ? machine.matmulSeconds(layoutOf(command, 1).dtype, 1, rows, columns, all / rows)
-                 : 0;
-    found->second = all > 0 ? whole / machine.gatedEfficiency / all : 0;
+    if (rows > 0 && all > 0)
+      found->second = machine.gatedMatmulSeconds(layoutOf(command, 1).dtype, rows, columns,
+                                                 all / rows, double(world.commands[head].value)) /
+                      all;
   }
   return found->second * area(command);
 }
@@ -131,8 +130,8 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   auto operand = [&](uint32_t k) { return bytes(rank, command, k); };
   switch (command.kind) {
   case Kind::Matmul:
-    return command.isGated && machine.gatedEfficiency > 0 ? part(rank, command)
-                                                          : matmul(rank, command);
+    return command.isGated && machine.hasGatedMatmuls() ? part(rank, command)
+                                                        : matmul(rank, command);
   case Kind::Copy:
     return machine.memorySeconds(machine::MemoryWork::Copy, operand(0) + operand(1));
   case Kind::Accumulate:

@@ -83,7 +83,7 @@ public:
       // Waiting costs time only if the record has just completed.
       return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
     case Kind::GatedMatmul:
-      if (machine.gatedEfficiency == 0)
+      if (!machine.hasGatedMatmuls())
         result.ungated = std::min(result.ungated, id);
       return at(start + overhead, id, Phase::Complete);
     case Kind::WaitSignal:

@@ -1,7 +1,9 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITHOUT
-// RUN: sed 's/"copy_engines"/"gated_matmul": {"efficiency": [1.0, "1", "measured"]}, "copy_engines"/' %tandem_src/machines/h200x8.json > %t.json
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITH
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITH
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['device']['gated_matmul']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['gated_matmul']['points'] = [[8192, 1376, 4096, 0.6]]; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.slow.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.slow.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
 
 // The schedule gated is a candidate only where the machine has kernels for it, and the channels one-sided messages.
 

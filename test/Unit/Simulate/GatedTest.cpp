@@ -20,7 +20,7 @@ const char *const kLaunch = R"([1, "ms", "toy"])";
 
 /// Two parts of a millisecond each at the library's rate. Rank 1 puts a megabyte (a millisecond)
 /// `late` milliseconds after the start; the second part waits for its signal.
-ToyProgram gated(double late) {
+ToyProgram gated(double late, uint64_t leaves = 0) {
   ToyProgram program(2);
   for (RankSpec &rank : program.spec.ranks)
     rank.slots = {1};
@@ -39,7 +39,7 @@ ToyProgram gated(double late) {
   };
   CommandSpec &head = rank.add(sp::CommandKind::gated_matmul, 0);
   head.aux = 3;
-  head.value = 2;
+  head.value = leaves;
   part(0);
   rank.waitSignal(0, 0, 0, 1);
   part(1000);
@@ -47,10 +47,11 @@ ToyProgram gated(double late) {
 }
 
 machine::Machine withKernels(double efficiency) {
-  return toyMachine({{"/device/gated_matmul",
-                      R"({"efficiency": [)" + std::to_string(efficiency) + R"(, "1", "toy"]})"},
-                     {"/launch/streams/device/matmul", kLaunch},
-                     {"/launch/streams/device/wait_signal", kLaunch}});
+  return toyMachine(
+      {{"/device/gated_matmul", R"({"source": "toy", "points": [[2000, 1000, 500, )" +
+                                    std::to_string(efficiency) + "], [2000, 1000, 500000, 0.1]]}"},
+       {"/launch/streams/device/matmul", kLaunch},
+       {"/launch/streams/device/wait_signal", kLaunch}});
 }
 
 TEST(SimulateGated, OneLaunchAndTheRateOfItsKernel) {
@@ -60,6 +61,26 @@ TEST(SimulateGated, OneLaunchAndTheRateOfItsKernel) {
   EXPECT_NEAR(result.seconds, (1 + 2 + 2) * kMs, kNear);
   EXPECT_EQ(result.ungated, replay::kNone);
   EXPECT_NEAR(result.ranks[0].sequential, 5 * kMs, kNear);
+}
+
+TEST(SimulateGated, SmsThatAreLeftDoNotMultiply) {
+  // The toy has 100.
+  simulate::Result result = gated(0, 50).simulate(withKernels(0.5));
+  EXPECT_NEAR(result.seconds, (1 + 4 + 4) * kMs, kNear);
+}
+
+TEST(SimulateGated, TheRateDependsOnTheShape) {
+  machine::Machine machine = withKernels(0.5);
+  auto efficiency = [&](double k) {
+    return machine.matmulSeconds(DType::F32, 1, 2000, 1000, k) /
+           machine.gatedMatmulSeconds(DType::F32, 2000, 1000, k, 0);
+  };
+  EXPECT_NEAR(efficiency(500), 0.5, 1e-6);
+  EXPECT_NEAR(efficiency(500000), 0.1, 1e-6);
+  double between = efficiency(20000);
+  EXPECT_GT(between, 0.1);
+  EXPECT_LT(between, 0.5);
+  EXPECT_LT(efficiency(100000), between);
 }
 
 TEST(SimulateGated, APartBeginsWhenItsGateOpens) {
@@ -90,11 +111,16 @@ TEST(SimulateGated, TheMachineFileIsChecked) {
         .status()
         .message();
   };
-  EXPECT_EQ(errorOf(R"({"efficiency": [0.9, "1", "toy"]})"), "");
-  EXPECT_EQ(errorOf("{}"), "toy.json: device.gated_matmul.efficiency: missing");
-  EXPECT_THAT(
-      errorOf(R"({"efficiency": [0, "1", "toy"]})"),
-      HasSubstr("device.gated_matmul.efficiency: expected a number from 0.01 to 2, found 0"));
+  auto ofPoints = [&](const std::string &points) {
+    return errorOf(R"({"source": "toy", "points": )" + points + "}");
+  };
+  EXPECT_EQ(ofPoints("[[1, 1, 1, 0.9]]"), "");
+  EXPECT_EQ(errorOf("{}"), "toy.json: device.gated_matmul.source: missing");
+  EXPECT_EQ(ofPoints("[]"), "toy.json: device.gated_matmul.points: expected at least one point");
+  EXPECT_EQ(ofPoints("[[1, 1, 1, 1], [1, 1, 1, 3]]"),
+            "toy.json: device.gated_matmul.points[1]: expected an efficiency from 0.01 to 2, "
+            "found 3");
+  EXPECT_THAT(ofPoints("[[1, 1, 0.9]]"), HasSubstr("expected [m, n, k, value], all above 0"));
   EXPECT_THAT(errorOf(R"({"speed": [1, "1", "toy"]})"), HasSubstr("unknown field"));
 }
 

@@ -135,8 +135,10 @@ public:
   std::string description() override {
     const DeviceInfo &info = state->driver->info();
     auto blas = tools->matrixLibrary();
-    return fmt::format("{} sm_{}, {}", info.model, info.architecture,
-                       blas ? (*blas)->version() : "no matrix library");
+    std::string why;
+    return fmt::format("{} sm_{}, {}{}", info.model, info.architecture,
+                       blas ? (*blas)->version() : "no matrix library",
+                       tools->gatedKernels(why) ? ", gated kernels" : "");
   }
   bool hostMemory() const override { return false; }
   void useAllocator(std::shared_ptr<const Allocator> given) override {

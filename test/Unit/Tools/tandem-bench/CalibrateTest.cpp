@@ -43,12 +43,19 @@ std::string hostText() {
   return file.dump();
 }
 
+double gatedEfficiency(const Probe &p) { return p.m > 2048 ? 1 : .8; }
+
 /// What one repeat takes on a machine of simple numbers.
 double secondsOf(const Probe &p) {
   auto bytes = double(p.bytes);
   switch (p.work) {
   case Work::Matmul:
     return kTinyCommand + 2.0 * double(p.m) * double(p.n) * double(p.k) / (p.alone ? 100e9 : 50e9);
+  case Work::Gated: {
+    Probe matmul = p;
+    matmul.work = Work::Matmul;
+    return secondsOf(matmul) / gatedEfficiency(p);
+  }
   case Work::Copy:
     return kTinyCommand + 2 * (bytes - 256) / 10e9;
   case Work::Reduce:
@@ -251,6 +258,20 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
   // One curve for gathers at 1 GB/s and reductions at .5.
   EXPECT_NEAR(machine.collectives.bandwidth.at(64 << 20), 1e9 / 1.5, 1e7);
   EXPECT_NEAR(machine.copyInterference, kInterference, 1e-3);
+  for (int64_t m : {8192, 2048})
+    EXPECT_NEAR(machine.matmulSeconds(DType::BF16, 1, double(m), 1376, 4096) /
+                    machine.gatedMatmulSeconds(DType::BF16, double(m), 1376, 4096, 0),
+                m == 8192 ? 1 : .8, 1e-3)
+        << m;
+}
+
+TEST(Calibration, ADeviceWithoutGatedKernelsHasNoRateForThem) {
+  ASSERT_TRUE(machine::Machine::load(machine::pathOf("h200x8"))->hasGatedMatmuls());
+  for (bool refused : {false, true}) {
+    Calibration calibration(kRanks, true, kRanks, kCores);
+    calibration.note(measure(true, refused ? std::set{Work::Gated} : std::set<Work>{}));
+    EXPECT_EQ(calibrated(calibration, baseText("h200x8")).hasGatedMatmuls(), !refused);
+  }
 }
 
 TEST(Calibration, IsTheSameFromARecording) {
