@@ -96,6 +96,11 @@ def mlp(p, t):
     return {"y": a @ t["w2"], "dx": dh @ t["w1"].T, "dw1": t["x"].T @ dh, "dw2": a.T @ t["dy"]}
 
 
+def gated_layer(t):
+    a = np.tanh(t["x"] @ t["w"] + t["b"])
+    return {"y": a + t["r"], "dw": t["x"].T @ a}
+
+
 #: Of the layers: 48 tokens, 16 features outside and 24 inside.
 LAYER = {"x": (48, 16), "w1": (16, 24), "w2": (24, 16), "dy": (48, 16), "y": (48, 16), "dx": (48, 16),
          "dw1": (16, 24), "dw2": (24, 16)}
@@ -164,6 +169,9 @@ PROGRAMS = [
     layer("allgather-matmul-gated", "", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True),
     layer("allgather-gated-chunks", "allgather-matmul-gated", "x 48 16, v 16 24, w 24 16", "all 48 16, y 48 24, z 48 24",
           lambda t: {"all": t["x"], "y": t["x"] @ t["v"], "z": t["x"] @ t["w"].T}, variant=True),
+    layer("gated-layer", "gated-more", "x 48 16, w 16 24, b 24, r 48 24", "y 48 24, dw 16 24", gated_layer, variant=True),
+    *(layer(name, "gated-more", f"x {rows} 16, w 16 24", f"y {rows} 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
+      for name, rows in (("gated-rows", "24 2"), ("gated-batches", "2 24"))),
     layer("push-two-gathers", "", "x 48 16, r 48 24, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["r"]}),
     *(layer(name, "push-copies", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
       for name in ("gather-copies", "many-copies")),

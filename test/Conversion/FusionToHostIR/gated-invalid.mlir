@@ -26,7 +26,7 @@ func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 !g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
 
 func.func @elementwise(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> !g {
-  // expected-error @below {{schedule gated: expected only matmuls in its loop, found 'math.tanh'}}
+  // expected-error @below {{schedule gated: expected a matmul of the gathered rows, found none}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
   %2 = math.tanh %1 : !g
   return %2 : !g
@@ -35,15 +35,14 @@ func.func @elementwise(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) 
 // -----
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
-!g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
-!w = tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>
-!v = tensor<4xf32, #fusion.axes<#tp, [didx("x")]>>
-!y = tensor<16x4xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>
+!g = tensor<2x16x8xf32, #fusion.axes<#tp, [-, stream(4), -]>>
+!w = tensor<2x8x4xf32, #fusion.axes<#tp, [-, -, didx("x")]>>
+!y = tensor<2x16x4xf32, #fusion.axes<#tp, [-, stream(4), didx("x")]>>
 
-func.func @bias(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %w: !w, %v: !v) -> !y {
-  // expected-error @below {{schedule gated: expected matmuls without a bias, found one with a bias}}
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
-  %2 = fusion.matmul %1, %w bias %v : !g, !w, !v -> !y
+func.func @batches(%0: tensor<2x16x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>>, %w: !w) -> !y {
+  // expected-error @below {{schedule gated: expected matmuls by one matrix, found a right operand of another rank}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<2x16x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>> -> !g
+  %2 = fusion.matmul %1, %w : !g, !w -> !y
   return %2 : !y
 }
 
@@ -55,7 +54,7 @@ func.func @bias(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %w: !w,
 !y = tensor<4x16xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>>
 
 func.func @columns(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %a: !a) -> !y {
-  // expected-error @below {{schedule gated: expected a gather of blocks of rows of a matrix, found the slices [-, stream(4)]}}
+  // expected-error @below {{schedule gated: expected a gather of blocks of rows, found the slices [-, stream(4)]}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>> -> !g
   %2 = fusion.matmul %a, %1 : !a, !g -> !y
   return %2 : !y

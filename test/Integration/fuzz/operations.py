@@ -5,7 +5,7 @@
 import dataclasses
 import math
 
-from program import Op, Value
+from program import Axes, Op, Value
 
 MAX_ELEMENTS = 3000
 
@@ -74,12 +74,14 @@ class Operations:
         r = self.random
         if self.chance(0.65):
             return None
-        kind = r.choices(("pipeline", "exchange", "push", "ring", "hierarchical"), (20, 20, 8, 6, 6))[0]
+        kind = r.choices(("pipeline", "exchange", "push", "gated", "ring", "hierarchical"), (20, 20, 8, 8, 6, 6))[0]
         if kind == "ring":
             form = r.choice(('', ', directions = 2', ', split = ' + chr(34) + 'yes' + chr(34)))
             return f"#fusion.schedule<ring{form}{', buffers = 2' if self.chance(0.3) else ''}>"
         if kind == "hierarchical":
             return f"#fusion.schedule<hierarchical{', merge = ' + chr(34) + 'node' + chr(34) if self.chance(0.2) else ''}>"
+        if kind == "gated":
+            return "#fusion.schedule<gated>"
         more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
         if kind == "push":
             more += ", order = xor" if self.chance(0.2) else ""
@@ -166,6 +168,33 @@ class Operations:
             operands[0:2] = operands[1::-1] if not (transpose_a or transpose_b) and lhs is rhs else operands[0:2]
         self.add("matmul", operands, shape, self.result_axes(shape, operands), bound + 1,
                  transpose_a=transpose_a, transpose_b=transpose_b, words=self.words())
+
+    def gathered_rows(self, value):
+        """A gather of rows and a matmul that reads them, as the schedule `gated` takes them. Others may read them, too."""
+        r = self.random
+        mesh = r.choice(self.meshes)
+        split = [(axis, size) for axis, size in mesh.axes if size > 1]
+        if value.dtype == "i32" or mesh.is_open or not split or not self.streams:
+            return
+        axis, size = r.choice(split)
+        shape = [r.randint(1, 3) for _ in range(r.randint(1, 2))] + [r.randint(1, 12)]
+        d, slices, n = r.randrange(len(shape) - 1), r.choice((1, 1, 2, 3)), self.extent()
+        shape[d] *= size * slices
+        if max(math.prod(shape[:-1]) * n, shape[-1] * n, math.prod(shape)) > MAX_ELEMENTS:
+            return
+        at = lambda *digits: tuple(digits if i == d else () for i in range(len(shape)))
+        x = self.argument(shape, value.dtype)
+        x = dataclasses.replace(x, axes=Axes(mesh, at(("didx", axis))), exact=True)
+        self.arguments[-1] = self.values[-1] = x
+        digits = (("stream", size),) + ((("stream", slices),) if slices > 1 else ())
+        rows = self.move("reshard", [x], x.shape, Axes(mesh, at(*digits)),
+                         schedule="#fusion.schedule<gated>" if self.chance(0.7) else self.schedule())
+        transpose = self.chance(0.3)
+        operands = [rows, self.argument((n, shape[-1]) if transpose else (shape[-1], n), value.dtype)]
+        if self.chance(0.3):
+            operands.append(self.argument((n,), value.dtype))
+        self.add("matmul", operands, shape[:-1] + [n], None, shape[-1] * x.bound * operands[1].bound + 1,
+                 transpose_a=False, transpose_b=transpose, words={})
 
     def attention(self, value):
         if value.dtype not in ("f32", "f16", "bf16") or len(value.shape) < 2 or not value.shape[-1]:

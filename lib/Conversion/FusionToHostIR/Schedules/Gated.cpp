@@ -12,6 +12,7 @@
 #include "Support/Peers.h"
 #include "Support/SliceFactors.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
@@ -22,17 +23,106 @@ using namespace tandem;
 static constexpr int64_t kLeft = 2;
 
 //===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+/// The dimensions before the last one as one, if memory allows it.
+static FailureOr<Value> collapseRows(OpBuilder &builder, Location loc, Value matrices) {
+  auto type = cast<MemRefType>(matrices.getType());
+  SmallVector<ReassociationIndices> groups(2);
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    groups[dim + 1 < type.getRank() ? 0 : 1].push_back(dim);
+  if (!memref::CollapseShapeOp::isGuaranteedCollapsible(type, groups))
+    return failure();
+  return memref::CollapseShapeOp::create(builder, loc, matrices, groups).getResult();
+}
+
+/// Number `index` of the first dimension.
+static Value makeMatrix(OpBuilder &builder, Location loc, Value matrices, Value index) {
+  auto type = cast<MemRefType>(matrices.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)),
+      strides(type.getRank(), builder.getIndexAttr(1)), sizes;
+  for (int64_t extent : type.getShape())
+    sizes.push_back(builder.getIndexAttr(extent));
+  offsets[0] = index;
+  sizes[0] = builder.getIndexAttr(1);
+  auto result = cast<MemRefType>(memref::SubViewOp::inferRankReducedResultType(
+      type.getShape().drop_front(), type, offsets, sizes, strides));
+  return memref::SubViewOp::create(builder, loc, result, matrices, offsets, sizes, strides);
+}
+
+/// Emits a product of matrices of rows with one matrix as products of two matrices.
+static void multiplyMatrices(ProgramBuilder &program, hostir::MatmulOp like, Value lhs,
+                             Value output) {
+  OpBuilder &builder = program.getBuilder();
+  Location loc = like.getLoc();
+  if (cast<MemRefType>(lhs.getType()).getRank() > 2) {
+    FailureOr<Value> rows = collapseRows(builder, loc, lhs);
+    FailureOr<Value> results = failed(rows) ? rows : collapseRows(builder, loc, output);
+    if (failed(results)) {
+      (void)program.loop(loc, 0, cast<MemRefType>(lhs.getType()).getDimSize(0), [&](Value index) {
+        Value matrix = makeMatrix(builder, loc, lhs, index);
+        multiplyMatrices(program, like, matrix, makeMatrix(builder, loc, output, index));
+        return success();
+      });
+      return;
+    }
+    lhs = *rows;
+    output = *results;
+  }
+  hostir::MatmulOp::create(builder, loc, lhs, like.getRhs(), /*bias=*/Value(), output,
+                           like.getStream(), /*transpose_a=*/false, like.getTransposeB(),
+                           like.getAccumulate());
+}
+
+/// Takes from the parts of a gated matmul what they may not have: a bias, and further dimensions.
+static void simplifyParts(ProgramBuilder &program, hostir::GatedMatmulOp gated) {
+  SmallVector<hostir::MatmulOp> parts;
+  gated.getBody().walk([&](hostir::MatmulOp part) { parts.push_back(part); });
+  OpBuilder &builder = program.getBuilder();
+  for (hostir::MatmulOp part : parts) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(part);
+    multiplyMatrices(program, part, part.getLhs(), part.getOutput());
+    part.erase();
+  }
+}
+
+/// Adds a row to all rows of `target`.
+static void addRow(OpBuilder &builder, Location loc, Value row, Value target, Value stream) {
+  auto type = cast<MemRefType>(target.getType());
+  SmallVector<int64_t> rowStrides, strides(type.getRank(), 0);
+  int64_t offset = 0;
+  (void)cast<MemRefType>(row.getType()).getStridesAndOffset(rowStrides, offset);
+  strides.back() = rowStrides.back();
+  auto layout = StridedLayoutAttr::get(builder.getContext(), offset, strides);
+  auto repeated = MemRefType::get(type.getShape(), type.getElementType(), layout);
+  Value rows = memref::ReinterpretCastOp::create(builder, loc, repeated, row, offset,
+                                                 type.getShape(), strides);
+  hostir::AccumulateOp::create(builder, loc, ReduceKind::Sum, rows, target, stream);
+}
+
+//===----------------------------------------------------------------------===//
 // Commands
 //===----------------------------------------------------------------------===//
 
 namespace {
+
+/// The ops of a loop that compute: matmuls of gathered rows, each of which is one gated matmul, and
+/// the others, which run whole after them.
+struct GatedOps {
+  explicit GatedOps(const GatherLoop &gather);
+
+  SmallVector<fusion::MatmulOp> gated;
+  SmallVector<Operation *> later;
+};
 
 /// Own rows go to the peers and into the own receive memory, which thus becomes the whole left
 /// operand of each matmul: own rows first, then those of the others as they arrive.
 class GatedGather {
 public:
   GatedGather(const GatherLoop &gather, ProgramBuilder &program)
-      : gather(gather), reshard(gather.gathers.front()), body(gather.loop, program),
+      : gather(gather), ops(gather), reshard(gather.gathers.front()), body(gather.loop, program),
         program(program), builder(program.getBuilder()), loc(gather.getLoc()),
         me(program.getGroupPosition(loc, gather.plan.mesh, gather.plan.axes)),
         peers(program, loc, me, gather.digits.devices, PeerOrder::Rotated),
@@ -45,10 +135,13 @@ private:
   LogicalResult forEachSlice(Value owner, bool isOwn, SliceBody emitSlice);
   LogicalResult pushOwn();
   LogicalResult copyOwn();
-  LogicalResult multiply(Operation *matmul);
+  LogicalResult prepare();
+  LogicalResult multiply(fusion::MatmulOp matmul);
+  LogicalResult multiplyRows(fusion::MatmulOp matmul);
   LogicalResult copyToResult();
 
   const GatherLoop &gather;
+  const GatedOps ops;
   fusion::ReshardOp reshard;
   LoopEmitter body;
   ProgramBuilder &program;
@@ -61,6 +154,71 @@ private:
 };
 
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// What is gated
+//===----------------------------------------------------------------------===//
+
+/// Whether the loop's digits cut a value into blocks of rows, which are vectors of its last
+/// dimension.
+static bool isCutByRows(RankedTensorType type, const StreamLoop &loop) {
+  if (type.getRank() < 2)
+    return false;
+  size_t streams = 0;
+  for (fusion::DimAxesAttr dim : fusion::getAxes(type).getDims().drop_back())
+    streams += llvm::count_if(dim.getDigits(),
+                              [](const fusion::Digit &digit) { return digit.isStream(); });
+  return streams == loop.streamSizes.size();
+}
+
+/// What keeps a matmul of the loop from being a gated one; empty: nothing.
+static std::string findObstacle(fusion::MatmulOp matmul, const GatherLoop &gather) {
+  const StreamLoop &loop = gather.loop;
+  fusion::ReshardOp reshard = gather.gathers.front();
+  if (matmul.getLhs() != reshard.getResult() || matmul.getTransposeA() ||
+      loop.contains(matmul.getRhs().getDefiningOp()) || matmul.getBias() == reshard.getResult() ||
+      (matmul.getBias() && loop.contains(matmul.getBias().getDefiningOp())))
+    return "matmuls with the gathered rows as rows of their left operand, found another operand";
+  if (cast<RankedTensorType>(matmul.getRhs().getType()).getRank() != 2)
+    return "matmuls by one matrix, found a right operand of another rank";
+  if (!isCutByRows(matmul.getType(), loop) || loop.accumulators.contains(matmul) ||
+      loop.digitMaps.contains(matmul))
+    return "matmuls whose results are cut into the same blocks of rows, found " +
+           fusion::formatAxes(fusion::getAxes(matmul.getType()));
+  return "";
+}
+
+GatedOps::GatedOps(const GatherLoop &gather) {
+  for (Operation *op : gather.consumers) {
+    auto matmul = dyn_cast<fusion::MatmulOp>(op);
+    if (matmul && findObstacle(matmul, gather).empty())
+      gated.push_back(matmul);
+    else
+      later.push_back(op);
+  }
+}
+
+/// What keeps a loop from having gated matmuls; empty: nothing.
+static std::string findObstacle(const GatherLoop &gather) {
+  if (gather.gathers.size() != 1)
+    return "one gather, found " + std::to_string(gather.gathers.size());
+  if (gather.handsOut)
+    return "a gather, found an all-to-all";
+  fusion::ReshardOp reshard = gather.gathers.front();
+  if (!isCutByRows(reshard.getType(), gather.loop))
+    return "a gather of blocks of rows, found the slices " +
+           fusion::formatAxes(fusion::getAxes(reshard.getType()));
+  if (!GatedOps(gather).gated.empty())
+    return "";
+  for (Operation *op : gather.consumers)
+    if (auto matmul = dyn_cast<fusion::MatmulOp>(op))
+      return findObstacle(matmul, gather);
+  return "a matmul of the gathered rows, found none";
+}
+
+//===----------------------------------------------------------------------===//
+// The commands of a gather
+//===----------------------------------------------------------------------===//
 
 LogicalResult GatedGather::forEachSlice(Value owner, bool isOwn, SliceBody emitSlice) {
   return program.loop(loc, 0, gather.digits.numSlices(), [&](Value number) {
@@ -100,28 +258,48 @@ LogicalResult GatedGather::copyOwn() {
   });
 }
 
-LogicalResult GatedGather::multiply(Operation *matmul) {
+/// All results are whole: there is no slice of them that something waits for.
+LogicalResult GatedGather::prepare() {
+  received = gather.allocReceived(program).front();
+  return failure(
+      llvm::any_of(gather.loop.ops, [&](Operation *op) { return failed(body.prepare(op)); }));
+}
+
+LogicalResult GatedGather::multiply(fusion::MatmulOp matmul) {
   Value main = program.getMainStream();
   auto gated = hostir::GatedMatmulOp::create(builder, loc, main, builder.getI64IntegerAttr(kLeft));
-  OpBuilder::InsertionGuard guard(builder);
-  builder.createBlock(&gated.getBody());
-  auto multiplyRows = [&](const SliceIndex &slice) {
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.createBlock(&gated.getBody());
+    if (failed(multiplyRows(matmul)))
+      return failure();
+    simplifyParts(program, gated);
+  }
+  if (Value bias = matmul.getBias())
+    addRow(builder, matmul.getLoc(), program.getBuffer(bias), program.getBuffer(matmul.getResult()),
+           main);
+  return success();
+}
+
+LogicalResult GatedGather::multiplyRows(fusion::MatmulOp matmul) {
+  Value main = program.getMainStream();
+  auto multiplySlice = [&](const SliceIndex &slice) {
     FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, Value(), builder);
     if (failed(plan))
       return failure();
     body.readFrom(reshard.getResult(), {received, plan->target});
-    LogicalResult done = body.emitSlices({matmul}, slice, main, /*isStreamUsed=*/true);
+    LogicalResult done = body.emitSlices(matmul.getOperation(), slice, main, /*isStreamUsed=*/true);
     body.clearPlaces();
     return done;
   };
   if (failed(forEachSlice(me, /*isOwn=*/true,
-                          [&](Value, const SliceIndex &slice) { return multiplyRows(slice); })))
+                          [&](Value, const SliceIndex &slice) { return multiplySlice(slice); })))
     return failure();
   return program.loop(loc, 1, gather.digits.devices, [&](Value distance) {
     Value from = peers.getSource(distance);
     return forEachSlice(from, /*isOwn=*/false, [&](Value number, const SliceIndex &slice) {
       puts.waitFor(from, number, main);
-      return multiplyRows(slice);
+      return multiplySlice(slice);
     });
   });
 }
@@ -139,8 +317,7 @@ LogicalResult GatedGather::copyToResult() {
 }
 
 LogicalResult GatedGather::emit() {
-  received = gather.allocReceived(program).front();
-  if (failed(body.prepare()))
+  if (failed(prepare()))
     return failure();
   program.fork(loc, 1);
   LogicalResult done = success();
@@ -148,14 +325,16 @@ LogicalResult GatedGather::emit() {
     done = pushOwn();
     if (succeeded(done))
       done = copyOwn();
-    for (Operation *matmul : gather.consumers)
+    for (fusion::MatmulOp matmul : ops.gated)
       if (succeeded(done))
         done = multiply(matmul);
     if (succeeded(done))
       done = copyToResult();
   });
   program.join(loc, 1);
-  return succeeded(done) ? body.finish() : done;
+  return failure(failed(done) || llvm::any_of(ops.later, [&](Operation *op) {
+                   return failed(body.emitSlice(op, nullptr, program.getMainStream()));
+                 }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -164,8 +343,8 @@ LogicalResult GatedGather::emit() {
 
 namespace {
 
-/// For gathers of rows that only matmuls of the loop read: each matmul is one kernel that waits for
-/// the rows (docs/gated.md).
+/// For gathers of rows that matmuls read: each of these is one kernel that waits for the rows
+/// (docs/gated.md). What else the loop computes runs after them.
 class Gated : public Schedule {
   fusion::ScheduleInfo getInfo() const override { return {"gated", {}}; }
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
@@ -174,51 +353,6 @@ class Gated : public Schedule {
 };
 
 } // namespace
-
-/// Whether the loop's digits cut a matrix into blocks of rows.
-static bool isCutByRows(RankedTensorType type, const StreamLoop &loop) {
-  fusion::AxesAttr axes = fusion::getAxes(type);
-  if (type.getRank() != 2)
-    return false;
-  size_t streams = 0;
-  for (auto [dim, digits] : llvm::enumerate(axes.getDims()))
-    for (const fusion::Digit &digit : digits.getDigits()) {
-      if (digit.isStream() ? dim != 0 : !digit.isDevice() && dim == 0)
-        return false;
-      streams += digit.isStream();
-    }
-  return streams == loop.streamSizes.size();
-}
-
-/// What keeps a loop from being gated matmuls; empty: nothing.
-static std::string findObstacle(const GatherLoop &gather) {
-  const StreamLoop &loop = gather.loop;
-  if (gather.gathers.size() != 1)
-    return "one gather, found " + std::to_string(gather.gathers.size());
-  if (gather.handsOut)
-    return "a gather, found an all-to-all";
-  fusion::ReshardOp reshard = gather.gathers.front();
-  if (!isCutByRows(reshard.getType(), loop))
-    return "a gather of blocks of rows of a matrix, found the slices " +
-           fusion::formatAxes(fusion::getAxes(reshard.getType()));
-  if (gather.consumers.empty())
-    return "a matmul of the gathered rows, found none";
-  for (Operation *op : gather.consumers) {
-    auto matmul = dyn_cast<fusion::MatmulOp>(op);
-    if (!matmul)
-      return "only matmuls in its loop, found '" + op->getName().getStringRef().str() + "'";
-    if (matmul.getLhs() != reshard.getResult() || matmul.getRhs() == reshard.getResult() ||
-        matmul.getTransposeA())
-      return "matmuls with the gathered rows as rows of their left operand, found another operand";
-    if (matmul.getBias())
-      return "matmuls without a bias, found one with a bias";
-    if (!isCutByRows(matmul.getType(), loop) || loop.accumulators.contains(op) ||
-        loop.digitMaps.contains(op))
-      return "matmuls whose results are cut into the same blocks of rows, found " +
-             fusion::formatAxes(fusion::getAxes(matmul.getType()));
-  }
-  return "";
-}
 
 FailureOr<SchedulePlan> Gated::match(const StreamLoop &loop,
                                      function_ref<InFlightDiagnostic()> why) const {
