@@ -200,6 +200,18 @@ class Launcher(harness.Test):
                 self.assertTrue(all(harness.gone(pid) for pid in ranks.values()))
                 self.assertFalse(os.path.exists(folder), folder)
 
+    def test_next_launcher_removes_what_a_killed_one_left(self):
+        launcher = start([tool("tandem-run"), program("long-3"), "--repeat=1000"])
+        self.addCleanup(lambda: launcher.poll() is None and os.killpg(launcher.pid, signal.SIGKILL))
+        ranks = self.running(launcher)
+        folder = shared_folder(ranks[1])
+        launcher.kill()
+        finish(launcher)
+        while not all(harness.gone(pid) for pid in ranks.values()):
+            time.sleep(0.02)
+        self.assertVerified(tandem_run(program("matmul-2"), "--verify"), 2)
+        self.assertFalse(os.path.exists(folder), folder)
+
     def running(self, launcher):
         """The three ranks, once they communicate."""
         deadline = time.monotonic() + 30 * harness.SLOWER
