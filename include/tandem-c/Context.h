@@ -30,6 +30,9 @@ typedef struct tandem_launch {
    * are then ended. `give_up`: a run of this rank has failed; tells the others. */
   int (*health)(void *user, char *reason, size_t size);
   void (*give_up)(void *user, const char *reason);
+  /* Optional: a text that is equal on the ranks of one node, and only there. NULL: TANDEM_NODE,
+   * else the host's name. Copied. */
+  const char *node;
 } tandem_launch;
 
 typedef enum tandem_log_level {

@@ -164,6 +164,8 @@ LogicalResult Compilation::lower() {
   lowering.entry = entry;
   for (const auto &[axis, size] : options.mesh)
     lowering.mesh.push_back(axis + "=" + std::to_string(size));
+  for (int64_t device : options.devices)
+    lowering.devices.push_back(device);
   for (const auto &[argument, shape] : options.shapes)
     lowering.shape.push_back(argument + "=" +
                              llvm::join(llvm::map_range(shape,

@@ -73,6 +73,9 @@ std::string keyOf(const CompileOptions &options) {
   for (const auto &[axis, size] : options.mesh)
     parts.push_back(axis + "=" + std::to_string(size));
   list();
+  number(options.devices.size());
+  for (int64_t device : options.devices)
+    number(static_cast<uint64_t>(device));
   for (const auto &[argument, shape] : options.shapes) {
     std::string part = argument + "=";
     for (int64_t extent : shape)

@@ -211,6 +211,7 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   // First, so that later passes have known sizes.
   fusion::FusionSpecializeOptions specialize;
   specialize.mesh.assign(options.mesh.begin(), options.mesh.end());
+  specialize.devices.assign(options.devices.begin(), options.devices.end());
   specialize.shape.assign(options.shape.begin(), options.shape.end());
   specialize.entry = options.entry;
   specialize.bound = options.bound;

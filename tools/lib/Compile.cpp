@@ -110,6 +110,7 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   options.certify = request.certify;
   options.deterministic = request.deterministic;
   options.choices = request.choices;
+  options.devices.assign(request.ranksByNode.begin(), request.ranksByNode.end());
   // Ranks outside of the meshes run nothing.
   options.numRanks = request.ranks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))

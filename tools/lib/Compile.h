@@ -30,6 +30,8 @@ struct CompileRequest {
   /// Ranks of each node. Without `mesh`, if a mesh has two axes of size `?`, the second gets it and
   /// the first the number of nodes. 0: all ranks are on one node.
   uint32_t ranksPerNode = 0;
+  /// The ranks node by node, the devices of meshes with axes of size `?`. Empty: 0, 1, ...
+  std::vector<uint32_t> ranksByNode;
   std::string deterministic; ///< "bitwise" or "batch"; "": as the module says
   /// Loops by signature, and the candidate that each gets (CompileOptions::choices).
   std::vector<std::pair<std::string, std::string>> choices;

@@ -56,6 +56,8 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   callbacks.give_up = [](void *user, const char *reason) {
     static_cast<RankContext *>(user)->bootstrap.giveUp(Status(Code::Aborted, reason));
   };
+  std::string node = bootstrap.host();
+  callbacks.node = node.c_str();
   tandem_context_options options{};
   options.struct_size = sizeof(options);
   options.device = request.device.c_str();

@@ -7,6 +7,7 @@
 
 #include "Ranks.h"
 
+#include "SharedFolder.h"
 #include "tandem/Runtime/Local.h"
 #include "tandem/Runtime/Rendezvous.h"
 
@@ -18,7 +19,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <fmt/format.h>
 #include <poll.h>
 #include <random>
@@ -105,9 +105,6 @@ public:
         ::close(pipe.fd);
     if (noticeFd >= 0)
       ::close(noticeFd);
-    std::error_code error;
-    if (!sharedFolder.empty())
-      std::filesystem::remove_all(sharedFolder, error);
   }
 
   Status start() {
@@ -120,9 +117,8 @@ public:
     if (noticeFd < 0)
       return Status(Code::Io, fmt::format("memfd_create: {}", std::strerror(errno)));
     // What ranks that are killed leave of their shared memory goes with the folder.
-    char folder[] = "/dev/shm/tandem-XXXXXX";
-    if (!std::getenv("UCX_POSIX_DIR") && ::mkdtemp(folder))
-      sharedFolder = folder;
+    if (!std::getenv("UCX_POSIX_DIR"))
+      sharedFolder.make();
     std::random_device random; // the kernel's generator
     std::string secret;
     for (int i = 0; i < 8; ++i)
@@ -172,8 +168,8 @@ private:
     // All ranks are on this host: their network need not be open to others.
     if (!std::getenv("UCX_NET_DEVICES"))
       set("UCX_NET_DEVICES", "lo");
-    if (!sharedFolder.empty())
-      set("UCX_POSIX_DIR", sharedFolder);
+    if (!sharedFolder.path().empty())
+      set("UCX_POSIX_DIR", sharedFolder.path());
     if (rank == 0)
       set("TANDEM_LISTEN_FD", std::to_string(listener.fd()));
     std::vector<char *> argv, envp;
@@ -305,7 +301,7 @@ private:
   std::vector<Pipe> pipes;
   uint32_t alive = 0;
   int noticeFd = -1;
-  std::string sharedFolder; ///< of UCX; empty: its own choice
+  SharedFolder sharedFolder; ///< of UCX
   bool failed = false, killing = false;
 };
 
@@ -400,7 +396,7 @@ Expected<std::unique_ptr<Bootstrap>> run::joinRanks(const BootstrapEnvironment &
   env.exchangeTimeout = timeout;
   if (!env.timeoutGiven)
     env.timeout = timeout;
-  return createTcpBootstrap(env);
+  return joinJob(env);
 }
 
 std::string run::rankMessage(uint32_t rank, const std::string &message) {

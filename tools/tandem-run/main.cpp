@@ -16,6 +16,7 @@
 #include "SharedPrograms.h"
 #include "ToolMain.h"
 #include "tandem/Runtime/Environment.h"
+#include "tandem/Runtime/NodeMap.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -33,27 +34,10 @@ namespace {
 /// Set for the ranks that tandem-run starts: the file descriptor of a SharedPrograms.
 constexpr const char *kProgramsVariable = "TANDEM_RUN_PROGRAMS_FD";
 
-/// Ranks of each node: as the launcher says, else as the hosts of the ranks show. All ranks are one
-/// node if nodes have different numbers of ranks. Collective.
-Expected<uint32_t> findRanksPerNode(Bootstrap &bootstrap) {
-  uint32_t world = bootstrap.worldSize();
-  if (bootstrap.localSize() < world)
-    return world % bootstrap.localSize() ? world : bootstrap.localSize();
-  TANDEM_ASSIGN_OR_RETURN(auto hosts, allGatherStrings(bootstrap, bootstrap.host()));
-  uint32_t first = 1;
-  while (first < world && hosts[first] == hosts[0])
-    ++first;
-  for (uint32_t rank = 0; rank < world; ++rank)
-    if (world % first || hosts[rank] != hosts[rank / first * first] ||
-        (rank >= first && hosts[rank] == hosts[rank - first]))
-      return world;
-  return first;
-}
-
-/// The bytes of the .tsp: read, or compiled for `ranks` ranks (0: as many as it needs), of which
-/// `perNode` are on each node (0: all).
+/// The bytes of the .tsp: read, or compiled for `ranks` ranks (0: as many as it needs) at these
+/// places (none: all on one node).
 Expected<std::string> programBytes(const Options &options, const std::string &program,
-                                   uint32_t ranks, uint32_t perNode = 0) {
+                                   uint32_t ranks, const NodeMap &map = {}) {
   if (!isSource(program))
     return readFile(program);
   CompileRequest request;
@@ -64,7 +48,11 @@ Expected<std::string> programBytes(const Options &options, const std::string &pr
   request.bound = options.bound;
   request.target = options.target.empty() ? targetFor(options.channel) : options.target;
   request.ranks = ranks;
-  request.ranksPerNode = perNode;
+  // Nodes with different numbers of ranks are no rows of a mesh.
+  request.ranksPerNode = map.perNode();
+  if (std::vector<uint32_t> ranks = map.byNode();
+      request.ranksPerNode && !std::is_sorted(ranks.begin(), ranks.end()))
+    request.ranksByNode = std::move(ranks);
   request.certify = options.requireProof;
   request.deterministic = options.deterministic;
   CompiledProgram compiled = compileProgram(request);
@@ -137,12 +125,12 @@ Expected<ProgramBytes> meetForProgram(const Options &options, const std::string 
                                       Bootstrap &bootstrap) {
   bool compile = isSource(program), mine = !compile || bootstrap.rank() == 0;
   std::string word, bytes;
-  uint32_t perNode = 0;
+  NodeMap map;
   if (compile) {
-    TANDEM_ASSIGN_OR_RETURN(perNode, findRanksPerNode(bootstrap));
+    TANDEM_ASSIGN_OR_RETURN(map, findNodes(bootstrap));
   }
   if (mine) {
-    auto read = programBytes(options, program, bootstrap.worldSize(), perNode);
+    auto read = programBytes(options, program, bootstrap.worldSize(), map);
     Status status = read.status();
     if (read && options.several())
       status = checkProgram(program, *read, bootstrap.worldSize(), false).status();

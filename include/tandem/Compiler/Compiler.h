@@ -50,6 +50,8 @@ struct CompileOptions {
   std::string entry;
   /// Sizes of mesh axes that are `?`: {"x", 8}, or {"mesh.x", 8}.
   std::vector<std::pair<std::string, int64_t>> mesh;
+  /// Devices of the meshes with such axes that have as many devices. Empty: 0, 1, ...
+  std::vector<int64_t> devices;
   /// Shapes of arguments with `?` extents, by name or position ("arg0"). Default: the argument's
   /// `fusion.shape`.
   std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;

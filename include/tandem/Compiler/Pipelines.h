@@ -18,6 +18,9 @@ namespace tandem {
 struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
   ListOption<std::string> mesh{*this, "mesh",
                                llvm::cl::desc("sizes of mesh axes that are `?`: x=8,gpu=4")};
+  ListOption<int64_t> devices{
+      *this, "devices",
+      llvm::cl::desc("devices of meshes with such axes that have as many: 0,2,1,3")};
   ListOption<std::string> shape{
       *this, "shape", llvm::cl::desc("shapes of arguments with `?` extents: arg0=8x64x32")};
   Option<int64_t> bound{*this, "bound",

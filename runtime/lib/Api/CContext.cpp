@@ -31,7 +31,7 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
               TANDEM_INTERNAL == static_cast<int>(Code::Internal));
 static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
-static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, give_up) &&
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, node) &&
               TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
               TANDEM_NO_PADDING_AFTER(tandem_context_options, link));
 
@@ -73,6 +73,8 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
     };
   if (launch.barrier)
     callbacks.barrier = [launch] { return launch.barrier(launch.user); };
+  if (launch.node)
+    callbacks.node = launch.node;
   if (launch.health)
     callbacks.health = [launch] {
       char reason[1024] = "";

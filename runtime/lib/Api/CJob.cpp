@@ -17,7 +17,7 @@ namespace {
 struct Job : std::enable_shared_from_this<Job> {
   std::unique_ptr<Bootstrap> bootstrap; ///< null if joining failed
   tandem_launch launch = {};
-  std::string error;
+  std::string node, error;
 };
 
 } // namespace
@@ -77,6 +77,8 @@ Status join(Job &job) {
   job.launch.barrier = barrier;
   job.launch.health = health;
   job.launch.give_up = giveUp;
+  job.node = job.bootstrap->host();
+  job.launch.node = job.node.c_str();
   job.launch.user = &job;
   return Status();
 }

@@ -90,8 +90,12 @@ Status readRank(const Reader &reader, BootstrapEnvironment &env, Names rank, Nam
   TANDEM_RETURN_IF_ERROR(reader.number(worldSize, env.worldSize, 1, kMaxWorld));
   env.localRank = env.rank;
   env.localSize = env.worldSize;
-  TANDEM_RETURN_IF_ERROR(reader.number(localRank, env.localRank, 0, kMaxWorld - 1));
-  return reader.number(localSize, env.localSize, 1, kMaxWorld);
+  if (reader.get(localRank).set()) {
+    TANDEM_RETURN_IF_ERROR(reader.number(localRank, env.localRank, 0, kMaxWorld - 1));
+    TANDEM_RETURN_IF_ERROR(reader.number(localSize, env.localSize, 1, kMaxWorld));
+    env.localKnown = reader.get(localSize).set();
+  }
+  return Status::success();
 }
 
 Status readTandem(const Reader &reader, BootstrapEnvironment &env) {
@@ -106,8 +110,10 @@ Status readTorch(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"MASTER_PORT"}, env.port, 1, 65534));
   if (Variable store = reader.get({"TORCHELASTIC_USE_AGENT_STORE"}); store.value == "True")
     ++env.port;
-  if (Variable id = reader.get({"TORCHELASTIC_RUN_ID"}); id.set())
+  if (Variable id = reader.get({"TORCHELASTIC_RUN_ID"}); id.set()) {
     env.secret = "torchrun " + id.value;
+    env.node = reader.get({"GROUP_RANK"}).value;
+  }
   return Status::success();
 }
 
@@ -147,7 +153,9 @@ Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
                                 "of {}",
                                 node, perNode->size(), tasks.name));
     env.localSize = (*perNode)[node];
+    env.localKnown = reader.has("SLURM_LOCALID");
   }
+  env.node = reader.get({"SLURM_NODEID"}).value;
   Variable nodes = reader.get({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (nodes.set()) {
     auto hosts = parseSlurmNodeList(nodes.value);
@@ -261,6 +269,8 @@ Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_MASTER_PORT"}, env.port, 1, 65535));
   TANDEM_RETURN_IF_ERROR(readSecret(reader, env));
   env.listenAddress = reader.get({"TANDEM_LISTEN_ADDR"}).value;
+  if (Variable node = reader.get({"TANDEM_NODE"}); node.set())
+    env.node = node.value;
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LAUNCHER_FD"}, env.launcherFd, 3, 1u << 20));
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LISTEN_FD"}, env.listenFd, 3, 1u << 20));
   uint64_t seconds = 60;

@@ -86,6 +86,15 @@ bool namesLoopback(const std::string &host) {
   return host == "localhost" || host == "::1" || host.compare(0, 4, "127.") == 0;
 }
 
+/// The loopback address on which ranks look for rank 0 at `host`. IPv4 where the host has it: other
+/// ranks may spell it in another way.
+std::string loopbackOf(const std::string &host) {
+  std::vector<Address> found = resolve(host);
+  bool six = !found.empty() &&
+             std::all_of(found.begin(), found.end(), [](const Address &a) { return a.isSix(); });
+  return six ? "::1" : "127.0.0.1";
+}
+
 } // namespace
 
 ListenSocket::ListenSocket(ListenSocket &&other) noexcept
@@ -149,7 +158,7 @@ Expected<ListenSocket> bootstrap::listenAsRoot(const BootstrapEnvironment &env) 
   if (env.addresses.empty())
     return Status(Code::InvalidArgument, "expected an address of rank 0, found none");
   if (std::all_of(env.addresses.begin(), env.addresses.end(), namesLoopback))
-    return ListenSocket::open(env.port, env.addresses[0] == "::1" ? "::1" : "127.0.0.1");
+    return ListenSocket::open(env.port, loopbackOf(env.addresses[0]));
   for (const std::string &host : env.addresses) {
     std::vector<Address> found = resolve(host);
     if (std::any_of(found.begin(), found.end(), [](Address &a) { return a.isLoopback(); }))

@@ -7,6 +7,8 @@
 
 #include "Wire.h"
 
+#include "tandem/Runtime/NodeMap.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -59,6 +61,19 @@ public:
   uint32_t worldSize() const override { return env.worldSize; }
   uint32_t localRank() const override { return env.localRank; }
   uint32_t localSize() const override { return env.localSize; }
+  std::string host() const override {
+    return env.node.empty() ? Bootstrap::host() : hostOf(env.node);
+  }
+
+  /// What the launcher has not said of this rank's place on its node. Collective.
+  Status findPlace() {
+    TANDEM_ASSIGN_OR_RETURN(NodeMap map, findNodes(*this));
+    if (!env.localKnown) {
+      env.localRank = map.localRank(env.rank);
+      env.localSize = map.localSize(env.rank);
+    }
+    return Status::success();
+  }
 
   Status allGather(const void *mine, size_t bytes, void *all) override {
     std::lock_guard<std::mutex> lock(reading);
@@ -331,9 +346,7 @@ private:
 
 } // namespace
 
-Expected<std::unique_ptr<Bootstrap>> tandem::createTcpBootstrap(const BootstrapEnvironment &env) {
-  if (env.worldSize == 1)
-    return createSelfBootstrap();
+static Expected<std::unique_ptr<TcpBootstrap>> connect(const BootstrapEnvironment &env) {
   std::vector<Socket> peers;
   if (env.rank == 0) {
     int fd = env.listenFd;
@@ -355,12 +368,27 @@ Expected<std::unique_ptr<Bootstrap>> tandem::createTcpBootstrap(const BootstrapE
       return root.status();
     peers.push_back(std::move(*root));
   }
-  return std::unique_ptr<Bootstrap>(new TcpBootstrap(env, std::move(peers)));
+  return std::make_unique<TcpBootstrap>(env, std::move(peers));
+}
+
+Expected<std::unique_ptr<Bootstrap>> tandem::createTcpBootstrap(const BootstrapEnvironment &env) {
+  if (env.worldSize == 1)
+    return createSelfBootstrap();
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Bootstrap> made, connect(env));
+  return made;
+}
+
+Expected<std::unique_ptr<Bootstrap>> tandem::joinJob(const BootstrapEnvironment &env) {
+  if (env.worldSize == 1)
+    return createSelfBootstrap();
+  TANDEM_ASSIGN_OR_RETURN(auto made, connect(env));
+  TANDEM_RETURN_IF_ERROR(made->findPlace());
+  return std::unique_ptr<Bootstrap>(std::move(made));
 }
 
 Expected<std::unique_ptr<Bootstrap>> tandem::createBootstrapFromEnvironment() {
   auto env = readBootstrapEnvironment();
   if (!env)
     return env.status();
-  return createTcpBootstrap(*env);
+  return joinJob(*env);
 }

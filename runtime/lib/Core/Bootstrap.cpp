@@ -8,10 +8,13 @@
 #include "tandem/Runtime/Bootstrap.h"
 
 #include <algorithm>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
 #include <new>
+#include <unistd.h>
 
 namespace tandem {
 
@@ -40,6 +43,9 @@ public:
     return check(callbacks.allGather(mine, bytes, all), "all-gather");
   }
   Status health() override { return callbacks.health ? callbacks.health() : Status(); }
+  std::string host() const override {
+    return callbacks.node.empty() ? Bootstrap::host() : hostOf(callbacks.node);
+  }
   void giveUp(const Status &reason) override {
     if (callbacks.giveUp)
       callbacks.giveUp(reason);
@@ -59,9 +65,17 @@ private:
 void Bootstrap::giveUp(const Status &) {}
 
 std::string Bootstrap::host() const {
+  const char *given = std::getenv("TANDEM_NODE");
+  char name[HOST_NAME_MAX + 1] = "";
+  if (!given || !*given)
+    ::gethostname(name, sizeof name - 1);
+  return hostOf(*name ? name : given ? given : "");
+}
+
+std::string hostOf(const std::string &node) {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return boot;
+  return boot + " " + node;
 }
 
 std::unique_ptr<Bootstrap> createSelfBootstrap() { return std::make_unique<SelfBootstrap>(); }

@@ -58,7 +58,7 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
   void runOnOperation() override {
     PassLog say("fusion-specialize", log);
     extents = 0;
-    if (failed(specializeMeshes(getOperation(), mesh, say)) || failed(parseShapes()))
+    if (failed(specializeMeshes(getOperation(), mesh, devices, say)) || failed(parseShapes()))
       return signalPassFailure();
     if (failed(checkEntry()) || failed(checkNames()))
       return signalPassFailure();

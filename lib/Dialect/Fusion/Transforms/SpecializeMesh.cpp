@@ -66,7 +66,7 @@ static void walkMeshes(ModuleOp module, function_ref<WalkResult(MeshAttr, Locati
 }
 
 LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> options,
-                                       const PassLog &say) {
+                                       ArrayRef<int64_t> devices, const PassLog &say) {
   SmallVector<SizeOption> sizes;
   for (StringRef text : options) {
     FailureOr<SizeOption> option = parseOption(module, text);
@@ -83,6 +83,8 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
     if (!meshes.try_emplace(mesh).second)
       return WalkResult::advance();
     SmallVector<MeshAxis> axes(mesh.getAxes());
+    bool wasOpen =
+        llvm::any_of(axes, [](const MeshAxis &axis) { return ShapedType::isDynamic(axis.size); });
     for (MeshAxis &axis : axes)
       for (SizeOption &option : sizes) {
         if (!option.fits(mesh, axis.name))
@@ -97,9 +99,16 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
         }
         axis.size = option.size;
       }
+    bool fits = wasOpen && !devices.empty() && llvm::none_of(axes, [](const MeshAxis &axis) {
+                  return ShapedType::isDynamic(axis.size);
+                });
+    int64_t count = 1;
+    for (const MeshAxis &axis : axes)
+      count *= fits ? axis.size : 1;
+    fits &= count == int64_t(devices.size());
     MeshAttr made =
         MeshAttr::getChecked([&] { return emitError(place); }, module.getContext(), mesh.getName(),
-                             ArrayRef<MeshAxis>(axes), mesh.getDevices());
+                             ArrayRef<MeshAxis>(axes), fits ? devices : mesh.getDevices());
     valid = valid && made;
     meshes[mesh] = made;
     return made ? WalkResult::advance() : WalkResult::interrupt();

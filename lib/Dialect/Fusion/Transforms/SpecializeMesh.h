@@ -17,7 +17,9 @@ namespace tandem::fusion {
 
 /// Sets the sizes in `options` (`axis=size` or `mesh.axis=size`) in every mesh of the module. An
 /// option that is malformed, matches no mesh or contradicts a known size is an error at the module.
-LogicalResult specializeMeshes(ModuleOp module, ArrayRef<std::string> options, const PassLog &say);
+/// Meshes that had a `?` and have as many devices as `devices` get these.
+LogicalResult specializeMeshes(ModuleOp module, ArrayRef<std::string> options,
+                               ArrayRef<int64_t> devices, const PassLog &say);
 
 /// Size of mesh axis `name` in the module; none if no mesh has it or sizes differ.
 std::optional<int64_t> findAxisSize(ModuleOp module, StringRef name);

@@ -31,8 +31,8 @@ public:
   /// (one node).
   virtual uint32_t localRank() const { return rank(); }
   virtual uint32_t localSize() const { return worldSize(); }
-  /// A text that is equal on the ranks of one host, and only there. Default: the boot of the
-  /// operating system.
+  /// A text that is equal on the ranks of one node, and only there: ranks that differ in it share
+  /// no memory. Default: hostOf(TANDEM_NODE, or else the host's name).
   virtual std::string host() const;
 
   /// Every rank gives `bytes` bytes (the same number on all); `all` receives worldSize() * bytes,
@@ -56,7 +56,11 @@ struct BootstrapCallbacks {
   /// Optional: health() and giveUp().
   std::function<Status()> health;
   std::function<void(const Status &)> giveUp;
+  std::string node; ///< optional: host() is hostOf(node)
 };
+
+/// The node and the boot of the operating system: nodes of one name on different machines differ.
+std::string hostOf(const std::string &node);
 
 /// A world of one rank.
 std::unique_ptr<Bootstrap> createSelfBootstrap();

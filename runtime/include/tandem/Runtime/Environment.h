@@ -43,13 +43,19 @@ struct BootstrapEnvironment {
   uint32_t rank = 0;
   /// TANDEM_WORLD_SIZE | WORLD_SIZE | OMPI_COMM_WORLD_SIZE | SLURM_STEP_NUM_TASKS, SLURM_NTASKS
   uint32_t worldSize = 1;
-  /// TANDEM_LOCAL_RANK | LOCAL_RANK | OMPI_COMM_WORLD_LOCAL_RANK | SLURM_LOCALID. If unknown: the
+  /// TANDEM_LOCAL_RANK | LOCAL_RANK | OMPI_COMM_WORLD_LOCAL_RANK | SLURM_LOCALID. Not set: the
   /// rank.
   uint32_t localRank = 0;
   /// TANDEM_LOCAL_WORLD_SIZE | LOCAL_WORLD_SIZE | OMPI_COMM_WORLD_LOCAL_SIZE |
-  /// SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE (entry SLURM_NODEID). If unknown: the world's
+  /// SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE (entry SLURM_NODEID). Not set: the world's
   /// size.
   uint32_t localSize = 1;
+  /// Both are set. Otherwise joinJob() finds them.
+  bool localKnown = false;
+
+  /// A text that is equal on the ranks of one node, and only there. TANDEM_NODE | GROUP_RANK (under
+  /// torchrun) | SLURM_NODEID. Empty: not said; then the host's name tells nodes apart.
+  std::string node;
 
   /// Hosts or addresses where rank 0 listens, tried in turn. TANDEM_MASTER_ADDR (commas separate) |
   /// MASTER_ADDR | the first host of SLURM_STEP_NODELIST, SLURM_JOB_NODELIST. Under mpirun:

@@ -39,6 +39,9 @@ private:
 /// for. If a rank ends, the ranks that wait for it get an error, and rank 0 forwards the reason. A
 /// world of one needs no network.
 Expected<std::unique_ptr<Bootstrap>> createTcpBootstrap(const BootstrapEnvironment &environment);
+/// The same; then this rank's place on its node is known, whether the launcher has said it or not.
+/// What tools do with an environment.
+Expected<std::unique_ptr<Bootstrap>> joinJob(const BootstrapEnvironment &environment);
 
 /// Reads the environment, finds rank 0, connects: what tools do at start.
 Expected<std::unique_ptr<Bootstrap>> createBootstrapFromEnvironment();

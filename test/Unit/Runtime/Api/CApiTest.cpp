@@ -183,7 +183,11 @@ TEST(CApi, ContextErrors) {
   options.channels = "local";
   expect(&options, TANDEM_INVALID_ARGUMENT, "channel local needs a local world");
   options.channels = nullptr;
-  tandem_launch launch{sizeof launch, 3, 2, 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr};
+  tandem_launch launch{};
+  launch.struct_size = sizeof launch;
+  launch.rank = 3;
+  launch.world_size = 2;
+  launch.local_size = 1;
   options.launch = &launch;
   expect(&options, TANDEM_INVALID_ARGUMENT, "rank 3 of a world of 2");
   launch.rank = 0;

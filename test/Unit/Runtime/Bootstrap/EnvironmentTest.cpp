@@ -139,6 +139,28 @@ TEST(Environment, TorchrunListensBesideItsStore) {
   EXPECT_EQ(env->port, 29501);
 }
 
+TEST(Environment, Node) {
+  EXPECT_EQ(read(kTorch)->node, "");
+  // torchrun's own number of the node; in other jobs it may be a leftover.
+  EXPECT_EQ(read(with(kTorch, {{"GROUP_RANK", "1"}}))->node, "");
+  Variables torchrun = with(kTorch, {{"TORCHELASTIC_RUN_ID", "job"}, {"GROUP_RANK", "1"}});
+  EXPECT_EQ(read(torchrun)->node, "1");
+  EXPECT_EQ(read(kSlurm)->node, "2");
+  EXPECT_EQ(read(with(torchrun, {{"TANDEM_NODE", "rack3"}}))->node, "rack3");
+  EXPECT_EQ(read(with(kSlurm, {{"TANDEM_NODE", "rack3"}}))->node, "rack3");
+}
+
+TEST(Environment, PlaceOnTheNode) {
+  EXPECT_TRUE(read(kTorch)->localKnown);
+  EXPECT_TRUE(read(kSlurm)->localKnown);
+  Variables byHand = kTorch;
+  byHand.erase("LOCAL_RANK");
+  EXPECT_FALSE(read(byHand)->localKnown);
+  Variables withoutTasks = kSlurm;
+  withoutTasks.erase("SLURM_TASKS_PER_NODE");
+  EXPECT_FALSE(read(withoutTasks)->localKnown);
+}
+
 TEST(Environment, OpenMpi) {
   std::map<std::string, std::string> oneHost = {{"OMPI_COMM_WORLD_RANK", "1"},
                                                 {"OMPI_COMM_WORLD_SIZE", "3"},

@@ -115,6 +115,32 @@ TEST(Rendezvous, AllGatherAndBarrier) {
   }
 }
 
+TEST(Rendezvous, PlacesThatTheLauncherDoesNotSay) {
+  Job job(5);
+  const char *nodes[] = {"a", "b", "a", "a", "b"};
+  const uint32_t places[] = {0, 0, 1, 2, 1};
+  onRanks(5, [&](uint32_t rank) {
+    BootstrapEnvironment env = job.of(rank);
+    env.node = nodes[rank];
+    auto bootstrap = joinJob(env);
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+    EXPECT_EQ((*bootstrap)->host(), hostOf(nodes[rank]));
+    EXPECT_EQ((*bootstrap)->localRank(), places[rank]);
+    EXPECT_EQ((*bootstrap)->localSize(), rank == 1 || rank == 4 ? 2u : 3u);
+  });
+  Job said(2);
+  onRanks(2, [&](uint32_t rank) {
+    BootstrapEnvironment env = said.of(rank);
+    env.localRank = 7 + rank;
+    env.localSize = 9;
+    env.localKnown = true;
+    auto bootstrap = joinJob(env);
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+    EXPECT_EQ((*bootstrap)->localRank(), 7 + rank);
+    EXPECT_EQ((*bootstrap)->localSize(), 9u);
+  });
+}
+
 TEST(Rendezvous, StrangersAreTurnedAway) {
   Job job(2);
   // One says nothing, one talks another protocol, one belongs to another job, one hangs up.

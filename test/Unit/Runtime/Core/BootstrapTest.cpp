@@ -7,7 +7,9 @@
 
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Local.h"
+#include "tandem/Runtime/NodeMap.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
@@ -51,6 +53,69 @@ TEST(Bootstrap, Callbacks) {
   callbacks.localRank = 2;
   EXPECT_EQ(createCallbackBootstrap(callbacks).status().message(),
             "local rank 2 of 2 in a world of 2");
+}
+
+TEST(Bootstrap, HostIsWhatTheLaunchSays) {
+  BootstrapCallbacks callbacks;
+  callbacks.worldSize = 2;
+  callbacks.localSize = 2;
+  callbacks.allGather = [](const void *, size_t, void *) { return 0; };
+  callbacks.barrier = [] { return 0; };
+  auto hostOf = [&](const std::string &node) {
+    callbacks.node = node;
+    auto bootstrap = createCallbackBootstrap(callbacks);
+    EXPECT_TRUE(bootstrap.ok()) << bootstrap.status().message();
+    return (*bootstrap)->host();
+  };
+  EXPECT_EQ(hostOf("a"), tandem::hostOf("a"));
+  EXPECT_NE(hostOf("a"), hostOf("b"));
+  EXPECT_EQ(hostOf(""), createSelfBootstrap()->host());
+  ::setenv("TANDEM_NODE", "a", 1);
+  EXPECT_EQ(hostOf(""), tandem::hostOf("a"));
+  ::unsetenv("TANDEM_NODE");
+}
+
+TEST(NodeMap, Block) {
+  NodeMap map = nodeMapOf({"a", "a", "b", "b", "c", "c"}, {0, 1, 0, 1, 0, 1});
+  EXPECT_EQ(map.nodes, (std::vector<uint32_t>{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(map.numNodes(), 3u);
+  EXPECT_EQ(map.perNode(), 2u);
+  EXPECT_EQ(map.localRank(3), 1u);
+  EXPECT_EQ(map.localSize(3), 2u);
+  EXPECT_EQ(map.byNode(), (std::vector<uint32_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(NodeMap, Cyclic) {
+  NodeMap map = nodeMapOf({"b", "a", "b", "a"}, {0, 0, 1, 1});
+  EXPECT_EQ(map.nodes, (std::vector<uint32_t>{0, 1, 0, 1}));
+  EXPECT_EQ(map.perNode(), 2u);
+  EXPECT_EQ(map.localRank(0), 0u);
+  EXPECT_EQ(map.localRank(2), 1u);
+  EXPECT_EQ(map.localRank(3), 1u);
+  EXPECT_EQ(map.byNode(), (std::vector<uint32_t>{0, 2, 1, 3}));
+}
+
+TEST(NodeMap, Uneven) {
+  NodeMap map = nodeMapOf({"a", "b", "a", "a", "b"}, {0, 1, 2, 3, 4});
+  EXPECT_EQ(map.numNodes(), 2u);
+  EXPECT_EQ(map.perNode(), 0u);
+  EXPECT_EQ(map.localRank(3), 2u);
+  EXPECT_EQ(map.localSize(3), 3u);
+  EXPECT_EQ(map.localSize(4), 2u);
+  EXPECT_EQ(map.byNode(), (std::vector<uint32_t>{0, 2, 3, 1, 4}));
+}
+
+TEST(NodeMap, HostThatALauncherHasDivided) {
+  std::vector<std::string> one(4, "a");
+  EXPECT_EQ(nodeMapOf(one, {0, 1, 0, 1}).nodes, (std::vector<uint32_t>{0, 0, 1, 1}));
+  EXPECT_EQ(nodeMapOf(one, {0, 0, 1, 1}).nodes, (std::vector<uint32_t>{0, 1, 0, 1}));
+}
+
+TEST(NodeMap, OneNodeAndNone) {
+  EXPECT_EQ(nodeMapOf({"a", "a", "a"}, {0, 1, 2}).perNode(), 3u);
+  EXPECT_EQ(nodeMapOf({"a", "a", "a"}, {0, 1, 2}).numNodes(), 1u);
+  EXPECT_EQ(nodeMapOf({}, {}).perNode(), 0u);
+  EXPECT_EQ(nodeMapOf({}, {}).numNodes(), 0u);
 }
 
 TEST(LocalWorld, GathersInRankOrder) {

@@ -74,6 +74,8 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [
     ListOption<"mesh", "mesh", "std::string", "sizes of mesh axes: `axis=size` or `mesh.axis=size`">,
+    ListOption<"devices", "devices", "int64_t",
+               "devices of the meshes with `?` that have as many; empty: 0, 1, ...">,
     ListOption<"shape", "shape", "std::string", "shapes of arguments, by position or `fusion.name`: `arg0=8x64`">,
     Option<"bound", "bound", "int64_t", /*default=*/"0",
            "the largest extent of the `?` of arguments that `shape` does not fill (it may have `?` too); 0: these are errors">,
