@@ -459,19 +459,23 @@ class ProgramTest(harness.CombinationTest):
             file.write(re.sub(rf"(?<=x){written}\b|\b{written}\b", self.combination.dtype, text))
         return path
 
+    def launch(self, *arguments):
+        """Runs a program on all its ranks. What rank 0 says."""
+        return harness.tandem_run("-n", self.combination.ranks, *arguments, limit=120)
+
     def run_program(self, dump):
         c = self.combination
-        options = ["-n", c.ranks, f"--channel={c.channel}", "--verify", "--repeat=3", f"--dump-npy={dump}"]
+        options = [f"--channel={c.channel}", "--verify", "--repeat=3", f"--dump-npy={dump}"]
         if c.way == "mlir":
             if c.program.mesh:
                 options.append(f"--mesh={c.program.mesh(c.ranks)}")
-            return harness.tandem_run(self.source(), f"--entry={c.program.entry}", *options, limit=120)
+            return self.launch(self.source(), f"--entry={c.program.entry}", *options)
         compiled = self.path("program.tsp")
         mesh = c.program.mesh(c.ranks) if c.program.mesh else f"x={c.ranks}"
         done = harness.run([harness.tool("tandem-compile"), self.source(), f"--entry={c.program.entry}", "--mesh",
                             mesh, f"--target=cpu-{c.channel}", "-o", compiled])
         self.assertEqual(done.code, 0, str(done))
-        return harness.tandem_run(compiled, *options, limit=120)
+        return self.launch(compiled, *options)
 
     def check(self):
         c = self.combination

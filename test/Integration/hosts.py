@@ -1,0 +1,137 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The programs of test/Programs between 2, 3 and 4 hosts (namespaces.py; needs root): compared with their oracle and
+with NumPy, over UCX, with ranks in any order and started as by any launcher.
+
+  hosts.py [--all] [-v] [PATTERN...]     (see harness.py)
+
+--all: every program on 2, 3 and 4 hosts.
+"""
+
+import atexit
+import dataclasses
+import functools
+import os
+import unittest
+
+import harness
+import namespaces
+import programs
+from namespaces import Nodes, Unavailable
+
+RATE = "1gbit"
+
+LAUNCHERS = (namespaces.torchrun, namespaces.mpirun, namespaces.srun, namespaces.by_hand)
+
+#: By name: the node of each of `ranks` ranks on `nodes` nodes.
+PLACEMENTS = {"block": lambda nodes, ranks: [rank * nodes // ranks for rank in range(ranks)],
+              "cyclic": lambda nodes, ranks: [rank % nodes for rank in range(ranks)],
+              "uneven": lambda nodes, ranks: [max(0, rank - (ranks - nodes)) for rank in range(ranks)]}
+
+#: One-sided puts, and a whole layer: gathers and sums.
+QUICK = ("allgather-matmul-push", "mlp")
+
+
+@functools.lru_cache(maxsize=None)
+def nodes_of(count):
+    nodes = Nodes(RATE, count=count)
+    try:
+        nodes.__enter__()
+    except Unavailable as error:
+        raise unittest.SkipTest(f"no network namespaces here: {error}") from error
+    atexit.register(nodes.__exit__)
+    return nodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Combination(programs.Combination):
+    nodes: int = 2
+    placement: str = "block"
+    launcher: callable = namespaces.torchrun
+
+    @property
+    def name(self):
+        return f"{super().name}/{self.nodes}-hosts/{self.placement}/{self.launcher.__name__}"
+
+
+def combinations(options):
+    """Of each program, on each number of hosts: the smallest number of ranks that occupies all. The other choices take
+    turns."""
+    turn = 0
+    for program in programs.PROGRAMS:
+        if not options.all and program.name not in QUICK:
+            continue
+        for nodes in (2, 3, 4):
+            ranks = [n for n in program.ranks if n > nodes] or [n for n in program.ranks if n == nodes]
+            if not ranks:
+                continue
+            # The numbers of hosts, placements and launchers do not meet always in the same way.
+            placement, launcher = list(PLACEMENTS)[(turn + turn // 3) % 3], LAUNCHERS[(turn + turn // 12) % 4]
+            turn += 1
+            way = programs.WAYS[(nodes + len(program.name)) % 2]
+            dtype = program.dtypes[nodes % len(program.dtypes)]
+            yield Combination(program, min(ranks), "ucx", dtype, way, nodes, placement, launcher)
+
+
+class HostsTest(programs.ProgramTest):
+    def launch(self, *arguments):
+        c = self.combination
+        where = PLACEMENTS[c.placement](c.nodes, c.ranks)
+        nodes = nodes_of(c.nodes)
+        before = [nodes.sent(node) for node in range(c.nodes)]
+        done = nodes.tandem_run(where, *arguments, launcher=c.launcher)
+        self.assertEqual([each.code for each in done], [0] * c.nodes, "\n".join(map(str, done)))
+        # Starting alone sends some KiB.
+        for node in range(c.nodes):
+            self.assertGreater(nodes.sent(node) - before[node], 1000, node)
+        return done[0]
+
+
+class Hosts(harness.Test):
+    def test_nothing_is_shared(self):
+        """A rank that looked for others in shared memory would find none."""
+        nodes = nodes_of(2)
+        namespaces_of_this = "readlink /proc/self/ns/ipc /proc/self/ns/pid /proc/self/ns/net"
+        here = harness.run(["sh", "-c", namespaces_of_this]).out.split()
+        for node in range(2):
+            said = harness.run(nodes.command(node, "touch /dev/shm/here; ls /dev/shm; hostname; " + namespaces_of_this))
+            self.assertEqual(said.out.split()[:2], ["here", f"tandem{node}"], str(said))
+            self.assertFalse(set(said.out.split()) & set(here), str(said))
+
+    def test_rows_of_the_mesh_are_nodes(self):
+        """However ranks are dealt to nodes, each slice crosses the link once: the mesh that the ranks compile for has the
+        nodes as rows."""
+        program = os.path.join(programs.SOURCES, "hierarchical-gather.mlir")
+        nodes = nodes_of(2)
+        sent = {}
+        for where, launcher in zip(([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0], [0, 1, 0, 1]), LAUNCHERS):
+            total = []
+            for runs in (1, 101):
+                before = nodes.sent(0)
+                done = nodes.tandem_run(where, program, "--channel=ucx", "--verify", f"--repeat={runs}",
+                                        launcher=launcher)
+                self.assertVerified(done[0], 4)
+                self.assertEqual([each.code for each in done], [0, 0])
+                total.append(nodes.sent(0) - before)
+            sent[launcher.__name__, *where] = (total[1] - total[0]) / 100
+        # Two slices of 12 x 16 f32 in a packet each; the sum of all slices would be twice as much.
+        for case, each in sent.items():
+            self.assertLess(each, 1.3 * min(sent.values()), (case, sent))
+
+    def test_addresses_by_name_of_ipv6_only(self):
+        """A host on which localhost is ::1 and nothing else."""
+        hosts = self.path("hosts")
+        with open(hosts, "w", encoding="ascii") as file:
+            file.write("::1 localhost\n")
+        shell = (f"mount --bind {hosts} /etc/hosts && "
+                 'for r in 0 1 2; do RANK=$r "$0" "$@" & ranks="$ranks $!"; done; '
+                 "for rank in $ranks; do wait $rank || exit; done")
+        command = ["unshare", "--mount", "sh", "-c", shell, harness.tool("tandem-run"), harness.program("matmul-3"),
+                   "--verify"]
+        env = harness.environment(WORLD_SIZE=3, MASTER_ADDR="localhost", MASTER_PORT=harness.free_port())
+        nodes_of(2)  # or this may not be done here
+        self.assertVerified(harness.run(command, env), 3)
+
+
+if __name__ == "__main__":
+    harness.main(__doc__, Hosts, combined=[(HostsTest, combinations)])
