@@ -239,19 +239,29 @@ class Projects(harness.Test):
 
 class Documentation(harness.Test):
     def test_snippets(self):
-        """docs/embedding.md shows the lines between [docs: NAME] and [docs: end] of files that tests build and run."""
-        with open(os.path.join(ROOT, "docs", "embedding.md")) as page:
-            text = page.read()
-        found = 0
-        for folder in (PROJECTS, os.path.join(ROOT, "examples")):
-            for name in files(folder):
-                with open(os.path.join(folder, name)) as source:
-                    parts = re.findall(r"^ *// \[docs: (\w+)\]\n(.*?)^ *// \[docs: end\]$", source.read(), re.M | re.S)
+        """The programs in docs/embedding.md are the lines between [docs: NAME] and [docs: end] of files that tests build and
+        run, or programs of docs/torch.md, which its tests run."""
+        shown = []
+        for name in ("embedding.md", "torch.md"):
+            with open(os.path.join(ROOT, "docs", name)) as page:
+                shown.append(re.findall(r"^```(?:c|cpp|python)\n(.*?)^```$", page.read(), re.M | re.S))
+        page, known, found = shown[0], set(shown[1]), 0
+        for folder in ("examples", "test/Integration/install", "test/Integration/python", "test/Unit/Runtime/Api"):
+            for name in files(os.path.join(ROOT, folder)):
+                if not name.endswith((".c", ".cpp", ".h", ".py")):
+                    continue
+                with open(os.path.join(ROOT, folder, name)) as source:
+                    parts = re.findall(r"^ *(?://|/\*|#) \[docs: (\w+)\](?: \*/)?\n(.*?)^ *(?://|/\*|#) \[docs: end\](?: \*/)?$",
+                                       source.read(), re.M | re.S)
                 for label, part in parts:
                     found += 1
+                    known.add(textwrap.dedent(part))
                     with self.subTest(f"{name}: {label}"):
-                        self.assertIn(f"```cpp\n{textwrap.dedent(part)}```\n", text)
+                        self.assertIn(textwrap.dedent(part), page)
         self.assertGreater(found, 0)
+        for program in page:
+            with self.subTest(program):
+                self.assertIn(program, known)
 
 
 class Subproject(harness.Test):

@@ -41,7 +41,8 @@ static int gather_on_rank(void *argument) {
     row[k] = (float)(10 * (me->rank + 1) + k);
   memory[0] = row;
   memory[1] = all;
-  options.channels = "local";
+  /* [docs: run] */
+  options.channels = "local"; /* ranks are threads */
   options.local_world = me->world;
   options.local_world_rank = me->rank;
   code = tandem_context_create(&options, &context);
@@ -49,7 +50,7 @@ static int gather_on_rank(void *argument) {
     code = tandem_program_load_memory(context, me->program, me->size, &program);
   if (code == TANDEM_OK)
     code = tandem_prepare(context, program, &instance);
-  run.data = memory;
+  run.data = memory; /* one address per argument: inputs, then results */
   run.bytes = bytes;
   if (code == TANDEM_OK)
     code = tandem_enqueue(instance, &run);
@@ -58,6 +59,7 @@ static int gather_on_rank(void *argument) {
   if (code != TANDEM_OK)
     snprintf(me->error, sizeof me->error, "%s: %s", tandem_code_name(code),
              context ? tandem_last_error(context) : "");
+  /* [docs: end] */
   for (i = 0; code == TANDEM_OK && i < 2; ++i)
     for (k = 0; k < 3; ++k)
       if (all[i][k] != (float)(10 * (i + 1) + k))

@@ -132,3 +132,18 @@ def test_closed_context(program, world, random):
             program(rows(random(32, 16), context), random(16, 12), context=context)
 
     world.run(run)
+
+
+def test_documentation(tmp_path, random):
+    """docs/embedding.md shows the lines between the markers."""
+    path, x, w = tmp_path / "layer.tsp", random(8, 16), random(16, 12)
+    tandem.compile(TEXT, mesh={"x": 1}, shapes={"x": (8, 16)}).save(path)
+    # [docs: python]
+    program = tandem.load(path)             # or tandem.compile(text, mesh={"x": 8}, shapes={"x": (8192, 16)})
+    with tandem.Context("cpu") as context:  # this rank's device and connections; "cuda" on GPUs
+        y = program(x, w)                   # a new tensor of the library of x
+        program(x, w, out=y)                # into memory of the caller
+        program.wait()                      # for all runs; raises the error of one that failed
+    context.close()
+    # [docs: end]
+    assert error(y, x @ w) < 1e-5

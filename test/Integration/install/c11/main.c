@@ -24,14 +24,16 @@ int main(int argc, char **argv) {
 
   if (argc < 2)
     return 2;
-  options.mesh = &mesh;
+  /* [docs: compile] */
+  options.mesh = &mesh; /* the size of mesh axis "x" is 2 */
   options.num_mesh = 1;
   options.target = "cpu-local";
   options.machine = argc > 2 ? argv[2] : NULL;
   compilation = tandem_compile(fusion, sizeof fusion - 1, "gather.mlir", &options);
   for (i = 0; tandem_compilation_diagnostic(compilation, i, &diagnostic); ++i)
     fprintf(stderr, "%s\n", diagnostic.message);
-  bytes = tandem_compilation_bytes(compilation, &size);
+  bytes = tandem_compilation_bytes(compilation, &size); /* NULL after an error */
+  /* [docs: end] */
   failed = !bytes || gather(bytes, size);
   file = fopen(argv[1], "wb");
   failed = !file || fwrite(bytes, 1, size, file) != size || failed;

@@ -34,6 +34,7 @@ std::string scaling(uint32_t ranks) {
   return spec.encode();
 }
 
+// [docs: kernel]
 /// y = factor * x; both dense.
 int scale(void *user, const tandem_kernel_call *call) {
   const tandem_kernel_operand &y = call->operands[0], &x = call->operands[1];
@@ -50,6 +51,7 @@ tandem_kernel makeKernel(float *factor) {
   kernel.cpu_function = scale;
   return kernel;
 }
+// [docs: end]
 
 /// One rank of a local world, or the only one.
 struct Rank {
