@@ -157,7 +157,7 @@ std::string readAll(int fd) {
                         Board &board, uint32_t rank, int fd) {
   auto size = static_cast<uint32_t>(scenario.spec.ranks.size());
   RankResult result;
-  auto transport = createTransport(backend.channel);
+  auto transport = makeTransport(backend.channel);
   if (transport)
     result = runRank(backend, scenario, file, std::make_unique<BoardBootstrap>(board, rank, size),
                      std::move(*transport));
@@ -195,7 +195,7 @@ std::string askChild(const std::function<std::string()> &question) {
 
 std::string probeTransport(const std::string &name) {
   return askChild([&] {
-    auto transport = createTransport(name);
+    auto transport = makeTransport(name);
     return transport ? std::string() : transport.status().message();
   });
 }

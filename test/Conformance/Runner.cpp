@@ -15,6 +15,10 @@
 #include <cstring>
 #include <thread>
 
+namespace tandem {
+std::unique_ptr<Transport> createFilesTransport(); // of docs/contribute.md
+}
+
 namespace tandem::test {
 
 namespace {
@@ -214,6 +218,12 @@ RankResult runRank(const Backend &backend, const Scenario &scenario, const std::
   return result;
 }
 
+Expected<std::unique_ptr<Transport>> makeTransport(const std::string &name) {
+  if (name == "files")
+    return createFilesTransport();
+  return createTransport(name);
+}
+
 std::vector<RankResult> runScenario(const Backend &backend, const Scenario &scenario) {
   if (backend.processes)
     return runProcesses(backend, scenario);
@@ -229,7 +239,7 @@ std::vector<RankResult> runScenario(const Backend &backend, const Scenario &scen
         return;
       }
       auto bootstrap = world->bootstrap(r);
-      auto transport = createTransport(backend.channel);
+      auto transport = makeTransport(backend.channel);
       if (transport)
         results[r] = runRank(backend, scenario, file, std::move(bootstrap), std::move(*transport));
       else
@@ -246,6 +256,9 @@ std::vector<Backend> backends() {
   Backend ucx{"CpuUcx", "cpu", "ucx", true, TwoSided | OneSided, ""};
   ucx.unavailable = probeTransport("ucx");
   all.push_back(ucx);
+  Backend files{"CpuFiles", "cpu", "files", true, TwoSided, ""};
+  files.mostRanks = 3; // to save time
+  all.push_back(files);
   all.push_back({"StagedLocal", "apart", "local", false, TwoSided | Collectives, ""});
   // GPUs. Staged channels let ranks share one; ccl does not.
   Probe gpus = probeGpus();

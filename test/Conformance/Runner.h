@@ -14,6 +14,9 @@
 
 namespace tandem::test {
 
+/// createTransport, and the channel of docs/contribute.md.
+Expected<std::unique_ptr<Transport>> makeTransport(const std::string &name);
+
 /// One rank's part, on the calling thread.
 RankResult runRank(const Backend &backend, const Scenario &scenario, const std::string &file,
                    std::unique_ptr<Bootstrap> bootstrap, std::unique_ptr<Transport> transport);

@@ -1,7 +1,8 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What README.md and docs/ show of compiled and simulated programs is what they are now (`tools/dev docs` writes it
-again), and the snippets of README.md and docs/learn.md work."""
+again), and the snippets of README.md, docs/start.md and docs/learn.md
+work."""
 
 import os
 import re
@@ -9,6 +10,8 @@ import sys
 
 import harness
 
+FAKE_GPU = os.path.abspath(os.path.join(harness.BIN, "..", "lib", "libTandemFakeCuda.so"))
+STAND_IN = {"TANDEM_FAKE_GPUS": 2, "TANDEM_CUDA_LIBRARY": FAKE_GPU, "TANDEM_CUBLASLT_LIBRARY": FAKE_GPU, "TANDEM_NCCL_LIBRARY": FAKE_GPU}
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
@@ -55,27 +58,40 @@ class Docs(harness.Test):
         done = harness.run([harness.tool("tandem-compile"), source, "--mesh=x=4", "--shape=arg0=512x64", "-o", program])
         self.assertEqual(done.code, 0, str(done))
 
-    def test_learn(self):
-        """Every command of docs/learn.md runs. The lines of a ```text block are in the output of the commands before it, in
-        that order; `...` stands for anything."""
-        clone = self.path("clone")
+    def run_page(self, name):
+        """Every command of a page runs. The lines of a ```text block are in the output of the commands before it, in that
+        order; `...` stands for anything. Blocks ```sh gpu need the driver that stands in for CUDA. Returns the number of lines
+        that were compared."""
+        clone = self.path(name)
         os.makedirs(os.path.join(clone, "build"))
         os.symlink(os.path.abspath(harness.BIN), os.path.join(clone, "build", "bin"))
-        os.symlink(os.path.abspath(os.path.join(ROOT, "docs")), os.path.join(clone, "docs"))
+        for folder in ("docs", "examples", "machines"):
+            os.symlink(os.path.abspath(os.path.join(ROOT, folder)), os.path.join(clone, folder))
+        text = page("docs", name)
         out = ran = compared = 0
-        for language, block in re.findall(r"^```(sh|text)\n(.*?)^```$", page("docs", "learn.md"), re.M | re.S):
-            if language == "sh":
-                done = harness.run(["bash", "-euc", "cd \"$0\"\n" + block, clone])
-                self.assertEqual(done.code, 0, block + str(done))
-                out, ran = done.out, ran + 1
+        for language, block in re.findall(r"^```(sh|sh gpu|text)\n(.*?)^```$", text, re.M | re.S):
+            if language != "text":
+                ran += 1
+                gpu, out = language == "sh gpu", None
+                if not gpu or os.path.exists(FAKE_GPU):
+                    done = harness.run(["bash", "-euc", "cd \"$0\"\n" + block, clone], harness.environment(**STAND_IN if gpu else {}))
+                    self.assertEqual(done.code, 0, block + str(done))
+                    out = done.out
                 continue
             at = 0
-            for line in block.splitlines():
+            for line in block.splitlines() if out is not None else ():
                 found = re.compile("^" + ".*".join(map(re.escape, line.split("..."))) + "$", re.M).search(out, at)
                 self.assertTrue(found, f"not in the output, or not in this order: {line}\n{out}")
                 at, compared = found.end(), compared + 1
-        self.assertEqual(ran, page("docs", "learn.md").count("```sh\n"))
-        self.assertGreater(compared, 20)
+        self.assertEqual(ran, len(re.findall(r"^```sh", text, re.M)))
+        return compared
+
+    def test_start(self):
+        """(Its program in Python: test/Integration/torch.)"""
+        self.assertGreater(self.run_page("start.md"), 2)
+
+    def test_learn(self):
+        self.assertGreater(self.run_page("learn.md"), 20)
 
     def test_flags(self):
         """Each flag of a command in README.md and docs/ is in the help of that tool."""
@@ -84,7 +100,7 @@ class Docs(harness.Test):
         names = ["README.md"] + [os.path.join("docs", name) for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")]
         for name in sorted(names):
             text = page(name)
-            code = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text) + re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.M | re.S)
+            code = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text) + re.findall(r"^```(?:sh.*?)?\n(.*?)^```$", text, re.M | re.S)
             for command in "\n".join(code).replace("\\\n", " ").splitlines():
                 match = re.match(r"\s*(?:\S+/)?(tandem-(?:opt|compile|check|sim|run|bench))\s(.*)", command.split(" # ")[0])
                 if not match:

@@ -600,6 +600,20 @@ def documentation(rank, ranks):
         torch.compile = _torch_compile
     replaced, left = said
     assert len(replaced) == 4 and not left, said  # forward and backward of q, k, v and of gate, up
+    start_page(rank, ranks)
+
+
+def start_page(rank, ranks):
+    """The program of docs/start.md, which compares its results with those of the whole model; here the group is there already."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "start.md")
+    with open(page) as file:
+        (program,) = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+    for call in ("torch.distributed.init_process_group()", "torch.distributed.destroy_process_group()"):
+        assert call in program
+        program = program.replace(call, "")
+    said = []
+    exec(program, {"print": said.append})
+    assert said == [f"rank {rank}: the results are those of the whole model"], said
 
 
 def errors(rank, ranks):
