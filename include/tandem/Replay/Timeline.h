@@ -84,8 +84,8 @@ std::vector<Interval> exposedOf(const std::vector<Span> &spans);
 /// Writes Chrome trace JSON: a process per rank, a track per stream, flow arrows. Member "tandem"
 /// holds program, origin and seconds. Writes at most the first `maxRanks` ranks.
 Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t maxRanks = 1024);
-/// Reads a trace of writeTrace: spans, names and totals, no flows. Errors name the path and the
-/// event.
+/// Reads a trace of writeTrace: spans, names, totals, and flows that lead from span to span. Errors
+/// name the path and the event.
 Expected<Timeline> readTrace(const std::string &path);
 
 /// SVG: ranks and streams vertically, time horizontally. Up to 16 ranks show their streams; more

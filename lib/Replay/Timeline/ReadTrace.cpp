@@ -10,6 +10,7 @@
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -82,13 +83,27 @@ public:
     for (std::vector<Span> &spans : timeline.ranks)
       std::sort(spans.begin(), spans.end(),
                 [](const Span &a, const Span &b) { return a.command < b.command; });
+    addFlows();
     return std::move(timeline);
   }
 
 private:
+  /// An end of an arrow.
+  struct End {
+    uint32_t rank = 0;
+    uint16_t stream = 0;
+    double time = -1; ///< s; < 0: there is none
+  };
+  using Track = std::pair<uint32_t, uint16_t>; ///< rank, stream
+
   bool add(const json &event) {
-    if (!event.is_object() || text(event, "ph") != "X")
-      return event.is_object();
+    if (!event.is_object())
+      return false;
+    std::string phase = text(event, "ph");
+    if (phase == "s" || phase == "f")
+      addEnd(event, phase == "f");
+    if (phase != "X")
+      return true;
     uint64_t rank = whole(event, "pid", 1 << 20), stream = whole(event, "tid", 0xffff);
     double begin = real(event, "ts"), length = real(event, "dur");
     auto args = event.find("args");
@@ -113,6 +128,46 @@ private:
     return true;
   }
 
+  /// Arrows only help to look at a picture, so those that lead nowhere are left out.
+  void addEnd(const json &event, bool arrives) {
+    uint64_t rank = whole(event, "pid", 1 << 20), stream = whole(event, "tid", 0xffff);
+    uint64_t id = whole(event, "id", 0xfffffffe);
+    if (rank < timeline.ranks.size() && stream <= 0xffff && id <= 0xfffffffe)
+      arrows[id][arrives] = {static_cast<uint32_t>(rank), static_cast<uint16_t>(stream),
+                             real(event, "ts") * 1e-6};
+  }
+
+  void addFlows() {
+    for (uint32_t rank = 0; rank < timeline.ranks.size() && !arrows.empty(); ++rank)
+      for (uint32_t i = 0; i < timeline.ranks[rank].size(); ++i)
+        tracks[{rank, timeline.ranks[rank][i].stream}].push_back(i);
+    for (auto &[track, spans] : tracks)
+      std::sort(spans.begin(), spans.end(), [&, rank = track.first](uint32_t a, uint32_t b) {
+        return timeline.ranks[rank][a].begin < timeline.ranks[rank][b].begin;
+      });
+    for (const auto &[id, ends] : arrows) {
+      uint32_t from = spanAt(ends[0]), to = spanAt(ends[1]);
+      if (from != kNone && to != kNone)
+        timeline.flows.push_back(
+            {ends[0].rank, from, ends[1].rank, to, ends[0].time, ends[1].time});
+    }
+  }
+
+  /// The span that an end lies in; kNone: none.
+  uint32_t spanAt(const End &end) const {
+    constexpr double kRounding = 1e-9; // a trace has four digits of a microsecond
+    auto found = tracks.find({end.rank, end.stream});
+    if (end.time < 0 || found == tracks.end())
+      return kNone;
+    const std::vector<Span> &spans = timeline.ranks[end.rank];
+    auto after =
+        std::upper_bound(found->second.begin(), found->second.end(), end.time + kRounding,
+                         [&](double time, uint32_t span) { return time < spans[span].begin; });
+    if (after == found->second.begin() || spans[*(after - 1)].end + kRounding < end.time)
+      return kNone;
+    return *(after - 1);
+  }
+
   uint32_t intern(Name name) {
     auto key = std::make_pair(name.text, name.location);
     auto [found, added] = names.try_emplace(key, static_cast<uint32_t>(timeline.names.size()));
@@ -124,6 +179,8 @@ private:
   const std::string &path;
   Timeline timeline;
   std::map<std::pair<std::string, std::string>, uint32_t> names;
+  std::map<uint64_t, std::array<End, 2>> arrows; ///< by id
+  std::map<Track, std::vector<uint32_t>> tracks; ///< spans by begin
 };
 
 } // namespace

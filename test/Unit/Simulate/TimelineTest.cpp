@@ -140,6 +140,30 @@ TEST(Timeline, ATraceIsReadBack) {
   EXPECT_NEAR(matmul.end - matmul.begin, 2e-3, 1e-9);
   EXPECT_EQ(read->names[matmul.name].text, "matmul <1>");
   EXPECT_EQ(read->ranks[0][0].bytes, 4096u);
+  ASSERT_EQ(read->flows.size(), 1u);
+  const Flow &flow = read->flows[0];
+  EXPECT_EQ(flow.fromRank, 0u);
+  EXPECT_EQ(flow.fromSpan, 0u);
+  EXPECT_EQ(flow.toRank, 1u);
+  EXPECT_EQ(read->ranks[1][flow.toSpan].command, 1u);
+}
+
+TEST(Timeline, ArrowsThatLeadNowhereAreLeftOut) {
+  TempFile file;
+  std::string head =
+      R"({"tandem":{"version":1,"program":"p","seconds":1,"ranks":1},"traceEvents":[)"
+      R"({"ph":"X","pid":0,"tid":0,"ts":5,"dur":1,)"
+      R"("args":{"command":0,"kind":"copy"}})";
+  for (const char *arrow :
+       {R"({"ph":"s","id":1,"pid":0,"tid":0,"ts":5.5})", R"({"ph":"s"})", R"({"ph":"f","id":-1})",
+        R"({"ph":"s","id":1,"pid":0,"tid":0,"ts":5.5},{"ph":"f","id":1,"pid":0,"tid":0,"ts":9})",
+        R"({"ph":"s","id":1,"pid":0,"tid":0,"ts":5.5},{"ph":"f","id":1,"pid":9,"tid":0,"ts":5})",
+        R"({"ph":"s","id":1,"pid":0,"tid":0,"ts":5.5},{"ph":"f","id":1,"pid":0,"tid":3,"ts":5})"}) {
+    std::ofstream(file.path) << head << "," << arrow << "]}";
+    auto read = readTrace(file.path);
+    ASSERT_TRUE(read) << read.status().message();
+    EXPECT_TRUE(read->flows.empty()) << arrow;
+  }
 }
 
 TEST(Timeline, WhatIsNoTraceIsRefused) {
