@@ -15,7 +15,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 class Demo(harness.Test):
     def test_demo(self):
-        done = harness.run([os.path.join(ROOT, "tools", "demo"), os.path.abspath(harness.BIN), "2", "256"], limit=300)
+        done = harness.run([os.path.join(ROOT, "tools", "demo"), os.path.abspath(harness.BIN), "2", "256", self.path("demo")],
+                           limit=300)
         self.assertEqual((done.code, done.err), (0, ""), str(done))
         schedules = ["baseline", "exchange", "ring", "push"]
         self.assertEqual(re.findall(r"^verified (\w+): ranks 4", done.out, re.M), schedules, str(done))
