@@ -27,6 +27,9 @@ inline unsigned heldByGated(const SmLimits &sms, const Command &command) {
   return command.value < sms.total ? sms.total - static_cast<unsigned>(command.value) : 0;
 }
 
+/// Whether a copy or put is one of the copy engines of a GPU, which need no SM.
+bool isByCopyEngine(const World &world, const Rank &rank, const Command &command);
+
 struct WalkOptions {
   /// A send completes without its receive; else it may block until the receive is posted.
   bool bufferedSends = false;

@@ -26,18 +26,17 @@ constexpr unsigned kSpare = 57;
 /// Of the search for holders that overlap.
 constexpr unsigned kMostSteps = 10000;
 
-/// Kernels. Copies and puts are those of copy engines, as in docs/semantics.md.
-bool needsSms(Kind kind) {
-  switch (kind) {
-  case Kind::Record:
-  case Kind::Wait:
-  case Kind::Copy:
-  case Kind::Put:
-    return false;
-  default:
-    return true;
-  }
+bool isCopy(Kind kind) { return kind == Kind::Copy || kind == Kind::Put; }
+
+/// Kernels: all but events, and copies and puts by copy engines.
+bool needsSms(const World &world, const Rank &rank, const Command &command) {
+  if (isCopy(command.kind))
+    return !isByCopyEngine(world, rank, command);
+  return command.kind != Kind::Record && command.kind != Kind::Wait;
 }
+
+/// Kernels that one SM is enough for, in blocks of which none needs another one.
+bool isSmall(Kind kind) { return kind == Kind::Signal || kind == Kind::WaitSignal || isCopy(kind); }
 
 /// What holds SMs while it waits: a channel with messages or collectives, one kernel at a time, or
 /// the waits of a stream.
@@ -52,8 +51,8 @@ struct Holder {
 struct Gated {
   unsigned leaves = 0;
   uint64_t end = 0; ///< position of its last part in its stream
-  /// Per stream: the SMs of the kernels that may run at the same time, if they are signals or
-  /// waits, of which a stream runs one at a time.
+  /// Per stream: the SMs of the kernels that may run at the same time, if they are small, of which
+  /// a stream runs one at a time.
   std::vector<unsigned> beside;
   bool isAlone = true; ///< no other kernel may run at the same time
 };
@@ -64,11 +63,11 @@ public:
   Overlaps(const World &world, const Rank &rank, const SmLimits &sms);
   /// The most SMs that pairwise overlapping holders have. All of them, if that is not found soon.
   unsigned most();
-  /// Whether what may run beside a gated matmul are signals and waits for which it leaves SMs.
+  /// Whether what may run beside a gated matmul are small kernels for which it leaves SMs.
   bool leavesEnough() const;
 
 private:
-  void followGated(const Command &command, uint64_t position);
+  void followGated(const World &world, const Rank &rank, const Command &command, uint64_t position);
   void follow(const World &world, const Rank &rank);
   void grow(unsigned held, uint64_t candidates);
   unsigned total(uint64_t of) const;
@@ -81,7 +80,7 @@ private:
   /// Per stream: how many commands of each stream end before its next one begins.
   std::vector<std::vector<uint64_t>> known;
   std::vector<std::vector<Gated>> gated; ///< per stream, in its order
-  /// Per stream: positions of the last signal or wait, and of the last other kernel.
+  /// Per stream: positions of the last small kernel, and of the last other one.
   std::vector<uint64_t> lastSmall, lastLarge;
   unsigned best = 0, steps = 0;
 };
@@ -120,7 +119,7 @@ void Overlaps::follow(const World &world, const Rank &rank) {
     }
     bool isChannel = command.kind == Kind::Group || command.kind == Kind::Collective;
     uint64_t position = mine[command.stream] + 1;
-    followGated(command, position);
+    followGated(world, rank, command, position);
     if (isChannel || (command.kind == Kind::WaitSignal && !command.isGated)) {
       size_t number = isChannel ? holderOf(command.channel, sms.perChannel)
                                 : holderOf((uint64_t(1) << 32) + command.stream, sms.perWait);
@@ -138,22 +137,23 @@ void Overlaps::follow(const World &world, const Rank &rank) {
   }
 }
 
-void Overlaps::followGated(const Command &command, uint64_t position) {
+void Overlaps::followGated(const World &world, const Rank &rank, const Command &command,
+                           uint64_t position) {
   const std::vector<uint64_t> &mine = known[command.stream];
-  auto runsBeside = [&](Gated &matmul, uint32_t stream, bool isSmall) {
-    matmul.isAlone &= isSmall;
-    if (isSmall)
+  auto runsBeside = [&](Gated &matmul, uint32_t stream, bool small) {
+    matmul.isAlone &= small;
+    if (small)
       matmul.beside[stream] = std::max(1U, sms.perWait);
   };
-  bool isSmall = command.kind == Kind::Signal || command.kind == Kind::WaitSignal;
-  if (!command.isGated && needsSms(command.kind)) {
+  bool small = isSmall(command.kind);
+  if (!command.isGated && needsSms(world, rank, command)) {
     // Gated matmuls issued before it.
     for (uint32_t s = 0; s < numStreams; ++s)
       if (s != command.stream)
         for (auto matmul = gated[s].rbegin(); matmul != gated[s].rend() && mine[s] < matmul->end;
              ++matmul)
-          runsBeside(*matmul, command.stream, isSmall);
-    (isSmall ? lastSmall : lastLarge)[command.stream] = position;
+          runsBeside(*matmul, command.stream, small);
+    (small ? lastSmall : lastLarge)[command.stream] = position;
   }
   if (command.kind != Kind::GatedMatmul)
     return;
@@ -263,8 +263,8 @@ void checkResidency(const World &world, const CheckOptions &options, Findings &f
     return;
   }
   if (!leavesEnough) {
-    limits.push_back("SMs: other kernels than signals and waits may run beside a gated matmul, or "
-                     "more of these than the SMs that it leaves");
+    limits.push_back("SMs: other kernels than signals, waits and copies may run beside a gated "
+                     "matmul, or more of these than the SMs that it leaves");
     return;
   }
   limits.push_back(

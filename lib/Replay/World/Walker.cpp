@@ -7,6 +7,8 @@
 
 #include "tandem/Replay/Walker.h"
 
+#include "tandem/Program/RowCopy.h"
+
 #include <algorithm>
 #include <set>
 
@@ -99,9 +101,13 @@ struct Walker::Impl {
     }
   }
 
-  /// SMs that the command needs at once; 0: none, or it runs without (copies, events).
-  unsigned smsOf(const Command &command) const {
+  /// SMs that the command needs at once; 0: it runs without (copy engines, events).
+  unsigned smsOf(CommandId c) const {
+    const Command &command = world.commands[c];
     switch (command.kind) {
+    case Kind::Copy:
+    case Kind::Put:
+      return isByCopyEngine(world, world.ranks[world.rankOf(c)], command) ? 0 : 1;
     case Kind::Matmul:
     case Kind::Accumulate:
     case Kind::Reduce:
@@ -129,7 +135,7 @@ struct Walker::Impl {
   /// False if the process has to wait for SMs.
   bool takeSMs(uint32_t process, CommandId c) {
     const Command &command = world.commands[c];
-    unsigned needed = smsOf(command);
+    unsigned needed = smsOf(c);
     if (needed == 0 || held[process] > 0)
       return true;
     uint32_t rank = world.rankOf(c);
@@ -170,7 +176,7 @@ struct Walker::Impl {
     while (at[process] != kNone) {
       CommandId c = at[process];
       // Kernels that wait take their SMs first.
-      if (!hurry && !held.empty() && state[c] == Ahead && smsOf(world.commands[c]) > 0 &&
+      if (!hurry && !held.empty() && state[c] == Ahead && smsOf(c) > 0 &&
           !waitsOnSMs(world.commands[c])) {
         deferred.push_back(process);
         return;
@@ -360,6 +366,11 @@ struct Walker::Impl {
   std::set<std::pair<uint32_t, uint32_t>> busy; ///< rank and channel
 };
 
+bool isByCopyEngine(const World &world, const Rank &rank, const Command &command) {
+  const View *to = world.operand(rank, command, 0), *from = world.operand(rank, command, 1);
+  return !to || !from || program::isByCopyEngine(world.layoutOf(*to), world.layoutOf(*from));
+}
+
 Walker::Walker(const World &world, const WalkOptions &options, Driver &driver)
     : impl(std::make_unique<Impl>(world, options, driver)) {}
 Walker::~Walker() = default;
@@ -374,7 +385,7 @@ bool Walker::holdsSMs(CommandId command) const {
 }
 
 bool Walker::waitsForSMs(CommandId command) const {
-  unsigned needed = impl->smsOf(impl->world.commands[command]);
+  unsigned needed = impl->smsOf(command);
   return !impl->held.empty() && !holdsSMs(command) && impl->state[command] == Ahead &&
          needed > impl->freeSMs[impl->world.rankOf(command)];
 }

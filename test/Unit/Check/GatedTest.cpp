@@ -90,8 +90,29 @@ TEST(Gated, SaysWhoHoldsTheSMs) {
 TEST(Gated, AStreamWithASignalNeedsAnSM) {
   EXPECT_TRUE(run(withNeighbour(true, 2), onGpu()).limits.empty());
   EXPECT_EQ(run(withNeighbour(true, 1), onGpu()).limits,
-            std::vector<std::string>{"SMs: other kernels than signals and waits may run beside a "
-                                     "gated matmul, or more of these than the SMs that it leaves"});
+            std::vector<std::string>{"SMs: other kernels than signals, waits and copies may run "
+                                     "beside a gated matmul, or more of these than the SMs that it "
+                                     "leaves"});
+}
+
+TEST(Gated, ACopyOfNarrowRowsNeedsAnSM) {
+  // Of rows of 16 bytes by a kernel; of rows of 1 KiB by a copy engine, as that of one piece.
+  auto limitsOf = [](int64_t columns, int64_t stride, uint64_t leaves) {
+    GatedSpec spec(2, leaves);
+    for (RankSpec &rank : spec.ranks) {
+      auto view = [&] {
+        uint32_t buffer = rank.arena(static_cast<uint64_t>(4 * stride * 4));
+        return rank.view(buffer, DType::F32, {4, columns}, {stride, 1}, 0);
+      };
+      rank.copy(2, view(), view());
+      rank.sync(0, 2);
+    }
+    return run(spec, onGpu()).limits;
+  };
+  EXPECT_TRUE(limitsOf(4, 8, 2).empty());
+  EXPECT_FALSE(limitsOf(4, 8, 1).empty());
+  EXPECT_TRUE(limitsOf(4, 4, 1).empty());
+  EXPECT_TRUE(limitsOf(256, 512, 1).empty());
 }
 
 TEST(Gated, AnotherKernelBesideItIsNotProven) {

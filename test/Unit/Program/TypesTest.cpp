@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Program/Types.h"
+#include "tandem/Program/RowCopy.h"
 #include "tandem/Program/Status.h"
 
 #include <gtest/gtest.h>
@@ -64,6 +65,36 @@ TEST(Layout, Slice) {
   TensorView slice = view.slice(1);
   EXPECT_EQ(slice.data, data + 12);
   EXPECT_EQ(slice.layout.str(), "f32[3,4]");
+}
+
+TEST(RowCopy, WideRowsAreForCopyEngines) {
+  using program::describeRowCopy;
+  auto rows = [](int64_t count, int64_t columns, int64_t stride) {
+    Layout layout = Layout::dense(DType::F32, {count, columns});
+    layout.strides[0] = stride;
+    return layout;
+  };
+  auto piece = describeRowCopy(rows(4, 8, 8), rows(4, 8, 8));
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->bytes, 128u);
+  EXPECT_EQ(piece->rows, 1u);
+  auto wide = describeRowCopy(rows(4, 256, 256), rows(4, 256, 300));
+  ASSERT_TRUE(wide);
+  EXPECT_EQ(wide->bytes, 1024u);
+  EXPECT_EQ(wide->rows, 4u);
+  EXPECT_EQ(wide->dstPitch, 1024u);
+  EXPECT_EQ(wide->srcPitch, 1200u);
+  EXPECT_EQ(describeRowCopy(Layout::dense(DType::F32, {}), Layout::dense(DType::F32, {}))->bytes,
+            4u);
+  EXPECT_FALSE(describeRowCopy(rows(4, 255, 256), rows(4, 255, 256))); // narrow
+  EXPECT_FALSE(describeRowCopy(rows(4, 256, 256), rows(4, 256, 0)));   // repeated
+  EXPECT_FALSE(describeRowCopy(rows(4, 256, 256), rows(4, 256, 255))); // overlapping
+  EXPECT_FALSE(describeRowCopy(rows(4, 256, 256), rows(4, 256, -256)));
+  Layout columns = Layout::dense(DType::F32, {256, 256});
+  std::swap(columns.strides[0], columns.strides[1]);
+  EXPECT_FALSE(describeRowCopy(columns, rows(256, 256, 256)));
+  EXPECT_FALSE(program::isByCopyEngine(columns, rows(256, 256, 256)));
+  EXPECT_TRUE(program::isByCopyEngine(rows(0, 3, 9), rows(0, 3, 3)));
 }
 
 } // namespace

@@ -15,6 +15,7 @@
 #include "KernelArguments.h"
 #include "StreamTimes.h"
 
+#include "tandem/Program/RowCopy.h"
 #include "tandem/Runtime/Device.h"
 
 #include <atomic>
@@ -216,7 +217,7 @@ public:
   static Expected<CopyPlan> make(const Kernels &kernels, const Layout &dst, const Layout &src);
   Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
   /// True if the copy engines do a nonempty copy.
-  bool isCopy() const { return bytes > 0 && variants.empty(); }
+  bool isCopy() const { return rows.bytes > 0 && variants.empty(); }
 
 private:
   struct Variant {
@@ -224,8 +225,7 @@ private:
     FunctionHandle function = nullptr;
     Nest nest;
   };
-  uint64_t bytes = 0, rows = 1; ///< of a copy by the copy engines
-  uint64_t dstPitch = 0, srcPitch = 0;
+  program::RowCopy rows;         ///< of a copy by the copy engines; no bytes: nothing to copy
   std::vector<Variant> variants; ///< widest first; empty: the copy engines copy
 };
 

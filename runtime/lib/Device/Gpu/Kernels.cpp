@@ -159,22 +159,10 @@ Expected<CopyPlan> CopyPlan::make(const Kernels &kernels, const Layout &dst, con
   unsigned element = sizeOf(dst.dtype);
   if (loops.total() == 0)
     return plan;
-  // Wide rows go to the copy engines, which leave the matmul's SMs alone.
-  constexpr uint64_t kWideRow = 1024;
-  bool rowsContiguous = loops.innerStride(0) == 1 && loops.innerStride(1) == 1;
-  uint64_t row = static_cast<uint64_t>(loops.inner()) * element;
-  if (rowsContiguous && (loops.outer() == 0 || (loops.outer() == 1 && row >= kWideRow))) {
-    plan.bytes = row;
-    if (loops.outer() == 1) {
-      plan.rows = static_cast<uint64_t>(loops.outerExtent(0));
-      plan.dstPitch = static_cast<uint64_t>(loops.outerStride(0, 0)) * element;
-      plan.srcPitch = static_cast<uint64_t>(loops.outerStride(1, 0)) * element;
-    }
-    // The engines read each row once, in ascending order: repeated and overlapping rows go to the
-    // kernel.
-    if (loops.outer() == 0 || (plan.dstPitch >= row && plan.srcPitch >= row))
-      return plan;
-    plan.rows = 1;
+  // The copy engines leave the matmul's SMs alone.
+  if (auto rows = program::describeRowCopy(dst, src)) {
+    plan.rows = *rows;
+    return plan;
   }
   for (unsigned pack = loops.pack(kWidest / element);; pack /= 2) {
     Nest nest = loops.nest(pack, true);
@@ -190,11 +178,12 @@ Expected<CopyPlan> CopyPlan::make(const Kernels &kernels, const Layout &dst, con
 Status CopyPlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
                      const void *src) const {
   if (variants.empty()) {
-    if (bytes == 0 || dst == src)
+    if (rows.bytes == 0 || dst == src)
       return Status();
-    if (rows == 1)
-      return kernels.driver.copyAsync(dst, src, bytes, stream);
-    return kernels.driver.copyRowsAsync(dst, dstPitch, src, srcPitch, bytes, rows, stream);
+    if (rows.rows == 1)
+      return kernels.driver.copyAsync(dst, src, rows.bytes, stream);
+    return kernels.driver.copyRowsAsync(dst, rows.dstPitch, src, rows.srcPitch, rows.bytes,
+                                        rows.rows, stream);
   }
   const Variant *variant = pick(variants, {dst, src});
   Nest nest = variant->nest;
