@@ -114,6 +114,23 @@ const char *tandem_context_device(tandem_context *context);
 /* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
 tandem_code tandem_context_health(tandem_context *context);
 
+/* A command that has begun and has not ended. */
+typedef struct tandem_command_in_flight {
+  const char *program; /* its function */
+  uint64_t run;        /* of its instance, from 0; equal on all ranks */
+  uint32_t stream;     /* of the program */
+  uint32_t command;    /* index in the rank's list; UINT32_MAX: the ranks meet before the run */
+  int is_certain;      /* 0: the stream replays a graph, and is in this or in another command of the
+                        * list; with UINT32_MAX: in none that waits for another rank */
+  const char *text;    /* 'command 7 (group: recv from rank 2 "recv #1")' */
+} tandem_command_in_flight;
+
+/* What the oldest run of each instance is doing; after a failed run, what it was doing then. For
+ * reports about a job that hangs: tandem-check says which command of which rank it waits for. Any
+ * thread. The list is valid until the next call of this function in this thread. */
+tandem_code tandem_commands_in_flight(tandem_context *context,
+                                      const tandem_command_in_flight **commands, uint32_t *count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,8 @@
 //   wrong-push-2.tsp     as push, but rank 1 takes its own rows for rank 0's
 //   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
+//   long-3.tsp           many rounds of messages; long-push-2: of puts
+//   late-2.tsp           rank 0 waits seconds for a message; late-push-2: for a signal
 //   huge-2.tsp           copies a tensor of 256 GiB
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
 //
@@ -230,6 +232,67 @@ ProgramSpec longRun() {
   return spec;
 }
 
+/// Rank 0 waits for rank 1, which copies for seconds before it sends.
+ProgramSpec late(bool oneSided) {
+  constexpr int64_t elements = 1 << 21;
+  constexpr uint64_t bytes = elements * 4;
+  ProgramSpec spec(2);
+  spec.name = oneSided ? "late_push" : "late";
+  spec.stacked("x", false, DType::F32, {elements});
+  spec.stacked("out", true, DType::F32, {elements});
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t x = rank.view(rank.argument(0, bytes), DType::F32, {elements});
+    uint32_t out = rank.view(rank.argument(1, bytes), DType::F32, {elements});
+    uint32_t few = rank.view(oneSided ? rank.symmetric(64) : rank.arena(64), DType::F32, {16});
+    uint32_t first = rank.view(0, DType::F32, {16});
+    uint16_t channel = rank.channel({0, 1}, oneSided ? OneSided : TwoSided);
+    for (int i = 0; i < (r == 1 ? 2000 : 1); ++i)
+      rank.copy(0, out, x);
+    if (oneSided) {
+      rank.slots = {1};
+      if (r == 1)
+        rank.put(0, channel, few, first, 0);
+      if (r == 1)
+        rank.signal(0, channel, 0, 0, 1);
+      else
+        rank.waitSignal(0, channel, 0, 1);
+      continue;
+    }
+    rank.group(0, channel, 1);
+    if (r == 1)
+      rank.send(0, channel, first, 0, 0);
+    else
+      rank.recv(0, channel, few, 1, 0);
+  }
+  return spec;
+}
+
+/// As longRun, one-sided, between two.
+ProgramSpec longPush() {
+  constexpr uint32_t rounds = 20000;
+  constexpr int64_t elements = 1 << 12;
+  ProgramSpec spec(2);
+  spec.name = "long_push";
+  spec.stacked("x", false, DType::F32, {elements});
+  spec.stacked("out", true, DType::F32, {elements});
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t x = rank.view(rank.argument(0, elements * 4), DType::F32, {elements});
+    uint32_t out = rank.view(rank.argument(1, elements * 4), DType::F32, {elements});
+    uint32_t space = rank.view(rank.symmetric(elements * 4), DType::F32, {elements});
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.slots = {rounds};
+    for (uint32_t round = 1; round <= rounds; ++round) {
+      rank.put(0, channel, space, x, 1 - r);
+      rank.signal(0, channel, 1 - r, 0, round);
+      rank.waitSignal(0, channel, 0, round);
+    }
+    rank.copy(0, out, space);
+  }
+  return spec;
+}
+
 /// Every rank holds one term of x; out stays partial.
 ProgramSpec partial(uint32_t size, DType dtype) {
   const Shape shape = {5, 3};
@@ -304,6 +367,9 @@ int main(int argc, char **argv) {
   good &= write(folder, "large-wrong-2", large(true, false));
   good &= write(folder, "large-refused-2", large(false, true));
   good &= write(folder, "long-3", longRun());
+  good &= write(folder, "long-push-2", longPush());
+  good &= write(folder, "late-2", late(false));
+  good &= write(folder, "late-push-2", late(true));
   good &= write(folder, "partial-3", partial(3, DType::BF16));
   good &= write(folder, "partial-4", partial(4, DType::F32));
   good &= write(folder, "huge-2", huge());

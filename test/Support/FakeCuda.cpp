@@ -149,6 +149,8 @@ CUresult cuCtxPopCurrent(CUcontext *context) {
 
 CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) {
   tandem::fake::disturb();
+  if (number("memory") && bytes > static_cast<size_t>(number("memory")))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   void *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   *at = reinterpret_cast<CUdeviceptr>(memory);
   return memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -173,6 +175,8 @@ CUresult cuMemFreeHost(void *memory) {
   return std::free(memory), CUDA_SUCCESS;
 }
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  if (number("fail-on") == currentGpu() && ++number("failed-copies") > number("fail-after"))
+    return CUDA_ERROR_LAUNCH_FAILED;
   if (bytes > 1024 && bytes <= 2048)
     std::this_thread::sleep_for(std::chrono::milliseconds(number("late-copies")));
   CUDA_MEMCPY3D copy{};

@@ -35,6 +35,8 @@ std::vector<size_t> argumentSizes(const std::string &kernel);
 ///   no-export-on    GPU (from 1) whose memory cannot be exported
 ///   no-import-on    GPU (from 1) that cannot import memory
 ///   no-small-host-memory-on  GPU (from 1) that has no pieces of less than 4096 bytes
+///   memory          bytes that one allocation may have at most; 0: any
+///   fail-on         GPU (from 1) that fails, with its copy number fail-after and all later ones
 ///   no-values       there are no stream memory operations
 ///   no-update       graphs cannot be updated
 ///   late-copies     milliseconds that a thread is kept where it asks for a copy of 1 to 2 KiB

@@ -83,6 +83,8 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
 }
 
 RankContext::~RankContext() {
+  if (beforeEnd)
+    beforeEnd();
   if (context)
     tandem_context_destroy(context);
 }

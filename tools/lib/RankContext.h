@@ -13,6 +13,7 @@
 #include "tandem/Runtime/Bootstrap.h"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,6 +42,8 @@ public:
   /// What a call said; what the bootstrap had to say is better than "the callback returned 5".
   Status check(tandem_code code) const;
   bool isGpu() const { return gpu; }
+  /// Called before the context ends.
+  std::function<void()> beforeEnd;
 
 private:
   explicit RankContext(Bootstrap &bootstrap) : bootstrap(bootstrap) {}

@@ -20,6 +20,8 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fstream>
+#include <iterator>
 #include <poll.h>
 #include <random>
 #include <string_view>
@@ -65,12 +67,20 @@ bool isOurs(std::string_view variable) {
 
 /// The signal that ends the launcher; 0: none yet.
 volatile std::sig_atomic_t interruption = 0;
+/// SIGUSR1 has come, and was not answered yet.
+volatile std::sig_atomic_t inquiry = 0;
 
-/// While it exists, signals that would end this process only set `interruption`.
+/// While it exists, signals that would end this process only set `interruption`, and SIGUSR1 (if
+/// `inquiries`) only `inquiry`.
 class Interruptions {
 public:
-  Interruptions() {
-    interruption = 0;
+  explicit Interruptions(bool inquiries) : inquiries(inquiries) {
+    interruption = inquiry = 0;
+    if (inquiries) {
+      struct sigaction handler{};
+      handler.sa_handler = [](int) { inquiry = 1; };
+      ::sigaction(SIGUSR1, &handler, &beforeInquiries);
+    }
     struct sigaction handler{};
     handler.sa_handler = [](int signal) { interruption = signal; };
     for (size_t i = 0; i < kSignals.size(); ++i) {
@@ -80,6 +90,8 @@ public:
     }
   }
   ~Interruptions() {
+    if (inquiries)
+      ::sigaction(SIGUSR1, &beforeInquiries, nullptr);
     for (size_t i = 0; i < kSignals.size(); ++i)
       ::sigaction(kSignals[i], &before[i], nullptr);
     if (interruption) // everything is cleaned up: now it may end this process
@@ -89,6 +101,8 @@ public:
 private:
   static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
   struct sigaction before[kSignals.size()];
+  struct sigaction beforeInquiries{};
+  const bool inquiries;
 };
 
 class Ranks {
@@ -137,9 +151,18 @@ public:
       reap(false);
       if ((failed || (options.endTogether && alive < options.ranks)) && grace == Deadline::max())
         grace = Clock::now() + options.grace;
-      if (interruption || Clock::now() >= std::min(grace, limit))
-        killAll();
+      if (inquiry) {
+        inquiry = 0;
+        tellTrouble();
+      }
+      if (!interruption && Clock::now() < std::min(grace, limit))
+        continue;
+      if (!killing && alive)
+        tellTrouble();
+      killAll();
     }
+    if (failed && !killing)
+      tellTrouble();
     pump(0);
     for (Pipe &pipe : pipes)
       flush(pipe, true);
@@ -246,6 +269,28 @@ private:
       return; // then they wait for their timeout
   }
 
+  std::string stateOf(uint32_t rank) const {
+    const RankExit &exit = exits[rank];
+    if (pids[rank] < 0)
+      return exit.signal ? fmt::format("ended by signal {}", exit.signal)
+                         : fmt::format("ended with code {}", exit.code);
+    std::ifstream file(fmt::format("/proc/{}/stat", pids[rank]));
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    size_t name = text.rfind(')');
+    bool isStopped = name != std::string::npos && name + 2 < text.size() &&
+                     (text[name + 2] == 'T' || text[name + 2] == 't');
+    return isStopped ? "stopped" : "running";
+  }
+
+  void tellTrouble() {
+    if (!options.onTrouble)
+      return;
+    std::vector<std::string> states;
+    for (uint32_t rank = 0; rank < options.ranks; ++rank)
+      states.push_back(stateOf(rank));
+    options.onTrouble(states);
+  }
+
   void killAll() {
     killing = true;
     for (pid_t pid : pids)
@@ -310,7 +355,7 @@ private:
 Expected<std::vector<RankExit>> run::spawnRanks(const SpawnOptions &options) {
   if (options.argv.empty() || options.ranks == 0)
     return Status(Code::InvalidArgument, "spawn: expected a command and at least one rank");
-  Interruptions interruptions; // outlives the ranks
+  Interruptions interruptions(bool(options.onTrouble)); // outlives the ranks
   Ranks ranks(options);
   TANDEM_RETURN_IF_ERROR(ranks.start());
   return ranks.wait();
@@ -346,16 +391,17 @@ Expected<bool> run::startsRanks(const BootstrapEnvironment &environment, uint32_
   return false;
 }
 
-Expected<std::vector<RankExit>> run::spawnSelf(const std::string &tool, uint32_t ranks,
-                                               const std::vector<std::string> &arguments,
-                                               bool prefix, std::chrono::milliseconds timeout,
-                                               bool endTogether) {
+Expected<std::vector<RankExit>>
+run::spawnSelf(const std::string &tool, uint32_t ranks, const std::vector<std::string> &arguments,
+               bool prefix, std::chrono::milliseconds timeout, bool endTogether,
+               std::function<void(const std::vector<std::string> &)> onTrouble) {
   SpawnOptions spawn;
   spawn.ranks = ranks;
   spawn.argv = {"/proc/self/exe"};
   spawn.argv.insert(spawn.argv.end(), arguments.begin(), arguments.end());
   spawn.prefixOutput = prefix;
   spawn.endTogether = endTogether;
+  spawn.onTrouble = std::move(onTrouble);
   // The others notice within the timeout, and then some time to say so.
   spawn.grace = timeout + std::chrono::seconds(3);
   TANDEM_ASSIGN_OR_RETURN(std::vector<RankExit> exits, spawnRanks(spawn));

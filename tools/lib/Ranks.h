@@ -32,6 +32,10 @@ struct SpawnOptions {
   std::chrono::milliseconds grace{5000};
   /// `grace` also starts when a rank has ended well: none has anything to do alone then.
   bool endTogether = false;
+  /// Called with the state of each rank's process ("running", "stopped", "ended by signal 9"), when
+  /// ranks are about to be killed; when all have ended and one has failed, and was not killed; and
+  /// on SIGUSR1.
+  std::function<void(const std::vector<std::string> &states)> onTrouble;
   /// All ranks are killed after this; 0: never.
   std::chrono::milliseconds limit{0};
 };
@@ -63,10 +67,11 @@ Expected<bool> startsRanks(const BootstrapEnvironment &environment, uint32_t ask
 
 /// Starts `ranks` processes of this binary with these arguments, waits for their end and says how
 /// each ended that did not end well. `timeout`: within which ranks notice that one has died;
-/// `endTogether`: as in SpawnOptions.
-Expected<std::vector<RankExit>> spawnSelf(const std::string &tool, uint32_t ranks,
-                                          const std::vector<std::string> &arguments, bool prefix,
-                                          std::chrono::milliseconds timeout, bool endTogether);
+/// `endTogether`, `onTrouble`: as in SpawnOptions.
+Expected<std::vector<RankExit>>
+spawnSelf(const std::string &tool, uint32_t ranks, const std::vector<std::string> &arguments,
+          bool prefix, std::chrono::milliseconds timeout, bool endTogether,
+          std::function<void(const std::vector<std::string> &states)> onTrouble = {});
 
 /// What one rank does; the result is its exit code. `world`: of ranks that are threads, else null.
 using RankMain = std::function<int(Bootstrap &bootstrap, tandem_local_world *world)>;

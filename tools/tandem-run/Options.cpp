@@ -158,6 +158,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                          "a page with that run of each program, on one time axis, to zoom and to\n"
                          "point at")
                    ->group(reports);
+  line.text("--hang-report", o.hangReport, "FILE",
+            "when ranks fail, stop or are killed, and on SIGUSR1: write what each rank does, what\n"
+            "it waits for and who should have sent it (JSON)")
+      ->group(reports);
   line.text("--dump-npy", o.dumpNpy, "DIR",
             "write logical inputs and outputs as .npy (bf16 as uint16), listed in index.json;\n"
             "several programs: each into a folder named after its file, without the extension")

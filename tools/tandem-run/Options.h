@@ -42,7 +42,7 @@ struct Options {
   uint64_t seed = 0;
   std::vector<std::string> kernels; ///< shared libraries
 
-  std::string json, dumpNpy, trace, svg, html;
+  std::string json, dumpNpy, trace, svg, html, hangReport;
   bool perRank = false, prefix = false;
   /// What --help or --version prints, and nothing is run; else "".
   std::string text;

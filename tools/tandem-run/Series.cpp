@@ -9,6 +9,7 @@
 
 #include "CommandLine.h"
 #include "Files.h"
+#include "HangBoard.h"
 #include "Ranks.h"
 
 #include <filesystem>
@@ -37,7 +38,8 @@ Texts commonOptions(const Options &o) {
           {"--dump-npy", isGiven(o.dumpNpy)},
           {"--trace", isGiven(o.trace)},
           {"--svg", isGiven(o.svg)},
-          {"--html", isGiven(o.html)}};
+          {"--html", isGiven(o.html)},
+          {"--hang-report", isGiven(o.hangReport)}};
 }
 
 /// Whether the ranks can run together with these options. Collective; the same error on all ranks.
@@ -89,6 +91,8 @@ private:
     for (size_t i = 0; i < files.size() && together; ++i) {
       Report report;
       report.file = files[i];
+      if (job.notes)
+        job.notes->begin(static_cast<uint32_t>(i));
       auto program = source(i);
       // Of one program that is none there is no summary.
       if (!options.several() && !program) {
@@ -103,6 +107,8 @@ private:
       else if (program)
         report.failure = program->problem;
       together = status.ok();
+      if (job.notes && !together)
+        job.notes->fail(rankMessage(rank, status.message()));
       // What ends with the context is part of the last program's verdict.
       if (!together || i + 1 == files.size())
         job.context.reset();
@@ -158,7 +164,8 @@ private:
 } // namespace
 
 Status run::checkOutputs(const Options &options) {
-  for (const std::string *path : {&options.json, &options.trace, &options.svg, &options.html})
+  for (const std::string *path :
+       {&options.json, &options.trace, &options.svg, &options.html, &options.hangReport})
     if (!path->empty())
       TANDEM_RETURN_IF_ERROR(checkWritable(*path));
   std::error_code error;

@@ -9,6 +9,7 @@
 
 #include "Clock.h"
 #include "Files.h"
+#include "HangBoard.h"
 #include "Inputs.h"
 #include "Measured.h"
 #include "Ranks.h"
@@ -269,6 +270,10 @@ private:
     TANDEM_ASSIGN_OR_RETURN(request.kernels, loadKernels(options.kernels));
     request.link = options.link;
     TANDEM_ASSIGN_OR_RETURN(job.context, RankContext::create(request, bootstrap, job.localWorld));
+    if (job.notes) {
+      job.notes->follow(job.context->handle());
+      job.context->beforeEnd = [notes = job.notes] { notes->follow(nullptr); };
+    }
     return Status::success();
   }
 

@@ -20,6 +20,8 @@
 
 namespace tandem::run {
 
+class HangNotes;
+
 /// One rank's part in a job, for all of its programs. The runtime is used through its C API, as an
 /// embedder would; files are read in C++, because only tools look at shards and oracles.
 struct RankJob {
@@ -27,6 +29,8 @@ struct RankJob {
   Bootstrap &bootstrap;
   /// Ranks as threads; null: processes.
   tandem_local_world *localWorld = nullptr;
+  /// Notes of what this rank does; null: nobody wants a hang report.
+  HangNotes *notes = nullptr;
   /// The first program that can be loaded makes it, and all that follow use it.
   std::unique_ptr<RankContext> context = nullptr;
   std::vector<timeline::Timeline> runs = {}; ///< rank 0, for --html

@@ -11,6 +11,8 @@
 #include "CommandLine.h"
 #include "Compile.h"
 #include "Files.h"
+#include "HangBoard.h"
+#include "HangReport.h"
 #include "Ranks.h"
 #include "Session.h"
 #include "SharedPrograms.h"
@@ -19,11 +21,16 @@
 #include "tandem/Runtime/NodeMap.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
+#include <functional>
+#include <optional>
+#include <thread>
 #include <unistd.h>
 
 using namespace tandem;
@@ -33,6 +40,8 @@ namespace {
 
 /// Set for the ranks that tandem-run starts: the file descriptor of a SharedPrograms.
 constexpr const char *kProgramsVariable = "TANDEM_RUN_PROGRAMS_FD";
+/// The same, of a HangBoard.
+constexpr const char *kHangVariable = "TANDEM_RUN_HANG_FD";
 
 /// The bytes of the .tsp: read, or compiled for `ranks` ranks (0: as many as it needs) at these
 /// places (none: all on one node).
@@ -151,6 +160,52 @@ Expected<ProgramBytes> meetForProgram(const Options &options, const std::string 
 
 // Each prints what there is to say and returns the exit code.
 
+void tell(const Status &status) {
+  if (!status.ok())
+    failed(status.message());
+}
+
+/// While it exists, signals are answered by a thread: SIGUSR1 by a call of `answer`, those that
+/// would end the process by a call and then by that end.
+class Inquiries {
+public:
+  explicit Inquiries(std::function<void()> answer) : answer(std::move(answer)) {
+    ::sigemptyset(&signals);
+    for (int signal : {SIGUSR1, SIGINT, SIGTERM, SIGHUP})
+      ::sigaddset(&signals, signal);
+    ::pthread_sigmask(SIG_BLOCK, &signals, &before); // also in threads that are started later
+    thread = std::thread([this] { wait(); });
+  }
+  ~Inquiries() {
+    stopping = true;
+    thread.join();
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  Inquiries(const Inquiries &) = delete;
+  Inquiries &operator=(const Inquiries &) = delete;
+
+private:
+  void wait() {
+    constexpr timespec kInterval{0, 50'000'000};
+    while (!stopping) {
+      int signal = ::sigtimedwait(&signals, nullptr, &kInterval);
+      if (signal <= 0)
+        continue;
+      answer();
+      if (signal == SIGUSR1)
+        continue;
+      std::signal(signal, SIG_DFL);
+      ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+      ::raise(signal);
+    }
+  }
+
+  const std::function<void()> answer;
+  sigset_t signals{}, before{};
+  std::atomic<bool> stopping{false};
+  std::thread thread;
+};
+
 /// One process a rank, of this binary with these arguments.
 int runProcesses(const Options &options, const std::vector<std::string> &arguments) {
   uint32_t ranks = options.ranks;
@@ -162,7 +217,21 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
     return failed(shared.status().message());
   programs.clear();
   ::setenv(kProgramsVariable, std::to_string((*shared)->fd()).c_str(), 1);
-  auto exits = spawnSelf("tandem-run", ranks, arguments, options.prefix, options.timeout, true);
+  std::unique_ptr<HangBoard> board;
+  std::function<void(const std::vector<std::string> &)> onTrouble;
+  if (!options.hangReport.empty()) {
+    auto made = HangBoard::create(ranks);
+    if (!made)
+      return failed(made.status().message());
+    board = std::move(*made);
+    ::setenv(kHangVariable, std::to_string(board->fd()).c_str(), 1);
+    onTrouble = [&](const std::vector<std::string> &states) {
+      tell(writeHangReport(options.hangReport, *board, states,
+                           [&](size_t index) { return (*shared)->program(index); }));
+    };
+  }
+  auto exits =
+      spawnSelf("tandem-run", ranks, arguments, options.prefix, options.timeout, true, onTrouble);
   if (!exits)
     return failed(exits.status().message());
   // Rank 0 writes the last line, unless it could not.
@@ -187,11 +256,28 @@ int runThreads(const Options &options) {
   const auto programs = gatherPrograms(options, ranks);
   if (areAllBad(programs))
     return runNone(options, programs);
+  std::unique_ptr<HangBoard> board;
+  if (!options.hangReport.empty()) {
+    auto made = HangBoard::create(ranks);
+    if (!made)
+      return failed(made.status().message());
+    board = std::move(*made);
+  }
+  auto source = [&](size_t index) { return programs[index]; };
+  std::optional<Inquiries> inquiries;
+  if (board)
+    inquiries.emplace([&] { tell(writeHangReport(options.hangReport, *board, {}, source)); });
   auto code =
       runThreadRanks(ranks, options.timeout, [&](Bootstrap &bootstrap, tandem_local_world *world) {
         RankJob job{options, bootstrap, world};
-        return runSeries(job, [&](size_t index) { return programs[index]; });
+        std::optional<HangNotes> notes;
+        if (board)
+          job.notes = &notes.emplace(*board, bootstrap.rank());
+        return runSeries(job, source);
       });
+  inquiries.reset();
+  if (board && (!code || *code != 0))
+    tell(writeHangReport(options.hangReport, *board, {}, source));
   return code ? *code : failed(code.status().message());
 }
 
@@ -219,13 +305,34 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
   if (!bootstrap)
     return failed(bootstrap.status().message());
   RankJob job{options, **bootstrap};
-  if (!shared)
-    return runSeries(job, [&](size_t index) {
-      return meetForProgram(options, options.programs[index], **bootstrap);
-    });
-  return runSeries(
-      job, [&](size_t index) { return shared->program(index); },
-      [&](const Tally &tally) { shared->note(tally); });
+  std::unique_ptr<HangBoard> board;
+  std::optional<HangNotes> notes;
+  const char *launcherBoard = std::getenv(kHangVariable);
+  if (!options.hangReport.empty()) {
+    auto opened = launcherBoard
+                      ? HangBoard::open(static_cast<int>(std::strtol(launcherBoard, nullptr, 10)),
+                                        env.worldSize)
+                      : HangBoard::create(env.worldSize);
+    if (!opened)
+      return failed(opened.status().message());
+    board = std::move(*opened);
+    job.notes = &notes.emplace(*board, env.rank);
+  }
+  if (shared)
+    return runSeries(
+        job, [&](size_t index) { return shared->program(index); },
+        [&](const Tally &tally) { shared->note(tally); });
+  std::vector<ProgramBytes> gathered(options.programs.size());
+  int code = runSeries(job, [&](size_t index) -> Expected<ProgramBytes> {
+    TANDEM_ASSIGN_OR_RETURN(gathered[index],
+                            meetForProgram(options, options.programs[index], **bootstrap));
+    return gathered[index];
+  });
+  // No launcher of ours sees the notes of all ranks: each rank writes its own.
+  if (code != 0 && board)
+    tell(writeHangReport(fmt::format("{}.rank{}", options.hangReport, env.rank), *board, {},
+                         [&](size_t index) { return gathered[index]; }));
+  return code;
 }
 
 int fail(const Status &status) {

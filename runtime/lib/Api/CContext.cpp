@@ -252,6 +252,24 @@ tandem_code tandem_context_health(tandem_context *context) {
   return guardedBy(context, [&] { return context->state->context->health(); });
 }
 
+tandem_code tandem_commands_in_flight(tandem_context *context,
+                                      const tandem_command_in_flight **commands, uint32_t *count) {
+  return guardedBy(context, [&]() -> Status {
+    if (!commands || !count)
+      return missing("commands or count");
+    static thread_local std::vector<CommandInFlight> found;
+    static thread_local std::vector<tandem_command_in_flight> list;
+    found = context->state->context->inFlight();
+    list.clear();
+    for (const CommandInFlight &command : found)
+      list.push_back({command.program.c_str(), command.run, command.stream, command.command,
+                      command.isCertain, command.text.c_str()});
+    *commands = list.data();
+    *count = static_cast<uint32_t>(list.size());
+    return Status();
+  });
+}
+
 tandem_code tandem_register_kernel(tandem_context *context, const tandem_kernel *kernel) {
   return guardedBy(context, [&]() -> Status {
     if (!kernel)

@@ -115,11 +115,25 @@ Status ContextImpl::health() const {
   return reason;
 }
 
+std::vector<CommandInFlight> ContextImpl::collectInFlight() const {
+  std::vector<CommandInFlight> all;
+  for (Watched *instance : watched)
+    for (CommandInFlight &command : instance->inFlight())
+      all.push_back(std::move(command));
+  return all;
+}
+
+std::vector<CommandInFlight> ContextImpl::inFlight() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return reason.ok() ? collectInFlight() : atFailure;
+}
+
 void ContextImpl::poison(const Status &why) {
   std::unique_lock<std::mutex> lock(mutex);
   if (!reason.ok())
     return;
   reason = why;
+  atFailure = collectInFlight(); // an abort releases the commands
   isAborting = true;
   changed.notify_all();
   lock.unlock();

@@ -33,7 +33,9 @@ public:
   virtual std::chrono::steady_clock::time_point deadline() = 0;
   /// The runs, by number, that are enqueued and have not ended.
   virtual std::vector<uint64_t> runsInFlight() = 0;
-  /// The command in which each stream waits, for the message of a timeout.
+  /// What each stream of the oldest run in flight does.
+  virtual std::vector<CommandInFlight> inFlight() = 0;
+  /// The same, for the message of a timeout.
   virtual std::string describeStall() = 0;
   /// Aborts the one-sided channels, or all others. May block. Called without the context's lock.
   virtual void abortChannels(const Status &reason, bool oneSided) = 0;
@@ -57,6 +59,7 @@ public:
   Bootstrap &bootstrap() override { return *options.bootstrap; }
   std::chrono::milliseconds timeout() const override { return options.timeout; }
   Status health() const override;
+  std::vector<CommandInFlight> inFlight() const override;
   Status registerKernel(const tandem_kernel &kernel) override;
   /// The kernel of this name; null if none is registered.
   std::shared_ptr<const ExternalKernel> kernel(std::string_view name) const {
@@ -111,6 +114,8 @@ public:
   void unwatch(Watched *instance);
 
 private:
+  /// With the lock.
+  std::vector<CommandInFlight> collectInFlight() const;
   void guard();
   /// Calls `body` for each instance, without the lock; unwatch() of that instance waits.
   void forEachWatched(const std::function<void(Watched &)> &body);
@@ -134,8 +139,9 @@ private:
   std::condition_variable changed;
   std::list<Watched *> watched;
   Status reason;
-  bool isAborting = false;         ///< a thread is in poison()
-  Watched *inUseByAbort = nullptr; ///< that thread is in a call of this instance
+  std::vector<CommandInFlight> atFailure; ///< once there is a reason
+  bool isAborting = false;                ///< a thread is in poison()
+  Watched *inUseByAbort = nullptr;        ///< that thread is in a call of this instance
   bool stopping = false;
   std::thread watchdog; ///< started with the first instance
 };

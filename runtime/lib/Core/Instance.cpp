@@ -447,10 +447,10 @@ std::string InstanceImpl::describe(uint32_t i) const {
   return text + fmt::format(" \"{}\")", programHandle->nameText(command.name()));
 }
 
-std::string InstanceImpl::describeStall() {
+std::vector<CommandInFlight> InstanceImpl::inFlight() {
   // Called by the watchdog: uses only constant or atomic state.
+  std::vector<CommandInFlight> all;
   const Slot *late = oldest();
-  std::vector<std::string> parts;
   for (uint32_t s = 0; late && s < streams.size(); ++s) {
     if (!usesStream[s])
       continue;
@@ -462,15 +462,36 @@ std::string InstanceImpl::describeStall() {
     // that may wait.
     if (late->replays && s == 0 && late->main.load()->position() != kNoMarker)
       at[0] = late->main.load()->position();
-    if (at[0] == kNoMarker && late->replays)
+    bool isCertain = at[0] != kNoMarker || !late->replays;
+    if (!isCertain)
       at = stream->capturedWaits();
-    std::vector<std::string> commands;
-    for (Marker marker : at)
-      if (marker != kNoMarker && marker >> 32 == number && commands.size() < 4)
-        commands.push_back(describe(static_cast<uint32_t>(marker)));
-    if (!commands.empty())
-      parts.push_back(fmt::format("stream {} in {}{}", s, fmt::join(commands, " or "),
-                                  commands.size() < at.size() ? " or a later one" : ""));
+    for (Marker marker : at) {
+      if (marker == kNoMarker || marker >> 32 != number)
+        continue;
+      auto command = static_cast<uint32_t>(marker);
+      all.push_back({std::string(programHandle->name()), late->run, s,
+                     command < kMeeting ? command : CommandInFlight::kNone, isCertain,
+                     describe(command)});
+    }
+  }
+  if (late && all.empty())
+    all.push_back({std::string(programHandle->name()), late->run, 0, CommandInFlight::kNone, false,
+                   "no command that waits for another rank"});
+  return all;
+}
+
+std::string InstanceImpl::describeStall() {
+  constexpr size_t kMost = 4; // of a graph's commands
+  std::map<uint32_t, std::vector<std::string>> byStream;
+  for (CommandInFlight &command : inFlight())
+    if (command.isCertain || command.command != CommandInFlight::kNone)
+      byStream[command.stream].push_back(std::move(command.text));
+  std::vector<std::string> parts;
+  for (auto &[stream, commands] : byStream) {
+    bool isLong = commands.size() > kMost;
+    commands.resize(std::min(commands.size(), kMost));
+    parts.push_back(fmt::format("stream {} in {}{}", stream, fmt::join(commands, " or "),
+                                isLong ? " or a later one" : ""));
   }
   std::string where = parts.empty() ? "no stream is in one of its commands"
                                     : fmt::format("{}", fmt::join(parts, "; "));

@@ -62,6 +62,7 @@ public:
 
   std::chrono::steady_clock::time_point deadline() override;
   std::vector<uint64_t> runsInFlight() override;
+  std::vector<CommandInFlight> inFlight() override;
   std::string describeStall() override;
   void abortChannels(const Status &reason, bool oneSided) override;
   void dropGraphs() override;

@@ -41,6 +41,19 @@ struct ContextOptions {
   std::shared_ptr<const Allocator> allocator; ///< null: memory of the device
 };
 
+/// A command that has begun and has not ended.
+struct CommandInFlight {
+  static constexpr uint32_t kNone = ~uint32_t(0);
+  std::string program;      ///< its function
+  uint64_t run = 0;         ///< of its instance, from 0; equal on all ranks
+  uint32_t stream = 0;      ///< of the program
+  uint32_t command = kNone; ///< index in the rank's list; kNone: the ranks meet before the run
+  /// False: the stream replays a graph, and is in this command, or in another one of its list. With
+  /// kNone: the run is in none of its commands that wait for other ranks.
+  bool isCertain = true;
+  std::string text; ///< 'command 7 (group: recv from rank 2 "recv #1")'
+};
+
 /// One rank's device, transports and bootstrap. One thread at a time. Contexts of one process are
 /// independent, with one exception: if they share a GPU, an abort of one may wait while the driver
 /// makes a graph of the other. After a run failed or timed out, the context is *poisoned*: every
@@ -64,6 +77,9 @@ public:
   virtual bool sharesMemory() const = 0;
   /// Success unless poisoned.
   virtual Status health() const = 0;
+  /// What the oldest run of each instance is doing. After a failure: what it was doing then. Any
+  /// thread.
+  virtual std::vector<CommandInFlight> inFlight() const = 0;
 
   /// Makes a kernel known under its name, to the instances that are created later. A second one of
   /// a name replaces the first one, for later instances.

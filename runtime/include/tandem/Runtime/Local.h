@@ -15,8 +15,9 @@
 namespace tandem {
 
 /// A job whose ranks are threads of this process. Each thread gets a bootstrap and a transport;
-/// both keep the world alive. A rank whose bootstrap is destroyed has left: the others' collective
-/// calls that need it fail and say so.
+/// both keep the world alive. A rank that gives up (Bootstrap::giveUp) ends the world for all
+/// ranks. A rank whose bootstrap is destroyed has left: the others' collective calls that need it
+/// fail and say so.
 class LocalWorld : public std::enable_shared_from_this<LocalWorld> {
 public:
   /// `timeout` bounds each wait in the bootstrap's all-gather and barrier.

@@ -36,6 +36,8 @@ public:
   std::unique_ptr<Transport> transport(uint32_t rank) override;
 
   Status allGather(uint32_t rank, const void *mine, size_t bytes, void *all);
+  Status health();
+  void giveUp(const Status &reason);
   void leave(uint32_t rank);
   /// The group of `desc`, created by its first member. `generation` counts the transports of a
   /// rank.
@@ -53,6 +55,7 @@ private:
   std::condition_variable changed;
   std::vector<std::string> pieces;
   std::vector<char> arrived, left;
+  Status givenUp; ///< the first reason
   uint32_t numArrived = 0;
   uint64_t generation = 0;
   std::shared_ptr<const std::vector<std::string>> result;

@@ -35,6 +35,8 @@ public:
     return world->allGather(self, mine, bytes, all);
   }
   Status barrier() override { return world->allGather(self, nullptr, 0, nullptr); }
+  Status health() override { return world->health(); }
+  void giveUp(const Status &reason) override { world->giveUp(reason); }
 
 private:
   std::shared_ptr<WorldImpl> world;
@@ -152,6 +154,7 @@ std::unique_ptr<Transport> WorldImpl::transport(uint32_t rank) {
 
 Status WorldImpl::allGather(uint32_t rank, const void *mine, size_t bytes, void *all) {
   std::unique_lock<std::mutex> lock(mutex);
+  TANDEM_RETURN_IF_ERROR(givenUp);
   pieces[rank].assign(static_cast<const char *>(mine), mine ? bytes : 0);
   arrived[rank] = 1;
   uint64_t before = generation;
@@ -172,7 +175,10 @@ Status WorldImpl::allGather(uint32_t rank, const void *mine, size_t bytes, void 
         }
       return false;
     };
-    bool inTime = changed.wait_for(lock, timeout, [&] { return generation != before || gone(); });
+    bool inTime = changed.wait_for(lock, timeout,
+                                   [&] { return generation != before || !givenUp.ok() || gone(); });
+    if (generation == before)
+      TANDEM_RETURN_IF_ERROR(givenUp);
     if (generation == before && inTime)
       return Status(Code::Aborted, fmt::format("rank {} has left", missing));
     if (generation == before) {
@@ -194,6 +200,18 @@ Status WorldImpl::allGather(uint32_t rank, const void *mine, size_t bytes, void 
       std::memcpy(static_cast<char *>(all) + r * bytes, (*pieces)[r].data(), bytes);
   }
   return Status();
+}
+
+Status WorldImpl::health() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return givenUp;
+}
+
+void WorldImpl::giveUp(const Status &reason) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (givenUp.ok())
+    givenUp = Status(Code::Aborted, reason.message());
+  changed.notify_all();
 }
 
 void WorldImpl::leave(uint32_t rank) {

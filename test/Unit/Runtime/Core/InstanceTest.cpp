@@ -455,6 +455,9 @@ TEST(Instance, OneSidedChannelsOfAllInstancesAreAbortedFirst) {
   ASSERT_TRUE(second.ok()) << second.status().message();
   Status status = (*second)->run();
   EXPECT_NE(status.message().find("does not work"), std::string::npos) << status.message();
+  first->reset();
+  second->reset();
+  context->reset(); // waits for the abort
   EXPECT_EQ(aborts,
             (std::vector<std::string>{"1 signals", "2 signals", "1 messages", "2 messages"}));
 }

@@ -1,0 +1,318 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The injection matrix of docs/operations.md: a fault on each channel. Every rank ends in time, with rank, command and
+cause; nothing stays behind; the next run works. Channels ccl and peer run over the stand-in driver.
+"""
+
+import dataclasses
+import glob
+import os
+import signal
+import time
+import unittest
+
+import harness
+from harness import environment, finish, program, start, tool
+
+FAKE = next(iter(glob.glob(os.path.join(harness.BIN, "..", "lib", "libTandemFakeCuda.*"))), None)
+LIBRARIES = ("TANDEM_CUDA_LIBRARY", "TANDEM_CUBLASLT_LIBRARY", "TANDEM_NCCL_LIBRARY")
+
+#: Channel -> options, a program that runs for long, one whose rank 0 waits for seconds, one that is quick.
+CHANNELS = {
+    "local": (["--channel=local"], "long-3", "late-2", "matmul-2"),
+    "ucx": (["--channel=ucx"], "long-3", "late-2", "matmul-2"),
+    "ccl": (["--channel=ccl", "--threads", "--device=cuda"], "long-3", "late-2", "matmul-2"),
+    "peer": (["--channel=peer", "--device=cuda"], "long-push-2", "late-push-2", "push-2"),
+}
+#: Ranks are processes.
+PROCESSES = ("ucx", "peer")
+
+
+def variables(channel):
+    """Of a process, for a channel."""
+    if channel not in ("ccl", "peer"):
+        return environment()
+    return environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
+
+
+def shared_folder(pid):
+    """Where UCX keeps the shared memory of this rank's job."""
+    with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
+        return dict(entry.split("=", 1) for entry in file.read().split("\0") if entry)["UCX_POSIX_DIR"]
+
+
+class Matrix(harness.Test):
+    """Helpers: starts a job on a channel, and looks at its end."""
+
+    def launch(self, channel, *arguments, **more):
+        job = start([tool("tandem-run"), *arguments], {**variables(channel), **more})
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        return job
+
+    def assertUsable(self, channel):
+        options, _, _, quick = CHANNELS[channel]
+        done = finish(self.launch(channel, program(quick), *options))
+        self.assertEqual(done.code, 0, str(done))
+
+    def assertGone(self, job):
+        """What `start` made a group for has no process any more."""
+        with self.assertRaises(ProcessLookupError, msg="a process is left"):
+            os.killpg(job.pid, 0)
+
+
+class HangReport(Matrix):
+    def check(self, job, expected, code=1):
+        """`expected`: of the report's text."""
+        done = finish(job)
+        self.assertEqual(done.code, code, str(done))
+        report = harness.read_json(self.path("hang.json"))
+        self.assertRegex("\n".join(report["text"]), expected, str(done))
+        for line in report["text"]:
+            self.assertIn(line, done.err)
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], list(range(len(report["ranks"]))))
+        self.assertEqual(os.listdir(self.folder), ["hang.json"])
+        return report
+
+    def late(self, channel, *more):
+        """Rank 0 waits for rank 1, which has not come so far."""
+        options, _, late, _ = CHANNELS[channel]
+        job = self.launch(channel, program(late), "--timeout=1", *options, *more,
+                          f"--hang-report={self.path('hang.json')}")
+        report = self.check(job, r"  stream 0 in command 1 \((group: recv from rank 1|wait_signal slot 0 value 1) .*, run 0\n"
+                                 r"    waits for rank 1 stream 0 command 200[01] \((send|signal) ")
+        waits = report["ranks"][0]["in_flight"][0]["waits_for"][0]
+        self.assertEqual((waits["rank"], waits["stream"]), (1, 0))
+        return report, waits["state"]
+
+    def test_local(self):
+        report, state = self.late("local")
+        self.assertEqual((report["held_up_by"], state), ([1], "not begun"))
+
+    def test_ucx(self):
+        report, state = self.late("ucx")
+        self.assertEqual((report["held_up_by"], state), ([1], "not begun"))
+        self.assertRegex(report["ranks"][1]["in_flight"][0]["text"], r"command \d+ \(copy ")
+
+    @unittest.skipUnless(FAKE, "no stand-in driver")
+    def test_peer(self):
+        report, _ = self.late("peer")
+        self.assertEqual(report["held_up_by"], [1])
+
+    @unittest.skipUnless(FAKE, "no stand-in driver")
+    def test_ccl(self):
+        # On a GPU, a position without a graph is that of the next command that waits.
+        _, state = self.late("ccl", "--no-graph")
+        self.assertEqual(state, "in flight")
+
+    @unittest.skipUnless(FAKE, "no stand-in driver")
+    def test_ccl_graph(self):
+        report, state = self.late("ccl")
+        self.assertEqual(state, "perhaps in flight")
+        self.assertFalse(report["ranks"][0]["in_flight"][0]["certain"])
+
+    def test_the_program_lacks_the_other_end(self):
+        job = self.launch("local", program("silent-2"), "--timeout=1", "--channel=local",
+                          f"--hang-report={self.path('hang.json')}")
+        report = self.check(job, "the program has no send for its message")
+        self.assertEqual([bool(rank["in_flight"]) for rank in report["ranks"]], [True, False])
+
+    def signals(self, channel):
+        """SIGUSR1 changes nothing; the job then ends by SIGTERM."""
+        options, long, _, _ = CHANNELS[channel]
+        job = self.launch(channel, program(long), "--repeat=100000", *options,
+                          f"--hang-report={self.path('hang.json')}")
+        busy(self, job, channel)
+        os.kill(job.pid, signal.SIGUSR1)
+        wait_for(self, lambda: os.path.exists(self.path("hang.json")))
+        self.assertIsNone(job.poll())
+        os.unlink(self.path("hang.json"))
+        os.kill(job.pid, signal.SIGTERM)
+        report = self.check(job, "rank 2: ", code=-signal.SIGTERM)
+        self.assertTrue(any(rank["in_flight"] for rank in report["ranks"]), report)
+
+    def test_signals_to_threads(self):
+        self.signals("local")
+
+    def test_signals_to_a_launcher(self):
+        self.signals("ucx")
+
+    def test_started_by_others(self):
+        port = harness.free_port()
+        environments = [{"RANK": r, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port} for r in range(2)]
+        for job in harness.start_ranks(environments, program("late-2"), "--timeout=1",
+                                       f"--hang-report={self.path('hang.json')}"):
+            self.assertEqual(finish(job).code, 1)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["hang.json.rank0", "hang.json.rank1"])
+        report = harness.read_json(self.path("hang.json.rank0"))
+        self.assertEqual(report["ranks"][0]["in_flight"][0]["waits_for"][0]["state"], "unknown")
+
+
+def wait_for(test, condition, seconds=30):
+    deadline = time.monotonic() + seconds * harness.SLOWER
+    while not condition():
+        test.assertLess(time.monotonic(), deadline, "it does not come to that")
+        time.sleep(0.02)
+
+
+def running(test, job):
+    """The processes of the ranks, once these run."""
+    ranks = {}
+
+    def communicate():
+        nonlocal ranks
+        if job.poll() is not None:
+            test.fail("the ranks do not run: " + str(finish(job)))
+        ranks = harness.children(job.pid)
+        return len(ranks) > 1 and all(harness.switches(pid) > 300 for pid in ranks.values())
+
+    wait_for(test, communicate)
+    return ranks
+
+
+def busy(test, job, channel):
+    """Waits until the ranks run; the processes of the ranks, if they are such."""
+    if channel in PROCESSES:
+        return running(test, job)
+    wait_for(test, lambda: job.poll() is not None or harness.switches(job.pid) > 1000)
+    return {}
+
+
+def quick_delays(whole):
+    """When a rank is killed, in seconds from its first sight: a start takes about 0.2 s."""
+    return [i * 0.02 for i in range(20)] if whole else [0, 0.05, 0.12]
+
+
+class Injection(harness.CombinationTest, Matrix):
+    """One row and channel of the table in docs/operations.md."""
+
+    def check(self):
+        getattr(self, self.combination.fault)(self.combination.channel)
+        self.assertUsable(self.combination.channel)
+
+    def ends(self, job, expected, code=1, limit=20):
+        """Within `limit` seconds, with a message that names rank, command and cause."""
+        done = finish(job)
+        self.assertEqual(done.code, code, str(done))
+        self.assertLess(done.seconds, limit * harness.SLOWER, str(done))
+        self.assertRegex(done.out + done.err, expected, str(done))
+        self.assertGone(job)
+        return done
+
+    def run_for_long(self, channel, *more, **variables):
+        options, long, _, _ = CHANNELS[channel]
+        job = self.launch(channel, program(long), "--repeat=100000", *options, *more, **variables)
+        return job, busy(self, job, channel)
+
+    def killed(self, channel):
+        """In a run. The others name the rank and the command in which they were."""
+        job, ranks = self.run_for_long(channel)
+        folder = shared_folder(ranks[1])
+        os.kill(ranks[1], signal.SIGKILL)
+        self.ends(job, r"rank 0: .*(command \d+ \(|exchange \d+).*rank 1(: its process has ended|.*closed)|lost rank 1",
+                  code=128 + signal.SIGKILL, limit=10)
+        self.assertFalse(os.path.exists(folder), folder)
+
+    def killed_at_any_time(self, channel):
+        """While it connects, prepares, runs, verifies, and leaves."""
+        options, _, _, quick = CHANNELS[channel]
+        for delay in quick_delays(self.combination.whole):
+            job = self.launch(channel, program(quick), *options, "--timeout=30", "--repeat=50",
+                              *(["--verify"] if channel == "ucx" else []))
+            found = []
+            wait_for(self, lambda: job.poll() is not None or found.append(harness.children(job.pid).get(1)) or found[-1])
+            time.sleep(delay)
+            try:
+                os.kill(found[-1], signal.SIGKILL)
+            except (ProcessLookupError, TypeError):
+                pass # it was through
+            done = finish(job)
+            self.assertIn(done.code, (0, 128 + signal.SIGKILL), f"delay {delay}: {done}")
+            self.assertLess(done.seconds, 15 * harness.SLOWER, f"delay {delay}: {done}")
+            self.assertGone(job)
+
+    def stalled(self, channel):
+        """A stopped rank: the others end after the timeout, and the launcher kills it."""
+        job, ranks = self.run_for_long(channel, "--timeout=2")
+        os.kill(ranks[1], signal.SIGSTOP)
+        self.ends(job, r"rank 0[:,] .*(command \d+ \(|rank 1).*(.|\n)*rank 1 did not end by itself and was killed", limit=30)
+
+    def no_signal(self, channel):
+        """What a rank waits for does not come."""
+        options, _, late, _ = CHANNELS[channel]
+        job = self.launch(channel, program(late), "--timeout=1", *options, "--no-graph")
+        self.ends(job, r"rank 0: .*no end after 1000 ms: .*command 1 \((group: recv from rank 1|wait_signal slot 0)")
+
+    def other_program(self, channel):
+        options, _, _, quick = CHANNELS[channel]
+        self.differ(channel, "another program|rank 1", [[program(quick), *options],
+                                                        [program("wrong-push-2" if channel == "peer" else "late-2"), *options]])
+
+    def other_secret(self, channel):
+        options, _, _, quick = CHANNELS[channel]
+        self.differ(channel, "it belongs to another job, or has another TANDEM_SECRET",
+                    [[program(quick), *options, "--timeout=2"]] * 2, [{"TANDEM_SECRET": f"secret {r}"} for r in range(2)])
+
+    def differ(self, channel, expected, arguments, more=({}, {})):
+        port = str(harness.free_port())
+        jobs = [self.launch(channel, *arguments[r], RANK=str(r), WORLD_SIZE="2", LOCAL_RANK=str(r), LOCAL_WORLD_SIZE="2",
+                            MASTER_ADDR="localhost", MASTER_PORT=port, **more[r]) for r in range(2)]
+        for job in jobs:
+            self.ends(job, expected)
+
+    def memory(self, channel):
+        """Of the GPU: of the host, faults_test.py."""
+        options, _, _, quick = CHANNELS[channel]
+        job = self.launch(channel, program(quick), *options, TANDEM_FAKE_MEMORY="16")
+        self.ends(job, r"rank 0: .*cannot allocate \d+ bytes: (.|\n)*rank 1: .*cannot allocate \d+ bytes: ")
+
+    def device_error(self, channel):
+        """The GPU of rank 1 fails in the middle of a run."""
+        options, long, _, _ = CHANNELS[channel]
+        job = self.launch(channel, program(long), "--repeat=100000", "--no-graph", *options, TANDEM_FAKE_FAIL_ON="2",
+                          TANDEM_FAKE_FAIL_AFTER="500" if channel == "peer" else "6")
+        done = self.ends(job, r"rank 1: (.*command \d+ \(|@\w+: ).*FAKE|the fake driver refuses")
+        self.assertRegex(done.out, "FAILED .*rank 0: ")
+
+    def interrupted(self, channel):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            job, ranks = self.run_for_long(channel)
+            os.kill(job.pid, number)
+            self.ends(job, "^", code=-number, limit=10)
+            self.assertTrue(all(harness.gone(pid) for pid in ranks.values()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    fault: str
+    channel: str
+    whole: bool
+
+    @property
+    def name(self):
+        return f"{self.fault}/{self.channel}"
+
+
+#: Fault -> channels, those in the quick set first; a star ends the quick ones.
+ROWS = {
+    "killed": "peer ucx",
+    "killed_at_any_time": "ucx * peer",
+    "stalled": "* ucx peer",
+    "no_signal": "* local ucx ccl peer",
+    "other_program": "peer * ucx",
+    "other_secret": "* ucx peer",
+    "memory": "peer ccl",
+    "device_error": "ccl peer",
+    "interrupted": "local * ucx ccl peer",
+}
+
+
+def rows(options):
+    for fault, channels in ROWS.items():
+        quick, _, rest = channels.partition("*")
+        for channel in (quick + rest if options.all else quick if "*" in channels else channels).split():
+            if FAKE or channel not in ("ccl", "peer"):
+                yield Row(fault, channel, options.all)
+
+
+if __name__ == "__main__":
+    harness.main(__doc__, HangReport, combined=[(Injection, rows)])
