@@ -294,14 +294,14 @@ class Row:
 
 #: Fault -> channels, those in the quick set first; a star ends the quick ones.
 ROWS = {
-    "killed": "peer ucx",
+    "killed": "peer * ucx",
     "killed_at_any_time": "ucx * peer",
     "stalled": "* ucx peer",
     "no_signal": "* local ucx ccl peer",
     "other_program": "peer * ucx",
     "other_secret": "* ucx peer",
-    "memory": "peer ccl",
-    "device_error": "ccl peer",
+    "memory": "peer * ccl",
+    "device_error": "ccl * peer",
     "interrupted": "local * ucx ccl peer",
 }
 
