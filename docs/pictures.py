@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the two pictures of README.md.
+"""Draws the two pictures of README.md, and that of axes in docs/learn.md.
 
   pictures.py FOLDER-OF-THE-TOOLS OUTPUT-FOLDER
 
 results.svg: the table "Matmuls of a rank among 8" of docs/performance.md. overlap.svg: the programs of
-docs/overlap.mlir, simulated, on one time axis.
+docs/overlap.mlir, simulated, on one time axis. axes.svg: which rows of eight each of four devices has, and when it handles them.
 """
 
 import html
@@ -45,6 +45,34 @@ class Drawing:
     def write(self, path):
         with open(path, "w") as file:
             file.write("\n".join(self.lines) + "\n</svg>\n")
+
+
+def draw_axes(path):
+    # For each form: what it is, and the iteration in which device d handles row r; None: it has not that row.
+    forms = (("[-, -]", "replicated", lambda d, r: 0),
+             ('[didx("x"), -]', "split over devices", lambda d, r: 0 if r // 2 == d else None),
+             ('[stream("x"), -]', "split over iterations", lambda d, r: r // 2),
+             ('[didx("x") * stream(2), -]', "split over both", lambda d, r: r % 2 if r // 2 == d else None))
+    shades = (TANDEM, COMMUNICATION, "#2da44e", "#8250df")
+    cell, panel, top = 30, 215, 92
+    drawing = Drawing(top + 8 * 24 + 22, "Rows of a tensor on four devices, by axes")
+    drawing.text(20, 26, "Eight rows on four devices: who has a row, and in which iteration it is handled", weight="bold", size=16)
+    for column, (axes, about, iteration) in enumerate(forms):
+        left = 58 + column * panel
+        drawing.text(left, 54, axes, weight="bold")
+        drawing.text(left, 70, about, MUTED)
+        for device in range(4):
+            drawing.text(left + device * cell + 14, top - 6, f"d{device}", MUTED, "middle", size=11)
+            for row in range(8):
+                x, y, when = left + device * cell, top + row * 24, iteration(device, row)
+                drawing.rect(x, y, cell - 3, 21, GRID if when is None else shades[when],
+                             f"device {device}, row {row}: " + ("not there" if when is None else f"iteration {when}"))
+                if when is not None:
+                    drawing.text(x + 13, y + 15, str(when), "#ffffff", "middle", size=12)
+    for row in range(8):
+        drawing.text(48, top + row * 24 + 15, f"row {row}", MUTED, "end", size=11)
+    drawing.text(58, top + 8 * 24 + 14, "Grey: the device has not this row. Numbers and colours: the iteration.", MUTED, size=12)
+    drawing.write(path)
 
 
 def measured():
@@ -166,4 +194,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     os.makedirs(sys.argv[2], exist_ok=True)
     draw_results(os.path.join(sys.argv[2], "results.svg"))
+    draw_axes(os.path.join(sys.argv[2], "axes.svg"))
     draw_overlap(sys.argv[1], os.path.join(sys.argv[2], "overlap.svg"))

@@ -41,7 +41,7 @@ class Docs(harness.Test):
         drawn = self.path("pictures")
         done = harness.run([sys.executable, os.path.join(ROOT, "docs", "pictures.py"), harness.BIN, drawn])
         self.assertEqual(done.code, 0, str(done))
-        shown = set(re.findall(r"\(docs/images/([\w.]+)\)", page("README.md")))
+        shown = set(re.findall(r"\((?:docs/)?images/([\w.]+)\)", page("README.md") + page("docs", "learn.md")))
         self.assertEqual(set(os.listdir(drawn)), shown)
         for name in sorted(shown):
             with self.subTest(name=name), open(os.path.join(drawn, name)) as new:
