@@ -342,13 +342,13 @@ def cached(rank, ranks, rows):
     torch.manual_seed(14)
     x_all, w_all, v_all = torch.randn(rows, 4 * ranks), torch.randn(4 * ranks, 4), torch.randn(4, 6 * ranks)
     whole = [one.clone().requires_grad_() for one in (x_all, w_all, v_all)]
-    expected = (torch.tanh(whole[0] @ whole[1]) + 1) @ whole[2]
+    expected = whole[0] @ whole[1] @ whole[2]
     grad = torch.randn_like(expected)
     expected.backward(grad)
     mine = [part(one, rank, ranks, dim).requires_grad_() for one, dim in zip((x_all, w_all, v_all), (1, 0, 1))]
 
     def step(x, w, v):
-        return tt.all_gather_matmul(torch.tanh(tt.matmul_reduce_scatter(x, w)) + 1, v, tokens=rows)
+        return tt.all_gather_matmul(tt.matmul_reduce_scatter(x, w), v, tokens=rows)  # no loops that are compiled as C++
 
     for turn in range(2):  # the second time from the cache
         torch._dynamo.reset()
