@@ -15,7 +15,8 @@ static constexpr uint64_t kWideRow = 1024;
 std::optional<RowCopy> describeRowCopy(const Layout &dst, const Layout &src) {
   std::vector<LoopDim> loops = mergeLoops({dst, src});
   uint64_t element = sizeOf(dst.dtype);
-  RowCopy copy{element};
+  RowCopy copy;
+  copy.bytes = element;
   if (loops.empty())
     return copy;
   const LoopDim &inner = loops.back();
