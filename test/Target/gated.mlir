@@ -1,7 +1,7 @@
 // RUN: split-file %s %t
 // RUN: tandem-compile %t/good.mlir --dump --rank=1 | FileCheck %t/good.mlir
 // RUN: tandem-compile %t/good.mlir -o %t/good.tsp && tandem-check %t/good.tsp --sms=132 | FileCheck %s --check-prefix=PROVEN
-// RUN: tandem-compile %t/good.mlir -o %t/good.tsp && tandem-sim %t/good.tsp --machine=h200x2 | FileCheck %s --check-prefix=TIME
+// RUN: tandem-compile %t/good.mlir -o %t/good.tsp && tandem-sim %t/good.tsp --machine=mi300x8 | FileCheck %s --check-prefix=TIME
 // RUN: not tandem-compile %t/gap.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=GAP
 // RUN: not ls %t/out.tsp
 
