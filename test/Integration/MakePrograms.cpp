@@ -19,6 +19,7 @@
 //                        large-refused-2 has a channel as needs-all
 //   long-3.tsp           many rounds of messages; long-push-2: of puts
 //   late-2.tsp           rank 0 waits seconds for a message; late-push-2: for a signal
+//   native-1.tsp         has a kernel with PTX
 //   huge-2.tsp           copies a tensor of 256 GiB
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
 //
@@ -268,6 +269,29 @@ ProgramSpec late(bool oneSided) {
   return spec;
 }
 
+/// y = -x by a kernel that also has PTX.
+ProgramSpec native() {
+  ProgramSpec spec(1);
+  spec.name = "native";
+  uint32_t x = spec.stacked("x", false, DType::F32, {64});
+  uint32_t y = spec.stacked("y", true, DType::F32, {64});
+  RankSpec &rank = spec.ranks[0];
+  uint32_t from = rank.view(rank.argument(x, 256), DType::F32, {64});
+  uint32_t to = rank.view(rank.argument(y, 256), DType::F32, {64});
+  KernelSpec kernel;
+  kernel.code = encodeExpression(1, 1,
+                                 {{sp::ExprOp::load, 0, 0, 0, 0.f},
+                                  {sp::ExprOp::neg, 0, 0, 0, 0.f},
+                                  {sp::ExprOp::store, 1, 0, 0, 0.f}});
+  kernel.operandTypes.assign(2, static_cast<uint8_t>(sp::DType::f32));
+  kernel.outputs = 1;
+  const std::string text = "// PTX";
+  kernel.native.push_back({sp::KernelFormat::ptx, "sm_90", {text.begin(), text.end()}});
+  rank.kernels.push_back(kernel);
+  rank.launch(0, 0, {to, from});
+  return spec;
+}
+
 /// As longRun, one-sided, between two.
 ProgramSpec longPush() {
   constexpr uint32_t rounds = 20000;
@@ -367,6 +391,7 @@ int main(int argc, char **argv) {
   good &= write(folder, "large-wrong-2", large(true, false));
   good &= write(folder, "large-refused-2", large(false, true));
   good &= write(folder, "long-3", longRun());
+  good &= write(folder, "native-1", native());
   good &= write(folder, "long-push-2", longPush());
   good &= write(folder, "late-2", late(false));
   good &= write(folder, "late-push-2", late(true));

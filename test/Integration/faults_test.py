@@ -151,6 +151,15 @@ class Files(harness.Test):
                     self.assertIn("not a regular file", done.err)
 
     @unittest.skipIf(harness.SLOWER > 1, "a sanitizer needs more address space than the limit leaves")
+    def test_native_code(self):
+        done = tandem_run(program("native-1"))
+        self.assertEqual(done.code, 0, str(done))
+        done = tandem_run(program("native-1"), "--no-native")
+        self.assertEqual(done.code, 1, str(done))
+        self.assertIn('--no-native: @native: kernel "kernel" has native code (ptx), which this job refuses', done.out)
+        done = tandem_run(program("matmul-2"), "--no-native", "--verify")
+        self.assertVerified(done, 2)
+
     def test_memory(self):
         for channel in ("ucx", "local"):
             done = self.limited(tool("tandem-run"), program("huge-2"), f"--channel={channel}", what=resource.RLIMIT_AS,

@@ -125,6 +125,9 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   line.add_flag("--require-proof", o.requireProof,
                 "refuse a program without a complete certificate (tandem-compile writes it)")
       ->group(runs);
+  line.add_flag("--no-native", o.noNative,
+                "refuse a program with native code (PTX), which nothing checks before it runs")
+      ->group(runs);
   line.list("--kernels", o.kernels, "FILE.so",
             "kernels of fusion.call: a shared library, see tandem-c/Kernel.h; repeatable")
       ->group(runs);

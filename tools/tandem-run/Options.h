@@ -37,7 +37,7 @@ struct Options {
 
   /// Of the dimensions that vary, one after another; empty: their bound.
   std::vector<int64_t> extents;
-  bool verify = false, requireProof = false;
+  bool verify = false, requireProof = false, noNative = false;
   uint32_t repeat = 1, warmup = 0;
   uint64_t seed = 0;
   std::vector<std::string> kernels; ///< shared libraries

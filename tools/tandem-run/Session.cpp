@@ -14,6 +14,7 @@
 #include "Measured.h"
 #include "Ranks.h"
 #include "Results.h"
+#include "tandem/Program/NativeCode.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -260,6 +261,8 @@ private:
     if (!mine)
       return mine.status().withPrefix(path + ": ");
     whole = program = *mine;
+    if (options.noNative)
+      TANDEM_RETURN_IF_ERROR(refuseNativeCode(*whole).withPrefix("--no-native: "));
     if (options.verify && !file->hasOracle())
       return Status(Code::InvalidArgument, "--verify: the file has no unsharded reference");
     return Status::success();
