@@ -1,0 +1,92 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Many runs of a mix of programs in one job per channel, whose ranks are stopped for random times in between. All results
+are right, and memory, descriptors and threads stay flat. Channels ccl and peer run over the stand-in driver.
+
+  soak.py [--runs 40000] [-v] [PATTERN...]
+"""
+
+import dataclasses
+import os
+import random
+import signal
+import time
+
+import harness
+from harness import program, start, tool
+from injection_test import CHANNELS, FAKE, PROCESSES, variables
+
+PROGRAMS = {"peer": ["push-2"], "ccl": ["matmul-2", "gather-2"]}
+#: Runs of a program, after which the next one is prepared.
+REPEAT = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Channel:
+    name: str
+    runs: int
+
+
+def sample(pid):
+    """Resident kB, descriptors, threads."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        fields = dict(line.split(":", 1) for line in file if ":" in line)
+    return int(fields["VmRSS"].split()[0]), len(os.listdir(f"/proc/{pid}/fd")), int(fields["Threads"])
+
+
+class Soak(harness.CombinationTest):
+    def check(self):
+        channel, options = self.combination.name, CHANNELS[self.combination.name][0]
+        mix = [program(name) for name in PROGRAMS.get(channel, ["matmul-2", "gather-2", "large-2"])]
+        chosen = random.Random(1).choices(mix, k=self.combination.runs // REPEAT)
+        log = self.path("log")
+        with open(log, "w", encoding="utf-8") as out:
+            job = start([tool("tandem-run"), *chosen, f"--repeat={REPEAT}", "--verify", *options], variables(channel), out)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        samples, chance = {}, random.Random(2)
+        while job.poll() is None:
+            ranks = list(harness.children(job.pid).values()) if channel in PROCESSES else [job.pid]
+            for pid in ranks:
+                try:
+                    samples.setdefault(pid, []).append(sample(pid))
+                except (OSError, KeyError):
+                    continue
+            if ranks and channel in PROCESSES:
+                self.disturb(chance.choice(ranks), chance)
+            time.sleep(chance.uniform(0.005, 0.05))
+        errors = job.communicate()[1]
+        with open(log, encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(job.returncode, 0, text + errors)
+        self.assertIn(f"{len(chosen)} passed, 0 failed", text)
+        self.assertTrue(samples, "the job was over too soon")
+        for pid, found in samples.items():
+            self.assertFlat(found[len(found) // 10:len(found) * 9 // 10])
+
+    @staticmethod
+    def disturb(pid, chance):
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(chance.uniform(0, 0.03))
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+    def assertFlat(self, found):
+        """The last third has no more of anything than the middle one."""
+        third = len(found) // 3
+        self.assertGreater(third, 3, "too few samples: more --runs")
+        for what, slack in enumerate((8192, 4, 6)):
+            middle, last = (max(s[what] for s in part) for part in (found[third:2 * third], found[2 * third:]))
+            self.assertLessEqual(last, middle + slack, f"{('resident kB', 'descriptors', 'threads')[what]} grow")
+
+
+def channels(options):
+    names = [name for name in CHANNELS if FAKE or name not in ("ccl", "peer")]
+    for name in names:
+        yield Channel(name, options.runs // len(names))
+
+
+if __name__ == "__main__":
+    harness.main(__doc__, combined=[(Soak, channels)],
+                 more_options=lambda parser: parser.add_argument("--runs", type=int, default=40000))
