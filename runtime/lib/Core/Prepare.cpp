@@ -363,6 +363,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp
     put.offset = data.buffers()->Get(dst.buffer())->offset() + dst.offset();
     put.dst = view(0).layout;
     put.src = view(1);
+    put.stream = command.stream();
     TANDEM_RETURN_IF_ERROR(
         checkPut(put, data.channels()->Get(command.channel())->group()->Get(put.peer)));
     return channel->preparePut(put);
@@ -375,7 +376,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp
   }
   case sp::CommandKind::wait_signal: {
     uint64_t perRun = data.signal_slots()->Get(command.aux());
-    return channel->prepareWaitSignal({command.aux(), command.value(), perRun});
+    return channel->prepareWaitSignal({command.aux(), command.value(), perRun, command.stream()});
   }
   case sp::CommandKind::collective: {
     Collective collective;

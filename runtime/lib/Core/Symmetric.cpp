@@ -277,10 +277,11 @@ Status InstanceImpl::prepareMeeting(Barrier &barrier, uint32_t c,
     signal.peer = member;
     signal.slot = slotOf(context.rank());
     signal.value = signal.perRun = 1;
+    signal.meets = true;
     TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal)));
     uint32_t rank = channel.group()->Get(member);
     TANDEM_RETURN_IF_ERROR(
-        add(barrier.waits, channels[c]->prepareWaitSignal({slotOf(rank), 1, 1})));
+        add(barrier.waits, channels[c]->prepareWaitSignal({slotOf(rank), 1, 1, 0, member})));
     barrier.waits.back()->marker = uint64_t(number) << 32 | (kMeeting + rank);
   }
   return Status();

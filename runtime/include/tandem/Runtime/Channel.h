@@ -21,6 +21,7 @@
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Device.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ struct Put {
   uint64_t offset = 0;
   Layout dst;
   Operand src;
+  uint32_t stream = 0; ///< of the program: what is put in one stream comes in order
 };
 
 /// Raises (never lowers) signal `slot` of `peer` to frame.epoch * perRun + value, after all earlier
@@ -90,12 +92,16 @@ struct Signal {
   /// No other rank or stream raises this slot, and its values grow within a run. So the signal may
   /// be a plain write instead of a maximum.
   bool exclusive = false;
+  bool meets = false; ///< not of a run: ranks meet before some of the runs
 };
 
 /// Waits until this rank's signal `slot` is at least frame.epoch * perRun + value.
 struct WaitSignal {
   uint32_t slot = 0;
   uint64_t value = 0, perRun = 0;
+  uint32_t stream = 0; ///< of the program
+  std::optional<uint32_t> meets =
+      std::nullopt; ///< not of a run: the member whose signal between runs is awaited
 };
 
 /// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,

@@ -48,6 +48,15 @@ Expected<Api> load() {
                               version / 10000, version % 10000 / 100, version % 100));
   library.find(api.ncclCommSplit, "ncclCommSplit").ignore();
   api.splits = api.ncclCommSplit && version >= kSplitsFrom && mayChoose();
+  OneSidedApi &puts = api.oneSided;
+  library.find(puts.putSignal, "ncclPutSignal").ignore();
+  library.find(puts.signal, "ncclSignal").ignore();
+  library.find(puts.waitSignal, "ncclWaitSignal").ignore();
+  library.find(puts.windowRegister, "ncclCommWindowRegister").ignore();
+  library.find(puts.windowDeregister, "ncclCommWindowDeregister").ignore();
+  const char *wanted = std::getenv("TANDEM_NCCL_ONE_SIDED");
+  if (wanted && std::string_view(wanted) == "0")
+    puts = {};
   return api;
 }
 

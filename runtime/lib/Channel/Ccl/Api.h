@@ -35,6 +35,24 @@ namespace tandem::ccl {
   X(ncclSend)                                                                                      \
   X(ncclRecv)
 
+/// One-sided functions of NCCL 2.29 and later, which older headers lack. Windows are ncclWindow_t,
+/// the descriptors of waitSignal four ints: how many raises, whose, signal index, context.
+struct OneSidedApi {
+  ncclResult_t (*putSignal)(const void *from, size_t count, ncclDataType_t type, int peer,
+                            void *window, size_t offset, int signal, int context, unsigned flags,
+                            ncclComm_t comm, cudaStream_t stream) = nullptr;
+  ncclResult_t (*signal)(int peer, int signal, int context, unsigned flags, ncclComm_t comm,
+                         cudaStream_t stream) = nullptr;
+  ncclResult_t (*waitSignal)(int count, void *descriptors, ncclComm_t comm,
+                             cudaStream_t stream) = nullptr;
+  ncclResult_t (*windowRegister)(ncclComm_t comm, void *memory, size_t bytes, void **window,
+                                 int flags) = nullptr;
+  ncclResult_t (*windowDeregister)(ncclComm_t comm, void *window) = nullptr;
+  bool complete() const {
+    return putSignal && signal && waitSignal && windowRegister && windowDeregister;
+  }
+};
+
 /// Pointers to these functions under their own names: `api.ncclSend(...)`.
 struct Api {
 #define X(name) decltype(&::name) name = nullptr;
@@ -44,6 +62,8 @@ struct Api {
   /// Runs use a blocking child of a non-blocking communicator (see Communicator); equal on all
   /// ranks of a group.
   bool splits = false;
+
+  OneSidedApi oneSided; ///< complete, or not used
 
   /// Opens libnccl.so.2 (or the library in TANDEM_NCCL_LIBRARY) once per process. Unsupported, with
   /// the loader's message, if it is missing or older than 2.18.

@@ -236,6 +236,30 @@ void Communicator::abort(const Status &why) {
   });
 }
 
+Status Communicator::collectively(const char *what, std::chrono::milliseconds timeout,
+                                  std::function<ncclResult_t(const Api &, ncclComm_t)> body) {
+  auto result = std::make_shared<Status>();
+  Through called = onThread([own = shared_from_this(), what, body = std::move(body), result] {
+    *result = own->call(what, body);
+  });
+  auto deadline = Clock::now() + timeout;
+  for (gpu::Backoff backoff; !*called; backoff.pause()) {
+    Status status =
+        state->aborted ? state->abortReason()
+        : Clock::now() > deadline
+            ? Status(Code::Timeout, fmt::format("{}: not all of ranks {} came "
+                                                "within {} ms",
+                                                what, fmt::join(group, ", "), timeout.count()))
+            : poll();
+    if (status.ok())
+      continue;
+    abort(status);
+    isThrough(called, std::chrono::seconds(5));
+    return status;
+  }
+  return *result;
+}
+
 Status Communicator::firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on) {
   auto size = static_cast<uint32_t>(group.size());
   auto *stream = static_cast<cudaStream_t>(on);

@@ -55,6 +55,11 @@ public:
     return !status.ok() && aborting ? abortError() : status;
   }
 
+  /// The same, of a call in which all members meet, on a thread of its own: after `timeout` it
+  /// aborts. What `body` writes must outlive that thread.
+  Status collectively(const char *what, std::chrono::milliseconds timeout,
+                      std::function<ncclResult_t(const Api &, ncclComm_t)> body);
+
   /// Asynchronous errors of NCCL. Does not block.
   Status poll();
   /// Aborts NCCL and returns, even if threads are in its calls. NCCL finishes on a separate thread.

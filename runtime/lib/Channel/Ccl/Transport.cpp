@@ -7,6 +7,7 @@
 
 #include "AbortBoard.h"
 #include "Communicator.h"
+#include "OneSided.h"
 
 #include "tandem/Runtime/Gpu.h"
 
@@ -41,9 +42,10 @@ Status checkAbortBoard(const AbortBoard &board) {
 class CclChannel final : public Channel {
 public:
   CclChannel(std::shared_ptr<Pool> pool, std::shared_ptr<AbortBoard> board,
-             CommunicatorRef communicator, const gpu::Kernels &kernels)
+             CommunicatorRef communicator, const gpu::Kernels &kernels,
+             std::unique_ptr<ccl::OneSided> oneSided)
       : pool(std::move(pool)), board(std::move(board)), communicator(std::move(communicator)),
-        kernels(kernels) {
+        oneSided(std::move(oneSided)), kernels(kernels) {
     state().addPoller(this, [this] {
       TANDEM_RETURN_IF_ERROR(this->communicator->poll());
       return checkAbortBoard(*this->board);
@@ -51,6 +53,7 @@ public:
   }
   ~CclChannel() override {
     state().removePoller(this);
+    oneSided.reset();
     if (!aborted)
       pool->idle[communicator->group].push_back(communicator);
   }
@@ -90,8 +93,18 @@ public:
     return operation;
   }
 
+  Expected<std::unique_ptr<Operation>> preparePut(const Put &put) override {
+    return oneSided ? oneSided->preparePut(put) : Channel::preparePut(put);
+  }
+  Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal) override {
+    return oneSided ? oneSided->prepareSignal(signal) : Channel::prepareSignal(signal);
+  }
+  Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override {
+    return oneSided ? oneSided->prepareWaitSignal(wait) : Channel::prepareWaitSignal(wait);
+  }
+
   std::string prepared() override {
-    std::string text;
+    std::string text = oneSided ? oneSided->prepared() : "";
     for (const Line &line : lines)
       text += line.text + "\n";
     return text;
@@ -116,7 +129,7 @@ public:
       TANDEM_RETURN_IF_ERROR(match('s', peer, receives, m, culprit));
       TANDEM_RETURN_IF_ERROR(match('r', peer, sends, m, culprit));
     }
-    return Status();
+    return oneSided ? oneSided->compare(members) : Status();
   }
 
   void abort(const Status &reason) override {
@@ -166,6 +179,7 @@ private:
   std::shared_ptr<Pool> pool;
   const std::shared_ptr<AbortBoard> board;
   CommunicatorRef communicator;
+  std::unique_ptr<ccl::OneSided> oneSided; ///< null: the program has no such commands
   const gpu::Kernels &kernels;
   std::vector<Line> lines; ///< of the prepared commands, in order
   std::atomic<bool> aborted{false};
@@ -183,7 +197,9 @@ public:
     return fmt::format("ccl (NCCL {}.{}.{})", version / 10000, version % 10000 / 100,
                        version % 100);
   }
-  uint32_t capabilities() const override { return TwoSided | Collectives; }
+  uint32_t capabilities() const override {
+    return TwoSided | Collectives | (api.oneSided.complete() ? Capability::OneSided : 0);
+  }
   bool moves(const Device &) const override { return true; } // or says why not
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
@@ -200,12 +216,14 @@ public:
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
     if (leads)
       mine = api.status(api.ncclGetUniqueId(&id), "ncclGetUniqueId");
+    const SymmetricMemory &symmetric = desc.symmetric;
     std::string head =
         mine.ok() ? fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
                                 fmt::join(desc.group, ","))
                   : "!" + mine.message();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
                        (api.splits ? "split" : "whole") + "\n" + board->address() + "\n" +
+                       fmt::format("{} of {}", symmetric.halfBytes, symmetric.totalBytes) + "\n" +
                        std::string(id.internal, leads ? sizeof id.internal : 0);
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
     if (!board->connected()) {
@@ -228,7 +246,13 @@ public:
           communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
       TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
     }
-    return std::make_unique<CclChannel>(pool, board, std::move(communicator), gpu->kernels());
+    std::unique_ptr<ccl::OneSided> oneSided;
+    if (desc.capabilities & Capability::OneSided) {
+      TANDEM_ASSIGN_OR_RETURN(
+          oneSided, ccl::OneSided::create(communicator, gpu->kernels(), symmetric, kTimeout));
+    }
+    return std::make_unique<CclChannel>(pool, board, std::move(communicator), gpu->kernels(),
+                                        std::move(oneSided));
   }
 
   Status checkRun() const override { return checkAbortBoard(*board); }
@@ -269,6 +293,12 @@ private:
                 "channel ccl: ranks {} and {} create communicators differently: NCCL's version, "
                 "NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES must be equal",
                 desc.group[0], rank));
+      if (lineOf(all[rank], 4) != lineOf(all[desc.group[0]], 4))
+        return Status(Code::Unsupported,
+                      fmt::format("channel ccl: expected symmetric memory of one size, found {} "
+                                  "bytes on rank {} and {} on rank {}",
+                                  lineOf(all[desc.group[0]], 4), desc.group[0],
+                                  lineOf(all[rank], 4), rank));
       auto [other, fresh] = owners.emplace(lineOf(all[rank], 1), rank);
       if (!fresh)
         return Status(
