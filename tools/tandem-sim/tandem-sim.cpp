@@ -71,7 +71,7 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
       ->group("Reports");
   line.list("--with", o.with, "FILE",
             "for --html: traces of tandem-run or tandem-sim, which come first; repeatable.\n"
-            "A page of traces alone needs neither program nor machine")
+            "A page of traces alone has no program and no option but --html")
       ->group("Reports");
   line.number("--trace-ranks", o.traceRanks, 1, 65536, "N",
               "at most N ranks in the trace; default 64")
@@ -82,8 +82,14 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
   TANDEM_ASSIGN_OR_RETURN(std::string text, line.parse({argv + 1, argv + argc}));
   if (text.empty() && !o.with.empty() && o.html.empty())
     return wrong("--with: expected --html=FILE");
-  if (!o.with.empty() && o.program.empty())
+  if (text.empty() && !o.with.empty() && o.program.empty()) {
+    std::vector<CLI::Option *> ofProgram = line.get_options([](const CLI::Option *option) {
+      return option->get_name() != "--with" && option->get_name() != "--html";
+    });
+    TANDEM_RETURN_IF_ERROR(
+        run::refuseOptions(ofProgram, "a page of traces alone has no program to simulate"));
     return text;
+  }
   if (text.empty() && o.program.empty())
     return wrong("expected a program (.tsp); --help says more");
   if (text.empty() && o.machine.empty())
