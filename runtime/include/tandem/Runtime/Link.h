@@ -33,10 +33,11 @@ struct LinkShape {
 class Link;
 std::shared_ptr<Link> makeLink(const LinkShape &shape);
 
-/// `inner` with delays: data of a transfer is visible to its receiver no sooner than latency +
-/// bytes / rate after it was posted. Transfers that are under way at the same time share the rate
-/// equally. Messages of a rank to itself are not delayed. Delayed operations sleep on the thread of
-/// their stream. `inner` must make HostOperations.
+/// `inner` with delays: a transfer is announced to its receiver no sooner than latency + bytes /
+/// rate after it was posted. The data of a message arrives with it. A put moves its data at once,
+/// and a later signal of its stream announces it. Transfers that are under way at the same time
+/// share the rate equally. Messages of a rank to itself are not delayed. Delayed operations sleep
+/// on the thread of their stream. `inner` must make HostOperations.
 std::unique_ptr<Transport> shapeTransport(std::unique_ptr<Transport> inner,
                                           std::shared_ptr<Link> link);
 

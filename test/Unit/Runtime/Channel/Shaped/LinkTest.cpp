@@ -14,6 +14,7 @@
 
 #include <array>
 #include <ctime>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -162,6 +163,49 @@ TEST(Link, ASignalTellsOfAPutThatHasArrived) {
     }
     EXPECT_TRUE(rank.bootstrap->barrier().ok());
   });
+}
+
+TEST(Link, APutMovesItsDataAtOnce) {
+  /// Channels whose puts only call `moved`.
+  struct Puts final : Transport {
+    struct Move final : HostOperation {
+      explicit Move(std::function<void()> &moved) : moved(moved) {}
+      Status execute(const Frame &) override {
+        moved();
+        return Status();
+      }
+      std::function<void()> &moved;
+    };
+    struct Only final : Channel {
+      explicit Only(std::function<void()> &moved) : moved(moved) {}
+      Expected<std::unique_ptr<Operation>> preparePut(const Put &) override {
+        return std::make_unique<Move>(moved);
+      }
+      void abort(const Status &) override {}
+      std::function<void()> &moved;
+    };
+    explicit Puts(std::function<void()> &moved) : moved(moved) {}
+    std::string_view name() const override { return "puts"; }
+    uint32_t capabilities() const override { return OneSided; }
+    Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &, Device &,
+                                                     Bootstrap &) override {
+      return std::make_unique<Only>(moved);
+    }
+    std::function<void()> &moved;
+  };
+  std::function<void()> moved;
+  auto world = LocalWorld::create(1, std::chrono::seconds(60));
+  auto bootstrap = world->bootstrap(0);
+  auto device = createCpuDevice();
+  // The link takes 20 s, so an abort that comes with the data ends the put.
+  auto transport = shapeTransport(std::make_unique<Puts>(moved), makeLink({1e3, 0}));
+  auto channel = transport->createChannel({}, *device, *bootstrap);
+  ASSERT_TRUE(channel) << channel.status().message();
+  moved = [&] { (*channel)->abort(Status(Code::Aborted, "has moved")); };
+  auto put = (*channel)->preparePut({1, 0, Layout::dense(DType::I32, {kElements}), numbers(0)});
+  ASSERT_TRUE(put) << put.status().message();
+  Status status = static_cast<HostOperation &>(**put).execute(Frame());
+  EXPECT_THAT(status.message(), HasSubstr("has moved"));
 }
 
 TEST(Link, TransfersOfTwoStreamsShareThePort) {
