@@ -17,6 +17,8 @@
 using namespace tandem::run;
 
 static constexpr std::string_view kPrefix = "tandem-";
+/// In every folder that make() has made, and written while the folder is locked.
+static constexpr const char *kMarker = ".tandem-run";
 
 /// A locked descriptor of a folder of this user; -1: none such, or `wait` is false and its owner
 /// lives.
@@ -31,6 +33,18 @@ static int lockFolder(const std::string &path, bool wait) {
   return -1;
 }
 
+static bool isMarked(int folder) {
+  struct stat info{};
+  return !::fstatat(folder, kMarker, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode);
+}
+
+static bool mark(int folder) {
+  int fd = ::openat(folder, kMarker, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0)
+    ::close(fd);
+  return fd >= 0;
+}
+
 static void removeLeftovers(const std::string &parent) {
   std::error_code error;
   std::filesystem::directory_iterator entry(parent, error);
@@ -41,26 +55,26 @@ static void removeLeftovers(const std::string &parent) {
     if (fd < 0)
       continue;
     std::error_code ignored;
-    std::filesystem::remove_all(entry->path(), ignored);
+    if (isMarked(fd))
+      std::filesystem::remove_all(entry->path(), ignored);
     ::close(fd);
   }
 }
 
 void SharedFolder::make(const std::string &parent) {
   removeLeftovers(parent);
-  // Another process may take a folder for a leftover before it is locked.
-  for (int attempt = 0; attempt < 100 && folder.empty(); ++attempt) {
-    std::string name = parent + "/" + std::string(kPrefix) + "XXXXXX";
-    if (!::mkdtemp(name.data()))
-      return;
-    lock = lockFolder(name, true);
-    struct stat locked{}, found{};
-    if (lock >= 0 && !::fstat(lock, &locked) && !::stat(name.c_str(), &found) &&
-        locked.st_ino == found.st_ino)
-      folder = name;
-    else if (lock >= 0)
-      ::close(lock);
+  std::string name = parent + "/" + std::string(kPrefix) + "XXXXXX";
+  if (!::mkdtemp(name.data()))
+    return;
+  // Nobody takes the folder for a leftover: it has no marker before it is locked.
+  lock = lockFolder(name, true);
+  if (lock >= 0 && mark(lock)) {
+    folder = name;
+    return;
   }
+  ::rmdir(name.c_str());
+  if (lock >= 0)
+    ::close(lock);
 }
 
 SharedFolder::~SharedFolder() {

@@ -13,8 +13,8 @@
 namespace tandem::run {
 
 /// A folder "tandem-XXXXXX" for what ranks share, made in `parent` and removed at the end. It is
-/// locked while its owner lives, so that the next one can remove what owners that were killed have
-/// left. One thread.
+/// marked as such, and locked while its owner lives, so that the next one can remove what owners
+/// that were killed have left, and nothing else. One thread.
 class SharedFolder {
 public:
   SharedFolder() = default;

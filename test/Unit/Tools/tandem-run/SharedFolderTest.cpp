@@ -83,6 +83,19 @@ TEST_F(SharedFolderTest, RemovesThoseOfKilledOwnersOnly) {
     ::close(end);
 }
 
+TEST_F(SharedFolderTest, RemovesNothingThatItDidNotMake) {
+  // As a user might call them; the last is also named as make() would.
+  for (const char *name : {"/tandem-data", "/tandem-review-notes", "/tandem-backup"}) {
+    fs::create_directory(parent + name);
+    std::ofstream(parent + name + "/file") << "x";
+  }
+  SharedFolder folder;
+  folder.make(parent);
+  ASSERT_NE(folder.path(), "");
+  for (const char *name : {"/tandem-data", "/tandem-review-notes", "/tandem-backup"})
+    EXPECT_TRUE(fs::exists(parent + name + "/file")) << name;
+}
+
 TEST_F(SharedFolderTest, NoParent) {
   SharedFolder folder;
   folder.make(parent + "/none");
