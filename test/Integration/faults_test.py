@@ -216,8 +216,10 @@ class Launcher(harness.Test):
         folder = shared_folder(ranks[1])
         launcher.kill()
         finish(launcher)
-        while not all(harness.gone(pid) for pid in ranks.values()):
+        deadline = time.monotonic() + 30 * harness.SLOWER
+        while (left := [rank for rank, pid in ranks.items() if not harness.gone(pid)]) and time.monotonic() < deadline:
             time.sleep(0.02)
+        self.assertEqual(left, [], "ranks that have outlived their launcher")
         self.assertVerified(tandem_run(program("matmul-2"), "--verify"), 2)
         self.assertFalse(os.path.exists(folder), folder)
 
