@@ -5,11 +5,11 @@
 // What was priced stays with the loop, and then with the host program: the choice, the plainest candidate, and the
 // quickest others, at most six.
 
-// LOOP: fusion.stream_loop schedule <gated> from cost
-// LOOP-SAME: {candidates = [#tandem.candidate<"gated{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"pipeline", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>],
+// LOOP: fusion.stream_loop schedule <push{{.*}}> from cost
+// LOOP-SAME: {candidates = [#tandem.candidate<"push{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"pipeline", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>],
 // LOOP-SAME: signature = "{{[0-9a-f]+}}"}
-// HOST: choices = [#tandem.choice<"all-gather" at ["{{.+}}"], "gated{{[^"]*}}" from "cost",
-// HOST-SAME: [<"gated{{[^"]*}}", {{[0-9]+}}>, <"pipeline", {{[0-9]+}}>, {{.*}}], loop "{{[0-9a-f]+}}">]
+// HOST: choices = [#tandem.choice<"all-gather" at ["{{.+}}"], "push{{[^"]*}}" from "cost",
+// HOST-SAME: [<"push{{[^"]*}}", {{[0-9]+}}>, <"pipeline", {{[0-9]+}}>, {{.*}}], loop "{{[0-9a-f]+}}">]
 // RULES: choices = [#tandem.choice<"all-gather" at ["{{.*}}"], "pipeline" from "fallback">]
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>

@@ -10,7 +10,7 @@
 
 // MESH: fusion.stream_loop schedule <push, copies = 4> from cost
 // MESH: fusion.reshard {{.*}}[stream(8) * stream(2), -]>>
-// SWITCH: fusion.stream_loop schedule <gated
+// SWITCH: fusion.stream_loop schedule <push
 // SWITCH-NOT: copies
 // SWITCH: fusion.reshard
 func.func @gather(%x: !x, %w: !w) -> !y {

@@ -11,10 +11,10 @@
 !y = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // LOG: remark: fusion-select-schedule: all-gather gets 8 slices of dimension 0: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
-// LOG: remark: fusion-select-schedule: all-gather goes through schedule gated: pipeline
+// LOG: remark: fusion-select-schedule: all-gather goes through schedule push, merge = [1, 1, 2, 4], order = xor, streams = 2: pipeline
 // CHECK-LABEL: func.func @gather
 // CHECK-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-// PUSH: fusion.stream_loop schedule <gated> from cost
+// PUSH: fusion.stream_loop schedule <push, merge = [1, 1, 2, 4], order = xor, streams = 2> from cost
 // PUSH: fusion.reshard {{.*}}[stream(8), -]>>
 // PUSH: math.exp {{.*}}[stream(8), didx("x")]>>
 // WHOLE: fusion.stream_loop schedule <pipeline> from cost
