@@ -172,6 +172,32 @@ class Report(harness.Test):
         })()""")
         self.assertEqual(found, [[0, 999], [7, 998, 999], 250])
 
+    def test_thousands_of_ranks(self):
+        """Counts and shares are of all ranks. Where the page lacks bars, it says so."""
+        halves = trace("halves", [[(0, "matmul", 0, 500, "", 0)]] * 1024 + [[(0, "matmul", 0, 1000, "", 0)]] * 1024)
+        differ = trace("differ", [[(0, "matmul", 0, 500 + rank / 10, "", 0)] for rank in range(2000)])
+        page = self.page(halves, differ)
+        found = browser.look(page, """(() => {
+          document.getElementById("tandem-seen")?.remove();
+          const field = document.getElementById("ranks");
+          const ranks = (text) => {
+            field.value = text;
+            field.dispatchEvent(new Event("input"));
+            return [0, 1].map((run) => tandemReport.bars().filter((bar) => bar.run === run).map((bar) => bar.rank));
+          };
+          return {cut: document.getElementById("cut").textContent, all: ranks(""), some: ranks("0, 2, 1999"),
+            table: [...document.querySelectorAll("#runs tr")].slice(1).map(row => [...row.cells].map(cell => cell.textContent).slice(3, 7))};
+        })()""")
+        self.assertEqual(found["table"], [["2048", "1 ms", "1.00 x", "75.0 %"], ["2000", "1 ms", "1.00 x", "60.0 %"]])
+        self.assertEqual(found["cut"], "@differ: bars of 1024 of 2000 ranks are in this page; the table is of all ranks")
+        halves, differ = found["all"]
+        self.assertEqual(halves, [0, 1024])
+        # Those that the window has room for; all of them have bars.
+        self.assertGreater(len(differ), 4)
+        self.assertEqual(differ, sorted(differ))
+        # The first and the last rank have bars, and evenly chosen ones: 0, 1, 3, 5, ...
+        self.assertEqual(found["some"], [[0, 2, 1999], [0, 1999]])
+
     def test_names_are_only_text(self):
         hostile = trace(ATTACK, [[(0, "matmul", 0, 1000, ATTACK, 0)]])
         hostile["tandem"]["origin"] = ATTACK

@@ -94,9 +94,10 @@ Expected<Timeline> readTrace(const std::string &path);
 std::string svg(const Timeline &timeline);
 
 /// A page (HTML with its own script; needs no network) with all runs above each other on one time
-/// axis, to zoom and to point at. At most the first `maxRanks` ranks of each run; of more than 16
-/// ranks it shows one of each class of equal ones, or those that the reader chooses.
-std::string html(const std::vector<Timeline> &runs, uint32_t maxRanks = 1024);
+/// axis, to zoom and to point at. Of more than 16 ranks it shows one of each class of equal ones,
+/// or those that the reader chooses. Its numbers are of all ranks. Of more than `maxClasses`
+/// classes in a run, it has the bars of that many, evenly chosen, and says so.
+std::string html(const std::vector<Timeline> &runs, uint32_t maxClasses = 1024);
 
 } // namespace tandem::timeline
 

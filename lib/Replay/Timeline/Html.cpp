@@ -7,12 +7,13 @@
 //
 //   kinds    names of sp::CommandKind, by number
 //   runs     [{program, origin, seconds, names [[text, location]], classOf [class of each rank],
-//             classes [{spans, gaps, compute, exposed}], flows}]
+//             classes [{compute, exposed, spans, gaps}], flows, flowsLeftOut}]
 //   spans    begin, length, stream, kind, name, bytes, command; the next span, ...
 //   gaps     begin, end of exposed communication, ...
 //   flows    rank and command of the sender, rank and command of the receiver, ...
 //
 // Times of spans and gaps are nanoseconds. Ranks that did the same at the same times are one class.
+// Classes for which the page has no room have no spans and no gaps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,54 +61,72 @@ std::vector<int64_t> numbersOf(const std::vector<Span> &spans) {
   return numbers;
 }
 
-json classJson(const std::vector<Span> &spans, std::vector<int64_t> numbers) {
+json classJson(const std::vector<Span> &spans) {
   Shares shares = sharesOf(spans);
+  return {{"compute", shares.compute}, {"exposed", shares.exposed}};
+}
+
+void addBars(json &to, const std::vector<Span> &spans) {
   std::vector<int64_t> gaps;
   for (const Interval &gap : exposedOf(spans)) {
     gaps.push_back(nanoseconds(gap.begin));
     gaps.push_back(nanoseconds(gap.end));
   }
-  return {{"spans", std::move(numbers)},
-          {"gaps", std::move(gaps)},
-          {"compute", shares.compute},
-          {"exposed", shares.exposed}};
+  to["spans"] = numbersOf(spans);
+  to["gaps"] = std::move(gaps);
 }
 
-json runJson(const Timeline &run, uint32_t maxRanks) {
+/// Indices of at most `most` of `count` items: the first, the last, and evenly chosen ones.
+std::vector<size_t> chooseEvenly(size_t count, size_t most) {
+  size_t number = std::min(count, most);
+  std::vector<size_t> chosen(number);
+  for (size_t i = 1; i < number; ++i)
+    chosen[i] = i * (count - 1) / (number - 1);
+  return chosen;
+}
+
+json runJson(const Timeline &run, uint32_t maxClasses) {
   json names = json::array(), classes = json::array();
   for (const Name &name : run.names)
     names.push_back({name.text, name.location});
-  size_t ranks = std::min<size_t>(run.ranks.size(), maxRanks);
   std::map<std::vector<int64_t>, size_t> known;
-  std::vector<size_t> classOf;
+  std::vector<size_t> classOf, firstOf; // class of each rank, first rank of each class
   double end = run.seconds;
-  for (size_t r = 0; r < ranks; ++r) {
-    std::vector<int64_t> numbers = numbersOf(run.ranks[r]);
-    auto [found, added] = known.try_emplace(numbers, classes.size());
-    if (added)
-      classes.push_back(classJson(run.ranks[r], std::move(numbers)));
+  for (const std::vector<Span> &spans : run.ranks) {
+    auto [found, added] = known.try_emplace(numbersOf(spans), classes.size());
+    if (added) {
+      classes.push_back(classJson(spans));
+      firstOf.push_back(classOf.size());
+    }
     classOf.push_back(found->second);
-    for (const Span &span : run.ranks[r])
+    for (const Span &span : spans)
       end = std::max(end, span.end);
   }
+  for (size_t one : chooseEvenly(classes.size(), maxClasses))
+    addBars(classes[one], run.ranks[firstOf[one]]);
+
   std::vector<uint32_t> flows;
-  for (const Flow &flow : run.flows)
-    if (flow.fromRank < ranks && flow.toRank < ranks && run.flows.size() <= kMostFlows)
-      flows.insert(flows.end(), {flow.fromRank, run.ranks[flow.fromRank][flow.fromSpan].command,
-                                 flow.toRank, run.ranks[flow.toRank][flow.toSpan].command});
-  return {{"program", run.program}, {"origin", run.origin}, {"seconds", end},
-          {"names", names},         {"classOf", classOf},   {"classes", std::move(classes)},
-          {"flows", flows}};
+  bool fits = run.flows.size() <= kMostFlows;
+  auto hasBars = [&](uint32_t rank) { return classes[classOf[rank]].contains("spans"); };
+  if (fits)
+    for (const Flow &flow : run.flows)
+      if (hasBars(flow.fromRank) && hasBars(flow.toRank))
+        flows.insert(flows.end(), {flow.fromRank, run.ranks[flow.fromRank][flow.fromSpan].command,
+                                   flow.toRank, run.ranks[flow.toRank][flow.toSpan].command});
+  return {{"program", run.program}, {"origin", run.origin},
+          {"seconds", end},         {"names", names},
+          {"classOf", classOf},     {"classes", std::move(classes)},
+          {"flows", flows},         {"flowsLeftOut", fits ? 0 : run.flows.size()}};
 }
 
 } // namespace
 
-std::string html(const std::vector<Timeline> &runs, uint32_t maxRanks) {
+std::string html(const std::vector<Timeline> &runs, uint32_t maxClasses) {
   json data = {{"kinds", json::array()}, {"runs", json::array()}};
   for (sp::CommandKind kind : sp::EnumValuesCommandKind())
     data["kinds"].push_back(sp::EnumNameCommandKind(kind));
   for (const Timeline &run : runs)
-    data["runs"].push_back(runJson(run, maxRanks));
+    data["runs"].push_back(runJson(run, maxClasses));
   // Only ASCII, and no "<", which could end the element.
   std::string text = data.dump(-1, ' ', true, json::error_handler_t::replace), safe;
   safe.reserve(text.size());

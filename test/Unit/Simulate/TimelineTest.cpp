@@ -248,15 +248,62 @@ TEST(Timeline, APageHasAllRuns) {
 
 TEST(Timeline, EqualRanksAreOneClassOfAPage) {
   Timeline timeline = sample();
-  timeline.ranks.assign(900, timeline.ranks[1]);
+  timeline.ranks.assign(2048, timeline.ranks[1]);
+  for (size_t r = 1024; r < 2048; ++r)
+    timeline.ranks[r].back().end = 5e-3;
   timeline.flows.clear();
-  std::string page = html({timeline}, 800);
+  std::string page = html({timeline});
   EXPECT_LT(page.size(), 100u << 10);
   json run = dataOf(page)["runs"][0];
-  EXPECT_EQ(run["classOf"].size(), 800u);
-  EXPECT_EQ(run["classes"].size(), 1u);
+  ASSERT_EQ(run["classOf"].size(), 2048u);
+  ASSERT_EQ(run["classes"].size(), 2u);
+  EXPECT_EQ(run["classOf"][1023], 0);
+  EXPECT_EQ(run["classOf"][1024], 1);
+  EXPECT_DOUBLE_EQ(run["classes"][0]["compute"], 2e-3);
+  EXPECT_DOUBLE_EQ(run["classes"][1]["compute"], 4e-3);
+  EXPECT_DOUBLE_EQ(run["seconds"], 5e-3);
   timeline.names[0].text = "\xff"; // not UTF-8
   EXPECT_EQ(dataOf(html({timeline}))["runs"][0]["names"][0][0], "\uFFFD");
+}
+
+TEST(Timeline, APageWithTooManyClassesKeepsTheirSharesAndTheBarsOfSome) {
+  Timeline timeline = sample();
+  timeline.ranks.assign(100, timeline.ranks[1]);
+  for (size_t c = 0; c < 50; ++c)
+    for (size_t r : {2 * c, 2 * c + 1})
+      timeline.ranks[r].back().end = 2e-3 + 1e-5 * static_cast<double>(c);
+  timeline.flows = {{0, 1, 1, 1, 0, 1e-3}, {0, 1, 2, 1, 0, 1e-3}, {2, 1, 99, 1, 0, 1e-3}};
+  auto barsOf = [&](uint32_t maxClasses) {
+    json run = dataOf(html({timeline}, maxClasses))["runs"][0];
+    EXPECT_EQ(run["classOf"].size(), 100u);
+    EXPECT_EQ(run["classes"].size(), 50u);
+    std::vector<size_t> with;
+    for (size_t c = 0; c < run["classes"].size(); ++c) {
+      const json &one = run["classes"][c];
+      EXPECT_NEAR(one["compute"].get<double>(), 1e-3 + 1e-5 * static_cast<double>(c), 1e-9);
+      EXPECT_EQ(one.contains("spans"), one.contains("gaps"));
+      if (one.contains("spans"))
+        with.push_back(c);
+    }
+    return std::pair(with, run["flows"]);
+  };
+  // The first class, the last one, and evenly chosen ones; arrows between those.
+  EXPECT_EQ(barsOf(4).first, (std::vector<size_t>{0, 16, 32, 49}));
+  EXPECT_EQ(barsOf(4).second, json({0, 1, 1, 1}));
+  EXPECT_EQ(barsOf(1).first, std::vector<size_t>{0});
+  EXPECT_EQ(barsOf(0).first.size(), 0u);
+  EXPECT_EQ(barsOf(49).first.size(), 49u);
+  EXPECT_EQ(barsOf(50).first.size(), 50u);
+  EXPECT_EQ(barsOf(50).second.size(), 12u);
+}
+
+TEST(Timeline, APageWithTooManyArrowsCountsThoseLeftOut) {
+  Timeline timeline = sample();
+  EXPECT_EQ(dataOf(html({timeline}))["runs"][0]["flowsLeftOut"], 0);
+  timeline.flows.assign(200001, timeline.flows[0]);
+  json run = dataOf(html({timeline}))["runs"][0];
+  EXPECT_EQ(run["flows"].size(), 0u);
+  EXPECT_EQ(run["flowsLeftOut"], 200001);
 }
 
 TEST(Timeline, NothingRan) {
