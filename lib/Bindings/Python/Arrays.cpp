@@ -12,6 +12,7 @@
 
 #include <cstdlib>
 #include <nanobind/stl/shared_ptr.h>
+#include <string_view>
 
 using namespace tandem::python;
 
@@ -100,14 +101,19 @@ nb::object Array::toDlpack() const {
   return nb::steal(capsule);
 }
 
-nb::object tandem::python::makeTensor(const std::shared_ptr<RuntimeContext> &context,
-                                      nb::handle like, tandem_dtype dtype,
-                                      const std::vector<int64_t> &shape, nb::handle extents) {
+/// Nothing (None) if the library's tensors cannot be written.
+static nb::object newTensor(nb::handle like, tandem_dtype dtype, nb::handle extents) {
   static PyObject *make = nullptr;
   if (like.is_valid() && isTorch(like))
     return newTorch(like, dtype, extents);
   nb::object known = like.is_valid() ? nb::borrow(like) : nb::none();
-  nb::object made = imported(make, "tandem._frameworks", "make")(known, nameOf(dtype), extents);
+  return imported(make, "tandem._frameworks", "make")(known, nameOf(dtype), extents);
+}
+
+nb::object tandem::python::makeTensor(const std::shared_ptr<RuntimeContext> &context,
+                                      nb::handle like, tandem_dtype dtype,
+                                      const std::vector<int64_t> &shape, nb::handle extents) {
+  nb::object made = newTensor(like, dtype, extents);
   if (!made.is_none())
     return made;
   dlpack::Device place = {dlpack::kCpu, 0};
@@ -141,4 +147,16 @@ void tandem::python::bindArrays(nb::module_ &module) {
                    })
       .def_prop_ro("dtype", [](const Array &array) { return nameOf(array.dtype); })
       .def("__repr__", &Array::str);
+  module.def(
+      "new_tensor",
+      [](nb::handle like, const char *dtype, const nb::tuple &shape) {
+        for (tandem_dtype one : {TANDEM_F32, TANDEM_F16, TANDEM_BF16, TANDEM_I32, TANDEM_F64,
+                                 TANDEM_I64, TANDEM_I8, TANDEM_I1, TANDEM_I16})
+          if (std::string_view(dtype) == nameOf(one))
+            return newTensor(like, one, shape);
+        raiseArgument(std::string("expected the name of an element type, found \"") + dtype + '"');
+      },
+      nb::arg("like").none(), nb::arg("dtype"), nb::arg("shape"),
+      "An uninitialised tensor of the library and device of `like` (None: of NumPy). None if the "
+      "library's tensors cannot be written.");
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem.tune."""
 
+import importlib
 import json
 
 import numpy as np
@@ -43,6 +44,29 @@ def test_tune(world, random, tmp_path):
     assert len(json.loads(path.read_text())["loops"]) == 2
     tuned(world, other, w, path)
     assert len(json.loads(path.read_text())["loops"]) == 2
+
+
+def test_torch(world, random, tmp_path, monkeypatch):
+    """Tensors of torch are made in one place, which is not that of the other libraries."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.delattr(importlib.import_module("tandem._frameworks"), "make")
+    x, w = torch.tensor(random(256, 64)), torch.tensor(random(64, 32))
+
+    def run(context):
+        mine = x.chunk(context.world_size)[context.rank]
+        program = tandem.tune(product, mine, w, path=tmp_path / "choices.json", machine="cpu2", repeats=2, others=2)
+        return program(mine, w)
+
+    for y in world.run(run):
+        assert isinstance(y, torch.Tensor) and error(y.numpy(), (x @ w).numpy()) < 1e-5
+
+
+def test_new_tensors(random):
+    assert tandem._tandem.new_tensor(None, "i8", (2, 3)).dtype == np.int8
+    made = tandem._tandem.new_tensor(random(4, 4), "f64", (5,))
+    assert made.dtype == np.float64 and made.shape == (5,)
+    with pytest.raises(tandem.ArgumentError, match='expected the name of an element type, found "f31"'):
+        tandem._tandem.new_tensor(None, "f31", (1,))
 
 
 def test_file_of_another_machine(world, random, tmp_path):

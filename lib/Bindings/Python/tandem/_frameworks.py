@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""New tensors of the caller's library. No library is imported here that the caller did not import."""
+"""New tensors of the caller's library, other than torch (Torch.cpp). No library is imported here that the caller did not import."""
 
 import sys
 
@@ -9,10 +9,6 @@ from ._errors import ArgumentError
 _NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "f64": "float64", "i64": "int64",
           "i8": "int8", "i1": "bool", "i16": "int16"}
 _makers = {}  # type -> function
-
-
-def _torch(like, dtype, shape):
-    return like.new_empty(shape, dtype=getattr(sys.modules["torch"], _NUMPY[dtype]))  # quicker than torch.empty
 
 
 def _cupy(like, dtype, shape):
@@ -45,7 +41,7 @@ def make(like, dtype, shape):
     maker = _makers.get(kind)
     if maker is None:
         library = {base.__module__.split(".")[0] for base in kind.__mro__}
-        maker = (_torch if "torch" in library else _cupy if "cupy" in library else
+        maker = (_cupy if "cupy" in library else
                  _other if hasattr(kind, "__dlpack__") and "numpy" not in library else _numpy)
         _makers[kind] = maker
     return maker(like, dtype, shape)

@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import time
 
-from . import _frameworks, _tandem
+from . import _tandem
 from ._context import init
 from ._errors import ArgumentError
 from ._mesh import Mesh, Tensor
@@ -135,7 +135,7 @@ def _slowest(seconds, tensors, context):
     def gather(mine):
         return reshard(mine, ranks[None, None])
 
-    mine = _frameworks.make(like, "f32", (1, count))
+    mine = _tandem.new_tensor(like, "f32", (1, count))
     if mine is None:
         raise ArgumentError("tune: expected tensors of NumPy, torch or CuPy")
     for i, one in enumerate(seconds):
