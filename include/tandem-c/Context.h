@@ -27,7 +27,9 @@ typedef struct tandem_launch {
   /* Optional, for launches that learn outside of these calls how ranks fare; any thread, during
    * them too, without waiting. `health`: 0 while no rank is known to have ended or given up, else
    * not 0, with the reason in `reason`, a text of at most `size` bytes with its end; runs in flight
-   * are then ended. `give_up`: a run of this rank has failed; tells the others. */
+   * are then ended. `give_up`: a run of this rank has failed; tells the others. This rank's streams
+   * and channels are released only when it has returned: else those of other ranks could end with
+   * wrong data before they know of the failure. */
   int (*health)(void *user, char *reason, size_t size);
   void (*give_up)(void *user, const char *reason);
   /* Optional: a text that is equal on the ranks of one node, and only there. NULL: TANDEM_NODE,

@@ -90,12 +90,10 @@ Status readRank(const Reader &reader, BootstrapEnvironment &env, Names rank, Nam
   TANDEM_RETURN_IF_ERROR(reader.number(worldSize, env.worldSize, 1, kMaxWorld));
   env.localRank = env.rank;
   env.localSize = env.worldSize;
-  if (reader.get(localRank).set()) {
-    TANDEM_RETURN_IF_ERROR(reader.number(localRank, env.localRank, 0, kMaxWorld - 1));
-    TANDEM_RETURN_IF_ERROR(reader.number(localSize, env.localSize, 1, kMaxWorld));
-    env.localKnown = reader.get(localSize).set();
-  }
-  return Status::success();
+  env.localRankKnown = reader.get(localRank).set();
+  env.localSizeKnown = reader.get(localSize).set();
+  TANDEM_RETURN_IF_ERROR(reader.number(localRank, env.localRank, 0, kMaxWorld - 1));
+  return reader.number(localSize, env.localSize, 1, kMaxWorld);
 }
 
 Status readTandem(const Reader &reader, BootstrapEnvironment &env) {
@@ -153,7 +151,7 @@ Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
                                 "of {}",
                                 node, perNode->size(), tasks.name));
     env.localSize = (*perNode)[node];
-    env.localKnown = reader.has("SLURM_LOCALID");
+    env.localSizeKnown = true;
   }
   env.node = reader.get({"SLURM_NODEID"}).value;
   Variable nodes = reader.get({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
@@ -311,7 +309,9 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const Environmen
         Code::InvalidArgument,
         fmt::format("environment of the job ({}): rank {} is not below the world's size {}",
                     toString(env.launcher), env.rank, env.worldSize));
-  if (env.localRank >= env.localSize || env.localSize > env.worldSize)
+  // A rank that is not said need not fit a size that is.
+  bool isRankKnown = env.localRankKnown || !env.localSizeKnown;
+  if ((isRankKnown && env.localRank >= env.localSize) || env.localSize > env.worldSize)
     return Status(
         Code::InvalidArgument,
         fmt::format("environment of the job ({}): local rank {} of {} does not fit rank {} of "

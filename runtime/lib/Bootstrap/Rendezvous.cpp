@@ -154,7 +154,8 @@ private:
         } else if (!equal(hello.proof, proofOfClient(env, stranger.challenge.nonce, hello))) {
           refused = fmt::format("; rank {} at {} was refused: {}", hello.rank,
                                 stranger.socket.peerName(), kOtherSecret);
-          sendText(stranger.socket, FrameKind::Refused, kOtherSecret);
+          // A new connection takes it at once.
+          sendText(stranger.socket, FrameKind::Refused, kOtherSecret, Clock::now());
         } else {
           TANDEM_RETURN_IF_ERROR(admit(stranger));
         }
@@ -331,19 +332,18 @@ Status bootstrap::checkHeader(const Socket &socket, FrameKind expected, FrameHea
   return Status::success();
 }
 
-void bootstrap::sendText(const Socket &socket, FrameKind kind, const std::string &text) {
+void bootstrap::sendText(const Socket &socket, FrameKind kind, const std::string &text,
+                         Deadline deadline) {
   FrameHeader header;
   header.kind = kind;
   header.bytes = std::min<uint64_t>(text.size(), kMaxText);
   std::string frame(reinterpret_cast<const char *>(&header), sizeof(header));
   frame.append(text, 0, header.bytes);
-  // A new connection takes it at once; one that does not read must not delay the others.
-  milliseconds patience(kind == FrameKind::Abort ? 200 : 0);
-  socket.send(frame.data(), frame.size(), Clock::now() + patience).ignore();
+  socket.send(frame.data(), frame.size(), deadline).ignore();
 }
 
 void bootstrap::sendAbort(const Socket &socket, const std::string &text) {
-  sendText(socket, FrameKind::Abort, text);
+  sendText(socket, FrameKind::Abort, text, Clock::now() + milliseconds(200));
 }
 
 static Proof proofOf(const BootstrapEnvironment &env, const char *who, const Nonce &challenge,

@@ -33,6 +33,8 @@ namespace {
 constexpr milliseconds kPulse{500};
 /// Outside of an exchange, a rank that shows no life for a shorter time than this is not given up.
 constexpr milliseconds kLeastSilence{10000};
+/// The most that all notices of a failure together take: the caller's operations wait for them.
+constexpr milliseconds kNotice{200};
 /// A rank that lives but does not come is waited for so many timeouts.
 constexpr int kMostTimeouts = 60;
 
@@ -54,7 +56,7 @@ public:
     ::close(stop);
     for (uint32_t i = 0; i < peers.size(); ++i)
       if (peers[i].open())
-        sendText(peers[i], FrameKind::Bye, "");
+        sendText(peers[i], FrameKind::Bye, "", Clock::now());
   }
 
   uint32_t rank() const override { return env.rank; }
@@ -68,10 +70,17 @@ public:
   /// What the launcher has not said of this rank's place on its node. Collective.
   Status findPlace() {
     TANDEM_ASSIGN_OR_RETURN(NodeMap map, findNodes(*this));
-    if (!env.localKnown) {
+    uint32_t ranks = map.localSize(env.rank);
+    if (!env.localRankKnown)
       env.localRank = map.localRank(env.rank);
-      env.localSize = map.localSize(env.rank);
-    }
+    // Places may be numbers of GPUs, of which this job does not have all.
+    if (!env.localSizeKnown)
+      env.localSize = std::max(ranks, env.localRank + 1);
+    else if (!env.localRankKnown && ranks > env.localSize)
+      return Status(Code::InvalidArgument,
+                    fmt::format("rank {}: expected at most {} ranks on its node, as the launcher "
+                                "says, found {}",
+                                env.rank, env.localSize, ranks));
     return Status::success();
   }
 
@@ -105,8 +114,7 @@ public:
         return;
       lost = reason;
     }
-    std::lock_guard<std::mutex> lock(writing[0]);
-    sendAbort(peers[0], reason.message());
+    notify(0, reason, Clock::now() + kNotice);
   }
 
 private:
@@ -130,11 +138,22 @@ private:
         return;
       lost = reason;
     }
+    Deadline deadline = Clock::now() + kNotice;
     for (uint32_t i = 0; i < peers.size() && env.rank == 0; ++i)
-      if (peers[i].open() && !left[i]) {
-        std::lock_guard<std::mutex> lock(writing[i]);
-        sendAbort(peers[i], reason.message());
-      }
+      if (peers[i].open() && !left[i])
+        notify(i, reason, deadline);
+  }
+
+  /// Tells peer `i` at least if it takes that at once. A thread that is writing to it does so
+  /// itself, when it has ended.
+  void notify(uint32_t i, const Status &reason, Deadline deadline) {
+    std::unique_lock<std::mutex> lock(writing[i], std::defer_lock);
+    while (!lock.try_lock()) {
+      if (Clock::now() >= deadline)
+        return;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    sendText(peers[i], FrameKind::Abort, reason.message(), deadline);
   }
 
   /// The pulse.
@@ -260,7 +279,10 @@ private:
   Status give(uint32_t i, const FrameHeader &header, const void *data) {
     std::lock_guard<std::mutex> lock(writing[i]);
     TANDEM_RETURN_IF_ERROR(peers[i].send(&header, sizeof(header), patience()));
-    return peers[i].send(data, header.bytes, patience());
+    TANDEM_RETURN_IF_ERROR(peers[i].send(data, header.bytes, patience()));
+    if (Status known = health(); !known.ok()) // notify() may not have waited for this
+      sendText(peers[i], FrameKind::Abort, known.message(), Clock::now() + kNotice);
+    return Status::success();
   }
 
   /// Receives the available bytes of one part.

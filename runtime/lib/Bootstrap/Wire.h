@@ -68,9 +68,9 @@ Status receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &head
 /// The second half of it, of a header that has been received.
 Status checkHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
                    Deadline deadline);
-/// Tries briefly to send a frame with a text.
-void sendText(const Socket &socket, FrameKind kind, const std::string &text);
-/// The same, of an Abort frame.
+/// Tries to send a frame with a text, at least once.
+void sendText(const Socket &socket, FrameKind kind, const std::string &text, Deadline deadline);
+/// The same, briefly, of an Abort frame.
 void sendAbort(const Socket &socket, const std::string &text);
 
 /// Rank 0's listening socket, on BootstrapEnvironment::listenAddress.

@@ -44,7 +44,9 @@ public:
   /// An error once it is known, outside of an exchange, that a rank has ended, has given up or
   /// shows no life. Does not block. Any thread. Default: nothing is known.
   virtual Status health() { return Status::success(); }
-  /// This rank ends with an error: tells the others, whose health() becomes that error. Any thread.
+  /// This rank ends with an error: tells the others, whose health() becomes that error. Any thread,
+  /// also during an exchange. Must return soon: this rank's operations are released behind it,
+  /// because that may let those of other ranks end with wrong data.
   virtual void giveUp(const Status &reason);
 };
 

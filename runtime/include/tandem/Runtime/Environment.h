@@ -50,8 +50,8 @@ struct BootstrapEnvironment {
   /// SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE (entry SLURM_NODEID). Not set: the world's
   /// size.
   uint32_t localSize = 1;
-  /// Both are set. Otherwise joinJob() finds them.
-  bool localKnown = false;
+  /// Which of the two are set. joinJob() finds the others.
+  bool localRankKnown = false, localSizeKnown = false;
 
   /// A text that is equal on the ranks of one node, and only there. TANDEM_NODE | GROUP_RANK (under
   /// torchrun) | SLURM_NODEID. Empty: not said; then the host's name tells nodes apart.

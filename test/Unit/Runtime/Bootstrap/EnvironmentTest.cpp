@@ -151,14 +151,24 @@ TEST(Environment, Node) {
 }
 
 TEST(Environment, PlaceOnTheNode) {
-  EXPECT_TRUE(read(kTorch)->localKnown);
-  EXPECT_TRUE(read(kSlurm)->localKnown);
-  Variables byHand = kTorch;
-  byHand.erase("LOCAL_RANK");
-  EXPECT_FALSE(read(byHand)->localKnown);
+  for (const Variables &both : {kTorch, kSlurm}) {
+    EXPECT_TRUE(read(both)->localRankKnown);
+    EXPECT_TRUE(read(both)->localSizeKnown);
+  }
+  Variables size = kTorch;
+  size.erase("LOCAL_RANK");
+  EXPECT_FALSE(read(size)->localRankKnown);
+  EXPECT_TRUE(read(size)->localSizeKnown);
+  EXPECT_EQ(read(size)->localSize, read(kTorch)->localSize);
+  Variables rank = kTorch;
+  rank.erase("LOCAL_WORLD_SIZE");
+  EXPECT_TRUE(read(rank)->localRankKnown);
+  EXPECT_FALSE(read(rank)->localSizeKnown);
+  EXPECT_EQ(read(rank)->localRank, read(kTorch)->localRank);
   Variables withoutTasks = kSlurm;
   withoutTasks.erase("SLURM_TASKS_PER_NODE");
-  EXPECT_FALSE(read(withoutTasks)->localKnown);
+  EXPECT_TRUE(read(withoutTasks)->localRankKnown);
+  EXPECT_FALSE(read(withoutTasks)->localSizeKnown);
 }
 
 TEST(Environment, OpenMpi) {

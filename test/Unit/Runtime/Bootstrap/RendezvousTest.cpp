@@ -13,8 +13,10 @@
 #include <csignal>
 #include <cstring>
 #include <fmt/format.h>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <memory>
 #include <netinet/in.h>
 #include <numeric>
@@ -133,11 +135,68 @@ TEST(Rendezvous, PlacesThatTheLauncherDoesNotSay) {
     BootstrapEnvironment env = said.of(rank);
     env.localRank = 7 + rank;
     env.localSize = 9;
-    env.localKnown = true;
+    env.localRankKnown = env.localSizeKnown = true;
     auto bootstrap = joinJob(env);
     ASSERT_TRUE(bootstrap) << bootstrap.status().message();
     EXPECT_EQ((*bootstrap)->localRank(), 7 + rank);
     EXPECT_EQ((*bootstrap)->localSize(), 9u);
+  });
+}
+
+/// Two ranks on each of two nodes, started by hand with one local variable.
+TEST(Rendezvous, WhatTheLauncherSaysOfAPlaceStays) {
+  const uint32_t given[] = {1, 0, 0, 1};
+  for (bool isRank : {true, false}) {
+    Job job(4);
+    onRanks(4, [&](uint32_t rank) {
+      std::map<std::string, std::string> variables = {
+          {"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", "4"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(job.env.port)},
+          {"TANDEM_NODE", rank < 2 ? "a" : "b"},
+          {isRank ? "LOCAL_RANK" : "LOCAL_WORLD_SIZE", isRank ? std::to_string(given[rank]) : "3"}};
+      auto env = readBootstrapEnvironment([&](const char *name) -> const char * {
+        auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+      });
+      ASSERT_TRUE(env) << env.status().message();
+      env->listenFd = job.of(rank).listenFd;
+      auto bootstrap = joinJob(*env);
+      ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+      EXPECT_EQ((*bootstrap)->localRank(), isRank ? given[rank] : rank % 2);
+      EXPECT_EQ((*bootstrap)->localSize(), isRank ? 2u : 3u);
+    });
+  }
+}
+
+/// As with GPUs 2 and 3 of a node: both places exist, and the smaller ones are taken by nobody.
+TEST(Rendezvous, PlacesBeyondTheRanksOfANode) {
+  Job job(4);
+  onRanks(4, [&](uint32_t rank) {
+    BootstrapEnvironment env = job.of(rank);
+    env.node = rank < 2 ? "a" : "b";
+    env.localRank = 2 + rank % 2;
+    env.localRankKnown = true;
+    auto bootstrap = joinJob(env);
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+    EXPECT_EQ((*bootstrap)->localRank(), 2 + rank % 2);
+    EXPECT_GT((*bootstrap)->localSize(), (*bootstrap)->localRank());
+  });
+}
+
+TEST(Rendezvous, FewerPlacesThanRanksOfANode) {
+  Job job(2);
+  onRanks(2, [&](uint32_t rank) {
+    BootstrapEnvironment env = job.of(rank);
+    env.localSize = 1;
+    env.localSizeKnown = true;
+    auto bootstrap = joinJob(env);
+    ASSERT_FALSE(bootstrap);
+    EXPECT_EQ(bootstrap.status().message(),
+              fmt::format("rank {}: expected at most 1 ranks on its node, as the launcher says, "
+                          "found 2",
+                          rank));
   });
 }
 
@@ -509,6 +568,57 @@ TEST(Rendezvous, RankThatGivesUpSaysWhy) {
       std::this_thread::sleep_for(milliseconds(100)); // rank 0 forwards it before it leaves
     });
   }
+}
+
+/// The operations of a rank that gives up are released behind the notice, which therefore waits
+/// neither for a peer that does not read nor for a thread that writes to it.
+TEST(Rendezvous, GivingUpWaitsForNoPeer) {
+  constexpr size_t kBytes = 16 << 20; // more than sockets hold
+  Job job(2, milliseconds(8000));
+  std::promise<void> read;
+  std::thread other([&, mayRead = read.get_future()] {
+    auto root = bootstrap::connectToRoot(job.of(1));
+    ASSERT_TRUE(root) << root.status().message();
+    auto deadline = bootstrap::Clock::now() + std::chrono::seconds(20);
+    bootstrap::FrameHeader header;
+    header.kind = bootstrap::FrameKind::Part;
+    header.sequence = 1;
+    header.bytes = kBytes;
+    std::string part(kBytes, 'x');
+    ASSERT_TRUE(root->send(&header, sizeof header, deadline).ok());
+    ASSERT_TRUE(root->send(part.data(), part.size(), deadline).ok());
+    mayRead.wait();
+    do
+      ASSERT_TRUE(root->receive(&header, sizeof header, deadline).ok());
+    while (header.kind == bootstrap::FrameKind::Alive);
+    ASSERT_EQ(header.kind, bootstrap::FrameKind::Whole);
+    std::string whole(2 * kBytes, 0);
+    ASSERT_TRUE(root->receive(whole.data(), whole.size(), deadline).ok());
+    do
+      ASSERT_TRUE(root->receive(&header, sizeof header, deadline).ok());
+    while (header.kind == bootstrap::FrameKind::Alive);
+    ASSERT_EQ(header.kind, bootstrap::FrameKind::Abort);
+    std::string text(header.bytes, 0);
+    ASSERT_TRUE(root->receive(text.data(), text.size(), deadline).ok());
+    EXPECT_EQ(text, "it is too hot");
+  });
+  {
+    auto bootstrap = createTcpBootstrap(job.of(0));
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+    std::string mine(kBytes, 'y'), all(2 * kBytes, 0);
+    std::thread writer([&] {
+      Status status = (*bootstrap)->allGather(mine.data(), kBytes, all.data());
+      EXPECT_EQ(status.message(), "it is too hot");
+    });
+    eventually([&] { return all.back() == 'x'; }); // and then it writes
+    std::this_thread::sleep_for(milliseconds(100));
+    auto start = std::chrono::steady_clock::now();
+    (*bootstrap)->giveUp(Status(Code::Internal, "it is too hot"));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
+    read.set_value();
+    writer.join();
+  }
+  other.join();
 }
 
 /// 512 ranks on one machine, each a process: they meet, and exchange what a channel's addresses
