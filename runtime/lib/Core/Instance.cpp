@@ -306,6 +306,7 @@ Status InstanceImpl::captureInto(Stream &main) {
   parts.last = [&] { return meet(barriers[1]); };
   // An abort must not drop graphs while NCCL is being captured.
   std::lock_guard<std::mutex> lock(graphMutex);
+  TANDEM_RETURN_IF_ERROR(context.health()); // nor be followed by a capture
   captured = true;
   nextArena.reset();
   return context.device().captureInto(main, used, parts);
@@ -504,9 +505,13 @@ void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
   std::unique_lock<std::mutex> lock(graphMutex, std::defer_lock);
   for (auto giveUp = Clock::now() + kCapture; !lock.try_lock() && Clock::now() < giveUp;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  if (lock)
+  if (lock) {
     for (GraphCache &cache : graphCaches)
       cache.clear();
+    // An abort may block, and retire() needs the lock. No graph is made any more: health() is an
+    // error.
+    lock.unlock();
+  }
   for (uint32_t c = 0; c < channels.size(); ++c)
     if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
       channels[c]->abort(reason);

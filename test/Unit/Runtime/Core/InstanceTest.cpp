@@ -465,11 +465,13 @@ TEST(Instance, OneSidedChannelsOfAllInstancesAreAbortedFirst) {
 /// Messages do not end before the channel is aborted, and the abort waits for `gate`.
 class SlowChannel final : public Channel {
 public:
-  explicit SlowChannel(std::shared_future<void> gate) : gate(std::move(gate)) {}
+  SlowChannel(std::shared_future<void> gate, std::atomic<int> &aborts)
+      : gate(std::move(gate)), aborts(aborts) {}
   Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &) override {
     return std::unique_ptr<Operation>(std::make_unique<Transfer>(ended.get_future().share()));
   }
   void abort(const Status &) override {
+    ++aborts;
     gate.wait();
     if (!wasAborted.exchange(true))
       ended.set_value();
@@ -488,60 +490,73 @@ private:
     std::shared_future<void> ended;
   };
   std::shared_future<void> gate;
+  std::atomic<int> &aborts; ///< that have begun
   std::promise<void> ended;
   std::atomic<bool> wasAborted{false};
 };
 
 class SlowTransport final : public Transport {
 public:
-  explicit SlowTransport(std::shared_future<void> gate) : gate(std::move(gate)) {}
+  SlowTransport(std::shared_future<void> gate, std::atomic<int> &aborts)
+      : gate(std::move(gate)), aborts(aborts) {}
   std::string_view name() const override { return "slow"; }
   uint32_t capabilities() const override { return TwoSided; }
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &, Device &,
                                                    Bootstrap &) override {
-    return std::unique_ptr<Channel>(std::make_unique<SlowChannel>(gate));
+    return std::unique_ptr<Channel>(std::make_unique<SlowChannel>(gate, aborts));
   }
 
 private:
   std::shared_future<void> gate;
+  std::atomic<int> &aborts;
 };
 
-TEST(Instance, AnAbortThatBlocksHoldsNothingElseUp) {
+/// Of two instances, number `busy` is in a run, and the channel of number 0 is aborted first.
+static void destroyDuringAbort(size_t busy) {
   ProgramSpec spec(1);
   spec.ranks[0].group(0, spec.ranks[0].channel({0}, TwoSided), 0);
   auto file = ProgramFile::fromMemory(spec.encode());
   ASSERT_TRUE(file.ok()) << file.status().message();
   std::promise<void> gate;
+  std::atomic<int> aborts{0};
   ContextOptions options;
   options.device = createCpuDevice();
-  options.transports.push_back(std::make_unique<SlowTransport>(gate.get_future().share()));
+  options.transports.push_back(std::make_unique<SlowTransport>(gate.get_future().share(), aborts));
   options.bootstrap = createSelfBootstrap();
   options.timeout = std::chrono::milliseconds(100);
   auto context = Context::create(std::move(options));
   auto program = (*file)->rankProgram(0);
   ASSERT_TRUE(program.ok()) << program.status().message();
-  auto first = Instance::create(**context, *program),
-       second = Instance::create(**context, *program);
-  ASSERT_TRUE(first.ok() && second.ok()) << first.status().message() << second.status().message();
-  ASSERT_TRUE((*first)->enqueue().ok());
+  std::vector<InstancePtr> instances;
+  for (int i = 0; i < 2; ++i) {
+    auto instance = Instance::create(**context, *program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    instances.push_back(std::move(*instance));
+  }
+  ASSERT_TRUE(instances[busy]->enqueue().ok());
   std::promise<void> calls;
   std::thread opener([&, done = calls.get_future()] { // at the latest after 10 s
     done.wait_for(std::chrono::seconds(10));
     gate.set_value();
   });
   auto start = std::chrono::steady_clock::now();
-  while ((*context)->health().ok())
+  while (aborts == 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ((*context)->health().code(), Code::Timeout);
-  EXPECT_EQ((*second)->enqueue().code(), Code::Timeout);
-  EXPECT_EQ((*second)->query().status().code(), Code::Timeout);
-  second->reset();
-  first->reset();
+  EXPECT_EQ(instances[1 - busy]->enqueue().code(), Code::Timeout);
+  EXPECT_EQ(instances[1 - busy]->query().status().code(), Code::Timeout);
+  instances[1 - busy].reset();
+  instances[busy].reset();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
   calls.set_value();
   context->reset(); // waits for the abort
   opener.join();
 }
+
+TEST(Instance, AnAbortThatBlocksHoldsNothingElseUp) { destroyDuringAbort(0); }
+
+/// An instance without a run frees at once what is its own.
+TEST(Instance, AnAbortThatBlocksDoesNotHoldItsIdleInstanceUp) { destroyDuringAbort(1); }
 
 /// Each rank prepares a file that lacks one field: an error on all ranks, or on none.
 TEST(Instance, ProgramsWithoutAField) {
