@@ -32,7 +32,7 @@ typedef struct tandem_launch {
    * wrong data before they know of the failure. */
   int (*health)(void *user, char *reason, size_t size);
   void (*give_up)(void *user, const char *reason);
-  /* Optional: a text that is equal on the ranks of one node, and only there. NULL: TANDEM_NODE,
+  /* Optional: a text that is equal on the ranks of one host, and only there. NULL: TANDEM_NODE,
    * else the host's name. Copied. */
   const char *node;
 } tandem_launch;

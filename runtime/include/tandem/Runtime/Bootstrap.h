@@ -31,8 +31,9 @@ public:
   /// (one node).
   virtual uint32_t localRank() const { return rank(); }
   virtual uint32_t localSize() const { return worldSize(); }
-  /// A text that is equal on the ranks of one node, and only there: ranks that differ in it share
-  /// no memory. Default: hostOf(TANDEM_NODE, or else the host's name).
+  /// A text that is equal on the ranks of one host, and only there: ranks that differ in it share
+  /// no memory. A launcher may divide a host into several nodes (NodeMap), whose ranks share it.
+  /// Default: hostOf(TANDEM_NODE, or else the host's name).
   virtual std::string host() const;
 
   /// Every rank gives `bytes` bytes (the same number on all); `all` receives worldSize() * bytes,
