@@ -150,7 +150,6 @@ class Files(harness.Test):
                     self.assertGreater(done.code, 0)
                     self.assertIn("not a regular file", done.err)
 
-    @unittest.skipIf(harness.SLOWER > 1, "a sanitizer needs more address space than the limit leaves")
     def test_native_code(self):
         done = tandem_run(program("native-1"))
         self.assertEqual(done.code, 0, str(done))
@@ -160,6 +159,7 @@ class Files(harness.Test):
         done = tandem_run(program("matmul-2"), "--no-native", "--verify")
         self.assertVerified(done, 2)
 
+    @unittest.skipIf(harness.SLOWER > 1, "a sanitizer needs more address space than the limit leaves")
     def test_memory(self):
         for channel in ("ucx", "local"):
             done = self.limited(tool("tandem-run"), program("huge-2"), f"--channel={channel}", what=resource.RLIMIT_AS,

@@ -209,12 +209,12 @@ TEST(Link, APutMovesItsDataAtOnce) {
 }
 
 TEST(Link, TransfersOfTwoStreamsShareThePort) {
-  onRanks(2, kShape, [&](Rank &rank, uint32_t r) {
+  onRanks(3, kShape, [&](Rank &rank, uint32_t r) {
     Layout layout = Layout::dense(DType::I32, {kElements});
     EXPECT_TRUE(rank.bootstrap->barrier().ok());
     if (r == 0) {
       auto first = rank.channel->preparePut({1, 0, layout, numbers(0)});
-      auto second = rank.channel->preparePut({1, 0, layout, numbers(0)});
+      auto second = rank.channel->preparePut({2, 0, layout, numbers(0)});
       ASSERT_TRUE(first && second);
       Clock::time_point begin = Clock::now();
       std::thread other([&] { EXPECT_TRUE(rank.run(**first).ok()); });

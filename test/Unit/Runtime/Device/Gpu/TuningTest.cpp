@@ -84,8 +84,9 @@ public:
   ~GpuTuning() override { std::remove(path.c_str()); }
 
   const std::string path;
-  Knob first{"product-cost.0", 1000000}, second{"product-cost.1", 0},
-      third{"product-cost.2", 1000000};
+  // Of minutes, beside which what a loaded host adds is nothing.
+  Knob first{"product-cost.0", 100000000}, second{"product-cost.1", 0},
+      third{"product-cost.2", 100000000};
 };
 
 TEST_F(GpuTuning, TheFastestRuns) {
@@ -98,7 +99,7 @@ TEST_F(GpuTuning, TheFastestRuns) {
 
 /// On numbers that are all equal a GPU is not held back by its power.
 TEST_F(GpuTuning, NumbersAreNotEqual) {
-  Knob hungry("product-power.1", 2000000);
+  Knob hungry("product-power.1", 200000000);
   Uses uses = use();
   EXPECT_EQ(uses.run[1], 0);
   Knob frugal("product-cost.2", 0);
@@ -107,7 +108,6 @@ TEST_F(GpuTuning, NumbersAreNotEqual) {
 
 /// What is as fast as the library's choice to the accuracy of a clock is not worth another one.
 TEST_F(GpuTuning, TheLibrarysChoiceIsKept) {
-  // Of minutes, beside which what a loaded host adds is nothing.
   Knob fast("product-cost.0", 100000000), close("product-cost.1", 99500000),
       slow("product-cost.2", 200000000);
   EXPECT_EQ(use().run[0], 1);
@@ -128,7 +128,7 @@ TEST_F(GpuTuning, AFileRemembers) {
   std::string text = readAll(path);
   EXPECT_NE(text.find("fake sm_90 cublasLt 0\tf32 f32 512x4x512"), std::string::npos) << text;
   // Another would be found now, had there been no file.
-  Knob slow("product-cost.1", 1000000), fast("product-cost.2", 0);
+  Knob slow("product-cost.1", 100000000), fast("product-cost.2", 0);
   Uses uses = use(2);
   EXPECT_EQ(uses.run[1], 2);
   EXPECT_LT(uses.prepared(), 10);
