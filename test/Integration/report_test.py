@@ -99,6 +99,12 @@ class Report(harness.Test):
         self.assertAlmostEqual(longest[BLUE] / longest[ORANGE], 400 / 600, delta=0.02)
         self.assertAlmostEqual(longest[RED] / longest[ORANGE], 1, delta=0.02)
 
+    def test_equal_names(self):
+        """Runs of one name and origin are labelled by their files; others are not."""
+        page = self.page(trace("layer", [self.BASELINE]), trace("layer", [self.OVERLAPPED]), trace("other", [self.BASELINE]))
+        labels = browser.look(page, "[...document.querySelectorAll('#runs tr')].slice(1).map(row => row.cells[1].textContent)")
+        self.assertEqual(labels, [f"@layer ({self.path('0.json')})", f"@layer ({self.path('1.json')})", "@other"])
+
     @staticmethod
     def runs_of(row, colour):
         """Lengths of the runs of this colour, nearly."""

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
+#include <map>
 
 using namespace tandem;
 
@@ -112,6 +113,16 @@ Status compareWith(const Options &options, const timeline::Timeline &simulated) 
   return Status();
 }
 
+/// Runs that the page could not tell apart are labelled by their files: "@layer (push.json)".
+void nameApart(std::vector<timeline::Timeline> &runs, const std::vector<std::string> &files) {
+  std::map<std::pair<std::string, std::string>, unsigned> alike;
+  for (const timeline::Timeline &run : runs)
+    ++alike[{run.program, run.origin}];
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (alike[{runs[i].program, runs[i].origin}] > 1)
+      runs[i].program += fmt::format(" ({})", files[i]);
+}
+
 /// The traces of --with, then `own`.
 Status writePage(const Options &options, std::vector<timeline::Timeline> own) {
   std::vector<timeline::Timeline> runs;
@@ -120,6 +131,9 @@ Status writePage(const Options &options, std::vector<timeline::Timeline> own) {
     runs.push_back(std::move(run));
   }
   std::move(own.begin(), own.end(), std::back_inserter(runs));
+  std::vector<std::string> files = options.with;
+  files.push_back(options.program);
+  nameApart(runs, files);
   return run::writeFile(options.html, timeline::html(runs));
 }
 

@@ -45,33 +45,31 @@ std::string exchange(uint32_t ranks) {
   return spec.encode();
 }
 
-machine::Machine pod() {
-  auto machine = machine::Machine::load(std::string(TANDEM_MACHINES) + "/dgx-h100-pod.json");
-  return machine ? *machine : machine::Machine();
+/// Errors name the file.
+Expected<machine::Machine> pod() {
+  return machine::Machine::load(std::string(TANDEM_MACHINES) + "/dgx-h100-pod.json");
 }
 
-std::shared_ptr<const replay::World> load(const std::string &bytes) {
-  auto file = ProgramFile::fromMemory(bytes);
-  if (!file)
-    return nullptr;
-  auto world = replay::World::load(**file);
-  return world ? *world : nullptr;
+Expected<std::shared_ptr<const replay::World>> load(const std::string &bytes) {
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(bytes));
+  return replay::World::load(*file);
 }
 
 void simulateExchange(benchmark::State &state) {
-  std::shared_ptr<const replay::World> world =
-      load(exchange(static_cast<uint32_t>(state.range(0))));
-  machine::Machine machine = pod();
-  if (!world || machine.name.empty())
-    return state.SkipWithError("the program or the machine could not be loaded");
+  auto world = load(exchange(static_cast<uint32_t>(state.range(0))));
+  if (!world)
+    return state.SkipWithError(world.status().message().c_str());
+  auto machine = pod();
+  if (!machine)
+    return state.SkipWithError(machine.status().message().c_str());
   for (auto _ : state) {
-    auto result = simulate::simulate(*world, machine);
+    auto result = simulate::simulate(**world, *machine);
     if (!result)
       return state.SkipWithError(result.status().message().c_str());
     benchmark::DoNotOptimize(result);
   }
   state.counters["time/command"] = benchmark::Counter(
-      static_cast<double>(world->commands.size()),
+      static_cast<double>((*world)->commands.size()),
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(simulateExchange)
@@ -83,14 +81,17 @@ BENCHMARK(simulateExchange)
     ->Unit(benchmark::kMillisecond);
 
 void drawExchange(benchmark::State &state) {
-  std::shared_ptr<const replay::World> world =
-      load(exchange(static_cast<uint32_t>(state.range(0))));
-  auto result = world ? simulate::simulate(*world, pod()) : Status(Code::Internal, "no program");
-  if (!result)
-    return state.SkipWithError(result.status().message().c_str());
-  timeline::Timeline timeline = makeTimeline(*world, *result, "benchmark", world->numRanks());
+  auto draw = [&]() -> Expected<timeline::Timeline> {
+    TANDEM_ASSIGN_OR_RETURN(auto world, load(exchange(static_cast<uint32_t>(state.range(0)))));
+    TANDEM_ASSIGN_OR_RETURN(machine::Machine machine, pod());
+    TANDEM_ASSIGN_OR_RETURN(simulate::Result result, simulate::simulate(*world, machine));
+    return makeTimeline(*world, result, "benchmark", world->numRanks());
+  };
+  auto timeline = draw();
+  if (!timeline)
+    return state.SkipWithError(timeline.status().message().c_str());
   for (auto _ : state)
-    benchmark::DoNotOptimize(timeline::svg(timeline));
+    benchmark::DoNotOptimize(timeline::svg(*timeline));
 }
 BENCHMARK(drawExchange)->ArgName("ranks")->Arg(8)->Arg(64)->Unit(benchmark::kMillisecond);
 

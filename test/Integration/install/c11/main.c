@@ -22,8 +22,10 @@ int main(int argc, char **argv) {
   FILE *file;
   int failed;
 
-  if (argc < 2)
+  if (argc < 2) {
+    fprintf(stderr, "usage: %s FILE [MACHINE]\n", argv[0]);
     return 2;
+  }
   /* [docs: compile] */
   options.mesh = &mesh; /* the size of mesh axis "x" is 2 */
   options.num_mesh = 1;
