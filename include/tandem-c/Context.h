@@ -65,7 +65,7 @@ typedef struct tandem_allocator {
 typedef struct tandem_context_options {
   size_t struct_size;
   const char *device;   /* "cpu" (also for NULL), "null", "cuda" (GPU number: local rank mod
-                         * GPU count), "cuda:1" */
+                         * GPU count), "cuda:1"; "hip" and "hip:1" likewise */
   const char *channels; /* comma-separated, first choice first: "ucx", "local", "ccl", "peer"; NULL:
                          * none */
   const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */

@@ -16,10 +16,11 @@ extern "C" {
 
 /* A new stream. */
 tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream);
-/* The caller's stream: a cudaStream_t (CUstream) of the context's GPU. 0 is the legacy default
- * stream, which is also torch's default. Runs are ordered with its other work without waits of the
- * host. The caller keeps it alive until the runs on it have ended. TANDEM_UNSUPPORTED: the device
- * is not a GPU; there, use tandem_stream_create and tandem_stream_synchronize. */
+/* The caller's stream: a cudaStream_t (CUstream) or hipStream_t of the context's GPU. 0 is the
+ * legacy default stream, which is also torch's default. Runs are ordered with its other work
+ * without waits of the host. The caller keeps it alive until the runs on it have ended.
+ * TANDEM_UNSUPPORTED: the device is not a GPU; there, use tandem_stream_create and
+ * tandem_stream_synchronize. */
 tandem_code tandem_stream_wrap(tandem_context *context, void *native, tandem_stream **stream);
 /* Blocks until the work enqueued on it is done. Error codes: those of a failed run. */
 tandem_code tandem_stream_synchronize(tandem_stream *stream);

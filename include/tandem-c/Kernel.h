@@ -47,7 +47,7 @@ typedef struct tandem_kernel_call {
   size_t struct_size;
   const char *name;   /* under which the kernel is registered */
   const char *config; /* the op's text; "" if none */
-  void *stream;       /* GPU: cudaStream_t; CPU: NULL */
+  void *stream;       /* GPU: cudaStream_t or hipStream_t; CPU: NULL */
   size_t num_operands;
   const tandem_kernel_operand *operands; /* the results, then the inputs; valid during the call */
   size_t num_results;

@@ -180,8 +180,9 @@ void addMatmulCases(Cases &cases) {
       cases.push_back({"Matmul.ordered-" + name + "." + nameOf(t), {1}, 0, [=](uint32_t) {
                          return pieces(m, rows, columns);
                        }});
+      cases.back().needs = kOrderedMatmul;
       if (t == DType::F64)
-        cases.back().needs = kF64Matmul;
+        cases.back().needs |= kF64Matmul;
     };
     addPieces("row", plain(8, 96, 24), 1, 24);
     addPieces("rows", plain(300, 96, 64), 7, 64);

@@ -200,15 +200,15 @@ std::string probeTransport(const std::string &name) {
   });
 }
 
-Probe probeGpus() {
+Probe probeGpus(const std::string &kind) {
   Probe probe;
   // With more and more GPUs asked for, until there are not as many.
-  std::string text = askChild([]() -> std::string {
-    std::string why = whyNoGpu(1);
+  std::string text = askChild([&]() -> std::string {
+    std::string why = whyNoGpu(1, kind);
     if (!why.empty())
       return why;
     uint32_t count = 1;
-    while (whyNoGpu(count + 1).empty())
+    while (whyNoGpu(count + 1, kind).empty())
       ++count;
     return "#" + std::to_string(count);
   });

@@ -250,27 +250,19 @@ std::vector<RankResult> runScenario(const Backend &backend, const Scenario &scen
   return results;
 }
 
-std::vector<Backend> backends() {
-  std::vector<Backend> all;
-  all.push_back({"CpuLocal", "cpu", "local", false, TwoSided | OneSided | Collectives, ""});
-  Backend ucx{"CpuUcx", "cpu", "ucx", true, TwoSided | OneSided, ""};
-  ucx.unavailable = probeTransport("ucx");
-  all.push_back(ucx);
-  Backend files{"CpuFiles", "cpu", "files", true, TwoSided, ""};
-  files.mostRanks = 3; // to save time
-  all.push_back(files);
-  all.push_back({"StagedLocal", "apart", "local", false, TwoSided | Collectives, ""});
-  // GPUs. Staged channels let ranks share one; ccl does not.
-  Probe gpus = probeGpus();
+/// GPUs of a kind ("cuda", "hip"). Staged channels let ranks share one; ccl does not.
+static void addGpuBackends(std::vector<Backend> &all, const std::string &kind, std::string noUcx) {
+  std::string name = kind == "cuda" ? "Cuda" : "Hip";
+  Probe gpus = probeGpus(kind);
   // Processes first: once a driver was started here, children that are forked have none.
-  std::string noUcx = gpus.why.empty() ? ucx.unavailable : gpus.why;
-  all.push_back({"CudaUcx", "cuda", "ucx", true, TwoSided, noUcx});
+  noUcx = gpus.why.empty() ? std::move(noUcx) : gpus.why;
+  all.push_back({name + "Ucx", kind, "ucx", true, TwoSided, noUcx});
   std::string noCcl = gpus.why.empty() ? probeTransport("ccl") : gpus.why;
   for (bool processes : {true, false}) {
     if (!processes)
-      all.push_back({"CudaLocal", "cuda", "local", false, TwoSided | Collectives, gpus.why});
-    Backend ccl{processes ? "CudaCclProcesses" : "CudaCcl",
-                "cuda",
+      all.push_back({name + "Local", kind, "local", false, TwoSided | Collectives, gpus.why});
+    Backend ccl{name + (processes ? "CclProcesses" : "Ccl"),
+                kind,
                 "ccl",
                 processes,
                 TwoSided | Collectives,
@@ -281,19 +273,29 @@ std::vector<Backend> backends() {
       ccl.unavailable = "this machine has one GPU";
     all.push_back(ccl);
     // Ranks may share a GPU.
-    Backend peer{processes ? "CudaPeerProcesses" : "CudaPeer",
-                 "cuda",
-                 "peer",
-                 processes,
-                 OneSided,
-                 gpus.why};
+    Backend peer{
+        name + (processes ? "PeerProcesses" : "Peer"), kind, "peer", processes, OneSided, gpus.why};
     if (processes) // they would take turns in slices of milliseconds
       peer.mostRanks = std::max(gpus.count, 2u);
     all.push_back(peer);
   }
   for (Backend &backend : all)
-    if (backend.device == "cuda") // it runs PTX, which the compiler makes
-      backend.lacks |= kExpressions | kF64Matmul;
+    if (backend.device == kind) // it runs native code, which the compiler makes
+      backend.lacks |= kExpressions | kF64Matmul | (kind == "hip" ? kOrderedMatmul : 0);
+}
+
+std::vector<Backend> backends() {
+  std::vector<Backend> all;
+  all.push_back({"CpuLocal", "cpu", "local", false, TwoSided | OneSided | Collectives, ""});
+  Backend ucx{"CpuUcx", "cpu", "ucx", true, TwoSided | OneSided, ""};
+  ucx.unavailable = probeTransport("ucx");
+  all.push_back(ucx);
+  Backend files{"CpuFiles", "cpu", "files", true, TwoSided, ""};
+  files.mostRanks = 3; // to save time
+  all.push_back(files);
+  all.push_back({"StagedLocal", "apart", "local", false, TwoSided | Collectives, ""});
+  for (const char *kind : {"cuda", "hip"})
+    addGpuBackends(all, kind, ucx.unavailable);
   return all;
 }
 

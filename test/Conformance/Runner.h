@@ -34,7 +34,7 @@ struct Probe {
   unsigned count = 0;
   std::string why;
 };
-Probe probeGpus();
+Probe probeGpus(const std::string &kind);
 
 } // namespace tandem::test
 

@@ -87,6 +87,8 @@ inline constexpr uint32_t kTagsInAnyOrder = 1;
 /// Kernels that have no native code.
 inline constexpr uint32_t kExpressions = 2;
 inline constexpr uint32_t kF64Matmul = 4;
+/// Matmuls of deterministic programs.
+inline constexpr uint32_t kOrderedMatmul = 8;
 std::vector<Backend> backends();
 
 /// Runs the scenario on all ranks.

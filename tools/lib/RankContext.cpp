@@ -75,7 +75,7 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   options.log = [](void *, tandem_log_level, const char *message) {
     fmt::print(stderr, "tandem: {}\n", message);
   };
-  self->gpu = request.device.compare(0, 4, "cuda") == 0;
+  self->gpu = request.device.compare(0, 4, "cuda") == 0 || request.device.compare(0, 3, "hip") == 0;
   TANDEM_RETURN_IF_ERROR(self->check(tandem_context_create(&options, &self->context)));
   for (const tandem_kernel *kernel : request.kernels)
     TANDEM_RETURN_IF_ERROR(self->check(tandem_register_kernel(self->context, kernel)));

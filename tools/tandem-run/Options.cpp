@@ -74,8 +74,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
               "start N ranks on this host. Default: the ranks started by mpirun, srun or\n"
               "torchrun (see Environment.h), else the number of ranks of the program")
       ->group(ranks);
-  line.choice("--device", o.device, {"cpu", "null", "cuda"},
-              "cpu (default); cuda: GPU (local rank mod GPU count); null: computes nothing,\n"
+  line.choice("--device", o.device, {"cpu", "null", "cuda", "hip"},
+              "cpu (default); cuda, hip: GPU (local rank mod GPU count); null: computes nothing,\n"
               "to measure dispatch")
       ->group(ranks);
   line.channels(

@@ -10,10 +10,11 @@
 #if TANDEM_HAVE_UCX
 #include "tandem/Runtime/Ucx.h"
 #endif
-#if TANDEM_HAVE_CUDA
+#if TANDEM_HAVE_GPU
 #include "tandem/Runtime/Gpu.h"
 #endif
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace tandem {
@@ -24,24 +25,29 @@ Expected<std::unique_ptr<Device>> createDevice(std::string_view name, const CpuD
     return createCpuDevice(cpu);
   if (name == "null")
     return createNullDevice();
-  if (name.substr(0, name.find(':')) == "cuda")
-#if TANDEM_HAVE_CUDA
+  std::string_view kind = name.substr(0, name.find(':'));
+#if TANDEM_HAVE_GPU
+  std::vector<std::string> kinds = gpuKinds();
+  if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
     return createGpuDevice(name, localRank);
 #else
-    return Status(Code::Unsupported, "this runtime was built without CUDA");
+  static_cast<void>(localRank);
 #endif
+  if (kind == "cuda" || kind == "hip")
+    return Status(Code::Unsupported, kind == "cuda" ? "this runtime was built without CUDA"
+                                                    : "this runtime was built without HIP");
   return Status(Code::Unsupported,
-                "unknown device \"" + std::string(name) + "\", expected cpu, null or cuda");
+                "unknown device \"" + std::string(name) + "\", expected cpu, null, cuda or hip");
 }
 
-std::string whyNoGpu(uint32_t gpus) {
-#if TANDEM_HAVE_CUDA
-  auto count = countGpus();
+std::string whyNoGpu(uint32_t gpus, std::string_view kind) {
+#if TANDEM_HAVE_GPU
+  auto count = countGpus(kind);
   if (!count)
     return count.status().message();
   return *count < gpus ? fmt::format("expected {} GPUs, this machine has {}", gpus, *count) : "";
 #else
-  return fmt::format("expected {} GPUs, this runtime was built without CUDA", gpus);
+  return fmt::format("expected {} GPUs, this runtime was built without {}", gpus, kind);
 #endif
 }
 
@@ -56,13 +62,13 @@ Expected<std::unique_ptr<Transport>> createTransport(std::string_view name) {
 #if TANDEM_HAVE_NCCL
     return createCclTransport();
 #else
-    return Status(Code::Unsupported, "this runtime was built without NCCL");
+    return Status(Code::Unsupported, "this runtime was built without NCCL or RCCL");
 #endif
   if (name == "peer")
-#if TANDEM_HAVE_CUDA
+#if TANDEM_HAVE_GPU
     return createPeerTransport();
 #else
-    return Status(Code::Unsupported, "this runtime was built without CUDA");
+    return Status(Code::Unsupported, "this runtime was built without CUDA or HIP");
 #endif
   if (name == "local")
     return Status(Code::InvalidArgument,

@@ -271,9 +271,9 @@ public:
   virtual bool hostMemory() const = 0;
 
   virtual Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) = 0;
-  /// A stream over the caller's vendor stream (cudaStream_t; null: the legacy default stream),
-  /// which the caller keeps alive until the work on it has ended. Unsupported if the device is not
-  /// a GPU.
+  /// A stream over the caller's vendor stream (cudaStream_t, hipStream_t; null: the legacy default
+  /// stream), which the caller keeps alive until the work on it has ended. Unsupported if the
+  /// device is not a GPU.
   virtual Expected<std::unique_ptr<Stream>> wrapStream(void *native);
   virtual Expected<std::unique_ptr<Event>> createEvent() = 0;
   /// At least 64-byte aligned, zeroed. `bytes` may be 0 (data() is then not to be used).

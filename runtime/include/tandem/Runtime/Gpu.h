@@ -13,15 +13,23 @@
 
 namespace tandem {
 
-/// Number of GPUs that this process sees. Unsupported, with the reason, without a driver.
-Expected<unsigned> countGpus();
+/// The kinds of GPUs that this build supports: "cuda", "hip". Not empty.
+std::vector<std::string> gpuKinds();
 
-/// "cuda:1" is GPU 1; "cuda" is GPU (`localRank` mod GPU count). Ranks may share a GPU. Opens the
-/// driver's library here, cuBLASLt at the first matmul, and NCCL with channel ccl.
+/// Number of GPUs of a kind that this process sees. Unsupported, with the reason, without a driver.
+Expected<unsigned> countGpus(std::string_view kind);
+
+/// Success if a driver of any kind of GPU is there; else Unsupported, with the reason of each.
+Status anyGpu();
+
+/// "cuda:1" is GPU 1; "cuda" is GPU (`localRank` mod GPU count); "hip" likewise. Ranks may share a
+/// GPU. Opens the driver's library here, the matrix library at the first matmul, and NCCL or RCCL
+/// with the first channel ccl.
 Expected<std::unique_ptr<Device>> createGpuDevice(std::string_view name, uint32_t localRank);
 
-/// Channel "ccl": collectives and messages between GPUs by NCCL, one GPU per rank. Unsupported if
-/// NCCL is not installed. TANDEM_NCCL_LIBRARY replaces libnccl.so.2.
+/// Channel "ccl": collectives and messages between GPUs by NCCL (device cuda) or RCCL (hip), one
+/// GPU per rank. Unsupported if neither is installed. TANDEM_NCCL_LIBRARY and TANDEM_RCCL_LIBRARY
+/// replace libnccl.so.2 and librccl.so.1.
 Expected<std::unique_ptr<Transport>> createCclTransport();
 
 /// Channel "peer": one-sided copies and signals between GPUs of one node with peer access; ranks

@@ -15,13 +15,14 @@
 
 namespace tandem {
 
-/// "cpu", "null", "cuda" (the GPU of this rank) or "cuda:NUMBER"; other names are errors that list
-/// these. Unsupported if this build or this machine lacks the device.
+/// "cpu", "null", "cuda" (the GPU of this rank), "cuda:NUMBER", "hip" or "hip:NUMBER"; other names
+/// are errors that list these. Unsupported if this build or this machine lacks the device.
 Expected<std::unique_ptr<Device>>
 createDevice(std::string_view name, const CpuDeviceOptions &cpu = {}, uint32_t localRank = 0);
 
-/// Empty if this build has device "cuda" and this machine has `gpus` GPUs. Otherwise the reason.
-std::string whyNoGpu(uint32_t gpus = 1);
+/// Empty if this build has device `kind` ("cuda", "hip") and this machine has `gpus` such GPUs.
+/// Otherwise the reason.
+std::string whyNoGpu(uint32_t gpus = 1, std::string_view kind = "cuda");
 
 /// A transport between processes: "ucx"; or "ccl" or "peer", which also connect threads with GPUs.
 /// ("local" comes from a LocalWorld.) Unsupported if this build or this machine lacks it.

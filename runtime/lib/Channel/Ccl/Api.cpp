@@ -1,4 +1,4 @@
-//===- Api.cpp - NCCL by symbol table ---------------------------*- C++ -*-===//
+//===- Api.cpp - NCCL and RCCL by symbol table ------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,6 +11,8 @@
 
 #include <cstdlib>
 #include <fmt/format.h>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 namespace tandem::ccl {
@@ -31,23 +33,35 @@ bool mayChoose() {
   return value("NCCL_COMM_BLOCKING").empty() && (share.empty() || share == "1");
 }
 
-Expected<Api> load() {
+struct Library {
+  const char *device, *title, *variable, *name, *wanted;
+  /// Blocking children of non-blocking communicators may be used from this version on; 0: never.
+  int splitsFrom;
+};
+
+constexpr Library kLibraries[] = {
+    {"cuda", "NCCL", "TANDEM_NCCL_LIBRARY", "libnccl.so.2", "channel ccl: NCCL", kSplitsFrom},
+    // Its source has not been checked for Communicator's assumptions.
+    {"hip", "RCCL", "TANDEM_RCCL_LIBRARY", "librccl.so.1", "channel ccl: RCCL", 0},
+};
+
+Expected<Api> load(const Library &which) {
   // Lazy connections would wait for the peer inside the enqueuing call, where ranks may have
   // different orders. NCCL reads this when it creates its first communicator; a user's value stays.
   ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  TANDEM_ASSIGN_OR_RETURN(
-      SharedLibrary library,
-      SharedLibrary::open("TANDEM_NCCL_LIBRARY", {"libnccl.so.2"}, "channel ccl: NCCL"));
+  TANDEM_ASSIGN_OR_RETURN(SharedLibrary library,
+                          SharedLibrary::open(which.variable, {which.name}, which.wanted));
   Api api;
+  api.title = which.title;
   TANDEM_NCCL_FUNCTIONS(TANDEM_FIND_FUNCTION)
   int version = 0;
   TANDEM_RETURN_IF_ERROR(api.status(api.ncclGetVersion(&version), "ncclGetVersion"));
   if (version < 21800)
     return Status(Code::Unsupported,
-                  fmt::format("channel ccl: expected NCCL 2.18 or later, found {}.{}.{}",
+                  fmt::format("channel ccl: expected {} 2.18 or later, found {}.{}.{}", which.title,
                               version / 10000, version % 10000 / 100, version % 100));
   library.find(api.ncclCommSplit, "ncclCommSplit").ignore();
-  api.splits = api.ncclCommSplit && version >= kSplitsFrom && mayChoose();
+  api.splits = api.ncclCommSplit && which.splitsFrom && version >= which.splitsFrom && mayChoose();
   OneSidedApi &puts = api.oneSided;
   library.find(puts.putSignal, "ncclPutSignal").ignore();
   library.find(puts.signal, "ncclSignal").ignore();
@@ -62,11 +76,20 @@ Expected<Api> load() {
 
 } // namespace
 
-Expected<const Api *> Api::get() {
-  static const Expected<Api> api = load();
-  if (!api)
-    return api.status();
-  return &*api;
+Expected<const Api *> Api::get(const gpu::Vendor &vendor) {
+  static std::mutex mutex;
+  static std::map<std::string_view, Expected<Api>> opened; // stay where they are
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = opened.find(vendor.device);
+  for (const Library &library : kLibraries)
+    if (found == opened.end() && library.device == std::string_view(vendor.device))
+      found = opened.emplace(vendor.device, load(library)).first;
+  if (found == opened.end())
+    return Status(Code::Unsupported,
+                  fmt::format("channel ccl: no library for device {}", vendor.device));
+  if (!found->second)
+    return found->second.status();
+  return &*found->second;
 }
 
 Status Api::status(ncclResult_t result, const char *what) const {

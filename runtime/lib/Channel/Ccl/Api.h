@@ -1,4 +1,4 @@
-//===- Api.h - NCCL by symbol table -----------------------------*- C++ -*-===//
+//===- Api.h - NCCL and RCCL by symbol table --------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,13 +8,26 @@
 #ifndef TANDEM_CHANNEL_CCL_API_H
 #define TANDEM_CHANNEL_CCL_API_H
 
+#include "Device/Gpu/ChannelInterface.h"
+
 #include "tandem/Program/Status.h"
 
+// Both headers declare the same functions and structures, under the same names.
+#if TANDEM_NCCL_IS_RCCL
+#include <rccl/rccl.h>
+#else
 #include <nccl.h>
+#endif
 
 namespace tandem::ccl {
 
-/// The functions of libnccl.so.2 that the channel uses. RCCL has the same.
+#if TANDEM_NCCL_IS_RCCL
+using NativeStream = hipStream_t;
+#else
+using NativeStream = cudaStream_t; ///< for RCCL, a hipStream_t: a pointer too
+#endif
+
+/// The functions of libnccl.so.2 and librccl.so.1 that the channel uses.
 #define TANDEM_NCCL_FUNCTIONS(X)                                                                   \
   X(ncclGetVersion)                                                                                \
   X(ncclGetUniqueId)                                                                               \
@@ -40,11 +53,11 @@ namespace tandem::ccl {
 struct OneSidedApi {
   ncclResult_t (*putSignal)(const void *from, size_t count, ncclDataType_t type, int peer,
                             void *window, size_t offset, int signal, int context, unsigned flags,
-                            ncclComm_t comm, cudaStream_t stream) = nullptr;
+                            ncclComm_t comm, NativeStream stream) = nullptr;
   ncclResult_t (*signal)(int peer, int signal, int context, unsigned flags, ncclComm_t comm,
-                         cudaStream_t stream) = nullptr;
+                         NativeStream stream) = nullptr;
   ncclResult_t (*waitSignal)(int count, void *descriptors, ncclComm_t comm,
-                             cudaStream_t stream) = nullptr;
+                             NativeStream stream) = nullptr;
   ncclResult_t (*windowRegister)(ncclComm_t comm, void *memory, size_t bytes, void **window,
                                  int flags) = nullptr;
   ncclResult_t (*windowDeregister)(ncclComm_t comm, void *window) = nullptr;
@@ -64,12 +77,14 @@ struct Api {
   bool splits = false;
 
   OneSidedApi oneSided; ///< complete, or not used
+  std::string title;    ///< "NCCL", "RCCL"
 
-  /// Opens libnccl.so.2 (or the library in TANDEM_NCCL_LIBRARY) once per process. Unsupported, with
-  /// the loader's message, if it is missing or older than 2.18.
-  static Expected<const Api *> get();
+  /// Opens libnccl.so.2 (or the library in TANDEM_NCCL_LIBRARY) for CUDA, librccl.so.1 (or that in
+  /// TANDEM_RCCL_LIBRARY) for HIP, once per process. Unsupported, with the loader's message, if it
+  /// is missing or older than 2.18.
+  static Expected<const Api *> get(const gpu::Vendor &vendor);
 
-  /// "<what>: <NCCL's text> (<its last words>)"; success and "in progress" are no errors.
+  /// "<what>: <the library's text> (<its last words>)"; success and "in progress" are no errors.
   Status status(ncclResult_t result, const char *what) const;
 };
 

@@ -58,7 +58,7 @@ ncclRedOp_t opOf(ReduceOp op) {
 Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> state,
                                                const ncclUniqueId &id, std::vector<uint32_t> group,
                                                uint32_t self, std::chrono::milliseconds timeout) {
-  TANDEM_ASSIGN_OR_RETURN(const Api *api, Api::get());
+  TANDEM_ASSIGN_OR_RETURN(const Api *api, Api::get(state->driver->vendor()));
   std::shared_ptr<Communicator> made(
       new Communicator(*api, std::move(state), std::move(group), self, numberOf(id)));
   Status status = made->state->driver->within([&] { return made->make(id, timeout); });
@@ -262,7 +262,7 @@ Status Communicator::collectively(const char *what, std::chrono::milliseconds ti
 
 Status Communicator::firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on) {
   auto size = static_cast<uint32_t>(group.size());
-  auto *stream = static_cast<cudaStream_t>(on);
+  auto *stream = static_cast<NativeStream>(on);
   TANDEM_RETURN_IF_ERROR(call("messages", [&](const Api &nccl, ncclComm_t c) {
     ncclResult_t result = nccl.ncclGroupStart();
     for (uint32_t peer = 0; peer < size && result == ncclSuccess; ++peer) {

@@ -65,7 +65,7 @@ namespace {
 
 using CountersRef = std::shared_ptr<Counters>;
 
-cudaStream_t native(GpuStream &stream) { return static_cast<cudaStream_t>(stream.native()); }
+NativeStream native(GpuStream &stream) { return static_cast<NativeStream>(stream.native()); }
 
 /// In a graph, NCCL lets a sender raise a counter only after the receiver has taken the raise
 /// before: other waits than the program's, which the checker does not know.

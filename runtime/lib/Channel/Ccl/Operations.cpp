@@ -17,7 +17,7 @@ using gpu::Kernels;
 
 namespace {
 
-cudaStream_t native(GpuStream &stream) { return static_cast<cudaStream_t>(stream.native()); }
+NativeStream native(GpuStream &stream) { return static_cast<NativeStream>(stream.native()); }
 
 Status track(GpuStream &stream, Marker marker) {
   if (stream.capturing()) // NCCL tracks the graphs that contain its work
@@ -158,7 +158,7 @@ public:
       return Status();
     TANDEM_RETURN_IF_ERROR(in.load(kernels, stream, frame));
     char *from = in.data(frame), *to = out.data(frame);
-    cudaStream_t on = native(stream);
+    NativeStream on = native(stream);
     TANDEM_RETURN_IF_ERROR(moveOwn(stream, from, to));
     TANDEM_RETURN_IF_ERROR(communicator->call(
         std::string(toString(kind)).c_str(), [&](const Api &api, ncclComm_t comm) -> ncclResult_t {
@@ -199,7 +199,7 @@ private:
 
   /// All-to-all, gather and scatter: one group of messages.
   ncclResult_t exchange(const Api &api, ncclComm_t comm, const char *from, char *to,
-                        cudaStream_t on) const {
+                        NativeStream on) const {
     bool all = kind == CollectiveKind::AllToAll, gather = kind == CollectiveKind::Gather;
     bool isRoot = self == root;
     ncclResult_t result = api.ncclGroupStart();

@@ -187,18 +187,21 @@ private:
 
 class CclTransport final : public Transport {
 public:
-  explicit CclTransport(const Api &api) : api(api) {}
-
+  explicit CclTransport(bool oneSided) : oneSided(oneSided) {}
   std::string_view name() const override { return "ccl"; }
   std::string description() const override {
-    int version = 0;
-    if (api.ncclGetVersion(&version) != ncclSuccess)
-      return "ccl";
-    return fmt::format("ccl (NCCL {}.{}.{})", version / 10000, version % 10000 / 100,
-                       version % 100);
+    std::vector<std::string> libraries;
+    for (const gpu::Vendor *vendor : gpu::vendors()) {
+      auto api = Api::get(*vendor);
+      int version = 0;
+      if (api && (*api)->ncclGetVersion(&version) == ncclSuccess)
+        libraries.push_back(fmt::format("{} {}.{}.{}", (*api)->title, version / 10000,
+                                        version % 10000 / 100, version % 100));
+    }
+    return libraries.empty() ? "ccl" : fmt::format("ccl ({})", fmt::join(libraries, ", "));
   }
   uint32_t capabilities() const override {
-    return TwoSided | Collectives | (api.oneSided.complete() ? Capability::OneSided : 0);
+    return TwoSided | Collectives | (oneSided ? Capability::OneSided : 0);
   }
   bool moves(const Device &) const override { return true; } // or says why not
 
@@ -206,23 +209,31 @@ public:
                                                    Bootstrap &bootstrap) override {
     auto *gpu = dynamic_cast<gpu::GpuAccess *>(&device);
     Status mine;
-    if (!gpu)
+    const Api *api = nullptr;
+    if (!gpu) {
       mine = Status(Code::Unsupported,
                     fmt::format("channel ccl: expected a GPU, found device {}", device.name()));
+    } else {
+      auto found = Api::get(gpu->shared()->driver->vendor());
+      if (found)
+        api = *found;
+      else
+        mine = found.status();
+    }
     // One exchange of: this rank's status, group and GPU, its pooled communicator, how it creates
     // communicators, its abort board; and for a new communicator the id, from the first member.
     CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
     ncclUniqueId id{};
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
     if (leads)
-      mine = api.status(api.ncclGetUniqueId(&id), "ncclGetUniqueId");
+      mine = api->status(api->ncclGetUniqueId(&id), "ncclGetUniqueId");
     const SymmetricMemory &symmetric = desc.symmetric;
     std::string head =
         mine.ok() ? fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
                                 fmt::join(desc.group, ","))
                   : "!" + mine.message();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
-                       (api.splits ? "split" : "whole") + "\n" + board->address() + "\n" +
+                       (api && api->splits ? "split" : "whole") + "\n" + board->address() + "\n" +
                        fmt::format("{} of {}", symmetric.halfBytes, symmetric.totalBytes) + "\n" +
                        std::string(id.internal, leads ? sizeof id.internal : 0);
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
@@ -309,7 +320,7 @@ private:
     return Status();
   }
 
-  const Api &api;
+  const bool oneSided; ///< of every library that is here
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();
   /// Of all ranks of the world: wrong data of another group may reach this one through a third
   /// group.
@@ -320,8 +331,20 @@ private:
 } // namespace ccl
 
 Expected<std::unique_ptr<Transport>> createCclTransport() {
-  TANDEM_ASSIGN_OR_RETURN(const ccl::Api *api, ccl::Api::get());
-  return std::make_unique<ccl::CclTransport>(*api);
+  std::string reasons;
+  bool found = false, oneSided = true;
+  for (const gpu::Vendor *vendor : gpu::vendors()) {
+    auto api = ccl::Api::get(*vendor);
+    if (api) {
+      found = true;
+      oneSided = oneSided && (*api)->oneSided.complete();
+    } else {
+      reasons += (reasons.empty() ? "" : "; ") + api.status().message();
+    }
+  }
+  if (!found)
+    return Status(Code::Unsupported, reasons);
+  return std::make_unique<ccl::CclTransport>(oneSided);
 }
 
 } // namespace tandem

@@ -9,6 +9,7 @@
 
 #include "Descriptors.h"
 
+#include <charconv>
 #include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,7 @@
 #include <random>
 #include <sstream>
 #include <unistd.h>
+#include <utility>
 
 namespace tandem::peer {
 
@@ -41,15 +43,19 @@ std::string processId() {
 struct Card {
   std::string error;
   std::string group, host, process, socket;
-  uint64_t id = 0, base = 0, bytes = 0, halfBytes = 0, signalOffset = 0;
+  uint64_t id = 0, base = 0, bytes = 0, halfBytes = 0;
+  uint64_t signals =
+      0; ///< where they begin: an offset from the base, or an address if they lie apart
   uint32_t numSignals = 0, gpu = 0;
+  std::string memoryHandle = "-", signalsHandle = "-"; ///< bytes, in hexadecimal; "-": none
   bool shared = false;
 
   std::string str() const {
     if (!error.empty())
       return "!" + error;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", id, group, host, process, socket,
-                       base, bytes, halfBytes, signalOffset, numSignals, gpu, shared ? 1 : 0);
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", id, group, host, process,
+                       socket, base, bytes, halfBytes, signals, numSignals, gpu, shared ? 1 : 0,
+                       memoryHandle, signalsHandle);
   }
   static Card parse(const std::string &text) {
     Card card;
@@ -59,8 +65,8 @@ struct Card {
     }
     std::istringstream in(text);
     if (!(in >> card.id >> card.group >> card.host >> card.process >> card.socket >> card.base >>
-          card.bytes >> card.halfBytes >> card.signalOffset >> card.numSignals >> card.gpu >>
-          card.shared))
+          card.bytes >> card.halfBytes >> card.signals >> card.numSignals >> card.gpu >>
+          card.shared >> card.memoryHandle >> card.signalsHandle))
       card.error = "found no description of its memory";
     return card;
   }
@@ -80,6 +86,26 @@ Status agree(Bootstrap &bootstrap, const Status &mine) {
       if (!all[rank].empty() && all[rank][0] == kind)
         return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
   return Status();
+}
+
+std::string toHex(const std::string &bytes) {
+  std::string text;
+  for (char byte : bytes)
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text.empty() ? "-" : text;
+}
+
+/// The bytes of toHex(); of another text, none.
+std::string fromHex(const std::string &text) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    unsigned byte = 0;
+    auto [end, error] = std::from_chars(text.data() + i, text.data() + i + 2, byte, 16);
+    if (error != std::errc() || end != text.data() + i + 2)
+      return "";
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return bytes;
 }
 
 } // namespace
@@ -107,10 +133,13 @@ public:
     mine.base = reinterpret_cast<uintptr_t>(desc.symmetric.base);
     mine.bytes = desc.symmetric.totalBytes;
     mine.halfBytes = desc.symmetric.halfBytes;
-    mine.signalOffset = desc.symmetric.signalOffset;
+    mine.signals = desc.symmetric.signalOffset;
     mine.numSignals = desc.symmetric.numSignals;
     mine.gpu = info.index;
     mine.shared = info.sharesMemory;
+    if (Status status = addSignals(mine); !status.ok() && mine.error.empty())
+      mine.error = status.message();
+    exported = addHandles(mine);
     return mine.str();
   }
 
@@ -142,15 +171,17 @@ public:
       bool here = card.process == self.process;
       if (here && card.gpu != self.gpu && (!card.shared || !driver.reaches(card.gpu)))
         return Status(Code::Unsupported,
-                      fmt::format("channel peer: {} does not reach the memory of cuda:{} (rank {})",
-                                  driver.info().name, card.gpu, rank));
+                      fmt::format("channel peer: {} does not reach the memory of {}:{} (rank {})",
+                                  driver.info().name, driver.vendor().device, card.gpu, rank));
       askers += here ? 0 : 1;
     }
     if (askers == 0 || desc.symmetric.totalBytes == 0)
       return Status();
-    int fd = -1;
-    TANDEM_RETURN_IF_ERROR(driver.exportShared(desc.symmetric.base, &fd));
-    handle = Descriptor(fd);
+    if (driver.info().sharesByBytes)
+      return std::exchange(exported, Status());
+    gpu::SharedHandle made;
+    TANDEM_RETURN_IF_ERROR(driver.exportShared(desc.symmetric.base, &made));
+    handle = Descriptor(made.descriptor);
     return Status();
   }
 
@@ -158,7 +189,8 @@ public:
   Status ask() {
     asked.resize(cards.size());
     for (size_t m = 0; m < cards.size(); ++m)
-      if (cards[m].process != cards[desc.self].process && cards[m].bytes > 0) {
+      if (cards[m].process != cards[desc.self].process && cards[m].bytes > 0 &&
+          cards[m].memoryHandle == "-") {
         TANDEM_ASSIGN_OR_RETURN(asked[m], askForDescriptor(cards[m].socket));
       }
     return Status();
@@ -175,6 +207,44 @@ public:
   }
 
 private:
+  /// Signals that lie apart: zeroed here, before any rank of the instance can raise one.
+  Status addSignals(Card &mine) {
+    if (!peers.state->driver->info().signalsApart || desc.symmetric.numSignals == 0)
+      return Status();
+    if (!peers.signals) {
+      TANDEM_ASSIGN_OR_RETURN(peers.signals,
+                              gpu::SymmetricBlock::allocateSignals(
+                                  peers.state, uint64_t(desc.symmetric.numSignals) * 8));
+    }
+    mine.signals = reinterpret_cast<uintptr_t>(peers.signals->data());
+    return Status();
+  }
+
+  /// Handles that are bytes travel with the description. Their failure matters only if another
+  /// process needs one.
+  Status addHandles(Card &mine) {
+    gpu::Driver &driver = *peers.state->driver;
+    if (!driver.info().sharesByBytes || desc.symmetric.totalBytes == 0)
+      return Status();
+    gpu::SharedHandle made;
+    TANDEM_RETURN_IF_ERROR(driver.exportShared(desc.symmetric.base, &made));
+    mine.memoryHandle = toHex(made.bytes);
+    if (!peers.signals)
+      return Status();
+    TANDEM_RETURN_IF_ERROR(driver.exportShared(peers.signals->data(), &made));
+    mine.signalsHandle = toHex(made.bytes);
+    return Status();
+  }
+
+  /// Maps memory of another process for `member`.
+  Status import(Member &member, const gpu::SharedHandle &from, uint64_t bytes, void **memory) {
+    TANDEM_RETURN_IF_ERROR(
+        peers.state->driver->importShared(from, bytes, memory)
+            .withPrefix(fmt::format("channel peer: the memory of rank {}: ", member.rank)));
+    member.imported.push_back(*memory);
+    return Status();
+  }
+
   Status giveAndTake(std::chrono::steady_clock::time_point deadline) {
     if (handle.get() >= 0)
       TANDEM_RETURN_IF_ERROR(server->give(handle.get(), askers, deadline));
@@ -183,20 +253,29 @@ private:
       Member member;
       member.rank = desc.group[m];
       member.halfBytes = card.halfBytes;
-      member.signalOffset = card.signalOffset;
       member.numSignals = card.numSignals;
-      void *memory = reinterpret_cast<void *>(card.base); // NOLINT(performance-no-int-to-ptr)
+      void *memory = reinterpret_cast<void *>(card.base);     // NOLINT(performance-no-int-to-ptr)
+      void *signals = reinterpret_cast<void *>(card.signals); // NOLINT(performance-no-int-to-ptr)
+      bool apart = peers.state->driver->info().signalsApart;
+      // Mapped memory is the member's to free, however this ends.
+      peers.members.push_back(member);
+      Member &mapped = peers.members.back();
       if (asked[m].get() >= 0) {
         TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(asked[m], deadline));
-        TANDEM_RETURN_IF_ERROR(
-            peers.state->driver->importShared(theirs.get(), card.bytes, &memory)
-                .withPrefix(fmt::format("channel peer: the memory of rank {}: ", member.rank)));
-        member.imported = true;
+        TANDEM_RETURN_IF_ERROR(import(mapped, {theirs.get(), ""}, card.bytes, &memory));
+      } else if (card.process != cards[desc.self].process) {
+        if (card.bytes > 0)
+          TANDEM_RETURN_IF_ERROR(
+              import(mapped, {-1, fromHex(card.memoryHandle)}, card.bytes, &memory));
+        if (apart && card.numSignals > 0)
+          TANDEM_RETURN_IF_ERROR(import(mapped, {-1, fromHex(card.signalsHandle)},
+                                        uint64_t(card.numSignals) * 8, &signals));
       } else {
-        member.block = gpu::SymmetricBlock::find(memory);
+        mapped.block = gpu::SymmetricBlock::find(memory);
+        mapped.signalBlock = apart ? gpu::SymmetricBlock::find(signals) : nullptr;
       }
-      member.base = static_cast<std::byte *>(memory);
-      peers.members.push_back(member);
+      mapped.base = static_cast<std::byte *>(memory);
+      mapped.signals = apart ? static_cast<std::byte *>(signals) : mapped.base + card.signals;
     }
     return Status();
   }
@@ -207,6 +286,7 @@ private:
   std::vector<Card> cards; ///< of the members
   size_t askers = 0;
   Descriptor handle; ///< of the own memory
+  Status exported;   ///< of handles that are bytes
   std::vector<Descriptor> asked;
 };
 
@@ -214,16 +294,19 @@ PeerMemory::~PeerMemory() {
   if (state->stuck)
     return;
   for (const Member &member : members)
-    if (member.imported)
-      state->driver->freeShared(member.base).ignore();
+    for (void *memory : member.imported)
+      state->driver->freeShared(memory).ignore();
 }
 
-Expected<std::shared_ptr<PeerMemory>> PeerMemory::create(const ChannelDesc &desc,
-                                                         std::shared_ptr<DeviceState> state,
-                                                         Bootstrap &bootstrap) {
+Expected<std::shared_ptr<PeerMemory>>
+PeerMemory::create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state,
+                   std::shared_ptr<gpu::SymmetricBlock> &signals, Bootstrap &bootstrap) {
   std::shared_ptr<PeerMemory> peers(new PeerMemory(std::move(state)));
+  peers->signals = signals;
   Exchange exchange(*peers, desc);
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, exchange.introduce()));
+  std::string introduction = exchange.introduce();
+  signals = peers->signals;
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, introduction));
   TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.check(all)));
   TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.ask()));
   TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.map()));

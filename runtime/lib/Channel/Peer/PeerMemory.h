@@ -20,21 +20,27 @@ using gpu::DeviceState;
 struct Member {
   uint32_t rank = 0;
   std::byte *base = nullptr;
-  uint64_t halfBytes = 0, signalOffset = 0;
+  uint64_t halfBytes = 0;
+  std::byte *signals = nullptr; ///< in the symmetric memory, or apart (DeviceInfo::signalsApart)
   uint32_t numSignals = 0;
-  bool imported = false;
-  std::shared_ptr<gpu::SymmetricBlock> block; ///< of a rank of this process
+  std::vector<void *> imported; ///< what to free
+  /// Of a rank of this process: its memory, and its signals where they lie apart.
+  std::shared_ptr<gpu::SymmetricBlock> block, signalBlock;
 
-  void *signal(uint32_t slot) const { return base + signalOffset + uint64_t(slot) * 8; }
+  void *signal(uint32_t slot) const { return signals + uint64_t(slot) * 8; }
 };
 
 /// The symmetric memory of all members of a group, mapped by this rank. Shared by the channels of
 /// one instance that have this group.
 class PeerMemory {
 public:
-  /// Collective over the world. Returns null if `desc.group` is empty.
-  static Expected<std::shared_ptr<PeerMemory>>
-  create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state, Bootstrap &bootstrap);
+  /// Collective over the world. Returns null if `desc.group` is empty. `signals`: this rank's,
+  /// where they lie apart; one block for all groups of an instance, since a rank may wait over
+  /// another channel than its peer signals over. Allocated here if null.
+  static Expected<std::shared_ptr<PeerMemory>> create(const ChannelDesc &desc,
+                                                      std::shared_ptr<DeviceState> state,
+                                                      std::shared_ptr<gpu::SymmetricBlock> &signals,
+                                                      Bootstrap &bootstrap);
   ~PeerMemory();
 
   const Member &operator[](uint32_t member) const { return members[member]; }
@@ -50,6 +56,7 @@ private:
   explicit PeerMemory(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
 
   std::shared_ptr<DeviceState> state;
+  std::shared_ptr<gpu::SymmetricBlock> signals; ///< of this rank, where they lie apart
   std::vector<Member> members;
   bool sharesQueues = false;
   friend class Exchange;

@@ -156,7 +156,12 @@ private:
     }
     if (!anyNew)
       return peers;
-    TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef made, PeerMemory::create(desc, gpu.shared(), bootstrap));
+    for (auto entry = signals.begin(); entry != signals.end();)
+      entry = entry->second.expired() ? signals.erase(entry) : std::next(entry);
+    std::shared_ptr<gpu::SymmetricBlock> own = signals[desc.id >> 16].lock();
+    TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef made,
+                            PeerMemory::create(desc, gpu.shared(), own, bootstrap));
+    signals[desc.id >> 16] = own;
     if (!peers) {
       peers = std::move(made);
       known = peers;
@@ -165,13 +170,15 @@ private:
   }
 
   std::map<std::pair<uint64_t, std::vector<uint32_t>>, std::weak_ptr<PeerMemory>> reaches;
+  /// This rank's signals by instance, where they lie apart.
+  std::map<uint64_t, std::weak_ptr<gpu::SymmetricBlock>> signals;
 };
 
 } // namespace
 } // namespace peer
 
 Expected<std::unique_ptr<Transport>> createPeerTransport() {
-  TANDEM_RETURN_IF_ERROR(countGpus().status());
+  TANDEM_RETURN_IF_ERROR(anyGpu());
   return std::make_unique<peer::PeerTransport>();
 }
 

@@ -63,7 +63,8 @@ Expected<FunctionHandle> Toolbox::loadImage(const std::shared_ptr<const External
   if (auto known = images.find(kernel); known != images.end())
     return known->second.function;
   LoadedImage image;
-  TANDEM_RETURN_IF_ERROR(driver().loadModule(kernel->image.data(), &image.module));
+  TANDEM_RETURN_IF_ERROR(
+      driver().loadModule({kernel->image.data(), kernel->image.size() - 1}, &image.module));
   Status status = driver().function(image.module, kernel->entry.c_str(), &image.function);
   if (!status.ok()) {
     driver().unloadModule(image.module).ignore();

@@ -236,6 +236,9 @@ class SymmetricBlock {
 public:
   static Expected<std::shared_ptr<SymmetricBlock>> allocate(std::shared_ptr<DeviceState> state,
                                                             uint64_t bytes);
+  /// Zeroed memory for signals, where they lie apart (DeviceInfo::signalsApart).
+  static Expected<std::shared_ptr<SymmetricBlock>>
+  allocateSignals(std::shared_ptr<DeviceState> state, uint64_t bytes);
   /// The block that starts at `base` in this process, or null.
   static std::shared_ptr<SymmetricBlock> find(const void *base);
   ~SymmetricBlock();
@@ -243,12 +246,14 @@ public:
   void *data() const { return base; }
 
 private:
-  SymmetricBlock(std::shared_ptr<DeviceState> state, void *base, uint64_t bytes)
-      : state(std::move(state)), base(base), bytes(bytes) {}
+  SymmetricBlock(std::shared_ptr<DeviceState> state, void *base, uint64_t bytes, bool signals)
+      : state(std::move(state)), base(base), bytes(bytes), signals(signals) {}
+  static std::shared_ptr<SymmetricBlock> enter(std::shared_ptr<SymmetricBlock> block);
 
   const std::shared_ptr<DeviceState> state;
   void *const base;
   const uint64_t bytes;
+  const bool signals; ///< of the driver, not of the embedder's allocator
 };
 
 /// Access of channels to a GPU device (by dynamic_cast; null: not a GPU).

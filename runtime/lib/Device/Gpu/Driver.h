@@ -3,9 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The table of vendor functions below the GPU backend. Cuda/ implements it; HIP would be one more
-// folder. No vendor header is included here or above. Every function may be called on any thread,
-// makes its GPU current there, and does not disturb captures of other libraries.
+// The table of vendor functions below the GPU backend. Cuda/ and Hip/ fill it; vendors() lists
+// those of this build. No vendor header is included here or above. Every function may be called on
+// any thread, makes its GPU current there, and does not disturb captures of other libraries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,12 +19,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem::gpu {
 
-// The vendor's handles (CUstream, CUevent, CUmodule, CUfunction, CUgraph, CUgraphExec,
-// CUgraphNode).
+// The vendor's handles: CUstream, CUevent, CUmodule, CUfunction, CUgraph, CUgraphExec, CUgraphNode;
+// hipStream_t, hipEvent_t and so on.
 using StreamHandle = void *;
 using EventHandle = void *;
 using ModuleHandle = void *;
@@ -33,18 +34,32 @@ using GraphHandle = void *;
 using ExecutableHandle = void *;
 using NodeHandle = void *;
 
+struct Vendor;
+
 struct DeviceInfo {
-  std::string name; ///< "cuda:0"
+  std::string name; ///< "cuda:0", "hip:0"
   std::string model;
   std::string uuid; ///< hexadecimal; identifies the GPU within a machine
   unsigned index = 0;
   unsigned processors = 1;
-  /// Compute capability times ten: 90 for sm_90.
+  /// What kernels are compiled for: "sm_90", "gfx942".
+  std::string target;
+  /// Of NVIDIA GPUs, the compute capability times ten: 90 for sm_90. Else 0.
   unsigned architecture = 0;
   /// allocateShared() works.
   bool sharesMemory = false;
-  /// writeValue() and waitValue() work.
+  /// exportShared() returns bytes, not a descriptor.
+  bool sharesByBytes = false;
+  /// Signals that GPUs raise for each other need memory of allocateSignals(), outside the data's.
+  bool signalsApart = false;
+  /// waitValue() works.
   bool streamValues = false;
+};
+
+/// Names memory to another process. CUDA passes a file descriptor, HIP bytes.
+struct SharedHandle {
+  int descriptor = -1; ///< -1: none; of exportShared(): the caller closes it
+  std::string bytes;
 };
 
 /// A two-dimensional grid of one-dimensional blocks.
@@ -73,6 +88,7 @@ class Driver {
 public:
   virtual ~Driver();
   virtual const DeviceInfo &info() const = 0;
+  virtual const Vendor &vendor() const = 0;
   /// Runs `body`, which frees something of this GPU, with the GPU current: now, or, while other
   /// drivers of this process use the GPU, at releasePending() or at the first release() when they
   /// no longer do. To free memory a vendor's driver may wait until the GPU is idle, and the work
@@ -98,10 +114,13 @@ public:
   /// Memory that GPUs of this process with peer access see at the same address, and that other
   /// processes can map. Free with freeShared().
   virtual Status allocateShared(uint64_t bytes, void **memory) = 0;
-  /// A file descriptor for the memory; the caller closes it.
-  virtual Status exportShared(const void *memory, int *descriptor) = 0;
+  /// Zeroed memory like that of allocateShared(), in which a kernel that is running sees what other
+  /// GPUs write. Only where info().signalsApart. Free with freeShared().
+  virtual Status allocateSignals(uint64_t bytes, void **memory) = 0;
+  /// What another process needs to map the memory.
+  virtual Status exportShared(const void *memory, SharedHandle *handle) = 0;
   /// Maps memory exported by another process. Free with freeShared().
-  virtual Status importShared(int descriptor, uint64_t bytes, void **memory) = 0;
+  virtual Status importShared(const SharedHandle &handle, uint64_t bytes, void **memory) = 0;
   virtual Status freeShared(void *memory) = 0;
   /// Whether this GPU can access the memory of GPU `index` of this process.
   virtual bool reaches(unsigned index) = 0;
@@ -162,12 +181,10 @@ public:
   virtual Status issueLaunch(FunctionHandle function, const Grid &grid, StreamHandle stream,
                              void **arguments) = 0;
 
-  /// Stream memory operations on 8 bytes. writeValue() runs after all earlier work of the stream.
-  /// waitValue() waits until (signed)(*address - atLeast) >= 0.
-  virtual Status writeValue(StreamHandle stream, void *address, uint64_t value) = 0;
+  /// A stream memory operation on 8 bytes: waits until (signed)(*address - atLeast) >= 0.
   virtual Status waitValue(StreamHandle stream, void *address, uint64_t atLeast) = 0;
-  /// Like writeValue(), also where stream memory operations are missing. Only later work of this
-  /// stream may read the word: others might see a half-written value.
+  /// Writes 8 bytes after all earlier work of the stream. Only later work of this stream may read
+  /// the word: others might see a half-written value.
   virtual Status setWord(StreamHandle stream, void *address, uint64_t value) = 0;
 
   /// Captures later work of the stream, and of streams that wait for its events, into a graph.
@@ -198,9 +215,10 @@ public:
   /// A running executable is destroyed when it ends.
   virtual Status destroyExecutable(ExecutableHandle executable) = 0;
 
-  /// Code for this GPU: a vendor image, or null-terminated PTX. Compiled and loaded here and at
+  /// Code for this GPU: PTX with a null behind it, or a cubin (CUDA); a code object, or several for
+  /// GPUs of different kinds in an offload bundle (HIP). Compiled and loaded here and at
   /// function(), never at the first launch.
-  virtual Status loadModule(const void *image, ModuleHandle *module) = 0;
+  virtual Status loadModule(std::string_view image, ModuleHandle *module) = 0;
   virtual Status unloadModule(ModuleHandle module) = 0;
   virtual Status function(ModuleHandle module, const char *name, FunctionHandle *function) = 0;
   /// Bytes of each of the kernel's arguments; lives as long as the driver.
@@ -260,11 +278,30 @@ public:
 /// Bytes of workspace that a plan may use.
 inline constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
 
-// The vendors. Unsupported, with the reason, if this build or this machine lacks it.
-Expected<std::unique_ptr<Driver>> openCuda(unsigned index);
-Expected<unsigned> countCudaDevices();
-/// Opened when the first matmul is prepared; `driver` outlives it.
-Expected<std::unique_ptr<Blas>> openCublas(Driver &driver);
+/// A vendor of GPUs: where its functions come from. Static lifetime. Each function is Unsupported,
+/// with the reason, if this machine lacks the vendor's driver or library.
+struct Vendor {
+  const char *device; ///< "cuda": devices are "cuda" and "cuda:NUMBER"
+  const char *title;  ///< "CUDA"
+  Expected<unsigned> (*count)();
+  Expected<std::unique_ptr<Driver>> (*open)(unsigned index);
+  /// Opened when the first matmul is prepared; `driver` outlives it.
+  Expected<std::unique_ptr<Blas>> (*openBlas)(Driver &driver);
+  /// Kernels.cu, compiled, for loadModule().
+  std::string_view (*kernels)();
+  /// The format of a program's kernels for these GPUs: sp::KernelFormat.
+  uint8_t kernelFormat;
+  /// A range of the vendor's profiler on the calling thread. `name` may be freed before its end.
+  void (*beginRange)(const char *name);
+  void (*endRange)();
+};
+
+extern const Vendor kCuda, kHip; ///< each defined where this build has it
+
+/// The vendors of this build; not empty.
+const std::vector<const Vendor *> &vendors();
+/// The vendor of device `name` ("cuda", "cuda:1"), or null.
+const Vendor *vendorOf(std::string_view name);
 
 } // namespace tandem::gpu
 

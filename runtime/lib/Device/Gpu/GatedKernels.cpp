@@ -315,10 +315,12 @@ private:
 } // namespace
 
 std::unique_ptr<GatedKernels> createGatedKernels(Toolbox &tools, std::string &why) {
-  unsigned architecture = tools.driver().info().architecture;
-  if (architecture != 90) {
-    why = fmt::format("gated matmuls: expected a GPU of compute capability 9.0, found {}.{}",
-                      architecture / 10, architecture % 10);
+  const DeviceInfo &info = tools.driver().info();
+  if (info.architecture != 90) {
+    why = fmt::format("gated matmuls: expected a GPU of compute capability 9.0, found {}",
+                      info.architecture
+                          ? fmt::format("{}.{}", info.architecture / 10, info.architecture % 10)
+                          : info.target);
     return nullptr;
   }
   Expected<const Table *> table = openTable();

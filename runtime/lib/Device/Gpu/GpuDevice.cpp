@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <type_traits>
 #include <utility>
 
@@ -56,7 +57,7 @@ Expected<Scratch> Scratch::make(std::shared_ptr<DeviceState> state, uint64_t byt
 Expected<Blas *> Toolbox::matrixLibrary() {
   std::lock_guard<std::mutex> lock(mutex);
   if (!blas) {
-    TANDEM_ASSIGN_OR_RETURN(blas, openCublas(driver()));
+    TANDEM_ASSIGN_OR_RETURN(blas, driver().vendor().openBlas(driver()));
   }
   return blas.get();
 }
@@ -136,7 +137,7 @@ public:
     const DeviceInfo &info = state->driver->info();
     auto blas = tools->matrixLibrary();
     std::string why;
-    return fmt::format("{} sm_{}, {}{}", info.model, info.architecture,
+    return fmt::format("{} {}, {}{}", info.model, info.target,
                        blas ? (*blas)->version() : "no matrix library",
                        tools->gatedKernels(why) ? ", gated kernels" : "");
   }
@@ -231,22 +232,55 @@ GpuAccess::~GpuAccess() = default;
 
 } // namespace gpu
 
-Expected<unsigned> countGpus() { return gpu::countCudaDevices(); }
+Expected<unsigned> countGpus(std::string_view kind) {
+  const gpu::Vendor *vendor = gpu::vendorOf(kind);
+  return vendor ? vendor->count()
+                : Expected<unsigned>(Status(Code::Unsupported,
+                                            "this runtime was built without " + std::string(kind)));
+}
+
+Status anyGpu() {
+  std::string reasons;
+  for (const gpu::Vendor *vendor : gpu::vendors()) {
+    auto count = vendor->count();
+    if (count)
+      return Status();
+    reasons += (reasons.empty() ? "" : "; ") + count.status().message();
+  }
+  return Status(Code::Unsupported, reasons);
+}
+
+std::vector<std::string> gpuKinds() {
+  std::vector<std::string> kinds;
+  for (const gpu::Vendor *vendor : gpu::vendors())
+    kinds.emplace_back(vendor->device);
+  return kinds;
+}
 
 Expected<std::unique_ptr<Device>> createGpuDevice(std::string_view name, uint32_t localRank) {
   using namespace gpu;
-  TANDEM_ASSIGN_OR_RETURN(unsigned count, countCudaDevices());
+  const Vendor *vendor = vendorOf(name);
+  if (!vendor)
+    return Status(Code::Unsupported,
+                  fmt::format("device \"{}\": expected {} or one of these and :NUMBER", name,
+                              fmt::join(gpuKinds(), " or ")));
+  TANDEM_ASSIGN_OR_RETURN(unsigned count, vendor->count());
   unsigned index = count ? localRank % count : 0;
   if (size_t colon = name.find(':'); colon != std::string_view::npos) {
     std::string_view digits = name.substr(colon + 1);
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
     if (error != std::errc() || end != digits.data() + digits.size() || digits.empty())
-      return Status(Code::InvalidArgument,
-                    fmt::format("device \"{}\": expected cuda or cuda:NUMBER", name));
+      return Status(Code::InvalidArgument, fmt::format("device \"{}\": expected {} or {}:NUMBER",
+                                                       name, vendor->device, vendor->device));
   }
-  TANDEM_ASSIGN_OR_RETURN(auto driver, openCuda(index));
+  std::string where = fmt::format("device {}:{}: ", vendor->device, index);
+  if (index >= count)
+    return Status(Code::Unsupported, fmt::format("{}this machine has {} GPUs", where, count));
+  auto driver = vendor->open(index);
+  if (!driver)
+    return driver.status().withPrefix(where);
   auto tools = std::make_shared<Toolbox>();
-  tools->state = std::make_shared<DeviceState>(std::move(driver));
+  tools->state = std::make_shared<DeviceState>(std::move(*driver));
   TANDEM_ASSIGN_OR_RETURN(tools->kernels, Kernels::load(tools->driver()));
   return std::unique_ptr<Device>(std::make_unique<GpuDevice>(std::move(tools)));
 }

@@ -26,7 +26,7 @@ struct Candidate {
 };
 
 /// A loaded kernel of the program; docs/kernels.md describes its two entry points.
-struct PtxKernel {
+struct ProgramKernel {
   ModuleHandle module = nullptr;
   FunctionHandle rows = nullptr, strided = nullptr;
 };
@@ -49,7 +49,7 @@ struct Toolbox {
   std::map<std::string, std::string> choices; ///< algorithms by key
   /// Of ordered products, the algorithms that keepOrdered keeps, by key.
   std::map<std::string, std::vector<std::string>> orderedAlgorithms;
-  std::map<std::string, PtxKernel> ptxKernels; ///< by their text
+  std::map<std::string, ProgramKernel> programKernels; ///< by their code
   std::map<std::shared_ptr<const ExternalKernel>, LoadedImage> images;
 
   std::once_flag askedForGated;
@@ -61,8 +61,8 @@ struct Toolbox {
   /// if there are none.
   GatedKernels *gatedKernels(std::string &why);
   Expected<Blas *> matrixLibrary();
-  /// Compiles and loads `text`, once.
-  Expected<PtxKernel> loadPtx(const std::string &text);
+  /// Compiles and loads `code` (PTX, a code object), once.
+  Expected<ProgramKernel> loadProgramKernel(const std::string &code);
   /// Loads the kernel's image, once.
   Expected<FunctionHandle> loadImage(const std::shared_ptr<const ExternalKernel> &kernel);
 };
@@ -109,7 +109,7 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
                                                         const GatedMatmulDesc &desc);
 /// A call of the embedder's function or image.
 Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallDesc &desc);
-/// A launch of the program's PTX; Unsupported if none fits this GPU.
+/// A launch of the program's code; Unsupported if none fits this GPU.
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc);
 
 } // namespace tandem::gpu

@@ -11,10 +11,6 @@
 #include <exception>
 
 // A header of the CUDA toolkit; it opens the profiler's library by itself.
-#if __has_include(<nvtx3/nvToolsExt.h>)
-#include <nvtx3/nvToolsExt.h>
-#define TANDEM_HAVE_NVTX 1
-#endif
 
 namespace tandem::gpu {
 
@@ -26,34 +22,18 @@ constexpr std::chrono::seconds kGrace{10};
 /// Of GpuStream::epochWord().
 constexpr uint64_t kEpochBytes = 64;
 
-/// An NVTX range of domain "tandem" on the calling thread while the object lives. Costs one pointer
-/// test without a profiler. With one (loaded from NVTX_INJECTION64_PATH), GPU work that the host
-/// issues meanwhile carries the range's name.
+/// A range of the vendor's profiler on the calling thread while the object lives.
 class ProfilerRange {
 public:
   ProfilerRange(const ProfilerRange &) = delete;
   ProfilerRange &operator=(const ProfilerRange &) = delete;
-#if TANDEM_HAVE_NVTX
-  /// `name` may be freed before the range ends.
-  explicit ProfilerRange(const char *name) {
-    nvtxEventAttributes_t attributes{};
-    attributes.version = NVTX_VERSION;
-    attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
-    attributes.message.ascii = name;
-    nvtxDomainRangePushEx(domain(), &attributes);
+  ProfilerRange(const Vendor &vendor, const char *name) : vendor(vendor) {
+    vendor.beginRange(name);
   }
-  ~ProfilerRange() { nvtxDomainRangePop(domain()); }
+  ~ProfilerRange() { vendor.endRange(); }
 
 private:
-  static nvtxDomainHandle_t domain() {
-    static nvtxDomainHandle_t made = nvtxDomainCreateA("tandem");
-    return made;
-  }
-
-#else
-  explicit ProfilerRange(const char *) {}
-#endif
+  const Vendor &vendor;
 };
 } // namespace
 
@@ -252,7 +232,7 @@ Status DeviceStream::issueTask(const Task &task) {
   Driver &driver = *state->driver;
   if (task.operation) {
     current.store(task.marker, std::memory_order_relaxed);
-    ProfilerRange range(task.operation->name);
+    ProfilerRange range(state->driver->vendor(), task.operation->name);
     afterCopy = std::exchange(copied, false);
     Status status =
         times.around(handle, task.time, [&] { return task.operation->issue(*this, *task.frame); });
@@ -322,7 +302,7 @@ void DeviceStream::execute(const Task &task) {
 
 Status DeviceStream::executeHost(const Task &task) {
   auto now = [] { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); };
-  ProfilerRange range(task.host->name);
+  ProfilerRange range(state->driver->vendor(), task.host->name);
   int64_t begin = task.time ? now() : 0;
   Status status = task.host->execute(*task.frame);
   if (task.time)

@@ -10,16 +10,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-// The output of nvcc for Kernels.cu.
-__asm__(".section .rodata\n"
-        ".balign 64\n"
-        ".globl tandemGpuKernels\n"
-        "tandemGpuKernels:\n"
-        ".incbin \"" TANDEM_GPU_KERNELS "\"\n"
-        ".byte 0\n"
-        ".previous\n");
-extern "C" const unsigned char tandemGpuKernels[];
-
 namespace tandem::gpu {
 
 namespace {
@@ -56,7 +46,7 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
 
 Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   std::unique_ptr<Kernels> kernels(new Kernels(driver));
-  TANDEM_RETURN_IF_ERROR(driver.loadModule(tandemGpuKernels, &kernels->module));
+  TANDEM_RETURN_IF_ERROR(driver.loadModule(driver.vendor().kernels(), &kernels->module));
   std::vector<std::string> names{"widen_f16", "widen_bf16", "signal_raise", "signal_wait",
                                  "run_words"};
   for (const char *bits : {"32", "64"}) {

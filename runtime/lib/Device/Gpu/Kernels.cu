@@ -11,8 +11,7 @@
 
 #include "KernelArguments.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "KernelLanguage.h"
 
 using namespace tandem::gpu;
 
@@ -43,15 +42,15 @@ template <> struct Arithmetic<long long> {
 };
 
 __device__ float widen(float x) { return x; }
-__device__ float widen(__half x) { return __half2float(x); }
-__device__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ float widen(Half x) { return halfToFloat(x); }
+__device__ float widen(Bfloat16 x) { return bfloat16ToFloat(x); }
 __device__ int widen(int x) { return x; }
 __device__ int widen(signed char x) { return x; }
 __device__ int widen(unsigned char x) { return x; }
 __device__ double widen(double x) { return x; }
 __device__ long long widen(long long x) { return x; }
-__device__ void narrow(float x, __half &to) { to = __float2half_rn(x); }
-__device__ void narrow(float x, __nv_bfloat16 &to) { to = __float2bfloat16_rn(x); }
+__device__ void narrow(float x, Half &to) { to = halfFromFloat(x); }
+__device__ void narrow(float x, Bfloat16 &to) { to = bfloat16FromFloat(x); }
 template <typename A, typename T> __device__ void narrow(A x, T &to) { to = static_cast<T>(x); }
 
 // Sum, max and min, numbered as ReduceOp. NaN propagates; integer sums wrap.
@@ -65,21 +64,21 @@ template <typename A> __device__ A combine(int op, A a, A b) {
 template <> __device__ int combine(int op, int a, int b) {
   if (op == 0)
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-  return op == 1 ? max(a, b) : min(a, b);
+  return (op == 1) == (a > b) ? a : b;
 }
 template <> __device__ long long combine(int op, long long a, long long b) {
   if (op == 0)
     return static_cast<long long>(static_cast<unsigned long long>(a) +
                                   static_cast<unsigned long long>(b));
-  return op == 1 ? max(a, b) : min(a, b);
+  return (op == 1) == (a > b) ? a : b;
 }
 
 /// The result of an empty reduction: 0, the lowest and the highest number.
 template <typename T> struct Least {
-  static __device__ float value() { return -__int_as_float(0x7f800000); }
+  static __device__ float value() { return -__builtin_huge_valf(); }
 };
 template <> struct Least<double> {
-  static __device__ double value() { return -__longlong_as_double(0x7ff0000000000000ll); }
+  static __device__ double value() { return -__builtin_huge_val(); }
 };
 template <> struct Least<int> {
   static __device__ int value() { return static_cast<int>(0x80000000u); }
@@ -126,10 +125,10 @@ __device__ void locate(const Nest &nest, Index i, int64_t (&at)[K]) {
 }
 
 template <typename Index> __device__ Index firstUnit() {
-  return static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
+  return static_cast<Index>(blockNumber()) * blockThreads() + threadNumber();
 }
 template <typename Index> __device__ Index unitStep() {
-  return static_cast<Index>(gridDim.x) * blockDim.x;
+  return static_cast<Index>(gridBlocks()) * blockThreads();
 }
 
 template <typename T, typename Index>
@@ -214,67 +213,64 @@ __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, co
   using A = typename Arithmetic<T>::Type;
   __shared__ A warps[32];
   Index total = kept.total, terms = reduced.total;
-  for (Index i = blockIdx.x; i < total;) {
+  for (Index i = blockNumber(); i < total;) {
     int64_t at[2];
     locate(kept, i, at);
     A sum = identity<T>(op);
-    for (Index r = threadIdx.x; r < terms; r += blockDim.x) {
+    for (Index r = threadNumber(); r < terms; r += blockThreads()) {
       int64_t term[1];
       locate(reduced, r, term);
       P x = *reinterpret_cast<const P *>(src + at[1] + term[0]);
 #pragma unroll
       for (int e = 0; e < N; ++e)
         sum = combine(op, sum, widen(x.v[e]));
-      if (terms - r <= blockDim.x)
+      if (terms - r <= blockThreads())
         break;
     }
-    for (int d = 16; d > 0; d /= 2)
-      sum = combine(op, sum, __shfl_down_sync(~0u, sum, d));
-    if (threadIdx.x % 32 == 0)
-      warps[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      for (unsigned w = 1; w < blockDim.x / 32; ++w)
+    unsigned width = warpThreads();
+    for (unsigned d = width / 2; d > 0; d /= 2)
+      sum = combine(op, sum, fromLane(sum, d));
+    if (threadNumber() % width == 0)
+      warps[threadNumber() / width] = sum;
+    syncBlock();
+    if (threadNumber() == 0) {
+      for (unsigned w = 1; w < blockThreads() / width; ++w)
         sum = combine(op, sum, warps[w]);
       narrow(sum, dst[at[0]]);
     }
-    __syncthreads();
-    if (total - i <= gridDim.x)
+    syncBlock();
+    if (total - i <= gridBlocks())
       break;
-    i += gridDim.x;
+    i += gridBlocks();
   }
 }
 
 } // namespace
 
 #define COPY(bits, T)                                                                              \
-  extern "C" __global__ void copy_##bits##_32(const __grid_constant__ Nest nest, T *dst,           \
-                                              const T *src) {                                      \
+  extern "C" __global__ void copy_##bits##_32(TANDEM_PARAMETER Nest nest, T *dst, const T *src) {  \
     copyUnits<T, uint32_t>(nest, dst, src);                                                        \
   }                                                                                                \
-  extern "C" __global__ void copy_##bits##_64(const __grid_constant__ Nest nest, T *dst,           \
-                                              const T *src) {                                      \
+  extern "C" __global__ void copy_##bits##_64(TANDEM_PARAMETER Nest nest, T *dst, const T *src) {  \
     copyUnits<T, uint64_t>(nest, dst, src);                                                        \
   }
 COPY(8, uint8_t)
 COPY(16, uint16_t)
 COPY(32, uint32_t)
-COPY(64, uint2)
-COPY(128, uint4)
+COPY(64, Word64)
+COPY(128, Word128)
 
 #define ARITHMETIC(name, T, N, bits)                                                               \
-  extern "C" __global__ void combine_##name##_##N##_##bits(                                        \
-      const __grid_constant__ Nest nest, T *dst, const T *a, const T *b, int op) {                 \
+  extern "C" __global__ void combine_##name##_##N##_##bits(TANDEM_PARAMETER Nest nest, T *dst,     \
+                                                           const T *a, const T *b, int op) {       \
     combineUnits<T, N, uint##bits##_t>(nest, dst, a, b, op);                                       \
   }                                                                                                \
   extern "C" __global__ void reduce_apart_##name##_##N##_##bits(                                   \
-      const __grid_constant__ Nest kept, const __grid_constant__ Nest reduced, T *dst,             \
-      const T *src, int op) {                                                                      \
+      TANDEM_PARAMETER Nest kept, TANDEM_PARAMETER Nest reduced, T *dst, const T *src, int op) {   \
     reduceApart<T, N, uint##bits##_t>(kept, reduced, dst, src, op);                                \
   }                                                                                                \
   extern "C" __global__ void reduce_together_##name##_##N##_##bits(                                \
-      const __grid_constant__ Nest kept, const __grid_constant__ Nest reduced, T *dst,             \
-      const T *src, int op) {                                                                      \
+      TANDEM_PARAMETER Nest kept, TANDEM_PARAMETER Nest reduced, T *dst, const T *src, int op) {   \
     reduceTogether<T, N, uint##bits##_t>(kept, reduced, dst, src, op);                             \
   }
 #define ARITHMETIC_OF(name, T, N)                                                                  \
@@ -283,8 +279,8 @@ COPY(128, uint4)
   ARITHMETIC(name, T, N, 32)                                                                       \
   ARITHMETIC(name, T, N, 64)
 ARITHMETIC_OF(f32, float, 4)
-ARITHMETIC_OF(f16, __half, 8)
-ARITHMETIC_OF(bf16, __nv_bfloat16, 8)
+ARITHMETIC_OF(f16, Half, 8)
+ARITHMETIC_OF(bf16, Bfloat16, 8)
 ARITHMETIC_OF(i32, int, 4)
 ARITHMETIC_OF(f64, double, 2)
 ARITHMETIC_OF(i64, long long, 2)
@@ -298,53 +294,51 @@ ARITHMETIC_OF(i1, unsigned char, 16)
     for (auto i = firstUnit<uint64_t>(); i < count; i += unitStep<uint64_t>())                     \
       dst[i] = widen(src[static_cast<int64_t>(i) * stride]);                                       \
   }
-WIDEN(f16, __half)
-WIDEN(bf16, __nv_bfloat16)
+WIDEN(f16, Half)
+WIDEN(bf16, Bfloat16)
 
 /// Raises a signal to *epoch * perRun + value (epoch 0 if null) after all earlier work of this GPU.
 /// Does nothing after an abort (*released): the earlier work may not have happened.
 extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned long long *epoch,
                                         unsigned long long perRun, unsigned long long value,
-                                        const volatile unsigned long long *released) {
-  if (*released)
+                                        const unsigned long long *released) {
+  if (loadShared(released))
     return;
   unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
-  __threadfence_system();
-  atomicMax_system(slot, target);
+  fenceSystem();
+  raiseShared(slot, target);
 }
 
 /// Waits for a signal and writes its command's number to `progress` (host memory) meanwhile. After
 /// an abort it ends only once no signal is copied any more (*letGo): a later copy in this stream
 /// could signal a peer.
-extern "C" __global__ void signal_wait(const volatile unsigned long long *slot,
+extern "C" __global__ void signal_wait(const unsigned long long *slot,
                                        const unsigned long long *epoch, unsigned long long perRun,
-                                       unsigned long long value,
-                                       volatile unsigned long long *progress,
+                                       unsigned long long value, unsigned long long *progress,
                                        unsigned long long command,
-                                       const volatile unsigned long long *letGo) {
+                                       const unsigned long long *letGo) {
   unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
-  if (*slot < target) {
-    *progress = command;
-    while (*slot < target && !*letGo)
-      __nanosleep(100);
-    *progress = ~0ull;
+  if (loadShared(slot) < target) {
+    storeShared(progress, command);
+    while (loadShared(slot) < target && !loadShared(letGo))
+      pauseThread();
+    storeShared(progress, ~0ull);
   }
-  __threadfence_system();
+  fenceSystem();
 }
 
 /// Root node of a graph: counts the run and writes the words that signals are copied from. An abort
 /// sets *released before it clears the words, so they end as zero in either order.
-extern "C" __global__ void run_words(const __grid_constant__ RunWords run) {
+extern "C" __global__ void run_words(TANDEM_PARAMETER RunWords run) {
   uint64_t number = *run.epoch + 1;
-  __syncthreads();
-  if (threadIdx.x == 0)
+  syncBlock();
+  if (threadNumber() == 0)
     *run.epoch = number;
-  if (threadIdx.x >= run.count)
+  if (threadNumber() >= run.count)
     return;
-  const SignalWord &word = run.words[threadIdx.x];
-  volatile uint64_t *at = word.at;
-  *at = number * word.perRun + word.value;
-  __threadfence_system();
-  if (*run.released)
-    *at = 0;
+  const SignalWord &word = run.words[threadNumber()];
+  storeShared(word.at, number * word.perRun + word.value);
+  fenceSystem();
+  if (loadShared(run.released))
+    storeShared(word.at, uint64_t(0));
 }

@@ -3,7 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Loads the PTX stored next to the expression code and calls it as docs/kernels.md describes.
+// Loads the PTX or code object stored next to the expression code and calls it as docs/kernels.md
+// describes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,13 +35,18 @@ unsigned architectureOf(std::string_view target) {
   return error == std::errc() && end == target.data() + target.size() ? number : 0;
 }
 
-/// The newest code that this GPU can run, or null.
-const NativeKernel *choose(const LaunchDesc &desc, unsigned architecture) {
+/// The newest code that this GPU can run, or null. PTX also runs on later GPUs; a code object runs
+/// on those of its name alone.
+const NativeKernel *choose(const LaunchDesc &desc, const Driver &driver) {
   const NativeKernel *best = nullptr;
+  const DeviceInfo &info = driver.info();
   for (const NativeKernel &native : desc.native) {
+    if (native.format != driver.vendor().kernelFormat)
+      continue;
+    if (info.architecture == 0 && native.target == info.target)
+      return &native;
     unsigned needs = architectureOf(native.target);
-    if (static_cast<sp::KernelFormat>(native.format) != sp::KernelFormat::ptx || needs == 0 ||
-        needs > architecture)
+    if (needs == 0 || needs > info.architecture)
       continue;
     if (!best || needs > architectureOf(best->target))
       best = &native;
@@ -49,9 +55,10 @@ const NativeKernel *choose(const LaunchDesc &desc, unsigned architecture) {
 }
 
 /// One kernel on operands with known loops. Numbers in the call have 64 bits.
-class PtxOperation final : public GpuOperation {
+class NativeOperation final : public GpuOperation {
 public:
-  PtxOperation(Tools tools, const PtxKernel &kernel) : tools(std::move(tools)), kernel(kernel) {}
+  NativeOperation(Tools tools, const ProgramKernel &kernel)
+      : tools(std::move(tools)), kernel(kernel) {}
 
   void prepare(const LaunchDesc &desc) {
     std::vector<Layout> layouts;
@@ -155,7 +162,7 @@ private:
   }
 
   Tools tools; ///< keeps the module loaded
-  PtxKernel kernel;
+  ProgramKernel kernel;
   std::vector<uint32_t> slots;
   std::vector<unsigned> elements; ///< bytes per element, per operand
   Loops loops;
@@ -166,18 +173,18 @@ private:
 } // namespace
 
 Toolbox::~Toolbox() {
-  for (auto &[text, kernel] : ptxKernels)
+  for (auto &[code, kernel] : programKernels)
     driver().unloadModule(kernel.module).ignore();
   for (auto &[kernel, image] : images)
     driver().unloadModule(image.module).ignore();
 }
 
-Expected<PtxKernel> Toolbox::loadPtx(const std::string &text) {
+Expected<ProgramKernel> Toolbox::loadProgramKernel(const std::string &code) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (auto known = ptxKernels.find(text); known != ptxKernels.end())
+  if (auto known = programKernels.find(code); known != programKernels.end())
     return known->second;
-  PtxKernel kernel;
-  TANDEM_RETURN_IF_ERROR(driver().loadModule(text.c_str(), &kernel.module));
+  ProgramKernel kernel;
+  TANDEM_RETURN_IF_ERROR(driver().loadModule(code, &kernel.module));
   Status status = driver().function(kernel.module, "rows", &kernel.rows);
   if (status.ok())
     status = driver().function(kernel.module, "strided", &kernel.strided);
@@ -185,23 +192,23 @@ Expected<PtxKernel> Toolbox::loadPtx(const std::string &text) {
     driver().unloadModule(kernel.module).ignore();
     return status;
   }
-  ptxKernels.emplace(text, kernel);
+  programKernels.emplace(code, kernel);
   return kernel;
 }
 
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc) {
   std::string where = fmt::format("kernel \"{}\": ", desc.name);
-  const NativeKernel *native = choose(desc, tools->driver().info().architecture);
+  const NativeKernel *native = choose(desc, tools->driver());
   if (!native)
-    return Status(
-        Code::Unsupported,
-        fmt::format("{}the program has no PTX for {} (sm_{}); compile it for a cuda target", where,
-                    tools->driver().info().name, tools->driver().info().architecture));
-  std::string text(reinterpret_cast<const char *>(native->code), native->codeSize);
-  auto kernel = tools->loadPtx(text);
+    return Status(Code::Unsupported,
+                  fmt::format("{}the program has no code for {} ({}); compile it for a {} target",
+                              where, tools->driver().info().name, tools->driver().info().target,
+                              tools->driver().vendor().device));
+  std::string code(reinterpret_cast<const char *>(native->code), native->codeSize);
+  auto kernel = tools->loadProgramKernel(code);
   if (!kernel)
     return kernel.status().withPrefix(where);
-  auto operation = std::make_unique<PtxOperation>(tools, *kernel);
+  auto operation = std::make_unique<NativeOperation>(tools, *kernel);
   operation->prepare(desc);
   return std::unique_ptr<Operation>(std::move(operation));
 }

@@ -27,9 +27,21 @@ Expected<std::shared_ptr<SymmetricBlock>>
 SymmetricBlock::allocate(std::shared_ptr<DeviceState> state, uint64_t bytes) {
   void *base = nullptr;
   TANDEM_RETURN_IF_ERROR(state->allocate(bytes, MemoryKind::Symmetric, &base));
-  std::shared_ptr<SymmetricBlock> block(new SymmetricBlock(std::move(state), base, bytes));
+  return enter(
+      std::shared_ptr<SymmetricBlock>(new SymmetricBlock(std::move(state), base, bytes, false)));
+}
+
+Expected<std::shared_ptr<SymmetricBlock>>
+SymmetricBlock::allocateSignals(std::shared_ptr<DeviceState> state, uint64_t bytes) {
+  void *base = nullptr;
+  TANDEM_RETURN_IF_ERROR(state->driver->allocateSignals(bytes, &base));
+  return enter(
+      std::shared_ptr<SymmetricBlock>(new SymmetricBlock(std::move(state), base, bytes, true)));
+}
+
+std::shared_ptr<SymmetricBlock> SymmetricBlock::enter(std::shared_ptr<SymmetricBlock> block) {
   std::lock_guard<std::mutex> lock(registry().mutex);
-  registry().blocks[base] = block;
+  registry().blocks[block->base] = block;
   return block;
 }
 
@@ -45,7 +57,8 @@ SymmetricBlock::~SymmetricBlock() {
     registry().blocks.erase(base); // before the address is reused
   }
   if (!state->stuck)
-    state->free(base, bytes, MemoryKind::Symmetric).ignore();
+    (signals ? state->driver->freeShared(base) : state->free(base, bytes, MemoryKind::Symmetric))
+        .ignore();
 }
 
 } // namespace tandem::gpu

@@ -530,7 +530,7 @@ Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const C
   for (const auto &[key, candidate] : mine) {
     TANDEM_ASSIGN_OR_RETURN(Blas * blas, tools.matrixLibrary());
     const DeviceInfo &info = tools.driver().info();
-    std::string device = fmt::format("{} sm_{} {}", info.model, info.architecture, blas->version());
+    std::string device = fmt::format("{} {} {}", info.model, info.target, blas->version());
     const std::string *known = cache.find(device, key);
     bool usable = false;
     for (unsigned c = 0; known && c < candidate->plan->candidates(); ++c)

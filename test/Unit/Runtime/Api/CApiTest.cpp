@@ -176,7 +176,8 @@ TEST(CApi, ContextErrors) {
   expect(&options, TANDEM_INVALID_ARGUMENT, "struct_size");
   options.struct_size = sizeof options;
   options.device = "abacus";
-  expect(&options, TANDEM_UNSUPPORTED, "unknown device \"abacus\", expected cpu, null or cuda");
+  expect(&options, TANDEM_UNSUPPORTED,
+         "unknown device \"abacus\", expected cpu, null, cuda or hip");
   options.device = nullptr;
   options.channels = "pigeon";
   expect(&options, TANDEM_UNSUPPORTED, "unknown channel \"pigeon\"");

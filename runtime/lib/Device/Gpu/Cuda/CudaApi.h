@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_CUDA_CUDAAPI_H
 #define TANDEM_LIB_DEVICE_GPU_CUDA_CUDAAPI_H
 
-#include "tandem/Program/Status.h"
+#include "../Driver.h"
 
 #include <cuda.h>
 
@@ -102,6 +102,11 @@ struct CudaApi {
   /// "<what>: <the driver's name and text>" for an error.
   Status status(CUresult result, const char *what) const;
 };
+
+// The entries of `kCuda`; see Vendor.
+Expected<unsigned> countCudaDevices();
+Expected<std::unique_ptr<Driver>> openCuda(unsigned index);
+Expected<std::unique_ptr<Blas>> openCublas(Driver &driver);
 
 } // namespace tandem::gpu
 

@@ -9,6 +9,7 @@
 #include "Nodes.h"
 
 #include "../Driver.h"
+#include "../DriverUsers.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -197,72 +198,10 @@ private:
   Current current(api, context);                                                                   \
   return api.status(api.name(__VA_ARGS__), #name)
 
-/// The drivers of this process that use a GPU, and what they will free when one is left.
-class Users {
-public:
-  static Users &of(CUdevice device) {
-    static std::mutex mutex;
-    // Never destroyed: drivers of static lifetime may outlive it.
-    static auto *users = new std::map<CUdevice, Users>; // which stay where they are
-    std::lock_guard<std::mutex> lock(mutex);
-    return (*users)[device];
-  }
-  void join() {
-    std::lock_guard<std::mutex> lock(mutex);
-    ++count;
-  }
-  void leave() {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      // The driver that is left may have work that waits: what it releases releases this, too.
-      if (--count > 0)
-        return;
-      keepsAll = false;
-    }
-    releasePending().ignore();
-  }
-  Status release(std::function<Status()> body) {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (keepsAll)
-        return Status();
-      pending.push_back(std::move(body));
-      if (count > 1)
-        return Status();
-    }
-    return releasePending();
-  }
-  /// The status of the last one.
-  Status releasePending() {
-    std::vector<std::function<Status()>> ready;
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      ready.swap(pending);
-    }
-    Status last;
-    for (const std::function<Status()> &each : ready) {
-      last.ignore();
-      last = each();
-    }
-    return last;
-  }
-  void neverRelease() {
-    std::lock_guard<std::mutex> lock(mutex);
-    keepsAll = true;
-    pending.clear();
-  }
-
-private:
-  std::mutex mutex; ///< guards the fields below
-  unsigned count = 0;
-  bool keepsAll = false;
-  std::vector<std::function<Status()>> pending;
-};
-
 class CudaDriver final : public Driver {
 public:
   CudaDriver(const CudaApi &api, CUdevice device)
-      : api(api), device(device), users(Users::of(device)), shared(api, device) {
+      : api(api), device(device), users(DriverUsers::of(kCuda, device)), shared(api, device) {
     users.join();
   }
   ~CudaDriver() override {
@@ -288,6 +227,7 @@ public:
     TANDEM_ASSIGN_OR_RETURN(int minor, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
     TANDEM_ASSIGN_OR_RETURN(int processors, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
     description.architecture = static_cast<unsigned>(major * 10 + minor);
+    description.target = fmt::format("sm_{}", description.architecture);
     description.processors = static_cast<unsigned>(processors);
     TANDEM_ASSIGN_OR_RETURN(
         int maps, attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED));
@@ -302,6 +242,7 @@ public:
   }
 
   const DeviceInfo &info() const override { return description; }
+  const Vendor &vendor() const override { return kCuda; }
   Status within(const std::function<Status()> &body) override {
     Current current(api, context);
     return body();
@@ -341,13 +282,16 @@ public:
     Current current(api, context);
     return shared.allocate(bytes, memory);
   }
-  Status exportShared(const void *memory, int *descriptor) override {
-    Current current(api, context);
-    return shared.exportMemory(memory, descriptor);
+  Status allocateSignals(uint64_t, void **) override {
+    return Status(Code::Internal, "signals of CUDA lie next to the data");
   }
-  Status importShared(int descriptor, uint64_t bytes, void **memory) override {
+  Status exportShared(const void *memory, SharedHandle *handle) override {
     Current current(api, context);
-    return shared.importMemory(descriptor, bytes, memory);
+    return shared.exportMemory(memory, &handle->descriptor);
+  }
+  Status importShared(const SharedHandle &handle, uint64_t bytes, void **memory) override {
+    Current current(api, context);
+    return shared.importMemory(handle.descriptor, bytes, memory);
   }
   Status freeShared(void *memory) override {
     Current current(api, context);
@@ -439,14 +383,12 @@ public:
     TANDEM_CUDA(cuMemcpy2DAsync, &copy, stream(on));
   }
 
-  Status writeValue(StreamHandle on, void *at, uint64_t value) override {
-    TANDEM_CUDA(cuStreamWriteValue64, stream(on), address(at), value,
-                CU_STREAM_WRITE_VALUE_DEFAULT);
-  }
   Status setWord(StreamHandle on, void *at, uint64_t value) override {
-    if (description.streamValues)
-      return writeValue(on, at, value);
     Current current(api, context);
+    if (description.streamValues)
+      return api.status(
+          api.cuStreamWriteValue64(stream(on), address(at), value, CU_STREAM_WRITE_VALUE_DEFAULT),
+          "cuStreamWriteValue64");
     Status status =
         api.status(api.cuMemsetD32Async(address(at), static_cast<unsigned>(value), 1, stream(on)),
                    "cuMemsetD32Async");
@@ -537,10 +479,10 @@ public:
     TANDEM_CUDA(cuGraphExecDestroy, static_cast<CUgraphExec>(executable));
   }
 
-  Status loadModule(const void *image, ModuleHandle *handle) override {
+  Status loadModule(std::string_view image, ModuleHandle *handle) override {
     Current current(api, context);
     CUmodule made = nullptr;
-    Status status = api.status(api.cuModuleLoadData(&made, image), "cuModuleLoadData");
+    Status status = api.status(api.cuModuleLoadData(&made, image.data()), "cuModuleLoadData");
     *handle = made;
     return status;
   }
@@ -596,7 +538,7 @@ private:
 
   const CudaApi &api;
   CUdevice device;
-  Users &users;
+  DriverUsers &users;
   CUcontext context = nullptr;
   CUstream transfers = nullptr; ///< for copy() and fill()
   SharedMemory shared;
@@ -618,16 +560,12 @@ Expected<unsigned> countCudaDevices() {
 }
 
 Expected<std::unique_ptr<Driver>> openCuda(unsigned index) {
-  TANDEM_ASSIGN_OR_RETURN(unsigned count, countCudaDevices());
-  if (index >= count)
-    return Status(Code::Unsupported,
-                  fmt::format("device cuda:{}: this machine has {} GPUs", index, count));
   TANDEM_ASSIGN_OR_RETURN(const CudaApi *api, CudaApi::get());
   CUdevice device = 0;
   TANDEM_RETURN_IF_ERROR(
       api->status(api->cuDeviceGet(&device, static_cast<int>(index)), "cuDeviceGet"));
   auto driver = std::make_unique<CudaDriver>(*api, device);
-  TANDEM_RETURN_IF_ERROR(driver->open(index).withPrefix(fmt::format("device cuda:{}: ", index)));
+  TANDEM_RETURN_IF_ERROR(driver->open(index));
   return driver;
 }
 

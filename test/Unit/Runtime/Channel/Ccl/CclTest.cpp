@@ -36,7 +36,7 @@ const bool named = [] {
 }();
 
 const ccl::Api &api() {
-  auto api = ccl::Api::get();
+  auto api = ccl::Api::get(gpu::kCuda);
   EXPECT_TRUE(named && api.ok()) << api.status().message();
   return **api;
 }

@@ -30,7 +30,7 @@ const bool named = [] {
 class CclOneSided : public testing::Test {
 protected:
   void SetUp() override {
-    auto api = ccl::Api::get();
+    auto api = ccl::Api::get(gpu::kCuda);
     ASSERT_TRUE(named && api.ok()) << api.status().message();
     if (!(*api)->oneSided.complete())
       GTEST_SKIP() << "TANDEM_NCCL_ONE_SIDED=0";
@@ -181,7 +181,7 @@ TEST_F(CclOneSided, ASignalThatDoesNotComeIsATimeout) {
 }
 
 TEST(CclNoOneSided, ProgramsNeedAnotherChannel) {
-  auto api = ccl::Api::get();
+  auto api = ccl::Api::get(gpu::kCuda);
   ASSERT_TRUE(api.ok()) << api.status().message();
   if ((*api)->oneSided.complete())
     GTEST_SKIP() << "NCCL has them: see the run with TANDEM_NCCL_ONE_SIDED=0";

@@ -75,7 +75,7 @@ class Caller {
 public:
   static Expected<std::unique_ptr<Caller>> make(uint32_t gpu) {
     auto caller = std::make_unique<Caller>();
-    TANDEM_ASSIGN_OR_RETURN(caller->driver, gpu::openCuda(gpu));
+    TANDEM_ASSIGN_OR_RETURN(caller->driver, gpu::kCuda.open(gpu));
     TANDEM_RETURN_IF_ERROR(caller->driver->createStream(&caller->stream, StreamPriority::Normal));
     return caller;
   }

@@ -27,6 +27,9 @@ const bool named = [] {
   ::setenv("TANDEM_CUDA_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("TANDEM_CUBLASLT_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("TANDEM_NCCL_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
+  ::setenv("TANDEM_HIP_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
+  ::setenv("TANDEM_HIPBLASLT_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
+  ::setenv("TANDEM_RCCL_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("NVTX_INJECTION64_PATH", TANDEM_FAKE_LIBRARY, 1);
   return true;
 }();
@@ -43,7 +46,8 @@ std::atomic<int64_t> &fakeNumber(const char *name) {
 }
 
 std::unique_ptr<Device> fakeDevice(unsigned index) {
-  auto device = createGpuDevice("cuda:" + std::to_string(index), 0);
+  const char *kind = std::getenv("TANDEM_TEST_GPU");
+  auto device = createGpuDevice((kind ? kind : "cuda") + (":" + std::to_string(index)), 0);
   EXPECT_TRUE(device.ok()) << device.status().message();
   return device.ok() ? std::move(*device) : nullptr;
 }

@@ -50,7 +50,8 @@ private:
   const char *name;
 };
 
-/// GPU `index` of the stand-in driver, which has two.
+/// GPU `index` of the stand-in driver, which has two; under the names of CUDA, or of HIP if
+/// TANDEM_TEST_GPU is "hip".
 std::unique_ptr<Device> fakeDevice(unsigned index = 0);
 
 /// What contexts of runRanks() have logged since the last call.

@@ -29,7 +29,7 @@ public:
     auto plan = std::make_unique<StandInPlan>(driver, shape);
     TANDEM_ASSIGN_OR_RETURN(plan->kernels, gpu::Kernels::load(driver));
     TANDEM_ASSIGN_OR_RETURN(plan->await, plan->kernels->get("signal_wait"));
-    TANDEM_ASSIGN_OR_RETURN(plan->blas, gpu::openCublas(driver));
+    TANDEM_ASSIGN_OR_RETURN(plan->blas, gpu::kCuda.openBlas(driver));
     for (const gpu::GatedShape::Block &block : shape.blocks) {
       gpu::Product product;
       product.dtype = shape.type;

@@ -59,7 +59,7 @@ TEST(GpuKernels, WithoutPtxForThisGpuTheProgramIsRejected) {
   for (const char *target : {"", "sm_120", "gfx942"}) {
     Status status = runOnce(negation(target)).first;
     EXPECT_EQ(status.code(), Code::Unsupported) << target;
-    EXPECT_NE(status.message().find("kernel \"kernel\": the program has no PTX for "),
+    EXPECT_NE(status.message().find("kernel \"kernel\": the program has no code for "),
               std::string::npos)
         << status.message();
   }
