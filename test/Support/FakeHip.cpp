@@ -193,7 +193,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *memory) {
 hipError_t hipIpcOpenMemHandle(void **memory, hipIpcMemHandle_t handle, unsigned flags) {
   Gpu gpu;
   Handle given;
-  std::memcpy(&given, &handle, sizeof given);
+  std::memcpy(static_cast<void *>(&given), &handle, sizeof given);
   // HIP 5 wants 0; a process does not open its own handles.
   if (given.magic != kMagic || given.process == ::getpid() || flags != (number("hip5") ? 0u : 1u) ||
       number("no-import-on") == currentGpu())
