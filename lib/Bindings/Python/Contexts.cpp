@@ -157,6 +157,9 @@ static std::string usualChannels(const ContextOptions &given, bool isHost, uint3
 
 RuntimeContext::RuntimeContext(const ContextOptions &given)
     : device(given.device), isHost(device.compare(0, 4, "cuda") != 0), world(given.world) {
+  if (device.compare(0, 3, "hip") == 0)
+    raiseArgument("device: expected cpu, null or cuda, found " + device +
+                  ": the Python package does not take tensors of HIP yet");
   tandem_context_options options = {};
   options.struct_size = sizeof options;
   options.device = device.c_str();

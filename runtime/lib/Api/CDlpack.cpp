@@ -23,7 +23,7 @@ std::string describe(const dlpack::Tensor &tensor) {
   case dlpack::Cuda:
     return fmt::format("cuda:{}", tensor.deviceId);
   case dlpack::Rocm:
-    return fmt::format("rocm:{}", tensor.deviceId);
+    return fmt::format("hip:{}", tensor.deviceId);
   default:
     return fmt::format("DLPack's device type {}, number {}", tensor.deviceType, tensor.deviceId);
   }
@@ -35,7 +35,7 @@ bool isOn(const dlpack::Tensor &tensor, Device &device) {
     return true;
   if (device.hostMemory())
     return type == dlpack::Cpu || type == dlpack::CudaHost || type == dlpack::RocmHost;
-  return type == dlpack::Cuda && describe(tensor) == device.name();
+  return (type == dlpack::Cuda || type == dlpack::Rocm) && describe(tensor) == device.name();
 }
 
 std::optional<DType> typeOf(const dlpack::Tensor &tensor) {

@@ -149,6 +149,7 @@ def test_incomplete_bootstrap():
 
 @pytest.mark.parametrize("options, message", [
     ({"device": "tpu"}, "tpu"),
+    ({"device": "hip:1"}, "does not take tensors of HIP yet"),
     ({"channels": "pigeon"}, "pigeon"),
     ({"timeout": -1}, "seconds"),
     ({"world": tandem._tandem.World(2), "rank": 2}, "rank 2"),

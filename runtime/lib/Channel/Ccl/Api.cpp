@@ -37,12 +37,13 @@ struct Library {
   const char *device, *title, *variable, *name, *wanted;
   /// Blocking children of non-blocking communicators may be used from this version on; 0: never.
   int splitsFrom;
+  bool oneSided;
 };
 
 constexpr Library kLibraries[] = {
-    {"cuda", "NCCL", "TANDEM_NCCL_LIBRARY", "libnccl.so.2", "channel ccl: NCCL", kSplitsFrom},
-    // Its source has not been checked for Communicator's assumptions.
-    {"hip", "RCCL", "TANDEM_RCCL_LIBRARY", "librccl.so.1", "channel ccl: RCCL", 0},
+    {"cuda", "NCCL", "TANDEM_NCCL_LIBRARY", "libnccl.so.2", "channel ccl: NCCL", kSplitsFrom, true},
+    // Its source has not been checked for what Communicator and OneSided rely on.
+    {"hip", "RCCL", "TANDEM_RCCL_LIBRARY", "librccl.so.1", "channel ccl: RCCL", 0, false},
 };
 
 Expected<Api> load(const Library &which) {
@@ -69,7 +70,7 @@ Expected<Api> load(const Library &which) {
   library.find(puts.windowRegister, "ncclCommWindowRegister").ignore();
   library.find(puts.windowDeregister, "ncclCommWindowDeregister").ignore();
   const char *wanted = std::getenv("TANDEM_NCCL_ONE_SIDED");
-  if (wanted && std::string_view(wanted) == "0")
+  if (!which.oneSided || (wanted && std::string_view(wanted) == "0"))
     puts = {};
   return api;
 }

@@ -201,7 +201,7 @@ public:
     return libraries.empty() ? "ccl" : fmt::format("ccl ({})", fmt::join(libraries, ", "));
   }
   uint32_t capabilities() const override {
-    return TwoSided | Collectives | (oneSided ? Capability::OneSided : 0);
+    return TwoSided | Collectives | (oneSided ? static_cast<uint32_t>(Capability::OneSided) : 0);
   }
   bool moves(const Device &) const override { return true; } // or says why not
 

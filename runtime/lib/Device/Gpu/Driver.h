@@ -291,6 +291,8 @@ struct Vendor {
   std::string_view (*kernels)();
   /// The format of a program's kernels for these GPUs: sp::KernelFormat.
   uint8_t kernelFormat;
+  /// What to do about a program without them, for a message.
+  const char *kernelAdvice;
   /// A range of the vendor's profiler on the calling thread. `name` may be freed before its end.
   void (*beginRange)(const char *name);
   void (*endRange)();

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <exception>
 
-// A header of the CUDA toolkit; it opens the profiler's library by itself.
-
 namespace tandem::gpu {
 
 using Clock = std::chrono::steady_clock;

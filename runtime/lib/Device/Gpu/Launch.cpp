@@ -201,9 +201,9 @@ Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const Lau
   const NativeKernel *native = choose(desc, tools->driver());
   if (!native)
     return Status(Code::Unsupported,
-                  fmt::format("{}the program has no code for {} ({}); compile it for a {} target",
-                              where, tools->driver().info().name, tools->driver().info().target,
-                              tools->driver().vendor().device));
+                  fmt::format("{}the program has no code for {} ({}); {}", where,
+                              tools->driver().info().name, tools->driver().info().target,
+                              tools->driver().vendor().kernelAdvice));
   std::string code(reinterpret_cast<const char *>(native->code), native->codeSize);
   auto kernel = tools->loadProgramKernel(code);
   if (!kernel)

@@ -66,6 +66,7 @@ const Vendor kCuda{"cuda",
                    openCublas,
                    kernels,
                    static_cast<uint8_t>(sp::KernelFormat::ptx),
+                   "compile it for a cuda target",
                    beginRange,
                    endRange};
 

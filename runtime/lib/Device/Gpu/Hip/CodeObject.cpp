@@ -39,7 +39,7 @@ public:
     T value{};
     std::string_view from = take(sizeof value);
     if (ok)
-      std::memcpy(&value, from.data(), sizeof value);
+      std::memcpy(&value, from.data(), from.size());
     return value;
   }
   /// Of `bytes` bytes, most significant first, as in MessagePack.
@@ -220,14 +220,14 @@ Expected<std::string_view> selectCodeObject(std::string_view image, std::string_
   for (uint64_t i = 0; in.ok && i < count; ++i) {
     auto offset = in.number<uint64_t>(), size = in.number<uint64_t>();
     std::string_view id = in.take(in.number<uint64_t>());
-    // "hipv4-amdgcn-amd-amdhsa--gfx942"; features may follow the processor: "gfx942:xnack+".
-    size_t dash = id.rfind('-');
-    std::string_view processor = dash == std::string_view::npos ? id : id.substr(dash + 1);
+    // "hipv4-amdgcn-amd-amdhsa--gfx942"; features may follow the processor: "gfx942:xnack-".
+    std::string_view processor = id.substr(0, id.find(':'));
+    processor.remove_prefix(processor.rfind('-') + 1); // npos + 1 is 0
     if (!in.ok || id.substr(0, 4) == "host")
       continue;
     if (offset > image.size() || size > image.size() - offset)
       return broken("an entry of the offload bundle lies outside it");
-    if (processor.substr(0, processor.find(':')) == target)
+    if (processor == target)
       return image.substr(offset, size);
     found += (found.empty() ? "" : ", ") + std::string(processor);
   }

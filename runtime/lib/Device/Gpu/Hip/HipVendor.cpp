@@ -67,6 +67,7 @@ const Vendor kHip{"hip",
                   openHipblaslt,
                   kernels,
                   static_cast<uint8_t>(sp::KernelFormat::amdgcn),
+                  "the compiler makes none for HIP yet",
                   beginRange,
                   endRange};
 

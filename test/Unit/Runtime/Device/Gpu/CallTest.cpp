@@ -118,11 +118,16 @@ int copyOnStream(void *user, const tandem_kernel_call *call) {
   ++*static_cast<int *>(user);
   static void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   static auto copy = reinterpret_cast<decltype(&cuMemcpyAsync)>(::dlsym(library, "cuMemcpyAsync"));
+  static auto hipCopy = reinterpret_cast<int (*)(void *, const void *, size_t, int, void *)>(
+      ::dlsym(library, "hipMemcpyAsync"));
   const tandem_kernel_operand &y = call->operands[0], &x = call->operands[1];
   bool right = call->num_operands == 2 && std::string(call->config) == "plain" &&
                std::string(call->name) == "f" && y.rank == 2 && y.shape[0] == kRows &&
                y.strides[0] == kColumns && y.offset[0] == 5 && y.extent[0] == 16 &&
                x.offset[1] == 0 && x.extent[1] == kColumns && call->stream && copy;
+  constexpr int kDefault = 4; // hipMemcpyDefault
+  if (right && testsHip())
+    return hipCopy ? hipCopy(y.data, x.data, 48, kDefault, call->stream) : 3;
   return right ? copy(reinterpret_cast<CUdeviceptr>(y.data), reinterpret_cast<CUdeviceptr>(x.data),
                       48, static_cast<CUstream>(call->stream))
                : 3;

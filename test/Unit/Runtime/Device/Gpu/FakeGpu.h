@@ -50,8 +50,10 @@ private:
   const char *name;
 };
 
-/// GPU `index` of the stand-in driver, which has two; under the names of CUDA, or of HIP if
-/// TANDEM_TEST_GPU is "hip".
+/// Whether TANDEM_TEST_GPU is "hip": the tests run on device hip, else on device cuda.
+bool testsHip();
+
+/// GPU `index` of the stand-in driver, which has two.
 std::unique_ptr<Device> fakeDevice(unsigned index = 0);
 
 /// What contexts of runRanks() have logged since the last call.

@@ -46,6 +46,30 @@ TEST(CodeObject, ABundleWithoutTheGpuIsRefused) {
   EXPECT_EQ(object.status().message(), "code object: expected one for gfx900, found gfx942");
 }
 
+// The kinds of GPU that a bundle names may have features, which end in + or -.
+TEST(CodeObject, FeaturesOfAGpuAreNoPartOfItsKind) {
+  std::string bundle = "__CLANG_OFFLOAD_BUNDLE__";
+  auto number = [&](uint64_t value) {
+    bundle.append(reinterpret_cast<const char *>(&value), sizeof value);
+  };
+  std::string_view ids[] = {"host-x86_64-unknown-linux-gnu-",
+                            "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-",
+                            "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-"};
+  number(3);
+  uint64_t offset = 0;
+  for (std::string_view id : ids) {
+    number(offset++);
+    number(1);
+    number(id.size());
+    bundle += id;
+  }
+  auto object = gpu::selectCodeObject(bundle, "gfx942");
+  ASSERT_TRUE(object.ok()) << object.status().message();
+  EXPECT_EQ(object->data(), bundle.data() + 2);
+  EXPECT_EQ(gpu::selectCodeObject(bundle, "gfx900").status().message(),
+            "code object: expected one for gfx900, found gfx90a, gfx942");
+}
+
 TEST(CodeObject, OtherTextIsRefused) {
   for (const char *text : {"",
                            "\x7f"
