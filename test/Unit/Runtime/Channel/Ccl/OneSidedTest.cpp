@@ -41,7 +41,7 @@ protected:
   int64_t misuse = 0;
 };
 
-/// Each rank puts its rows of `in` into the next rank, which copies them to `out` and gives credit.
+/// Each rank puts its rows of `in` into the next rank, which copies them to `out`.
 /// `strided`: rows of 4 of the 8 columns that the memory has; `stream`: of the second signal.
 ProgramSpec ring(uint32_t ranks, bool strided = false, uint16_t stream = 1) {
   ProgramSpec spec(ranks);
@@ -75,7 +75,9 @@ ProgramSpec ring(uint32_t ranks, bool strided = false, uint16_t stream = 1) {
   return spec;
 }
 
-/// Runs on what is bound, each with other values; whether results are the neighbour's.
+/// Runs on what is bound, each with other values; whether results are the neighbour's. The ranks
+/// meet after each run: none tells the one before it that it has read, so with three ranks that one
+/// could be two runs ahead, and put into the same half again.
 Status check(const std::vector<std::unique_ptr<Memory>> &memory, Context &context,
              Instance &instance, int run) {
   uint32_t previous = (context.rank() + context.worldSize() - 1) % context.worldSize();
@@ -84,6 +86,7 @@ Status check(const std::vector<std::unique_ptr<Memory>> &memory, Context &contex
     values[i] = static_cast<float>(1000 * run + 100 * static_cast<int>(context.rank()) + i);
   TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), values, sizeof values));
   TANDEM_RETURN_IF_ERROR(instance.run());
+  TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
   TANDEM_RETURN_IF_ERROR(context.device().download(found, memory[1]->data(), sizeof found));
   for (int i = 0; i < 16; ++i)
     if (found[i] != static_cast<float>(1000 * run + 100 * static_cast<int>(previous) + i))
