@@ -6,6 +6,7 @@
 
 Pages are those of README.md, docs/ and examples/*/README.md, unchanged, and the reference that reference.py makes.
 The table in README.md, "Documentation", is the navigation. Pictures are drawn again, unless those of docs/images are to be used. A link that leads nowhere is an error.
+OUTPUT and OUTPUT-source are made anew: each must be new, empty, or of an earlier call.
 """
 
 import glob
@@ -19,6 +20,8 @@ import reference
 
 SITE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(SITE))
+#: In each folder that this script has made: what has it may be deleted.
+MARK = ".tandem-site"
 
 
 def read(*path):
@@ -30,6 +33,19 @@ def write(text, *path):
     os.makedirs(os.path.dirname(os.path.join(*path)), exist_ok=True)
     with open(os.path.join(*path), "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def make_anew(*folders):
+    """All of them or, if something else is in one, none."""
+    for folder in folders:
+        if os.path.islink(folder) or os.path.exists(folder) and not os.path.isdir(folder):
+            sys.exit(f"build.py: {folder}: found what is no folder, expected an empty or new one")
+        if os.path.isdir(folder) and os.listdir(folder) and not os.path.isfile(os.path.join(folder, MARK)):
+            sys.exit(f"build.py: {folder}: found a folder with other files, expected an empty or new one, or an earlier site (with {MARK})")
+    for folder in folders:
+        if os.path.isdir(folder):
+            shutil.rmtree(folder)
+        write("", folder, MARK)
 
 
 def navigation(readme, generated):
@@ -85,8 +101,7 @@ def main():
         sys.exit(__doc__)
     tools, out = map(os.path.abspath, arguments)
     source = out + "-source"
-    for folder in (source, out):
-        shutil.rmtree(folder, ignore_errors=True)
+    make_anew(source, out)
     stage(tools, source)
     if drawn:
         draw(tools, os.path.join(source, "docs", "images"))

@@ -47,6 +47,30 @@ class Docs(harness.Test):
             with self.subTest(name=name), open(os.path.join(drawn, name)) as new:
                 self.assertEqual(new.read(), page("docs", "images", name), "stale: run tools/dev docs")
 
+    def test_site_deletes_only_its_own(self):
+        """tools/dev docs --site FOLDER; the site itself is built by site_test.py."""
+        def build(folder):
+            return harness.run([sys.executable, os.path.join(ROOT, "docs", "site", "build.py"), self.path("no-tools"), folder,
+                                "--pictures-as-they-are"])
+
+        for folder, other in (("other", "other"), ("site", "site-source")):
+            with self.subTest(other=other):
+                kept = self.path(f"{other}/notes.md")
+                os.makedirs(self.path(other))
+                with open(kept, "w") as file:
+                    file.write("kept")
+                done = build(self.path(folder))
+                self.assertEqual((done.code, os.listdir(self.path(other))), (1, ["notes.md"]), str(done))
+                self.assertIn(f"{self.path(other)}: found a folder with other files, expected an empty or new one", done.err)
+        build(self.path("new"))  # fails without tools, after it has made its folders
+        for folder in ("new", "new-source"):
+            self.assertIn(".tandem-site", os.listdir(self.path(folder)))
+            with open(self.path(f"{folder}/old.html"), "w") as file:
+                file.write("old")
+        again = build(self.path("new"))
+        self.assertNotIn("other files", again.err)
+        self.assertFalse(os.path.exists(self.path("new/old.html")), str(again))
+
     def test_readme(self):
         """The program in Python is that of docs/python.md, which test_interface.py runs."""
         text = page("README.md")
