@@ -151,7 +151,38 @@ LogicalResult Lowering::addInit(StructuredOp &s, Value &result) {
   return success();
 }
 
+/// Upstream takes `?` for any extent. Here an extent is part of a type.
+LogicalResult Lowering::verifyExtents(StructuredOp &s) const {
+  SmallVector<std::optional<std::pair<int64_t, unsigned>>> known(s.op.getNumLoops());
+  auto text = [](int64_t extent) {
+    return ShapedType::isDynamic(extent) ? std::string("?") : std::to_string(extent);
+  };
+  auto name = [&](unsigned value) {
+    return value < s.op->getNumOperands() ? "operand " + std::to_string(value) : "the result";
+  };
+  for (unsigned i = 0; i <= s.op->getNumOperands(); ++i) {
+    bool isResult = i == s.op->getNumOperands();
+    Value value = isResult ? s.op->getResult(0) : s.op->getOperand(i);
+    if (!layouts.has(value) || (!isResult && !s.readsTensor(i)))
+      continue;
+    ArrayRef<int64_t> shape = layouts.get(value).shape;
+    for (auto [dim, loop] : llvm::enumerate(isResult ? s.loops.back() : s.loops[i])) {
+      if (!known[loop])
+        known[loop] = {shape[dim], i};
+      auto [extent, first] = *known[loop];
+      if (shape[dim] != extent)
+        return s.op->emitOpError()
+               << "expected one logical extent for all dimensions of a loop, known or `?`; found "
+               << text(extent) << " in " << name(first) << " and " << text(shape[dim]) << " in "
+               << name(i);
+    }
+  }
+  return success();
+}
+
 LogicalResult Lowering::lowerStructured(StructuredOp &s) {
+  if (failed(verifyExtents(s)))
+    return failure();
   ArrayRef<unsigned> resultLoops = s.loops.back();
   SmallVector<unsigned> order(resultLoops);
   Value result;

@@ -32,6 +32,7 @@ private:
     Layout layout;
   };
 
+  LogicalResult verifyExtents(StructuredOp &s) const;
   LogicalResult lowerStructured(StructuredOp &s);
   LogicalResult lowerContraction(StructuredOp &s, Value &result);
   LogicalResult merge(Operation *op, Value &value, Layout &layout, size_t first, size_t count);

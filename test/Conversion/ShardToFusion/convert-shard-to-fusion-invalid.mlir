@@ -449,3 +449,30 @@ func.func @merged_extents(%x: tensor<?x4x?xf32> {tandem.split_axes = [[], [0]]},
   %y = shard.all_reduce %p on @tp grid_axes = [0] : tensor<?x3xf32> -> tensor<?x3xf32>
   return %y : tensor<?x3xf32>
 }
+
+// -----
+
+// Legal linalg: `?` may be 16.
+shard.grid @tp(shape = 2)
+func.func @extents_of_a_loop(%x: tensor<?x8xf32>, %y: tensor<16x8xf32>) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %d = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %e = tensor.empty(%d) : tensor<?x8xf32>
+  // expected-error @+1 {{expected one logical extent for all dimensions of a loop, known or `?`; found ? in operand 0 and 32 in operand 1}}
+  %0 = linalg.add ins(%x, %y : tensor<?x8xf32>, tensor<16x8xf32>) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %1 = shard.all_gather %0 on @tp grid_axes = [0] gather_axis = 0 : tensor<?x8xf32> -> tensor<?x8xf32>
+  return %1 : tensor<?x8xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @extent_of_a_result(%x: tensor<16x8xf32>, %y: tensor<?x8xf32> {tandem.split_axes = [[0]]}) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %d = tensor.dim %y, %c0 : tensor<?x8xf32>
+  %e = tensor.empty(%d) : tensor<?x8xf32>
+  // expected-error @+1 {{found 32 in operand 0 and ? in the result}}
+  %0 = linalg.exp ins(%x : tensor<16x8xf32>) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %1 = shard.all_gather %0 on @tp grid_axes = [0] gather_axis = 0 : tensor<?x8xf32> -> tensor<?x8xf32>
+  return %1 : tensor<?x8xf32>
+}
