@@ -79,7 +79,7 @@ class Docs(harness.Test):
         source, program = self.path("layer.mlir"), self.path("layer.tsp")
         with open(source, "w") as file:
             file.write(blocks(text, "mlir")[0])
-        done = harness.run([harness.tool("tandem-compile"), source, "--mesh=x=4", "--shape=arg0=512x64", "-o", program])
+        done = harness.run([harness.tool("tandem-compile"), source, "--mesh=gpu=4", "--shape=arg0=512x64", "-o", program])
         self.assertEqual(done.code, 0, str(done))
 
     def run_page(self, name):

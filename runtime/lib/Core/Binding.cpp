@@ -21,7 +21,7 @@ Status InstanceImpl::checkAddress(uint32_t i, const void *address, const uint64_
   const ArgumentInfo &info = argument(i);
   uint64_t needed = info.localBytes();
   if (bytes && *bytes < needed)
-    return argumentError(i, fmt::format("expected {} bytes, found {}", needed, *bytes));
+    return argumentError(i, fmt::format("expected at least {} bytes, found {}", needed, *bytes));
   if (!address && needed > 0)
     return argumentError(i, "null pointer");
   if (reinterpret_cast<uintptr_t>(address) % sizeOf(info.dtype) != 0)

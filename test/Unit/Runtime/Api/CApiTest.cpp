@@ -137,7 +137,7 @@ TEST_F(CApiErrors, Binding) {
   expect(bind(0, memory.data(), 32, TANDEM_I32, 1, &good), TANDEM_INVALID_ARGUMENT,
          "expected f32[8], found i32[8]");
   expect(bind(0, memory.data(), 31, TANDEM_F32, 1, &good), TANDEM_INVALID_ARGUMENT,
-         "expected 32 bytes, found 31");
+         "expected at least 32 bytes, found 31");
   expect(bind(0, nullptr, 32, TANDEM_F32, 1, &good), TANDEM_INVALID_ARGUMENT, "null pointer");
   expect(bind(0, reinterpret_cast<char *>(memory.data()) + 1, 32, TANDEM_F32, 1, &good),
          TANDEM_INVALID_ARGUMENT, "address is not a multiple of 4");

@@ -142,7 +142,7 @@ TEST_F(CLifetimes, AFailedBindingChangesNothing) {
                "rank 0: @copies: argument 1 \"y\": overlaps argument 0 \"x\"");
   EXPECT_EQ(enqueue(z, small), TANDEM_INVALID_ARGUMENT);
   EXPECT_STREQ(tandem_last_error(context),
-               "rank 0: @copies: argument 1 \"y\": expected 200000 bytes, found 199996");
+               "rank 0: @copies: argument 1 \"y\": expected at least 200000 bytes, found 199996");
   void *null[] = {z.data(), nullptr};
   tandem_run_options run{sizeof run, nullptr, null, nullptr, nullptr};
   EXPECT_EQ(tandem_enqueue(instance, &run), TANDEM_INVALID_ARGUMENT);
