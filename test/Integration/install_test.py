@@ -247,7 +247,8 @@ class Documentation(harness.Test):
             with open(os.path.join(ROOT, "docs", name)) as page:
                 shown.append(re.findall(r"^```(?:c|cpp|python)\n(.*?)^```$", page.read(), re.M | re.S))
         page, known, found = shown[0], set(shown[1]), 0
-        for folder in ("examples", "test/Integration/install", "test/Integration/python", "test/Unit/Runtime/Api"):
+        for folder in ("examples", "test/Integration/install", "test/Integration/python", "test/Unit/Runtime/Api",
+                       "test/Unit/Runtime/Device/Gpu"):
             for name in files(os.path.join(ROOT, folder)):
                 if not name.endswith((".c", ".cpp", ".h", ".py")):
                     continue

@@ -8,10 +8,12 @@
 //===----------------------------------------------------------------------===//
 
 #include <cstdio>
+// [docs: names]
 #include <tandem/Compiler/Builder/Compile.h>
 
 namespace builder = tandem::builder;
 using builder::didx, builder::DType, builder::none, builder::stream, builder::Value;
+// [docs: end]
 
 /// A layer of tensor parallelism: the rows of x are gathered behind the matmul.
 static builder::Program compileLayer() {

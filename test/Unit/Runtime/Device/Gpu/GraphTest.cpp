@@ -140,8 +140,25 @@ TEST(GpuGraph, RunsAreReplayed) {
   EXPECT_EQ(fakeNumber("graph-launches") - before, 10);
 }
 
+/// A run in a stream of the caller, whose handle is `native`.
+tandem_code runOnCallers(void *native, tandem_context *context, tandem_instance *instance) {
+  // [docs: wrap]
+  tandem_stream *stream = nullptr;
+  tandem_code code =
+      tandem_stream_wrap(context, native, &stream); // a cudaStream_t; once for all runs
+  tandem_run_options run = {};
+  run.struct_size = sizeof run;
+  run.stream = stream;
+  if (code == TANDEM_OK)
+    code = tandem_enqueue(instance, &run); // after the earlier work of the stream
+  // An event that is recorded on the stream now tells when the run's buffers are free.
+  tandem_stream_destroy(stream); // the run goes on
+  // [docs: end]
+  return code;
+}
+
 /// y = x, by the C API.
-void runByC(const tandem_context_options &options) {
+void runByC(const tandem_context_options &options, bool onCallers = false) {
   ProgramSpec spec(1);
   uint32_t x = spec.stacked("x", false, DType::F32, {16});
   uint32_t y = spec.stacked("y", true, DType::F32, {16});
@@ -162,7 +179,13 @@ void runByC(const tandem_context_options &options) {
     ASSERT_EQ(tandem_bind(instance, i, tandem_memory_data(memory[i]), 64, TANDEM_F32, 1, &shape),
               TANDEM_OK);
   }
-  EXPECT_EQ(tandem_run(instance), TANDEM_OK) << tandem_last_error(context);
+  std::vector<float> given(16, 3), found(16);
+  EXPECT_EQ(tandem_memory_write(memory[0], 0, given.data(), 64), TANDEM_OK);
+  EXPECT_EQ(onCallers ? runOnCallers(nullptr, context, instance) : tandem_run(instance), TANDEM_OK)
+      << tandem_last_error(context);
+  EXPECT_EQ(tandem_wait(instance), TANDEM_OK) << tandem_last_error(context);
+  EXPECT_EQ(tandem_memory_read(memory[1], 0, found.data(), 64), TANDEM_OK);
+  EXPECT_EQ(found, given);
   tandem_instance_destroy(instance);
   for (tandem_memory *one : memory)
     tandem_memory_destroy(one);
@@ -190,6 +213,13 @@ TEST(GpuGraph, TheCApiTurnsThemOff) {
   int64_t before = fakeNumber("graph-launches");
   runByC(options);
   EXPECT_EQ(fakeNumber("graph-launches"), before);
+}
+
+TEST(GpuStreams, ARunIsInTheCallers) {
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.device = "cuda:0";
+  runByC(options, /*onCallers=*/true);
 }
 
 TEST(GpuStreams, TheCApiWrapsTheCallers) {
