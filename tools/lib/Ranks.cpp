@@ -12,7 +12,6 @@
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -83,24 +82,23 @@ public:
     }
     struct sigaction handler{};
     handler.sa_handler = [](int signal) { interruption = signal; };
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      ::sigaction(kSignals[i], nullptr, &before[i]);
-      if (before[i].sa_handler == SIG_DFL)
-        ::sigaction(kSignals[i], &handler, nullptr);
+    for (size_t i = 0; i < kEndingSignals.size(); ++i) {
+      ::sigaction(kEndingSignals[i], nullptr, &before[i]);
+      if (endsProcess(kEndingSignals[i]))
+        ::sigaction(kEndingSignals[i], &handler, nullptr);
     }
   }
   ~Interruptions() {
     if (inquiries)
       ::sigaction(SIGUSR1, &beforeInquiries, nullptr);
-    for (size_t i = 0; i < kSignals.size(); ++i)
-      ::sigaction(kSignals[i], &before[i], nullptr);
+    for (size_t i = 0; i < kEndingSignals.size(); ++i)
+      ::sigaction(kEndingSignals[i], &before[i], nullptr);
     if (interruption) // everything is cleaned up: now it may end this process
       ::raise(interruption);
   }
 
 private:
-  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction before[kSignals.size()];
+  struct sigaction before[kEndingSignals.size()];
   struct sigaction beforeInquiries{};
   const bool inquiries;
 };
@@ -225,6 +223,8 @@ private:
       if (rank == 0)
         ::fcntl(listener.fd(), F_SETFD, 0);
       ::fcntl(noticeFd, F_SETFD, 0);
+      if (options.onTrouble) // who asks the launcher may well ask all processes of this name
+        std::signal(SIGUSR1, SIG_IGN);
       ::execve(argv[0], argv.data(), envp.data());
       const char *text = "cannot start a rank: execve failed\n";
       if (::write(2, text, std::strlen(text)) < 0)
@@ -351,6 +351,11 @@ private:
 };
 
 } // namespace
+
+bool run::endsProcess(int signal) {
+  struct sigaction now{};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL;
+}
 
 Expected<std::vector<RankExit>> run::spawnRanks(const SpawnOptions &options) {
   if (options.argv.empty() || options.ranks == 0)

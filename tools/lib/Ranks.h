@@ -12,7 +12,9 @@
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Environment.h"
 
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +22,11 @@
 #include <vector>
 
 namespace tandem::run {
+
+/// Signals by which somebody ends a job.
+constexpr std::array<int, 3> kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
+/// Whether this process neither ignores the signal (as below nohup) nor handles it.
+bool endsProcess(int signal);
 
 struct SpawnOptions {
   uint32_t ranks = 1;
@@ -34,7 +41,7 @@ struct SpawnOptions {
   bool endTogether = false;
   /// Called with the state of each rank's process ("running", "stopped", "ended by signal 9"), when
   /// ranks are about to be killed; when all have ended and one has failed, and was not killed; and
-  /// on SIGUSR1.
+  /// on SIGUSR1, which the ranks ignore.
   std::function<void(const std::vector<std::string> &states)> onTrouble;
   /// All ranks are killed after this; 0: never.
   std::chrono::milliseconds limit{0};

@@ -163,7 +163,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                    ->group(reports);
   line.text("--hang-report", o.hangReport, "FILE",
             "when ranks fail, stop or are killed, and on SIGUSR1: write what each rank does, what\n"
-            "it waits for and who should have sent it (JSON)")
+            "it waits for and who should have sent it (JSON). Ranks that another launcher has\n"
+            "started write FILE.rank0, ... on their own failure or signal")
       ->group(reports);
   line.text("--dump-npy", o.dumpNpy, "DIR",
             "write logical inputs and outputs as .npy (bf16 as uint16), listed in index.json;\n"

@@ -13,6 +13,7 @@
 #include "Files.h"
 #include "HangBoard.h"
 #include "HangReport.h"
+#include "Inquiries.h"
 #include "Ranks.h"
 #include "Session.h"
 #include "SharedPrograms.h"
@@ -21,16 +22,14 @@
 #include "tandem/Runtime/NodeMap.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <functional>
+#include <mutex>
 #include <optional>
-#include <thread>
 #include <unistd.h>
 
 using namespace tandem;
@@ -165,47 +164,6 @@ void tell(const Status &status) {
     failed(status.message());
 }
 
-/// While it exists, signals are answered by a thread: SIGUSR1 by a call of `answer`, those that
-/// would end the process by a call and then by that end.
-class Inquiries {
-public:
-  explicit Inquiries(std::function<void()> answer) : answer(std::move(answer)) {
-    ::sigemptyset(&signals);
-    for (int signal : {SIGUSR1, SIGINT, SIGTERM, SIGHUP})
-      ::sigaddset(&signals, signal);
-    ::pthread_sigmask(SIG_BLOCK, &signals, &before); // also in threads that are started later
-    thread = std::thread([this] { wait(); });
-  }
-  ~Inquiries() {
-    stopping = true;
-    thread.join();
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-  Inquiries(const Inquiries &) = delete;
-  Inquiries &operator=(const Inquiries &) = delete;
-
-private:
-  void wait() {
-    constexpr timespec kInterval{0, 50'000'000};
-    while (!stopping) {
-      int signal = ::sigtimedwait(&signals, nullptr, &kInterval);
-      if (signal <= 0)
-        continue;
-      answer();
-      if (signal == SIGUSR1)
-        continue;
-      std::signal(signal, SIG_DFL);
-      ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-      ::raise(signal);
-    }
-  }
-
-  const std::function<void()> answer;
-  sigset_t signals{}, before{};
-  std::atomic<bool> stopping{false};
-  std::thread thread;
-};
-
 /// One process a rank, of this binary with these arguments.
 int runProcesses(const Options &options, const std::vector<std::string> &arguments) {
   uint32_t ranks = options.ranks;
@@ -283,6 +241,31 @@ int runThreads(const Options &options) {
 
 /// This process is one rank of a job that somebody has started.
 int runAsRank(const Options &options, const BootstrapEnvironment &env) {
+  std::vector<ProgramBytes> gathered(options.programs.size());
+  std::mutex mutex; // of `gathered`
+  std::unique_ptr<HangBoard> board;
+  std::function<void()> report;
+  std::optional<Inquiries> inquiries; // before any thread
+  if (!options.hangReport.empty()) {
+    const char *inherited = std::getenv(kHangVariable);
+    auto opened = inherited ? HangBoard::open(static_cast<int>(std::strtol(inherited, nullptr, 10)),
+                                              env.worldSize)
+                            : HangBoard::create(env.worldSize);
+    if (!opened)
+      return failed(opened.status().message());
+    board = std::move(*opened);
+    // No launcher of ours sees the notes of all ranks: each rank writes its own.
+    if (!inherited) {
+      report = [&] {
+        tell(writeHangReport(fmt::format("{}.rank{}", options.hangReport, env.rank), *board, {},
+                             [&](size_t index) {
+                               std::lock_guard<std::mutex> lock(mutex);
+                               return gathered[index];
+                             }));
+      };
+      inquiries.emplace(report);
+    }
+  }
   std::unique_ptr<SharedPrograms> shared;
   if (const char *inherited = std::getenv(kProgramsVariable)) {
     auto opened = SharedPrograms::open(static_cast<int>(std::strtol(inherited, nullptr, 10)));
@@ -305,33 +288,22 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
   if (!bootstrap)
     return failed(bootstrap.status().message());
   RankJob job{options, **bootstrap};
-  std::unique_ptr<HangBoard> board;
   std::optional<HangNotes> notes;
-  const char *launcherBoard = std::getenv(kHangVariable);
-  if (!options.hangReport.empty()) {
-    auto opened = launcherBoard
-                      ? HangBoard::open(static_cast<int>(std::strtol(launcherBoard, nullptr, 10)),
-                                        env.worldSize)
-                      : HangBoard::create(env.worldSize);
-    if (!opened)
-      return failed(opened.status().message());
-    board = std::move(*opened);
+  if (board)
     job.notes = &notes.emplace(*board, env.rank);
-  }
   if (shared)
     return runSeries(
         job, [&](size_t index) { return shared->program(index); },
         [&](const Tally &tally) { shared->note(tally); });
-  std::vector<ProgramBytes> gathered(options.programs.size());
   int code = runSeries(job, [&](size_t index) -> Expected<ProgramBytes> {
-    TANDEM_ASSIGN_OR_RETURN(gathered[index],
+    TANDEM_ASSIGN_OR_RETURN(ProgramBytes bytes,
                             meetForProgram(options, options.programs[index], **bootstrap));
-    return gathered[index];
+    std::lock_guard<std::mutex> lock(mutex);
+    return gathered[index] = std::move(bytes);
   });
-  // No launcher of ours sees the notes of all ranks: each rank writes its own.
-  if (code != 0 && board)
-    tell(writeHangReport(fmt::format("{}.rank{}", options.hangReport, env.rank), *board, {},
-                         [&](size_t index) { return gathered[index]; }));
+  inquiries.reset();
+  if (code != 0 && report)
+    report();
   return code;
 }
 
