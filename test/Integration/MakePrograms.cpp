@@ -18,7 +18,7 @@
 //   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
 //   long-3.tsp           many rounds of messages; long-push-2: of puts
-//   late-2.tsp           rank 0 waits seconds for a message; late-push-2: for a signal
+//   late-2.tsp           rank 0 waits many seconds for a message; late-push-2: for a signal
 //   native-1.tsp         has a kernel with PTX
 //   huge-2.tsp           copies a tensor of 256 GiB
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
@@ -233,7 +233,7 @@ ProgramSpec longRun() {
   return spec;
 }
 
-/// Rank 0 waits for rank 1, which copies for seconds before it sends.
+/// Rank 0 waits for rank 1, which copies for many seconds (8 MB takes about 1 ms) before it sends.
 ProgramSpec late(bool oneSided) {
   constexpr int64_t elements = 1 << 21;
   constexpr uint64_t bytes = elements * 4;
@@ -248,7 +248,7 @@ ProgramSpec late(bool oneSided) {
     uint32_t few = rank.view(oneSided ? rank.symmetric(64) : rank.arena(64), DType::F32, {16});
     uint32_t first = rank.view(0, DType::F32, {16});
     uint16_t channel = rank.channel({0, 1}, oneSided ? OneSided : TwoSided);
-    for (int i = 0; i < (r == 1 ? 2000 : 1); ++i)
+    for (int i = 0; i < (r == 1 ? 8000 : 1); ++i)
       rank.copy(0, out, x);
     if (oneSided) {
       rank.slots = {1};

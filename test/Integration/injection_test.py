@@ -35,6 +35,11 @@ def variables(channel):
     return environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
 
 
+def timeout(seconds):
+    """Also bounds how long ranks may take to connect."""
+    return f"--timeout={seconds * harness.SLOWER:g}"
+
+
 def shared_folder(pid):
     """Where UCX keeps the shared memory of this rank's job."""
     with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
@@ -76,10 +81,10 @@ class HangReport(Matrix):
     def late(self, channel, *more):
         """Rank 0 waits for rank 1, which has not come so far."""
         options, _, late, _ = CHANNELS[channel]
-        job = self.launch(channel, program(late), "--timeout=1", *options, *more,
+        job = self.launch(channel, program(late), timeout(1), *options, *more,
                           f"--hang-report={self.path('hang.json')}")
         report = self.check(job, r"  stream 0 in command 1 \((group: recv from rank 1|wait_signal slot 0 value 1) .*, run 0\n"
-                                 r"    waits for rank 1 stream 0 command 200[01] \((send|signal) ")
+                                 r"    waits for rank 1 stream 0 command 800[01] \((send|signal) ")
         waits = report["ranks"][0]["in_flight"][0]["waits_for"][0]
         self.assertEqual((waits["rank"], waits["stream"]), (1, 0))
         return report, waits["state"]
@@ -111,7 +116,7 @@ class HangReport(Matrix):
         self.assertFalse(report["ranks"][0]["in_flight"][0]["certain"])
 
     def test_the_program_lacks_the_other_end(self):
-        job = self.launch("local", program("silent-2"), "--timeout=1", "--channel=local",
+        job = self.launch("local", program("silent-2"), timeout(1), "--channel=local",
                           f"--hang-report={self.path('hang.json')}")
         report = self.check(job, "the program has no send for its message")
         self.assertEqual([bool(rank["in_flight"]) for rank in report["ranks"]], [True, False])
@@ -136,11 +141,50 @@ class HangReport(Matrix):
     def test_signals_to_a_launcher(self):
         self.signals("ucx")
 
-    def test_started_by_others(self):
+    def test_ranks_ignore_what_their_launcher_answers(self):
+        job = self.launch("ucx", program("long-3"), "--repeat=100000", "--channel=ucx",
+                          f"--hang-report={self.path('hang.json')}")
+        for pid in busy(self, job, "ucx").values():
+            os.kill(pid, signal.SIGUSR1)
+        os.kill(job.pid, signal.SIGTERM)
+        report = self.check(job, "rank 2: ", code=-signal.SIGTERM)
+        self.assertEqual([rank["process"] for rank in report["ranks"]], ["running"] * 3)
+
+    def test_an_ignored_signal_stays_ignored(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN) # as below nohup
+        try:
+            job = self.launch("local", program("long-3"), "--repeat=100000", "--channel=local",
+                              f"--hang-report={self.path('hang.json')}")
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        busy(self, job, "local")
+        os.kill(job.pid, signal.SIGHUP)
+        os.kill(job.pid, signal.SIGUSR1)
+        wait_for(self, lambda: os.path.exists(self.path("hang.json")))
+        os.kill(job.pid, signal.SIGTERM)
+        self.check(job, "rank 2: ", code=-signal.SIGTERM)
+
+    def start_by_hand(self, name, *more):
         port = harness.free_port()
         environments = [{"RANK": r, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port} for r in range(2)]
-        for job in harness.start_ranks(environments, program("late-2"), "--timeout=1",
-                                       f"--hang-report={self.path('hang.json')}"):
+        jobs = harness.start_ranks(environments, program(name), f"--hang-report={self.path('hang.json')}", *more)
+        for job in jobs:
+            self.addCleanup(lambda job=job: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        return jobs
+
+    def test_signals_to_ranks_of_others(self):
+        jobs = self.start_by_hand("late-2", "--repeat=1000")
+        wait_for(self, lambda: all(harness.switches(job.pid) > 50 for job in jobs))
+        os.kill(jobs[0].pid, signal.SIGUSR1)
+        wait_for(self, lambda: os.path.exists(self.path("hang.json.rank0")))
+        self.assertEqual([job.poll() for job in jobs], [None, None])
+        os.kill(jobs[1].pid, signal.SIGTERM)
+        self.assertEqual(finish(jobs[1]).code, -signal.SIGTERM)
+        self.assertEqual(finish(jobs[0]).code, 1)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["hang.json.rank0", "hang.json.rank1"])
+
+    def test_started_by_others(self):
+        for job in self.start_by_hand("late-2", timeout(1)):
             self.assertEqual(finish(job).code, 1)
         self.assertEqual(sorted(os.listdir(self.folder)), ["hang.json.rank0", "hang.json.rank1"])
         report = harness.read_json(self.path("hang.json.rank0"))
@@ -179,7 +223,7 @@ def busy(test, job, channel):
 
 def quick_delays(whole):
     """When a rank is killed, in seconds from its first sight: a start takes about 0.2 s."""
-    return [i * 0.02 for i in range(20)] if whole else [0, 0.05, 0.12]
+    return [delay * harness.SLOWER for delay in ([i * 0.02 for i in range(20)] if whole else [0, 0.05, 0.12])]
 
 
 class Injection(harness.CombinationTest, Matrix):
@@ -216,7 +260,7 @@ class Injection(harness.CombinationTest, Matrix):
         """While it connects, prepares, runs, verifies, and leaves."""
         options, _, _, quick = CHANNELS[channel]
         for delay in quick_delays(self.combination.whole):
-            job = self.launch(channel, program(quick), *options, "--timeout=30", "--repeat=50",
+            job = self.launch(channel, program(quick), *options, timeout(30), "--repeat=50",
                               *(["--verify"] if channel == "ucx" else []))
             found = []
             wait_for(self, lambda: job.poll() is not None or found.append(harness.children(job.pid).get(1)) or found[-1])
@@ -232,15 +276,15 @@ class Injection(harness.CombinationTest, Matrix):
 
     def stalled(self, channel):
         """A stopped rank: the others end after the timeout, and the launcher kills it."""
-        job, ranks = self.run_for_long(channel, "--timeout=2")
+        job, ranks = self.run_for_long(channel, timeout(2))
         os.kill(ranks[1], signal.SIGSTOP)
         self.ends(job, r"rank 0[:,] .*(command \d+ \(|rank 1).*(.|\n)*rank 1 did not end by itself and was killed", limit=30)
 
     def no_signal(self, channel):
         """What a rank waits for does not come."""
         options, _, late, _ = CHANNELS[channel]
-        job = self.launch(channel, program(late), "--timeout=1", *options, "--no-graph")
-        self.ends(job, r"rank 0: .*no end after 1000 ms: .*command 1 \((group: recv from rank 1|wait_signal slot 0)")
+        job = self.launch(channel, program(late), timeout(1), *options, "--no-graph")
+        self.ends(job, rf"rank 0: .*no end after {1000 * harness.SLOWER:g} ms: .*command 1 \((group: recv from rank 1|wait_signal slot 0)")
 
     def other_program(self, channel):
         options, _, _, quick = CHANNELS[channel]
@@ -250,7 +294,7 @@ class Injection(harness.CombinationTest, Matrix):
     def other_secret(self, channel):
         options, _, _, quick = CHANNELS[channel]
         self.differ(channel, "it belongs to another job, or has another TANDEM_SECRET",
-                    [[program(quick), *options, "--timeout=2"]] * 2, [{"TANDEM_SECRET": f"secret {r}"} for r in range(2)])
+                    [[program(quick), *options, timeout(2)]] * 2, [{"TANDEM_SECRET": f"secret {r}"} for r in range(2)])
 
     def differ(self, channel, expected, arguments, more=({}, {})):
         port = str(harness.free_port())
