@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// `make-programs FOLDER` writes programs built by hand, so that launch, channel and tool are tested
-// in a build without the compiler:
+// `make-programs FOLDER [SLOWER]` writes programs built by hand, so that launch, channel and tool
+// are tested in a build without the compiler. SLOWER multiplies how late a rank is:
 //
 //   matmul-RANKS.tsp     all-gather of x by send and receive, then out = x * w, one rank's rows a
 //                        matmul; with an oracle
@@ -18,7 +18,7 @@
 //   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
 //   long-3.tsp           many rounds of messages; long-push-2: of puts
-//   late-2.tsp           rank 0 waits many seconds for a message; late-push-2: for a signal
+//   late-2.tsp           rank 0 waits seconds for a message; late-push-2: for a signal
 //   native-1.tsp         has a kernel with PTX
 //   huge-2.tsp           copies a tensor of 256 GiB
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
@@ -30,6 +30,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 using namespace tandem;
@@ -233,8 +234,8 @@ ProgramSpec longRun() {
   return spec;
 }
 
-/// Rank 0 waits for rank 1, which copies for many seconds (8 MB takes about 1 ms) before it sends.
-ProgramSpec late(bool oneSided) {
+/// Rank 0 waits for rank 1, which copies before it sends: 8 MB takes 0.3 to 1 ms.
+ProgramSpec late(bool oneSided, double slower) {
   constexpr int64_t elements = 1 << 21;
   constexpr uint64_t bytes = elements * 4;
   ProgramSpec spec(2);
@@ -248,7 +249,7 @@ ProgramSpec late(bool oneSided) {
     uint32_t few = rank.view(oneSided ? rank.symmetric(64) : rank.arena(64), DType::F32, {16});
     uint32_t first = rank.view(0, DType::F32, {16});
     uint16_t channel = rank.channel({0, 1}, oneSided ? OneSided : TwoSided);
-    for (int i = 0; i < (r == 1 ? 8000 : 1); ++i)
+    for (int i = 0; i < (r == 1 ? 3500 * slower : 1); ++i)
       rank.copy(0, out, x);
     if (oneSided) {
       rank.slots = {1};
@@ -369,8 +370,9 @@ bool write(const std::string &folder, const std::string &name, const ProgramSpec
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: make-programs FOLDER\n");
+  double slower = argc == 3 ? std::strtod(argv[2], nullptr) : 1;
+  if (argc < 2 || argc > 3 || !(slower >= 1)) {
+    std::fprintf(stderr, "usage: make-programs FOLDER [SLOWER]\n");
     return 2;
   }
   std::string folder = argv[1];
@@ -393,8 +395,8 @@ int main(int argc, char **argv) {
   good &= write(folder, "long-3", longRun());
   good &= write(folder, "native-1", native());
   good &= write(folder, "long-push-2", longPush());
-  good &= write(folder, "late-2", late(false));
-  good &= write(folder, "late-push-2", late(true));
+  good &= write(folder, "late-2", late(false, slower));
+  good &= write(folder, "late-push-2", late(true, slower));
   good &= write(folder, "partial-3", partial(3, DType::BF16));
   good &= write(folder, "partial-4", partial(4, DType::F32));
   good &= write(folder, "huge-2", huge());

@@ -101,7 +101,7 @@ def made_programs():
     """A folder with what make-programs writes; it goes when the process ends."""
     folder = tempfile.mkdtemp(prefix="tandem-programs-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    done = run([tool("make-programs"), folder])
+    done = run([tool("make-programs"), folder, str(SLOWER)])
     assert done.code == 0, str(done)
     return folder
 
