@@ -40,10 +40,13 @@ def timeout(seconds):
     return f"--timeout={seconds * harness.SLOWER:g}"
 
 
-def shared_folder(pid):
-    """Where UCX keeps the shared memory of this rank's job."""
-    with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
-        return dict(entry.split("=", 1) for entry in file.read().split("\0") if entry)["UCX_POSIX_DIR"]
+def shared_folder(launcher):
+    """Where UCX keeps the shared memory of this launcher's ranks, which it holds open; None: nowhere so far."""
+    try:
+        links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{launcher}/fd")]
+    except OSError:
+        return None
+    return next((link for link in links if link.startswith("/dev/shm/tandem-")), None)
 
 
 class Matrix(harness.Test):
@@ -52,6 +55,10 @@ class Matrix(harness.Test):
     def launch(self, channel, *arguments, **more):
         job = start([tool("tandem-run"), *arguments], {**variables(channel), **more})
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        job.shared = more.get("UCX_POSIX_DIR")
+        if channel in PROCESSES and not job.shared:
+            wait_for(self, lambda: setattr(job, "shared", shared_folder(job.pid)) or job.shared or job.poll() is not None)
+            self.assertTrue(job.shared, "the launcher has no folder for shared memory")
         return job
 
     def assertUsable(self, channel):
@@ -60,9 +67,12 @@ class Matrix(harness.Test):
         self.assertEqual(done.code, 0, str(done))
 
     def assertGone(self, job):
-        """What `start` made a group for has no process any more."""
+        """What `start` made a group for has no process, shared memory or file any more."""
         with self.assertRaises(ProcessLookupError, msg="a process is left"):
             os.killpg(job.pid, 0)
+        if job.shared:
+            self.assertFalse(os.path.exists(job.shared), job.shared)
+        self.assertEqual(os.listdir(self.folder), [])
 
 
 class HangReport(Matrix):
@@ -234,12 +244,16 @@ class Injection(harness.CombinationTest, Matrix):
         self.assertUsable(self.combination.channel)
 
     def ends(self, job, expected, code=1, limit=20):
-        """Within `limit` seconds, with a message that names rank, command and cause."""
+        """Within `limit` seconds, with a message as expected: of rank, command and cause. Nothing stays behind."""
+        done = self.assertEnds(job, expected, code, limit)
+        self.assertGone(job)
+        return done
+
+    def assertEnds(self, job, expected, code=1, limit=20):
         done = finish(job)
         self.assertEqual(done.code, code, str(done))
         self.assertLess(done.seconds, limit * harness.SLOWER, str(done))
         self.assertRegex(done.out + done.err, expected, str(done))
-        self.assertGone(job)
         return done
 
     def run_for_long(self, channel, *more, **variables):
@@ -250,11 +264,9 @@ class Injection(harness.CombinationTest, Matrix):
     def killed(self, channel):
         """In a run. The others name the rank and the command in which they were."""
         job, ranks = self.run_for_long(channel)
-        folder = shared_folder(ranks[1])
         os.kill(ranks[1], signal.SIGKILL)
-        self.ends(job, r"rank 0: .*(command \d+ \(|exchange \d+).*rank 1(: its process has ended|.*closed)|lost rank 1",
+        self.ends(job, r"rank 0: .*(command \d+ \(|exchange \d+).*rank 1(: its process has ended|.*closed)",
                   code=128 + signal.SIGKILL, limit=10)
-        self.assertFalse(os.path.exists(folder), folder)
 
     def killed_at_any_time(self, channel):
         """While it connects, prepares, runs, verifies, and leaves."""
@@ -278,7 +290,7 @@ class Injection(harness.CombinationTest, Matrix):
         """A stopped rank: the others end after the timeout, and the launcher kills it."""
         job, ranks = self.run_for_long(channel, timeout(2))
         os.kill(ranks[1], signal.SIGSTOP)
-        self.ends(job, r"rank 0[:,] .*(command \d+ \(|rank 1).*(.|\n)*rank 1 did not end by itself and was killed", limit=30)
+        self.ends(job, r"rank 0: .*command \d+ \((.|\n)*rank 1 did not end by itself and was killed", limit=30)
 
     def no_signal(self, channel):
         """What a rank waits for does not come."""
@@ -288,8 +300,13 @@ class Injection(harness.CombinationTest, Matrix):
 
     def other_program(self, channel):
         options, _, _, quick = CHANNELS[channel]
-        self.differ(channel, "another program|rank 1", [[program(quick), *options],
+        self.differ(channel, "rank [01] loaded another program: its id is ", [[program(quick), *options],
                                                         [program("wrong-push-2" if channel == "peer" else "late-2"), *options]])
+
+    def other_option(self, channel):
+        options, _, _, quick = CHANNELS[channel]
+        self.differ(channel, "ranks have different options: --repeat",
+                    [[program(quick), *options, f"--repeat={r + 1}"] for r in range(2)])
 
     def other_secret(self, channel):
         options, _, _, quick = CHANNELS[channel]
@@ -297,11 +314,15 @@ class Injection(harness.CombinationTest, Matrix):
                     [[program(quick), *options, timeout(2)]] * 2, [{"TANDEM_SECRET": f"secret {r}"} for r in range(2)])
 
     def differ(self, channel, expected, arguments, more=({}, {})):
-        port = str(harness.free_port())
+        port, shared = str(harness.free_port()), self.path("shared")
+        os.mkdir(shared)
         jobs = [self.launch(channel, *arguments[r], RANK=str(r), WORLD_SIZE="2", LOCAL_RANK=str(r), LOCAL_WORLD_SIZE="2",
-                            MASTER_ADDR="localhost", MASTER_PORT=port, **more[r]) for r in range(2)]
+                            MASTER_ADDR="localhost", MASTER_PORT=port, UCX_POSIX_DIR=shared, **more[r]) for r in range(2)]
         for job in jobs:
-            self.ends(job, expected)
+            self.assertEnds(job, expected)
+        os.rmdir(shared) # it is empty
+        for job in jobs:
+            self.assertGone(job)
 
     def memory(self, channel):
         """Of the GPU: of the host, faults_test.py."""
@@ -313,8 +334,8 @@ class Injection(harness.CombinationTest, Matrix):
         """The GPU of rank 1 fails in the middle of a run."""
         options, long, _, _ = CHANNELS[channel]
         job = self.launch(channel, program(long), "--repeat=100000", "--no-graph", *options, TANDEM_FAKE_FAIL_ON="2",
-                          TANDEM_FAKE_FAIL_AFTER="500" if channel == "peer" else "6")
-        done = self.ends(job, r"rank 1: (.*command \d+ \(|@\w+: ).*FAKE|the fake driver refuses")
+                          TANDEM_FAKE_FAIL_AFTER="500" if channel == "peer" else "12")
+        done = self.ends(job, r"rank 1: .*command \d+ \(.*: the fake driver refuses \(FAKE\)")
         self.assertRegex(done.out, "FAILED .*rank 0: ")
 
     def interrupted(self, channel):
@@ -343,6 +364,7 @@ ROWS = {
     "stalled": "* ucx peer",
     "no_signal": "* local ucx ccl peer",
     "other_program": "peer * ucx",
+    "other_option": "peer * ucx",
     "other_secret": "* ucx peer",
     "memory": "peer * ccl",
     "device_error": "ccl * peer",

@@ -138,9 +138,7 @@ private:
     return out;
   }
 
-  /// How far rank `of` is with its command: "in flight", "perhaps in flight" (its stream
-  /// replays a graph), "not in flight" (its stream does
-  /// nothing, or replays a graph), "not begun", "passed", "no run", "unknown".
+  /// How far rank `of` is with its command: a `state` of docs/operations.md.
   std::string stateOf(replay::CommandId other, uint32_t of, uint64_t run) const {
     const RankState &state = ranks[of];
     if (!state.hasNote)
