@@ -113,6 +113,9 @@ const char *tandem_context_description(tandem_context *context);
 /* The device with its number: "cpu", "null", "cuda:1" (the number that CUDA uses in this process).
  * Valid as long as the context. "" if its creation failed. */
 const char *tandem_context_device(tandem_context *context);
+/* 1: the device has kernels for gated matmuls. 0: it runs their parts one by one, or the creation
+ * of the context failed. */
+int tandem_context_has_gated_kernels(tandem_context *context);
 /* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
 tandem_code tandem_context_health(tandem_context *context);
 

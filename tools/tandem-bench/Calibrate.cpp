@@ -40,8 +40,8 @@ static double timeOf(const nlohmann::ordered_json &field) {
 void Calibration::note(const std::vector<Measurement> &measurements) {
   for (const Measurement &m : measurements) {
     auto probe = parseProbe(m.name);
-    if (probe && probe->work == Work::Gated && !m.refused.empty())
-      refusedGated = true;
+    if (probe && probe->work == Work::Gated && m.noKernels)
+      noGatedKernels = true;
     if (!probe || m.seconds.empty())
       continue;
     figures[{m.name, m.mode}] = {m.seconds, m.host};
@@ -171,12 +171,12 @@ void Calibration::applyGated(Json &device) {
       points.push_back({p.m, p.n, p.k, rounded(*matmul / *gated)});
   if (!points.empty())
     device["gated_matmul"] = {{"source", kSource}, {"points", points}};
-  else if (refusedGated)
+  else if (noGatedKernels)
     device.erase("gated_matmul");
   lines.push_back(fmt::format("device.gated_matmul: {}",
-                              !points.empty() ? fmt::format("{} points", points.size())
-                              : refusedGated  ? "none: the device has no kernels for it"
-                                              : "kept"));
+                              !points.empty()  ? fmt::format("{} points", points.size())
+                              : noGatedKernels ? "none: the device has no kernels for it"
+                                               : "kept"));
 }
 
 void Calibration::applyMemory(Json &device) {

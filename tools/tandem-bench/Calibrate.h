@@ -91,8 +91,8 @@ private:
   uint32_t ranks, hostRanks;
   unsigned cores;
   bool gpu;
-  bool refusedGated = false; ///< the device has no kernels for gated matmuls
-  std::vector<Probe> probes; ///< of more than one repeat
+  bool noGatedKernels = false; ///< the device has no kernels for gated matmuls
+  std::vector<Probe> probes;   ///< of more than one repeat
   std::map<std::pair<std::string, Mode>, Figure> figures;
   std::vector<std::string> lines;
 };

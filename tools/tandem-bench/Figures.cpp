@@ -46,6 +46,8 @@ std::string bench::figuresJson(const Figures &figures) {
     Json entry = {{"name", m.name}, {"mode", toString(m.mode)}};
     if (m.seconds.empty()) {
       entry["refused"] = m.refused;
+      if (m.noKernels)
+        entry["no_kernels"] = true;
       list.push_back(std::move(entry));
       continue;
     }
@@ -103,6 +105,7 @@ Measurement measurementOf(const Json &entry) {
   m.mode = *known;
   if (entry.contains("refused")) {
     m.refused = entry.at("refused").get<std::string>();
+    m.noKernels = entry.value("no_kernels", false);
     return m;
   }
   m.seconds = secondsOf(entry.at("times_us"));

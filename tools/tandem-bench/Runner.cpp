@@ -251,10 +251,9 @@ Status Runner::start() {
     TANDEM_ASSIGN_OR_RETURN(auto context, RankContext::create(request, bootstrap, world));
     contexts.push_back(std::move(context));
   }
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, description()));
-  gatedKernels = std::all_of(all.begin(), all.end(), [](const std::string &device) {
-    return device.find("gated kernels") != std::string::npos;
-  });
+  bool mine = tandem_context_has_gated_kernels(contexts[0]->handle()) != 0;
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine ? "yes" : "no"));
+  gatedKernels = std::count(all.begin(), all.end(), "yes") == static_cast<ptrdiff_t>(all.size());
   return bootstrap.barrier();
 }
 
@@ -373,8 +372,10 @@ Expected<std::vector<Measurement>> Runner::run(const Row &row) {
       measurement.refused = variant.refused;
       // Without kernels the runtime multiplies by the library, which is no measurement of them.
       if (auto probe = parseProbe(variant.name);
-          probe && probe->work == Work::Gated && row.kind == RowKind::Probe && !gatedKernels)
+          probe && probe->work == Work::Gated && row.kind == RowKind::Probe && !gatedKernels) {
         measurement.refused = "the device has no kernels for gated matmuls";
+        measurement.noKernels = true;
+      }
       if (!measurement.refused.empty())
         continue;
       auto candidate = std::make_unique<Candidate>(variant, mode);

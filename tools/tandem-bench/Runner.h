@@ -35,6 +35,7 @@ struct Measurement {
   std::string failure; ///< what was wrong with the result
   /// The file itself, for predictions. Null where refused.
   std::shared_ptr<const ProgramFile> file;
+  bool noKernels = false; ///< refused because a rank's device has no kernels for it
 };
 
 /// Whose turn it is, and which set of inputs it reads.

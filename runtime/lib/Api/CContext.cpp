@@ -239,6 +239,15 @@ const char *tandem_context_description(tandem_context *context) {
   return context ? context->state->description.c_str() : "";
 }
 
+int tandem_context_has_gated_kernels(tandem_context *context) {
+  bool has = false;
+  (void)guardedBy(context, [&]() -> Status {
+    has = context->state->context->device().hasGatedKernels();
+    return Status();
+  });
+  return has ? 1 : 0;
+}
+
 const char *tandem_context_device(tandem_context *context) {
   (void)guardedBy(context, [&]() -> Status {
     if (context->state->device.empty())

@@ -289,6 +289,8 @@ public:
   /// One kernel that waits for its gates. Unsupported, with the reason, if there is none for it;
   /// the caller then waits and multiplies block by block.
   virtual Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const GatedMatmulDesc &desc);
+  /// Whether it has kernels for gated matmuls, of some types and shapes.
+  virtual bool hasGatedKernels() { return false; }
   /// dst = dst (op) src.
   virtual Expected<std::unique_ptr<Operation>>
   prepareAccumulate(const Operand &dst, const Operand &src, ReduceOp op) = 0;

@@ -136,10 +136,13 @@ public:
   std::string description() override {
     const DeviceInfo &info = state->driver->info();
     auto blas = tools->matrixLibrary();
-    std::string why;
     return fmt::format("{} {}, {}{}", info.model, info.target,
                        blas ? (*blas)->version() : "no matrix library",
-                       tools->gatedKernels(why) ? ", gated kernels" : "");
+                       hasGatedKernels() ? ", gated kernels" : "");
+  }
+  bool hasGatedKernels() override {
+    std::string why;
+    return tools->gatedKernels(why) != nullptr;
   }
   bool hostMemory() const override { return false; }
   void useAllocator(std::shared_ptr<const Allocator> given) override {

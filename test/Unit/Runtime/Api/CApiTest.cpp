@@ -157,6 +157,7 @@ TEST_F(CApiErrors, Binding) {
   // None of these errors has poisoned the context.
   EXPECT_EQ(tandem_context_health(context), TANDEM_OK);
   EXPECT_STREQ(tandem_context_device(context), "cpu");
+  EXPECT_EQ(tandem_context_has_gated_kernels(context), 0);
 }
 
 TEST(CApi, ContextErrors) {
@@ -207,6 +208,7 @@ TEST(CApi, NullHandles) {
   EXPECT_EQ(tandem_stream_synchronize(nullptr), TANDEM_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_context_health(nullptr), TANDEM_INVALID_ARGUMENT);
   EXPECT_STREQ(tandem_context_device(nullptr), "");
+  EXPECT_EQ(tandem_context_has_gated_kernels(nullptr), 0);
   EXPECT_EQ(tandem_program_num_arguments(nullptr), 0u);
   EXPECT_STREQ(tandem_program_name(nullptr), "");
   EXPECT_STREQ(tandem_last_error(nullptr), "no context");

@@ -266,11 +266,24 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
 }
 
 TEST(Calibration, ADeviceWithoutGatedKernelsHasNoRateForThem) {
-  ASSERT_TRUE(machine::Machine::load(machine::pathOf("h200x8"))->hasGatedMatmuls());
-  for (bool refused : {false, true}) {
+  nlohmann::json base = nlohmann::json::parse(baseText("h200x8"));
+  base["sources"]["test"] = {{"kind", "estimate"}, {"text", "made up"}};
+  base["device"]["gated_matmul"] = {{"source", "test"}, {"points", {{8192, 1376, 4096, .9}}}};
+  std::vector<Measurement> refused = measure(true, {Work::Gated}), none = refused;
+  for (Measurement &m : none)
+    m.noKernels = !m.refused.empty();
+  Figures figures{kRanks, "cuda-peer", kRanks, kCores, "made up", none, {}, {}};
+  std::string path = testing::TempDir() + "/tandem-gated-figures.json";
+  std::ofstream(path) << figuresJson(figures);
+  auto read = readFigures(path);
+  ASSERT_TRUE(read) << read.status().message();
+  // Refused for another reason, the base's rate stays.
+  const std::pair<std::vector<Measurement>, bool> cases[] = {
+      {measure(true), true}, {refused, true}, {none, false}, {read->measurements, false}};
+  for (const auto &[measurements, has] : cases) {
     Calibration calibration(kRanks, true, kRanks, kCores);
-    calibration.note(measure(true, refused ? std::set{Work::Gated} : std::set<Work>{}));
-    EXPECT_EQ(calibrated(calibration, baseText("h200x8")).hasGatedMatmuls(), !refused);
+    calibration.note(measurements);
+    EXPECT_EQ(calibrated(calibration, base.dump()).hasGatedMatmuls(), has);
   }
 }
 

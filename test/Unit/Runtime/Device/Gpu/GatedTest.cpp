@@ -179,6 +179,17 @@ TEST(GpuGated, WithoutKernelsThePartsRunOneByOne) {
       << log;
 }
 
+TEST(GpuGated, TheDeviceSaysWhetherItHasThem) {
+  Variable none("TANDEM_GATED_LIBRARY", "/nonexistent");
+  auto has = [](Context &context, Instance &) {
+    return context.device().hasGatedKernels() ? Status() : Status(Code::Internal, "none");
+  };
+  for (const Status &status : runRanks(GatedSpec(2), "peer", has))
+    EXPECT_EQ(status.message(), "none");
+  WithKernels kernels;
+  expectAllOk(runRanks(GatedSpec(2), "peer", has));
+}
+
 TEST(GpuGated, ShapesThatTheKernelsRefuse) {
   WithKernels kernels;
   takeLog();
