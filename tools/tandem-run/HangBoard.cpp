@@ -95,16 +95,19 @@ void HangBoard::write(uint32_t rank, const RankNote &note) {
   for (size_t i = 0; i < std::min(note.commands.size(), kMostCommands); ++i) {
     const NotedCommand &c = note.commands[i];
     commands.push_back({c.program.substr(0, kMostText), c.run, c.stream, c.command, c.isCertain,
-                        c.text.substr(0, kMostText)});
+                        c.text.substr(0, kMostText), c.noted});
   }
   json all = {{"program", note.program},
               {"commands", std::move(commands)},
               {"error", note.error.substr(0, kMostError)}};
-  std::string text = all.dump(-1, ' ', false, json::error_handler_t::replace);
+  auto dump = [&] { return all.dump(-1, ' ', false, json::error_handler_t::replace); };
+  std::string text = dump();
+  // Escapes make it longer: up to 6 characters for one.
+  static_assert(6 * kMostError + 1024 < sizeof Place::text, "fits without commands");
+  for (; text.size() > sizeof Place::text; text = dump())
+    all["commands"].erase(all["commands"].size() - 1);
   std::lock_guard<std::mutex> lock(mutex);
   Place &place = places[rank];
-  if (text.size() > sizeof place.text) // escapes make it longer
-    return;
   ++place.writes;
   std::memcpy(place.text, text.data(), text.size());
   place.size = static_cast<uint32_t>(text.size());
@@ -132,7 +135,7 @@ bool HangBoard::read(uint32_t rank, RankNote &note, std::chrono::milliseconds &a
     note.program = all["program"];
     note.error = all["error"];
     for (const auto &c : all["commands"])
-      note.commands.push_back({c[0], c[1], c[2], c[3], c[4], c[5]});
+      note.commands.push_back({c[0], c[1], c[2], c[3], c[4], c[5], c[6]});
     return true;
   }
   return false; // it was stopped while it wrote
@@ -158,19 +161,34 @@ HangNotes::~HangNotes() {
 
 /// With the lock.
 void HangNotes::look() {
-  const tandem_command_in_flight *list = nullptr;
+  const tandem_command_in_flight *commands = nullptr;
   uint32_t size = 0;
   bool wasFrozen = board.isFrozen();
-  if (!isFinal && context && tandem_commands_in_flight(context, &list, &size) == TANDEM_OK) {
-    note.commands.clear();
-    for (uint32_t i = 0; i < size; ++i)
-      note.commands.push_back({list[i].program, list[i].run, list[i].stream, list[i].command,
-                               list[i].is_certain != 0, list[i].text});
-  }
+  if (!isFinal && context && tandem_commands_in_flight(context, &commands, &size) == TANDEM_OK)
+    list(commands, size);
   isFinal = isFinal || wasFrozen;
   if (context && tandem_context_health(context) != TANDEM_OK)
     board.freeze();
   board.write(rank, note);
+}
+
+/// With the lock.
+void HangNotes::list(const tandem_command_in_flight *commands, uint32_t size) {
+  auto now = Clock::now();
+  auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
+  std::vector<NotedCommand> before = std::move(note.commands);
+  note.commands.clear();
+  for (uint32_t i = 0; i < size; ++i) {
+    const tandem_command_in_flight &c = commands[i];
+    auto same = std::find_if(before.begin(), before.end(), [&](const NotedCommand &old) {
+      return old.stream == c.stream && old.command == c.command && old.run == c.run &&
+             old.program == c.program;
+    });
+    uint64_t noted = same == before.end() ? 0 : same->noted + static_cast<uint64_t>(passed);
+    note.commands.push_back(
+        {c.program, c.run, c.stream, c.command, c.is_certain != 0, c.text, noted});
+  }
+  last = now;
 }
 
 void HangNotes::follow(tandem_context *now) {

@@ -28,6 +28,7 @@ struct NotedCommand {
   uint32_t stream = 0, command = 0;
   bool isCertain = true;
   std::string text;
+  uint64_t noted = 0; ///< ms from its first note to this one
 };
 
 /// What a rank has said last.
@@ -50,7 +51,7 @@ public:
 
   int fd() const { return file; }
   uint32_t ranks() const { return count; }
-  /// By one thread of the rank at a time. What is too long is cut.
+  /// By one thread of the rank at a time. What is too long is cut, and the last commands left out.
   void write(uint32_t rank, const RankNote &note);
   /// From the first failure on, the ranks note errors only: what they do then is its effect.
   void freeze();
@@ -87,6 +88,7 @@ public:
 
 private:
   void look();
+  void list(const tandem_command_in_flight *commands, uint32_t size);
 
   HangBoard &board;
   const uint32_t rank;
@@ -94,6 +96,7 @@ private:
   std::condition_variable changed;
   tandem_context *context = nullptr;
   RankNote note;
+  std::chrono::steady_clock::time_point last; ///< when `note.commands` were seen
   bool stopping = false, isFinal = false;
   std::thread thread;
 };

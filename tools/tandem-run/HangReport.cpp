@@ -26,6 +26,8 @@ namespace {
 constexpr std::string_view kSignal = "ended by signal";
 /// Commands of a rank in the text.
 constexpr size_t kMostLines = 6;
+/// Notes of two ranks are up to 50 ms apart: a wait that is younger may be over.
+constexpr uint64_t kSettled = 100;
 
 struct RankState {
   bool hasNote = false;
@@ -36,8 +38,10 @@ struct RankState {
 
 class HangAnalysis {
 public:
-  HangAnalysis(std::vector<RankState> ranks, std::shared_ptr<const replay::World> world)
-      : ranks(std::move(ranks)), world(std::move(world)) {}
+  /// `isOver`: a rank has failed, so the job does not move any more.
+  HangAnalysis(std::vector<RankState> ranks, std::shared_ptr<const replay::World> world,
+               bool isOver)
+      : ranks(std::move(ranks)), world(std::move(world)), isOver(isOver) {}
 
   json make() {
     json list = json::array();
@@ -108,6 +112,7 @@ private:
                 {"run", noted.run},
                 {"command", noted.command == UINT32_MAX ? json() : json(noted.command)},
                 {"certain", noted.isCertain},
+                {"noted_for_ms", noted.noted},
                 {"text", noted.text}};
     out["waits_for"] = json::array();
     lines.push_back(fmt::format("  stream {} in {}{}, run {}", noted.stream, noted.text,
@@ -120,7 +125,7 @@ private:
     for (replay::CommandId other : check::awaitedBy(*world, id)) {
       uint32_t of = world->rankOf(other);
       std::string state = stateOf(other, of, noted.run);
-      if (of != rank && state != "passed") {
+      if (of != rank && state != "passed" && (isOver || noted.noted >= kSettled)) {
         waits.insert(rank);
         awaited.insert(of);
       }
@@ -169,6 +174,7 @@ private:
 
   const std::vector<RankState> ranks;
   const std::shared_ptr<const replay::World> world;
+  const bool isOver;
   std::vector<std::string> lines;
   std::set<uint32_t> awaited, waits;
 };
@@ -197,7 +203,7 @@ Status run::writeHangReport(const std::string &path, const HangBoard &board,
       world = *loaded;
     why = loaded.status().message();
   }
-  HangAnalysis report(std::move(ranks), world);
+  HangAnalysis report(std::move(ranks), world, board.isFrozen());
   json out = report.make();
   if (!world)
     out["not_analysed"] = why;
