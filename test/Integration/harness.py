@@ -64,9 +64,9 @@ class Done:
         return f"exit {self.code} after {self.seconds:.1f} s\nstdout:\n{self.out}\nstderr:\n{self.err}"
 
 
-def start(command, env=None, stdout=subprocess.PIPE):
+def start(command, env=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
     """A process in a group of its own, so that nothing of it can be left behind."""
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                             text=True, env=env or environment(), start_new_session=True)
 
 
