@@ -28,6 +28,12 @@ const tandem_launch *tandem_job_launch(const tandem_job *job);
 const char *tandem_job_error(const tandem_job *job);
 void tandem_job_destroy(tandem_job *job);
 
+/* For tandem_launch.node: a text that is equal on the processes of one host, and only there, by the
+ * rule of tandem_job_join (TANDEM_NODE, the launcher's number of it, the host's name), for
+ * embedders that exchange it themselves. Writes at most `size` bytes with the end of the text;
+ * *node is "" if that is too few (512 are enough for a host's name). */
+tandem_code tandem_node(char *node, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -149,6 +149,7 @@ private:
   tandem_job *job = nullptr; ///< of a launcher
   std::shared_ptr<World> world;
   nb::object gatherCallback, barrierCallback;
+  std::string node; ///< the bootstrap's
   /// Raised by a callback.
   std::optional<nb::python_error> raised;
   std::vector<std::unique_ptr<PythonKernel>> kernels;

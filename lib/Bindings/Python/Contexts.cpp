@@ -112,6 +112,10 @@ void RuntimeContext::readBootstrap(nb::object given, tandem_launch &launch) {
     launch.local_size = nb::cast<uint32_t>(given.attr("local_size"));
     launch.local_rank = nb::cast<uint32_t>(given.attr("local_rank"));
   }
+  if (nb::hasattr(given, "node")) {
+    node = nb::cast<std::string>(given.attr("node"));
+    launch.node = node.c_str();
+  }
   gatherCallback = given.attr("all_gather");
   barrierCallback = given.attr("barrier");
   launch.all_gather = allGather;
@@ -282,7 +286,8 @@ void tandem::python::bindContexts(nb::module_ &module) {
       "processes,\n"
       "    'peer,ccl' for GPUs.\n"
       "world, rank: a World, and the rank in it. bootstrap: an object with rank, world_size,\n"
-      "    optionally local_rank and local_size, all_gather(bytes) -> [bytes] and barrier(). "
+      "    optionally local_rank and local_size, and node, all_gather(bytes) -> [bytes] and "
+      "barrier(). "
       "Neither:\n"
       "    the job of torchrun, mpirun or srun, else a world of one rank.\n"
       "timeout: seconds until a run that makes no progress is ended.\n"
@@ -342,6 +347,15 @@ void tandem::python::bindContexts(nb::module_ &module) {
           },
           nb::arg().none(), nb::arg().none(), nb::arg().none());
 
+  module.def(
+      "node",
+      [] {
+        char text[4096];
+        if (tandem_code code = tandem_node(text, sizeof text); code != TANDEM_OK)
+          raise(code, "TANDEM_NODE: expected a name of at most 4000 bytes");
+        return std::string(text);
+      },
+      "A text that is equal on the processes of one host, and only there.");
   module.def("current_context", &currentContext,
              "The context of this thread: that of the innermost `with`, else that of tandem.init; "
              "None if there is none.");

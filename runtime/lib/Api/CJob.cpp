@@ -116,4 +116,19 @@ const char *tandem_job_error(const tandem_job *job) {
 
 void tandem_job_destroy(tandem_job *job) { delete job; }
 
+tandem_code tandem_node(char *node, size_t size) {
+  if (!node || size == 0)
+    return TANDEM_INVALID_ARGUMENT;
+  *node = 0;
+  Status written = guarded([&] {
+    std::string given = readNode();
+    std::string text = given.empty() ? createSelfBootstrap()->host() : hostOf(given);
+    if (text.size() >= size)
+      return Status(Code::InvalidArgument, "");
+    node[text.copy(node, text.size())] = 0;
+    return Status();
+  });
+  return static_cast<tandem_code>(written.code());
+}
+
 } // extern "C"

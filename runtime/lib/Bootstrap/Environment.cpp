@@ -108,10 +108,8 @@ Status readTorch(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"MASTER_PORT"}, env.port, 1, 65534));
   if (Variable store = reader.get({"TORCHELASTIC_USE_AGENT_STORE"}); store.value == "True")
     ++env.port;
-  if (Variable id = reader.get({"TORCHELASTIC_RUN_ID"}); id.set()) {
+  if (Variable id = reader.get({"TORCHELASTIC_RUN_ID"}); id.set())
     env.secret = "torchrun " + id.value;
-    env.node = reader.get({"GROUP_RANK"}).value;
-  }
   return Status::success();
 }
 
@@ -153,7 +151,6 @@ Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
     env.localSize = (*perNode)[node];
     env.localSizeKnown = true;
   }
-  env.node = reader.get({"SLURM_NODEID"}).value;
   Variable nodes = reader.get({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (nodes.set()) {
     auto hosts = parseSlurmNodeList(nodes.value);
@@ -212,6 +209,17 @@ Status readLauncher(const Reader &reader, BootstrapEnvironment &env) {
   return Status::success();
 }
 
+std::string readNode(const Reader &reader, Launcher launcher) {
+  switch (launcher) {
+  case Launcher::Torchrun:
+    return reader.get({"TANDEM_NODE", "GROUP_RANK"}).value;
+  case Launcher::Slurm:
+    return reader.get({"TANDEM_NODE", "SLURM_NODEID"}).value;
+  default:
+    return reader.get({"TANDEM_NODE"}).value;
+  }
+}
+
 Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
   if (Variable secret = reader.get({"TANDEM_SECRET"}); secret.set()) {
     env.secret = secret.value;
@@ -267,8 +275,7 @@ Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_MASTER_PORT"}, env.port, 1, 65535));
   TANDEM_RETURN_IF_ERROR(readSecret(reader, env));
   env.listenAddress = reader.get({"TANDEM_LISTEN_ADDR"}).value;
-  if (Variable node = reader.get({"TANDEM_NODE"}); node.set())
-    env.node = node.value;
+  env.node = readNode(reader, env.launcher);
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LAUNCHER_FD"}, env.launcherFd, 3, 1u << 20));
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LISTEN_FD"}, env.listenFd, 3, 1u << 20));
   uint64_t seconds = 60;
@@ -333,7 +340,14 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const Environmen
   return env;
 }
 
+static const char *variableOfProcess(const char *name) { return std::getenv(name); }
+
 Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment() {
-  return readBootstrapEnvironment(
-      [](const char *name) -> const char * { return std::getenv(name); });
+  return readBootstrapEnvironment(variableOfProcess);
+}
+
+std::string tandem::readNode() {
+  EnvironmentLookup lookup = variableOfProcess;
+  Reader reader(lookup);
+  return ::readNode(reader, detect(reader));
 }

@@ -96,6 +96,17 @@ def run_threads(function, size):
     return results
 
 
+def test_node_of_a_bootstrap():
+    """It is a text, or not there."""
+    bootstrap = Exchange(1).of(0)
+    tandem.Context(bootstrap=bootstrap).close()
+    bootstrap.node = "rack"
+    tandem.Context(bootstrap=bootstrap).close()
+    bootstrap.node = 7
+    with pytest.raises(RuntimeError):
+        tandem.Context(bootstrap=bootstrap)
+
+
 def test_bootstrap(random):
     exchange = Exchange(2)
     program = tandem.compile(TEXT, mesh={"x": 2}, shapes={"x": (32, 16)}, target="cpu-ucx")

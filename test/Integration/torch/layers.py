@@ -752,6 +752,17 @@ def varies(rank, ranks):
                   ws[rank].sum(1).expand(ranks * tokens, 8) if needs_x else xs.sum((0, 1))[:, None].expand(8, 6))
 
 
+def nodes(rank, ranks):
+    """Nodes are told apart by the rule of tandem.init: torchrun's number of the node, unless TANDEM_NODE is a name."""
+    os.environ.update(TORCHELASTIC_RUN_ID="job", MASTER_ADDR="localhost", MASTER_PORT="1", GROUP_RANK=str(rank % 2),
+                      TANDEM_NODE="")
+    bootstrap = tt._groups.StoreBootstrap(dist.group.WORLD)
+    assert (bootstrap.local_rank, bootstrap.local_size) == (rank // 2, ranks // 2), bootstrap.node
+    os.environ["TANDEM_NODE"] = "rack"
+    bootstrap = tt._groups.StoreBootstrap(dist.group.WORLD)
+    assert (bootstrap.local_rank, bootstrap.local_size) == (rank, ranks), bootstrap.node
+
+
 def leaves(rank, ranks):
     """One rank fails before its call: the others' error says which rank did not come."""
     if rank == ranks - 1:

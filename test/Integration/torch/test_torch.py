@@ -85,6 +85,10 @@ def test_groups_of_one_rank():
     run("alone", 2)
 
 
+def test_nodes():
+    run("nodes", 4)
+
+
 def test_errors():
     run("errors", 2)
 

@@ -53,8 +53,8 @@ struct BootstrapEnvironment {
   /// Which of the two are set. joinJob() finds the others.
   bool localRankKnown = false, localSizeKnown = false;
 
-  /// A text that is equal on the ranks of one node, and only there. TANDEM_NODE | GROUP_RANK (under
-  /// torchrun) | SLURM_NODEID. Empty: not said; then the host's name tells nodes apart.
+  /// A text that is equal on the ranks of one host, and only there. TANDEM_NODE | GROUP_RANK (under
+  /// torchrun) | SLURM_NODEID. Empty: not said; then the host's name tells hosts apart.
   std::string node;
 
   /// Hosts or addresses where rank 0 listens, tried in turn. TANDEM_MASTER_ADDR (commas separate) |
@@ -95,6 +95,10 @@ using EnvironmentLookup = std::function<const char *(const char *name)>;
 Expected<BootstrapEnvironment> readBootstrapEnvironment(const EnvironmentLookup &lookup);
 /// The same, from the process's environment.
 Expected<BootstrapEnvironment> readBootstrapEnvironment();
+
+/// BootstrapEnvironment::node alone, of the process's environment, whatever its other variables
+/// say.
+std::string readNode();
 
 /// The hosts of a Slurm node list, in order: "n[1-3,07],gpu5" -> n1 n2 n3 n07 gpu5. At most 65536.
 Expected<std::vector<std::string>> parseSlurmNodeList(std::string_view text);

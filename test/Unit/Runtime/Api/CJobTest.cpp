@@ -39,6 +39,37 @@ private:
   std::vector<std::pair<std::string, std::string>> all;
 };
 
+std::string node() {
+  char text[512];
+  EXPECT_EQ(tandem_node(text, sizeof text), TANDEM_OK);
+  return text;
+}
+
+TEST(CJob, Node) {
+  char host[256] = "";
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+  EXPECT_EQ(node(), tandem::hostOf(host));
+  {
+    Variables empty({{"TANDEM_NODE", ""}});
+    EXPECT_EQ(node(), tandem::hostOf(host));
+  }
+  {
+    Variables torchrun({{"TORCHELASTIC_RUN_ID", "job"},
+                        {"RANK", "0"},
+                        {"WORLD_SIZE", "many"}, // not asked for
+                        {"MASTER_ADDR", "a"},
+                        {"MASTER_PORT", "1"},
+                        {"GROUP_RANK", "3"}});
+    EXPECT_EQ(node(), tandem::hostOf("3"));
+    Variables given({{"TANDEM_NODE", "rack"}});
+    EXPECT_EQ(node(), tandem::hostOf("rack"));
+  }
+  char small[4] = "abc";
+  EXPECT_EQ(tandem_node(small, sizeof small), TANDEM_INVALID_ARGUMENT);
+  EXPECT_STREQ(small, "");
+  EXPECT_EQ(tandem_node(nullptr, 0), TANDEM_INVALID_ARGUMENT);
+}
+
 TEST(CJob, NoLauncher) {
   tandem_job *job = nullptr;
   ASSERT_EQ(tandem_job_join(&job), TANDEM_OK) << tandem_job_error(job);

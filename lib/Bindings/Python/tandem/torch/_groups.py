@@ -4,13 +4,13 @@
 
 import datetime
 import os
-import socket
 
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 import tandem
+from tandem import _tandem
 
 _contexts = {}  # (name of the group, device) -> (group, context, bootstrap)
 _made = {}  # name of the group -> how many contexts it has had
@@ -26,9 +26,9 @@ class StoreBootstrap:
         number = _made[name] = _made.get(name, 0) + 1
         self._store = dist.PrefixStore(f"tandem/{name}/{number}", c10d._get_process_group_store(group))
         self._timeout, self._exchange = datetime.timedelta(seconds=timeout), 0
-        node = os.environ.get("TANDEM_NODE", socket.gethostname()).encode()
-        nodes = self.all_gather(node)
-        here = [rank for rank, other in enumerate(nodes) if other == node]
+        self.node = _tandem.node()
+        nodes = self.all_gather(self.node.encode())
+        here = [rank for rank, other in enumerate(nodes) if other == self.node.encode()]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none are told apart
             self.local_rank, self.local_size = self.rank, self.world_size
