@@ -24,7 +24,8 @@ namespace {
 /// Environment variables that exist as long as this object.
 class Variables {
 public:
-  explicit Variables(const std::vector<std::pair<std::string, std::string>> &all) : all(all) {
+  using Values = std::vector<std::pair<std::string, std::string>>;
+  explicit Variables(Values values) : all(std::move(values)) {
     for (const auto &[name, value] : all)
       ::setenv(name.c_str(), value.c_str(), 1);
   }
@@ -36,7 +37,7 @@ public:
   Variables &operator=(const Variables &) = delete;
 
 private:
-  std::vector<std::pair<std::string, std::string>> all;
+  Values all;
 };
 
 std::string node() {
@@ -50,18 +51,18 @@ TEST(CJob, Node) {
   ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
   EXPECT_EQ(node(), tandem::hostOf(host));
   {
-    Variables empty({{"TANDEM_NODE", ""}});
+    Variables empty(Variables::Values{{"TANDEM_NODE", ""}});
     EXPECT_EQ(node(), tandem::hostOf(host));
   }
   {
-    Variables torchrun({{"TORCHELASTIC_RUN_ID", "job"},
-                        {"RANK", "0"},
-                        {"WORLD_SIZE", "many"}, // not asked for
-                        {"MASTER_ADDR", "a"},
-                        {"MASTER_PORT", "1"},
-                        {"GROUP_RANK", "3"}});
+    Variables torchrun(Variables::Values{{"TORCHELASTIC_RUN_ID", "job"},
+                                         {"RANK", "0"},
+                                         {"WORLD_SIZE", "many"}, // not asked for
+                                         {"MASTER_ADDR", "a"},
+                                         {"MASTER_PORT", "1"},
+                                         {"GROUP_RANK", "3"}});
     EXPECT_EQ(node(), tandem::hostOf("3"));
-    Variables given({{"TANDEM_NODE", "rack"}});
+    Variables given(Variables::Values{{"TANDEM_NODE", "rack"}});
     EXPECT_EQ(node(), tandem::hostOf("rack"));
   }
   char small[4] = "abc";
