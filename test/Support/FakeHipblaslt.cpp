@@ -102,7 +102,8 @@ int hipblasLtMatmulPreferenceSetAttribute(void *, int which, const void *, size_
 }
 
 int hipblasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d,
-                                    void *, int most, Found found[], int *count) {
+                                    void *, int most, void *results, int *count) {
+  auto *found = static_cast<Found *>(results);
   std::vector<cublasLtMatmulHeuristicResult_t> answers(static_cast<size_t>(most));
   int result = from(cublasLtMatmulAlgoGetHeuristic(
       as<cublasLtHandle_t>(handle), as<cublasLtMatmulDesc_t>(desc), as<cublasLtMatrixLayout_t>(a),
@@ -116,10 +117,9 @@ int hipblasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, 
 }
 int hipblasLtMatmul(void *handle, void *desc, const void *alpha, const void *A, void *a,
                     const void *B, void *b, const void *beta, const void *C, void *c, void *D,
-                    void *d, const Algorithm *algorithm, void *workspace, size_t bytes,
-                    void *stream) {
+                    void *d, const void *algorithm, void *workspace, size_t bytes, void *stream) {
   cublasLtMatmulAlgo_t how{};
-  std::memcpy(&how.data[0], algorithm->data, 8);
+  std::memcpy(&how.data[0], static_cast<const Algorithm *>(algorithm)->data, 8);
   return from(cublasLtMatmul(as<cublasLtHandle_t>(handle), as<cublasLtMatmulDesc_t>(desc), alpha, A,
                              as<cublasLtMatrixLayout_t>(a), B, as<cublasLtMatrixLayout_t>(b), beta,
                              C, as<cublasLtMatrixLayout_t>(c), D, as<cublasLtMatrixLayout_t>(d),

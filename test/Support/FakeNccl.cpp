@@ -29,6 +29,8 @@
 #include <thread>
 #include <vector>
 
+struct ncclWindow_vidmem; // older headers lack it
+
 using tandem::fake::number;
 
 namespace {
@@ -533,7 +535,7 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncc
 // put reads only registered memory, and there is one counter for each pair of ranks.
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
-                                    ncclWindow_t *window, int) {
+                                    ncclWindow_vidmem **window, int) {
   if (!isLive(comm))
     return ncclInvalidArgument;
   int mine = ++comm->windows;
@@ -548,11 +550,11 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
   for (const auto &[rank, theirs] : comm->world->windows[mine])
     if (theirs.second != bytes)
       return ncclInvalidArgument;
-  *window = reinterpret_cast<ncclWindow_t>(static_cast<uintptr_t>(mine));
+  *window = reinterpret_cast<ncclWindow_vidmem *>(static_cast<uintptr_t>(mine));
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_vidmem *window) {
   if (!isLive(comm))
     return ncclInvalidArgument;
   std::lock_guard<std::mutex> lock(comm->world->mutex);
@@ -563,7 +565,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
 }
 
 ncclResult_t ncclPutSignal(const void *from, size_t count, ncclDataType_t type, int peer,
-                           ncclWindow_t window, size_t offset, int signal, int context,
+                           ncclWindow_vidmem *window, size_t offset, int signal, int context,
                            unsigned flags, ncclComm_t comm, cudaStream_t stream) {
   if (!isLive(comm) || signal || context || flags)
     return ncclInvalidArgument;
@@ -616,10 +618,10 @@ struct FakeWaitSignalDesc {
   int count, peer, signal, context;
 };
 
-ncclResult_t ncclWaitSignal(int size, FakeWaitSignalDesc *all, ncclComm_t comm,
-                            cudaStream_t stream) {
+ncclResult_t ncclWaitSignal(int size, void *descriptors, ncclComm_t comm, cudaStream_t stream) {
   if (!isLive(comm) || size < 1)
     return ncclInvalidArgument;
+  const auto *all = static_cast<const FakeWaitSignalDesc *>(descriptors);
   std::vector<std::pair<int, uint64_t>> targets;
   for (int i = 0; i < size; ++i) {
     if (all[i].count <= 0 || all[i].signal || all[i].context)

@@ -14,6 +14,7 @@
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
 #include "tandem/Support/LLVM.h"
 #include <functional>
+#include <optional>
 
 namespace tandem {
 
@@ -89,6 +90,10 @@ FailureOr<fusion::ScheduleAttr> getFallbackSchedule(StreamLoop loop,
 /// Slice by slice: the ops of the loop in order, on the worker of the iteration. Without stream
 /// digits, one op after another on the main stream. `sendsMessages`: see LoopEmitter.
 LogicalResult emitPipeline(const StreamLoop &loop, ProgramBuilder &program, bool sendsMessages);
+
+/// That plan for a loop whose reshards are all among groups of one device, for schedules that only
+/// know what to do with peers; otherwise nothing.
+std::optional<SchedulePlan> planIfNothingMoves(const StreamLoop &loop);
 
 std::unique_ptr<Schedule> createPipelineSchedule();
 std::unique_ptr<Schedule> createExchangeSchedule();

@@ -356,6 +356,8 @@ class Gated : public Schedule {
 
 FailureOr<SchedulePlan> Gated::match(const StreamLoop &loop,
                                      function_ref<InFlightDiagnostic()> why) const {
+  if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
+    return *plan;
   std::string reason;
   FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
   if (failed(gather))

@@ -535,10 +535,8 @@ void Hierarchical::getCandidates(const StreamLoop &loop,
 
 FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
                                             function_ref<InFlightDiagnostic()> why) const {
-  if (movesNothing(loop.reshards()))
-    return SchedulePlan{[&loop](ProgramBuilder &program) {
-      return emitPipeline(loop, program, /*sendsMessages=*/false);
-    }};
+  if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
+    return *plan;
   bool merges = loop.schedule.getWord("merge") == "node";
   bool sends = loop.schedule.getWord("spread") == "send";
   if (ScatterLoop::isScatterLoop(loop)) {

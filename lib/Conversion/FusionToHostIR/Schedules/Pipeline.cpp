@@ -43,6 +43,14 @@ class Pipeline : public Schedule {
 
 } // namespace
 
+std::optional<SchedulePlan> tandem::planIfNothingMoves(const StreamLoop &loop) {
+  if (!movesNothing(loop.reshards()))
+    return std::nullopt;
+  return SchedulePlan{[&loop](ProgramBuilder &program) {
+    return emitPipeline(loop, program, /*sendsMessages=*/false);
+  }};
+}
+
 LogicalResult tandem::emitPipeline(const StreamLoop &all, ProgramBuilder &program,
                                    bool sendsMessages) {
   if (all.streamSizes.empty())

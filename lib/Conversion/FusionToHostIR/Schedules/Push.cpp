@@ -496,10 +496,8 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
 
 FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
                                     function_ref<InFlightDiagnostic()> why) const {
-  if (movesNothing(loop.reshards()))
-    return SchedulePlan{[&loop](ProgramBuilder &program) {
-      return emitPipeline(loop, program, /*sendsMessages=*/false);
-    }};
+  if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
+    return *plan;
   if (isAllReduceLoop(loop)) {
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
         loop.schedule.getInteger("copies") > 1)

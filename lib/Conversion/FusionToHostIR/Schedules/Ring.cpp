@@ -492,10 +492,8 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
 
 FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
                                     function_ref<InFlightDiagnostic()> why) const {
-  if (movesNothing(loop.reshards()))
-    return SchedulePlan{[&loop](ProgramBuilder &program) {
-      return emitPipeline(loop, program, /*sendsMessages=*/false);
-    }};
+  if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
+    return *plan;
   bool addsInMatmul = loop.schedule.getWord("adds") == "matmul";
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);

@@ -19,6 +19,8 @@
 #include <nccl.h>
 #endif
 
+struct ncclWindow_vidmem; // only NCCL looks into it
+
 namespace tandem::ccl {
 
 #if TANDEM_NCCL_IS_RCCL
@@ -48,19 +50,22 @@ using NativeStream = cudaStream_t; ///< for RCCL, a hipStream_t: a pointer too
   X(ncclSend)                                                                                      \
   X(ncclRecv)
 
-/// One-sided functions of NCCL 2.29 and later, which older headers lack. Windows are ncclWindow_t,
-/// the descriptors of waitSignal four ints: how many raises, whose, signal index, context.
+/// NCCL's ncclWindow_t, which older headers lack.
+using Window = ncclWindow_vidmem *;
+
+/// One-sided functions of NCCL 2.29 and later, which older headers lack. The descriptors of
+/// waitSignal are four ints: how many raises, whose, signal index, context.
 struct OneSidedApi {
   ncclResult_t (*putSignal)(const void *from, size_t count, ncclDataType_t type, int peer,
-                            void *window, size_t offset, int signal, int context, unsigned flags,
+                            Window window, size_t offset, int signal, int context, unsigned flags,
                             ncclComm_t comm, NativeStream stream) = nullptr;
   ncclResult_t (*signal)(int peer, int signal, int context, unsigned flags, ncclComm_t comm,
                          NativeStream stream) = nullptr;
   ncclResult_t (*waitSignal)(int count, void *descriptors, ncclComm_t comm,
                              NativeStream stream) = nullptr;
-  ncclResult_t (*windowRegister)(ncclComm_t comm, void *memory, size_t bytes, void **window,
+  ncclResult_t (*windowRegister)(ncclComm_t comm, void *memory, size_t bytes, Window *window,
                                  int flags) = nullptr;
-  ncclResult_t (*windowDeregister)(ncclComm_t comm, void *window) = nullptr;
+  ncclResult_t (*windowDeregister)(ncclComm_t comm, Window window) = nullptr;
   bool complete() const {
     return putSignal && signal && waitSignal && windowRegister && windowDeregister;
   }

@@ -26,9 +26,9 @@ struct WaitSignalDesc {
 struct Counters {
   CommunicatorRef communicator;
   SymmetricMemory symmetric;
-  void *window = nullptr; ///< of the symmetric memory
+  Window window = nullptr; ///< of the symmetric memory
   std::shared_ptr<gpu::SymmetricBlock> staging;
-  void *stagingWindow = nullptr;
+  Window stagingWindow = nullptr;
   std::vector<uint64_t> perRun; ///< by member: how often a run of it raises its counter here
   /// By (slot, value): who raises it, and the place in what that member does in a run.
   std::map<std::pair<uint32_t, uint64_t>, std::pair<uint32_t, uint64_t>> places;
@@ -255,8 +255,8 @@ Expected<std::unique_ptr<OneSided>> OneSided::create(CommunicatorRef communicato
   return made;
 }
 
-Status OneSided::enter(void *memory, uint64_t bytes, void **window) {
-  auto found = std::make_shared<void *>(nullptr);
+Status OneSided::enter(void *memory, uint64_t bytes, Window *window) {
+  auto found = std::make_shared<Window>(nullptr);
   TANDEM_RETURN_IF_ERROR(communicator->collectively(
       "ncclCommWindowRegister", timeout, [=](const Api &api, ncclComm_t comm) {
         constexpr int kSymmetric = 1; // NCCL_WIN_COLL_SYMMETRIC
@@ -270,7 +270,7 @@ Status OneSided::enter(void *memory, uint64_t bytes, void **window) {
 }
 
 OneSided::~OneSided() {
-  for (void *window : {counters->window, counters->stagingWindow})
+  for (Window window : {counters->window, counters->stagingWindow})
     if (window)
       communicator
           ->call("ncclCommWindowDeregister",

@@ -45,7 +45,7 @@ public:
 private:
   OneSided(CommunicatorRef communicator, const gpu::Kernels &kernels,
            const SymmetricMemory &symmetric, std::chrono::milliseconds timeout);
-  Status enter(void *memory, uint64_t bytes, void **window);
+  Status enter(void *memory, uint64_t bytes, Window *window);
 
   CommunicatorRef communicator;
   const gpu::Kernels &kernels;

@@ -575,7 +575,7 @@ TEST(Rendezvous, RankThatGivesUpSaysWhy) {
 TEST(Rendezvous, GivingUpWaitsForNoPeer) {
   constexpr size_t kBytes = 16 << 20; // more than sockets hold
   Job job(2, milliseconds(8000));
-  std::promise<void> read;
+  std::promise<void> sent, read;
   std::thread other([&, mayRead = read.get_future()] {
     auto root = bootstrap::connectToRoot(job.of(1));
     ASSERT_TRUE(root) << root.status().message();
@@ -587,6 +587,7 @@ TEST(Rendezvous, GivingUpWaitsForNoPeer) {
     std::string part(kBytes, 'x');
     ASSERT_TRUE(root->send(&header, sizeof header, deadline).ok());
     ASSERT_TRUE(root->send(part.data(), part.size(), deadline).ok());
+    sent.set_value();
     mayRead.wait();
     do
       ASSERT_TRUE(root->receive(&header, sizeof header, deadline).ok());
@@ -610,7 +611,7 @@ TEST(Rendezvous, GivingUpWaitsForNoPeer) {
       Status status = (*bootstrap)->allGather(mine.data(), kBytes, all.data());
       EXPECT_EQ(status.message(), "it is too hot");
     });
-    eventually([&] { return all.back() == 'x'; }); // and then it writes
+    sent.get_future().wait(); // then rank 0 reads what is still in the sockets, and writes
     std::this_thread::sleep_for(milliseconds(100));
     auto start = std::chrono::steady_clock::now();
     (*bootstrap)->giveUp(Status(Code::Internal, "it is too hot"));

@@ -19,11 +19,12 @@ namespace {
 
 /// See LtPlan.h.
 struct HipblasLt {
-  // Pointers to structures that only the library looks into.
+  // Pointers to structures that only the library looks into. Its functions are declared by void
+  // pointers only, so that a sanitizer can compare them with those of the tests' stand-in.
   using Handle = void *;
-  using Desc = struct DescTag *;
-  using Layout = struct LayoutTag *;
-  using Preference = struct PreferenceTag *;
+  using Desc = void *;
+  using Layout = void *;
+  using Preference = void *;
   using Stream = hipStream_t;
   using Result = int; ///< hipblasStatus_t
   using DescAttribute = int;
@@ -58,10 +59,10 @@ struct HipblasLt {
   X(destroy, hipblasLtDestroy, Handle)                                                             \
   X(getVersion, hipblasLtGetVersion, Handle, int *)                                                \
   X(matmul, hipblasLtMatmul, Handle, Desc, const void *, const void *, Layout, const void *,       \
-    Layout, const void *, const void *, Layout, void *, Layout, const Algorithm *, void *, size_t, \
-    hipStream_t)                                                                                   \
+    Layout, const void *, const void *, Layout, void *, Layout, const void *, void *, size_t,      \
+    void *)                                                                                        \
   X(getHeuristic, hipblasLtMatmulAlgoGetHeuristic, Handle, Desc, Layout, Layout, Layout, Layout,   \
-    Preference, int, Found *, int *)                                                               \
+    Preference, int, void *, int *)                                                                \
   X(descCreate, hipblasLtMatmulDescCreate, Desc *, int, int)                                       \
   X(descDestroy, hipblasLtMatmulDescDestroy, Desc)                                                 \
   X(descSetAttribute, hipblasLtMatmulDescSetAttribute, Desc, int, const void *, size_t)            \
