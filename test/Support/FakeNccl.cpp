@@ -430,6 +430,11 @@ static ncclResult_t giveBack(ncclComm_t comm) {
   if (comm->inside != 0)
     ++number("nccl-misuse");
   join(comm);
+  {
+    std::lock_guard<std::mutex> lock(comm->world->mutex);
+    for (auto &[number, ranks] : comm->world->windows)
+      ranks.erase(comm->rank);
+  }
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.live.erase(comm);
   number("nccl-live") = static_cast<int64_t>(registry.live.size());
@@ -509,6 +514,9 @@ ncclResult_t ncclSend(const void *from, size_t, ncclDataType_t, int peer, ncclCo
   };
   auto end = [=, world = comm->world, aborted = comm->aborted] {
     world->wait(*aborted, [&] { return world->messages.count(name()) == 0; });
+    // Aborted, it frees what it has given: the receiver must not find it.
+    std::lock_guard<std::mutex> lock(world->mutex);
+    world->messages.erase(name());
     ++*times;
   };
   return enqueue({comm, stream, send, nullptr, end, peer == comm->rank ? 1 : 0});
@@ -520,11 +528,16 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncc
   auto times = std::make_shared<int>(0);
   auto name = [name = nameOf(comm, false, peer), times] { return name + std::to_string(*times); };
   auto work = [=, world = comm->world, aborted = comm->aborted, bytes = count * sizeOf(type)] {
-    if (world->wait(*aborted, [&] { return world->messages.count(name()) != 0; })) {
+    for (bool came = false; !came && !*aborted;) {
+      world->wait(*aborted, [&] { return world->messages.count(name()) != 0; });
       std::lock_guard<std::mutex> lock(world->mutex);
-      std::memcpy(to, world->messages[name()], bytes);
-      world->messages.erase(name());
+      auto message = world->messages.find(name());
+      if (message == world->messages.end())
+        continue; // its sender was aborted since
+      std::memcpy(to, message->second, bytes);
+      world->messages.erase(message);
       world->changed.notify_all();
+      came = true;
     }
     ++*times;
   };
@@ -589,8 +602,9 @@ ncclResult_t ncclPutSignal(const void *from, size_t count, ncclDataType_t type, 
   return enqueue({comm, stream, nullptr,
                   [=, world = comm->world, rank = comm->rank, aborted = comm->aborted] {
                     std::lock_guard<std::mutex> lock(world->mutex);
-                    if (*aborted)
-                      return;
+                    auto &ranks = world->windows[static_cast<int>(reinterpret_cast<uintptr_t>(window))];
+                    if (*aborted || ranks.count(peer) == 0)
+                      return; // or the peer has given its memory back
                     std::memmove(target, source, bytes);
                     ++world->raised[{rank, peer}];
                     ++number("nccl-puts");

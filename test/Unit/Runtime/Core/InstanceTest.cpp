@@ -382,6 +382,16 @@ TEST(Instance, LostRankEndsRunsThatWaitForIt) {
     void *addresses[] = {x.data(), w.data(), out.data()};
     ASSERT_TRUE((*instance)->bindAll(addresses, nullptr).ok());
     ASSERT_TRUE((*instance)->enqueue().ok());
+    auto waits = [&] { // in the group, and the matmul beside it is over
+      bool receives = false, multiplies = false;
+      for (const CommandInFlight &command : (*context)->inFlight()) {
+        receives |= command.command == 2;
+        multiplies |= command.command == 5;
+      }
+      return receives && !multiplies;
+    };
+    for (int i = 0; i < 4000 && !waits(); ++i) // at most 20 s
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ended = true;
     Status status = (*instance)->wait();
     EXPECT_FALSE(status.ok());
