@@ -1,50 +1,31 @@
 #!/usr/bin/env python3
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the two pictures of README.md, and that of axes in docs/learn.md.
+"""Draws the timelines of README.md, and the picture of axes in docs/learn.md.
 
   pictures.py FOLDER-OF-THE-TOOLS OUTPUT-FOLDER
+  pictures.py --overlap BASELINE.json PUSH.json OUTPUT.svg
 
-results.svg: the table "Matmuls of a rank among 8" of docs/performance.md. overlap.svg: the programs of
-docs/overlap.mlir, simulated, on one time axis. axes.svg: which rows of eight each of four devices has, and when it handles them.
+overlap.svg: the programs of docs/overlap.mlir on one time axis, rank 0 of each: docs/measured/trace-baseline.json and trace-push.json if
+they are there, which are traces of tandem-run (docs/performance.md says how to make them); else simulated. The picture says
+which. axes.svg: which rows of eight each of four devices has, and when it handles them. (docs/performance.py draws results.)
 """
 
-import html
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 
+import performance
+from drawing import COMMUNICATION, GRID, INK, MUTED, TANDEM, Drawing
+
 DOCS = os.path.dirname(os.path.abspath(__file__))
-WIDTH = 900
-INK, MUTED, GRID = "#1f2328", "#59636e", "#d8dee4"
-TANDEM, TORCH, COMMUNICATION = "#0b6bcb", "#b8c2cc", "#e08a1e"
-
-
-class Drawing:
-    def __init__(self, height, title):
-        self.lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-            'font-family="Helvetica, Arial, sans-serif" font-size="13">',
-            f"<title>{html.escape(title)}</title>",
-            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        ]
-
-    def rect(self, x, y, width, height, color, title=""):
-        hover = f"<title>{html.escape(title)}</title>" if title else ""
-        self.lines.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}">{hover}</rect>')
-
-    def line(self, x1, y1, x2, y2, color, width=1):
-        self.lines.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}" stroke-width="{width}"/>')
-
-    def text(self, x, y, text, color=INK, anchor="start", weight="normal", size=13):
-        self.lines.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{color}" text-anchor="{anchor}" font-weight="{weight}" '
-                          f'font-size="{size}">{html.escape(text)}</text>')
-
-    def write(self, path):
-        with open(path, "w") as file:
-            file.write("\n".join(self.lines) + "\n</svg>\n")
+ENTRIES = ("baseline", "push")
+#: The case of docs/measured that has the sizes of docs/overlap.mlir.
+CASE = ("ag", 8192, 14336, 8192, "bf16")
+MEASURED = "h200x4"
 
 
 def draw_axes(path):
@@ -75,124 +56,125 @@ def draw_axes(path):
     drawing.write(path)
 
 
-def measured():
-    """The rows of the table: name, speed-ups over the baseline of torch, `auto` and `push`, and their limit."""
-    with open(os.path.join(DOCS, "performance.md")) as page:
-        table = page.read().split("Matmuls of a rank among 8", 1)[1].split("| N, K |", 1)[1].split("\n\n", 1)[0]
-    rows = []
-    for line in table.split("\n")[2:]:
-        name, _, _, sequence, _, auto, push, bound, _, torch, over = (cell.strip() for cell in line.strip("|").split("|"))
-        rows.append({"name": name, "sequence": float(sequence), "torch": float(sequence) / float(torch),
-                     "auto": float(auto.strip("*")), "push": float(push.split("/")[0]), "limit": float(bound), "over torch": float(over)})
-    return rows
-
-
-def draw_results(path):
-    rows = measured()
-    left, right, top, step = 250, 620, 84, 26
-    bottom = top + (len(rows) + 1) * step + 28
-    drawing = Drawing(bottom + 44, "Speed-up over NCCL, then cuBLASLt, on 4 H200")
-
-    def at(speedup):
-        return left + (speedup - 1) / 0.8 * (right - left)
-
-    drawing.text(20, 26, "Speed-up over NCCL, then cuBLASLt (no overlap)", weight="bold", size=16)
-    drawing.text(20, 46, "4 H200, bf16, 8192 tokens, one run. Layers of known models, a rank's part among 8: N x K of the matmul.", MUTED)
-    drawing.rect(20, 58, 12, 12, TANDEM)
-    drawing.text(38, 68, "Tandem, schedule chosen by the compiler")
-    drawing.rect(330, 58, 12, 12, TORCH)
-    drawing.text(348, 68, "torch's fused operators (async TP)")
-    drawing.line(604, 56, 604, 72, INK, 2)
-    drawing.text(612, 68, "limit: the shorter part wholly hidden")
-    for tenths in range(10, 19, 2):
-        drawing.line(at(tenths / 10), top + 12, at(tenths / 10), bottom, INK if tenths == 10 else GRID)
-        drawing.text(at(tenths / 10), bottom + 18, f"{tenths / 10:.1f} x", MUTED, "middle")
-    drawing.text(right + 80, top + 18, "over torch", MUTED, "middle")
-    drawing.text(right + 200, top + 18, "share of the limit", MUTED, "middle")
-    y, kind = top + 20, None
-    for row in rows:
-        which, shape = row["name"].split(" ", 1)
-        if which != kind:
-            kind = which
-            drawing.text(20, y + 4, {"ag": "All-gather, then matmul", "rs": "Matmul, then reduce-scatter"}[which], weight="bold")
-            y += step
-        drawing.text(left - 12, y + 4, shape.replace(", ", " x "), anchor="end")
-        drawing.rect(at(1), y - 9, at(row["auto"]) - at(1), 10, TANDEM, f"Tandem {row['auto']:.2f} x")
-        drawing.rect(at(1), y + 2, at(row["torch"]) - at(1), 7, TORCH, f"torch {row['torch']:.2f} x")
-        drawing.line(at(row["limit"]), y - 11, at(row["limit"]), y + 11, INK, 2)
-        drawing.text(right + 80, y + 4, f"{row['over torch']:.2f} x", anchor="middle")
-        drawing.text(right + 200, y + 4, f"{100 * row['auto'] / row['limit']:.0f} %", anchor="middle")
-        y += step
-    drawing.write(path)
-
-
-def simulated(tools, name):
-    """The commands of rank 0: start and duration in us, kind and stream."""
+def simulated(tools, name, trace):
     with tempfile.TemporaryDirectory() as scratch:
-        program, trace = os.path.join(scratch, "p.tsp"), os.path.join(scratch, "p.json")
+        program = os.path.join(scratch, "p.tsp")
         subprocess.run([os.path.join(tools, "tandem-compile"), os.path.join(DOCS, "overlap.mlir"), f"--entry={name}",
                         "--target=cuda-peer", "--no-oracle", "-o", program], check=True)
         subprocess.run([os.path.join(tools, "tandem-sim"), program, "--machine=h200x4", f"--trace={trace}"], check=True,
                        stdout=subprocess.DEVNULL)
-        with open(trace) as file:
-            events = json.load(file)["traceEvents"]
-    return [(event["ts"], event["dur"], event["args"]["kind"], event["tid"])
-            for event in events if event["ph"] == "X" and event["pid"] == 0]
 
 
-def draw_overlap(tools, path):
-    row = next(row for row in measured() if row["name"] == "ag 14336, 8192")
-    times = {"baseline": row["sequence"], "push": row["sequence"] / row["push"]}
-    runs = {name: simulated(tools, name) for name in times}
-    end = {name: max(start + duration for start, duration, _, _ in run) for name, run in runs.items()}
-    left, right, lane = 150, 870, 34
-    drawing = Drawing(312, "An all-gather and a matmul on 4 H200, without overlap and with puts")
+class Run:
+    """The commands of rank 0 in a Chrome trace: start and end in us, kind and stream. The end is that of the slowest rank."""
+
+    def __init__(self, path, entry):
+        with open(path) as file:
+            trace = json.load(file)
+        about = trace["tandem"]
+        if about["program"] != entry:
+            sys.exit(f"pictures.py: {path}: expected a trace of @{entry}, found @{about['program']}")
+        self.origin, self.ranks = about["origin"], about["ranks"]
+        events = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 0]
+        self.commands = sorted((event["ts"], event["ts"] + event["dur"], event["args"]["kind"], event["tid"]) for event in events)
+        self.end = about["seconds"] * 1e6
+        self.measured = self.origin.startswith("measured")
+
+    def of(self, *kinds):
+        return [(start, end) for start, end, kind, _ in self.commands if kind in kinds]
+
+
+def scale(longest):
+    """A step for five to ten marks on the axis, in us."""
+    step = 10 ** math.floor(math.log10(longest))
+    return step if longest / step > 5 else step / 2 if longest / step > 2.5 else step / 5
+
+
+def medians():
+    """Times of untraced runs in ms, and the speed-up of push, as docs/performance.md has them."""
+    data = json.loads(performance.read(os.path.join(DOCS, "measured", MEASURED + ".json")))
+    case = next(case for case in data["cases"] if performance.key(case) == CASE)
+    gain = performance.speedup(case, "push")
+    return {"baseline": performance.us(case, "sequence") / 1000, "push": performance.us(case, "sequence") / 1000 / gain}, gain
+
+
+def draw_overlap(traces, path, at_size=False):
+    """`at_size`: the traces have the shape of CASE, so the medians of that case belong to them."""
+    baseline, push = (Run(trace, entry) for trace, entry in zip(traces, ENTRIES))
+    longest = max(baseline.end, push.end)
+    left, right, lane, step = 150, 870, 34, scale(longest)
+    word = "measured" if baseline.measured and push.measured else "predicted"
+    if baseline.measured != push.measured or baseline.ranks != push.ranks:
+        sys.exit(f"pictures.py: expected two runs of one kind, found {baseline.origin} on {baseline.ranks} ranks and "
+                 f"{push.origin} on {push.ranks}")
+    drawing = Drawing(312, f"An all-gather and a matmul, without overlap and with puts: {word} timelines")
 
     def at(us):
-        return left + us / 1100 * (right - left)
+        return left + us / longest * (right - left)
 
-    def block(start, duration, y, color, label):
-        drawing.rect(at(start), y, max(at(start + duration) - at(start) - 1, 1), lane - 6, color, f"{label}: {duration:.0f} us")
-        if at(start + duration) - at(start) > 50:
-            drawing.text(at(start + duration / 2), y + 19, label, "#ffffff", "middle", size=12)
+    def block(start, end, y, color, label):
+        drawing.rect(at(start), y, max(at(end) - at(start) - 1, 1), lane - 6, color, f"{label}: {end - start:.0f} us")
+        if at(end) - at(start) > 7 * len(label):
+            drawing.text(at((start + end) / 2), y + 19, label, "#ffffff", "middle", size=12)
 
-    drawing.text(20, 26, "One GPU of 4: 8192 x 8192 gathered, then multiplied by 8192 x 14336, bf16", weight="bold", size=16)
-    drawing.text(20, 46, "Timelines: predicted by the simulator for 4 H200. Measured times: medians of docs/performance.md.", MUTED)
-    for us in range(0, 1101, 200):
-        drawing.line(at(us), 88, at(us), 282, GRID)
-        drawing.text(at(us), 300, f"{us / 1000:.1f} ms", MUTED, "middle")
+    size = "8192 x 8192 gathered, then multiplied by 8192 x 14336, bf16" if at_size else "an all-gather, then a matmul"
+    drawing.text(20, 26, f"Rank 0 of {baseline.ranks}: {size}", weight="bold", size=16)
+    about = (f"Timelines: {baseline.origin}, one traced run each; tracing adds time. " if baseline.measured else
+             f"Timelines: predicted, not measured ({baseline.origin}). ")
+    drawing.text(20, 46, about + ("Medians: docs/performance.md, untraced." if at_size else ""), MUTED)
+    for mark in range(int(longest / step) + 1):
+        drawing.line(at(mark * step), 88, at(mark * step), 282, GRID)
+        drawing.text(at(mark * step), 300, f"{mark * step / 1000:g} ms", MUTED, "middle")
+    times, gain = medians() if at_size else ({}, None)
 
-    def total(name, label, y):
+    def total(name, run, label, y):
         drawing.text(20, y, label, weight="bold")
-        drawing.text(at(end["baseline"]), y, f"predicted {end[name] / 1000:.2f} ms, measured {times[name]:.2f} ms", MUTED, "end")
+        text = f"timeline {run.end / 1000:.2f} ms" if run.measured else f"predicted {run.end / 1000:.2f} ms"
+        drawing.text(right, y, text + (f", measured median {times[name]:.2f} ms" if times else ""), MUTED, "end")
 
-    total("baseline", "Without overlap: NCCL, then cuBLASLt", 82)
+    total("baseline", baseline, "Without overlap: the whole gather, then the matmul", 82)
     drawing.text(20, 114, "stream")
-    for start, duration, kind, _ in runs["baseline"]:
-        if kind in ("collective", "matmul"):
-            block(start, duration, 94, COMMUNICATION if kind == "collective" else TANDEM, {"collective": "all-gather"}.get(kind, kind))
+    for start, end in baseline.of("collective", "group"):
+        block(start, end, 94, COMMUNICATION, "all-gather")
+    for start, end in baseline.of("matmul"):
+        block(start, end, 94, TANDEM, "matmul")
 
-    total("push", "Tandem, push: copy engines write into the peers' memory", 168)
+    total("push", push, "Tandem, push: puts into the peers' memory, row blocks as they arrive", 168)
     drawing.text(20, 200, "compute")
-    drawing.text(20, 200 + lane, "copy engines")
-    # The order of docs/schedules.md, "push": rank 0 sends to ranks 3, 2, 1 and computes the rows of ranks 0, 1, 2, 3.
-    matmuls = iter(("own rows", "rows of rank 1", "rows of rank 2", "rows of rank 3"))
-    puts = iter(("put to 3", "put to 2", "put to 1"))
-    for start, duration, kind, _ in sorted(runs["push"]):
-        if kind == "matmul":
-            block(start, duration, 180, TANDEM, next(matmuls))
-        elif kind == "put":
-            block(start, duration, 180 + lane, COMMUNICATION, next(puts))
-    drawing.line(at(end["push"]), 172, at(end["push"]), 256, INK, 2)
-    drawing.line(at(end["baseline"]), 172, at(end["baseline"]), 256, INK, 2)
-    drawing.text((at(end["push"]) + at(end["baseline"])) / 2, 238, f"{row['push']:.2f} x as fast, measured", INK, "middle")
+    drawing.text(20, 200 + lane, "puts")
+    # The order of docs/schedules.md, "push": rank 0 sends to the last rank first and computes the rows of ranks 0, 1, ...
+    matmuls, puts = push.of("matmul"), push.of("put")
+    if len(matmuls) != push.ranks or len(puts) != push.ranks - 1:
+        sys.exit(f"pictures.py: expected {push.ranks} matmuls and {push.ranks - 1} puts, found {len(matmuls)} and {len(puts)}")
+    for rank, (start, end) in enumerate(matmuls):
+        block(start, end, 180, TANDEM, f"rows of rank {rank}" if rank else "own rows")
+    for number, (start, end) in enumerate(puts):
+        block(start, end, 180 + lane, COMMUNICATION, f"put to {push.ranks - 1 - number}")
+    for run in (baseline, push):
+        drawing.line(at(run.end), 172, at(run.end), 256, INK, 2)
+    if gain:
+        drawing.text((at(push.end) + at(baseline.end)) / 2, 238, f"{gain:.2f} x as fast, measured", INK, "middle")
     drawing.write(path)
 
 
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
+def main():
+    arguments = sys.argv[1:]
+    if len(arguments) == 4 and arguments[0] == "--overlap":
+        draw_overlap(arguments[1:3], arguments[3])
+        return
+    if len(arguments) != 2 or arguments[0].startswith("-"):
         sys.exit(__doc__)
-    os.makedirs(sys.argv[2], exist_ok=True)
-    draw_results(os.path.join(sys.argv[2], "results.svg"))
-    draw_axes(os.path.join(sys.argv[2], "axes.svg"))
-    draw_overlap(sys.argv[1], os.path.join(sys.argv[2], "overlap.svg"))
+    tools, out = arguments
+    os.makedirs(out, exist_ok=True)
+    draw_axes(os.path.join(out, "axes.svg"))
+    traces = [os.path.join(DOCS, "measured", f"trace-{name}.json") for name in ENTRIES]
+    with tempfile.TemporaryDirectory() as scratch:
+        if not all(map(os.path.isfile, traces)):
+            traces = [os.path.join(scratch, name + ".json") for name in ENTRIES]
+            for name, trace in zip(ENTRIES, traces):
+                simulated(tools, name, trace)
+        draw_overlap(traces, os.path.join(out, "overlap.svg"), at_size=True)
+
+
+if __name__ == "__main__":
+    main()

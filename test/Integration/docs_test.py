@@ -38,14 +38,48 @@ class Docs(harness.Test):
                     self.assertEqual(new.read(), old.read(), "stale: run tools/dev docs")
 
     def test_pictures(self):
+        """(results.svg: performance_test.py.)"""
         drawn = self.path("pictures")
         done = harness.run([sys.executable, os.path.join(ROOT, "docs", "pictures.py"), harness.BIN, drawn])
         self.assertEqual(done.code, 0, str(done))
         shown = set(re.findall(r"\((?:docs/)?images/([\w.]+)\)", page("README.md") + page("docs", "learn.md")))
-        self.assertEqual(set(os.listdir(drawn)), shown)
-        for name in sorted(shown):
+        self.assertEqual(set(os.listdir(drawn)), shown - {"results.svg"})
+        for name in sorted(os.listdir(drawn)):
             with self.subTest(name=name), open(os.path.join(drawn, name)) as new:
                 self.assertEqual(new.read(), page("docs", "images", name), "stale: run tools/dev docs")
+
+    def test_measured_timelines(self):
+        """The commands of docs/performance.md that draw the timelines of README.md from traces, on CPUs and with small sizes. The
+        picture says which of the two it shows."""
+        block = next(block for block in blocks(page("docs", "performance.md"), "sh") if "--trace=docs/measured/trace-" in block)
+        loop = block.split("done\n")[0] + "done\n"
+        with open(self.path("small.mlir"), "w") as file:
+            file.write(page("docs", "overlap.mlir").replace("8192x8192x", "64x32x").replace("8192x14336x", "32x48x")
+                       .replace("!y = tensor<32x", "!y = tensor<64x").replace("!ys = tensor<32x", "!ys = tensor<64x"))
+        for old, new in ((" --target=cuda-peer", ""), (" --device=cuda --channel=peer,ccl", ""), ("docs/overlap.mlir", self.path("small.mlir")),
+                         ("docs/measured/trace-", self.path("")), ("tandem-compile", harness.tool("tandem-compile")),
+                         ("tandem-run", harness.tool("tandem-run"))):
+            self.assertIn(old, loop)
+            loop = loop.replace(old, new)
+        done = harness.run(["bash", "-euc", "cd \"$0\"\n" + loop, self.path("")], harness.environment())
+        self.assertEqual(done.code, 0, str(done))
+        picture = self.path("overlap.svg")
+
+        def draw(*traces):
+            return harness.run([sys.executable, os.path.join(ROOT, "docs", "pictures.py"), "--overlap", *map(self.path, traces), picture])
+
+        done = draw("baseline.json", "push.json")
+        self.assertEqual(done.code, 0, str(done))
+        with open(picture) as file:
+            text = file.read()
+        self.assertIn("Timelines: measured on cpu over ucx, one traced run each; tracing adds time.", text)
+        self.assertNotIn("predicted", text)
+        for label, count in (("all-gather", 3), ("matmul", 1), ("own rows", 1), ("rows of rank 3", 1), ("put to 1", 1), ("put to 3", 1)):
+            self.assertEqual(len(re.findall(rf"<title>{label}: \d+ us</title>", text)), count, label)
+        self.assertIn("Timelines: predicted, not measured (simulated on h200x4).", page("docs", "images", "overlap.svg"))
+        done = draw("push.json", "baseline.json")
+        self.assertEqual(done.code, 1)
+        self.assertIn("push.json: expected a trace of @baseline, found @push", done.err)
 
     def test_site_deletes_only_its_own(self):
         """tools/dev docs --site FOLDER; the site itself is built by site_test.py."""

@@ -1,0 +1,525 @@
+#!/usr/bin/env python3
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes the pictures and tables of docs/performance.md from measurements.
+
+  performance.py [--docs=FOLDER]                        from docs/measured/*.json, into docs/performance.md and docs/images
+  performance.py --check                                only names what is stale; exit status 1 if anything is
+  performance.py --add=NAME [options] BENCH.json [TORCH.json]
+                                                        first makes docs/measured/NAME.json from reports of tandem-bench --json
+                                                        and tools/gpu/torch-bench --beside --json
+
+In the page, `<!-- measured NAME WHAT ... -->` begins a part that is written anew, up to `<!-- end measured -->`. WHAT:
+
+  about               what ran, the date, the commit
+  summary             speed-ups and shares of the limit by number of tokens
+  plot GROUP FILE TOKENS...
+                      bars for each case; TOKENS: a column for each
+  table GROUP         a row for each case; columns without a number are left out
+  commands            how to measure it again
+  notes               what the reader must know of numbers that are not those of a report
+
+GROUP: `layer` (whole layers of known models), `rank` (their matmuls as one rank of eight computes them), `other`, `all`.
+"""
+
+import argparse
+import datetime
+import glob
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+from drawing import GRID, INK, MUTED, TANDEM, TORCH, Drawing
+
+#: The layers of known models: N, K of all ranks; as in tandem-bench.
+GATHERS = ((11008, 4096), (14336, 4096), (28672, 8192), (57344, 8192), (10240, 8192), (53248, 16384), (49152, 12288))
+REDUCTIONS = ((4096, 11008), (4096, 14336), (8192, 28672), (8192, 8192), (16384, 53248), (12288, 49152))
+OPS = {"ag": "All-gather, then matmul", "rs": "Matmul, then reduce-scatter", "ar": "Matmul, then all-reduce"}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+PARTS = ("sequence", "matmul", "communication", "auto", "torch fused", "torch sequence")
+MARK = re.compile(r"(<!-- measured (\S+) (.*?) -->\n)(.*?)(<!-- end measured -->)", re.S)
+
+
+# --- cases of a file of measurements ---
+
+
+def groups(case, ranks):
+    if "group" in case:
+        return {case["group"]}
+    known, n, k = (GATHERS if case["op"] == "ag" else REDUCTIONS), case["n"], case["k"]
+    of_eight = (n * 8 // ranks, k) if case["op"] == "ag" else (n, k * 8 // ranks)
+    found = {name for name, shape in (("layer", (n, k)), ("rank", of_eight)) if shape in known}
+    return found or {"other"}
+
+
+def in_group(data, group):
+    return [case for case in data["cases"] if group == "all" or group in groups(case, data["ranks"])]
+
+
+def us(case, arm):
+    return case["arms"].get(arm, {}).get("us")
+
+
+def over_auto(case):
+    """The time of torch's fused operator over that of `auto`."""
+    torch = case["arms"].get("torch fused", {})
+    if "over_auto" in torch:
+        return torch["over_auto"]
+    return torch["us"] / us(case, "auto") if "us" in torch and us(case, "auto") else None
+
+
+def speedup(case, arm):
+    """The time of the baseline over that of the arm."""
+    found = case["arms"].get(arm, {})
+    if "to_sequence" in found:
+        return found["to_sequence"]
+    if us(case, "sequence") and "us" in found:
+        return us(case, "sequence") / found["us"]
+    if arm == "torch fused" and over_auto(case) and speedup(case, "auto"):
+        return speedup(case, "auto") / over_auto(case)
+    return None
+
+
+def limit_us(case, data):
+    """The longer of the matmul alone and the bytes that a rank must receive over the rate of the link."""
+    if case.get("limit_us"):
+        return case["limit_us"]
+    rate, matmul = (data.get("link") or {}).get("bytes_per_second"), us(case, "matmul")
+    if not rate or not matmul:
+        return None
+    elements = case["m"] * (case["k"] if case["op"] == "ag" else case["n"]) * (2 if case["op"] == "ar" else 1)
+    return max(matmul, 1e6 * (data["ranks"] - 1) / data["ranks"] * elements * BYTES[case["dtype"]] / rate)
+
+
+def limit_speedup(case, data):
+    """The speed-up over the baseline of a schedule that takes no longer than the limit."""
+    if case.get("limit") == "matmul":
+        return speedup(case, "matmul")
+    limit = limit_us(case, data)
+    return us(case, "sequence") / limit if limit and us(case, "sequence") else None
+
+
+def share(case, data):
+    """Limit over time of `auto`: 1 is as fast as the limit."""
+    limit, auto = limit_us(case, data), us(case, "auto")
+    if limit and auto:
+        return limit / auto
+    limit, auto = limit_speedup(case, data), speedup(case, "auto")
+    return auto / limit if limit and auto else None
+
+
+def shape(case):
+    return f"{case['n']} x {case['k']}"
+
+
+def geometric(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+# --- reports ---
+
+
+def refuse(message):
+    sys.exit(f"performance.py: {message}")
+
+
+def read_report(path, kind):
+    try:
+        with open(path) as file:
+            report = json.load(file)
+    except (OSError, ValueError) as error:
+        refuse(f"{path}: {error}")
+    if not isinstance(report, dict) or report.get(kind) != 1:
+        refuse(f"{path}: expected a report of {kind.replace('_', '-')} --json")
+    return report
+
+
+def key(row):
+    return tuple(row[name] for name in ("op", "m", "n", "k", "dtype"))
+
+
+def measured(row):
+    return [m for m in row["measurements"] if m.get("median_us") and not m.get("failure")]
+
+
+def rounded(value):
+    return float(f"{value:.5g}")
+
+
+def arms_of(row):
+    """By name, in graphs if `auto` was measured there. Also the mode."""
+    mode = next((mode for mode in ("graph", "direct") if any(m["what"] == "auto" and m["mode"] == mode for m in measured(row))), None)
+    arms = {}
+    for m in measured(row):
+        if m["mode"] != mode:
+            continue
+        arms[m["what"]] = arm = {"us": rounded(m["median_us"])}
+        for name, short in (("p10_us", "p10"), ("p90_us", "p90"), ("host_us", "host"), ("predicted_us", "predicted")):
+            if isinstance(m.get(name), (int, float)):
+                arm[short] = rounded(m[name])
+        if m.get("same_as"):
+            arm["same_as"] = m["same_as"]
+    return arms, mode
+
+
+def commands_of(bench, torch):
+    """What measures these rows again."""
+    rows, tokens = bench["rows"], {}
+    for row in rows:
+        tokens.setdefault((row["op"], row["n"], row["k"]), set()).add(row["m"])
+    all_tokens = list(dict.fromkeys(row["m"] for row in rows))
+    if all(found == set(all_tokens) for found in tokens.values()):
+        shapes = [f"{op}:{n}x{k}" for op, n, k in tokens]
+        options = f"--tokens={','.join(map(str, all_tokens))} "
+    else:
+        shapes, options = list(dict.fromkeys(f"{row['op']}:{row['m']}x{row['n']}x{row['k']}" for row in rows)), ""
+    dtypes = dict.fromkeys(row["dtype"] for row in rows)
+    schedules = dict.fromkeys(m["what"] for row in rows for m in row["measurements"] if m["what"] not in ("matmul", "communication"))
+    ranks = bench["ranks"]
+    lines = [f"SHAPES={','.join(shapes[:4])}"] + [f"SHAPES+=,{','.join(shapes[at:at + 4])}" for at in range(4, len(shapes), 4)]
+    lines += [f'BENCH="--shapes=$SHAPES {options}--dtypes={",".join(dtypes)} --schedules={",".join(schedules)}" \\',
+              f"  tools/gpu/stage build build/bin/tandem-compile STAGE {ranks}",
+              "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:STAGE/lib NCCL_NVLS_ENABLE=0      # from here on the machine with GPUs",
+              f"STAGE/bin/tandem-bench STAGE/bench-{ranks} --device={bench['device']} --channel={bench['channel']} "
+              f"--iterations={bench['iterations']} \\",
+              f"  --warmup={bench['warmup']} --sets={bench['sets']} --machine=STAGE/machines/"
+              f"{os.path.basename(bench['machine']).removesuffix('.json')}.json --json=bench.json"]
+    if torch:
+        lines += ["LD_LIBRARY_PATH= STAGE/torch-bench --beside=bench.json --json=torch.json       # with PyTorch's own libraries"]
+    return lines
+
+
+def add(arguments, path):
+    bench = read_report(arguments.reports[0], "tandem_bench")
+    torch = read_report(arguments.reports[1], "torch_bench") if len(arguments.reports) > 1 else None
+    if torch and torch["ranks"] != bench["ranks"]:
+        refuse(f"{arguments.reports[1]}: of {torch['ranks']} ranks, expected {bench['ranks']}")
+    theirs = {key(row): row for row in torch["rows"]} if torch else {}
+    cases, modes = [], set()
+    for row in bench["rows"]:
+        arms, mode = arms_of(row)
+        if "auto" not in arms:
+            continue
+        modes.add(mode)
+        for name in ("torch fused", "torch sequence"):
+            times = [m["median_us"] for m in measured(theirs.get(key(row), {"measurements": []})) if m["what"] == name]
+            if times:
+                arms[name] = {"us": rounded(min(times))}
+        case = dict(zip(("op", "m", "n", "k", "dtype"), key(row)))
+        limit = (row.get("limit_us") or {}).get(mode)
+        if limit:
+            case["limit_us"] = rounded(limit)
+        cases.append({**case, "arms": arms})
+    if not cases:
+        refuse(f"{arguments.reports[0]}: `auto` was measured in no case")
+    gpu = arguments.gpu or (torch or {}).get("gpu") or bench["device"]
+    how = "CUDA graphs" if modes == {"graph"} else "commands launched one by one" if modes == {"direct"} else "CUDA graphs where possible"
+    ran = f"{bench['ranks']} ranks, {gpu}, device {bench['device']}, channel {bench['channel']}"
+    if torch:
+        ran += f", {torch['target']}"
+    data = {
+        "about": f"{arguments.about or ran}; {how}; medians of up to {bench['iterations']} interleaved rounds",
+        "gpu": gpu, "ranks": bench["ranks"], "date": arguments.date, "commit": arguments.commit,
+        "commands": commands_of(bench, torch), "link": bench["link"],
+        "not_measured": bench["not_measured"], "cases": cases}
+    write(path, dump(data))
+
+
+def dump(data):
+    """JSON with a line for each case."""
+    head = {name: value for name, value in data.items() if name != "cases"}
+    return json.dumps(head, indent=1)[:-2] + ',\n "cases": [\n  ' + ",\n  ".join(map(json.dumps, data["cases"])) + "\n ]\n}\n"
+
+
+# --- parts of the page ---
+
+
+def wrapped(text, begin=""):
+    return textwrap.fill(begin + text, 120, subsequent_indent=" " * len(begin), break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def about(data):
+    recovered = " Recovered from an earlier state of this page: see the notes." if data.get("recovered") else ""
+    return wrapped(f"{data['about']}. {data['date']}, commit `{data['commit']}`.{recovered}")
+
+
+def spread(values, form, percent=False):
+    """median (least to most)"""
+    if not values:
+        return "-"
+    factor = 100 if percent else 1
+    return f"{form(statistics.median(values) * factor)} ({form(min(values) * factor)} to {form(max(values) * factor)})"
+
+
+def two(value):
+    return f"{value:.2f}"
+
+
+def whole(value):
+    return f"{value:.0f}"
+
+
+def summary(data):
+    rows = [[case, speedup(case, "auto"), over_auto(case)] for case in data["cases"]]
+    known = data.get("summary") or {}
+    gains = [gain for case, gain, _ in rows if gain]
+    torch = [ratio for _, _, ratio in rows if ratio]
+    behind = [ratio for ratio in torch if ratio < 1]
+    text = ""
+    overlapped = [gain for case, gain, _ in rows if gain and case["op"] != "ar"]
+    if overlapped:
+        text += f"- `auto` is {known.get('geomean') or geometric(overlapped):.4g} times as fast as the baseline on gathers and " \
+                "reduce-scatters (geometric mean).\n"
+    if gains:
+        text += f"- The worst case of `auto` is {known.get('least', min(gains)):.3g} times the speed of the baseline " \
+                f"({known.get('cases', len(gains))} shapes).\n"
+    if torch:
+        faster = known.get("torch_faster", len(behind))
+        text += f"- Torch's fused operators are faster than `auto` in {faster} of {known.get('torch_cases', len(torch))} cases"
+        if faster:
+            text += f": by {known.get('torch_most') or 100 * (1 - min(torch)):.2g} % at most"
+        text += f". Their median time is {known.get('torch_median') or statistics.median(torch):.3g} of `auto`'s.\n"
+    text += "\nThe cases below, by number of tokens; median (least to most):\n\n"
+    text += "| cases | tokens | number | baseline / `auto` | share of the limit, % | torch / `auto` |\n|---|---|---|---|---|---|\n"
+    names = {"rank": "matmuls of a rank of eight", "layer": "whole layers", "other": "other shapes"}
+    for group, name in names.items():
+        for tokens in sorted({case["m"] for case in in_group(data, group)}, reverse=True):
+            cases = [case for case in in_group(data, group) if case["m"] == tokens and speedup(case, "auto")]
+            if not cases:
+                continue
+            shares = [value for value in (share(case, data) for case in cases) if value]
+            ratios = [value for value in map(over_auto, cases) if value]
+            text += f"| {name} | {tokens} | {len(cases)} | {spread([speedup(case, 'auto') for case in cases], two)} | " \
+                    f"{spread(shares, whole, percent=True)} | {spread(ratios, two)} |\n"
+    return text
+
+
+def ms(value):
+    return None if value is None else f"{value / 1000:.3f}"
+
+
+def ratio(value):
+    return None if value is None else two(value)
+
+
+def table(data, group):
+    cases = in_group(data, group)
+    others = list(dict.fromkeys(arm for case in cases for arm in case["arms"] if arm not in PARTS))
+    columns = [("op", lambda c: c["op"]), ("tokens", lambda c: str(c["m"])), ("N x K", shape),
+               ("dtype", lambda c: c["dtype"] if c["dtype"] != "bf16" else None),
+               ("matmul", lambda c: ms(us(c, "matmul"))), ("NCCL", lambda c: ms(us(c, "communication"))),
+               ("limit", lambda c: ms(limit_us(c, data))), ("baseline", lambda c: ms(us(c, "sequence"))),
+               ("`auto`", lambda c: ms(us(c, "auto"))), ("torch fused", lambda c: ms(us(c, "torch fused"))),
+               ("baseline / matmul", lambda c: ratio(speedup(c, "matmul")) if not us(c, "matmul") else None),
+               ("**baseline / `auto`**", lambda c: f"**{two(speedup(c, 'auto'))}**" if speedup(c, "auto") else None),
+               ("share of the limit", lambda c: f"{100 * share(c, data):.0f} %" if share(c, data) else None),
+               ("torch / `auto`", lambda c: ratio(over_auto(c)))]
+    columns += [(f"baseline / `{arm}`" if arm != "best push" else "baseline / best push", lambda c, arm=arm: ratio(speedup(c, arm)))
+                for arm in others]
+    columns = [(name, cell) for name, cell in columns if any(cell(case) is not None for case in cases)]
+    lines = ["| " + " | ".join(name for name, _ in columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell(case) or "" for _, cell in columns) + " |" for case in cases]
+    return "\n".join(lines) + "\n"
+
+
+def commands(data):
+    return "```sh\n" + "\n".join(data["commands"]) + "\n```\n"
+
+
+def notes(data):
+    text = "".join(wrapped(note, "- ") for note in data.get("recovered", ()))
+    if data.get("not_measured"):
+        text += wrapped(f"Not measured, time was up: {', '.join(data['not_measured'])}.", "- ")
+    return text or "- All numbers are those of the reports.\n"
+
+
+def alt(data, cases):
+    gains = [speedup(case, "auto") for case in cases if speedup(case, "auto")]
+    torch = [value for value in (speedup(case, "torch fused") for case in cases) if value]
+    text = f"speed-up over NCCL and cuBLASLt without overlap: {min(gains):.2f} to {max(gains):.2f}"
+    return text + (f"; torch's fused operators reach {min(torch):.2f} to {max(torch):.2f}" if torch else "")
+
+
+# --- pictures ---
+
+
+def draw(data, group, tokens, path):
+    """A row for each layer, a column for each number of tokens."""
+    cases = {}
+    for case in in_group(data, group):
+        if case["m"] in tokens and speedup(case, "auto"):
+            cases.setdefault((case["op"], shape(case)), {})[case["m"]] = case
+    rows = [row for op in OPS for row in cases.items() if row[0][0] == op]
+    shown = [case for _, row in rows for case in row.values()]
+    if not shown:
+        refuse(f"no case of group {group} with {tokens} tokens")
+    reach = [value for case in shown for value in
+             (speedup(case, "auto"), speedup(case, "torch fused"), limit_speedup(case, data)) if value]
+    step = 0.2 if len(tokens) == 1 else 0.4
+    below = math.ceil((1 - min(1, *reach)) / step - 1e-9)
+    above = max(1, math.ceil((max(reach) - 1) / step - 1e-9))
+    low, high = 1 - below * step, 1 + above * step
+    left, texts, gap = (230, 180, 20) if len(tokens) == 1 else (110, 84, 14)
+    panel = (880 - left) / len(tokens)
+    top, line = 118, 26 if len(tokens) == 1 else 24
+    heads = len({op for (op, _), _ in rows})
+    bottom = top + (len(rows) + heads) * line + 6
+    which = {"rank": "A rank's part among 8 of the layers of known models", "layer": "Whole layers of known models"}.get(group, "Cases")
+    drawing = Drawing(int(bottom + 30), f"Speed-up over NCCL and cuBLASLt, {data['ranks']} {data['gpu']}")
+    title = "Speed-up over NCCL and cuBLASLt without overlap"
+    drawing.text(20, 26, title, weight="bold", size=16)
+    with_tokens = f"{tokens[0]} tokens. " if len(tokens) == 1 else ""
+    types = " and ".join(dict.fromkeys(case["dtype"] for case in shown))
+    drawing.text(20, 46, f"{data['ranks']} {data['gpu']}, {types}, one run. {with_tokens}{which}: N x K of the matmul.", MUTED)
+    drawing.rect(20, 58, 12, 12, TANDEM)
+    drawing.text(38, 68, "Tandem, the compiler's choice")
+    drawing.rect(262, 58, 12, 12, TORCH)
+    drawing.text(280, 68, "torch's fused operators (async TP)")
+    drawing.line(516, 56, 516, 72, INK, 2)
+    drawing.text(524, 68, "limit: the longer of matmul and bytes / link rate")
+
+    for column, count in enumerate(tokens):
+        start = left + column * panel
+        end = start + panel - texts - gap
+
+        def at(value):
+            return start + (value - low) / (high - low) * (end - start)
+
+        if len(tokens) > 1:
+            drawing.text((start + end) / 2, top - 24, f"{count} tokens", anchor="middle", weight="bold")
+        for mark in range(-below, above + 1):
+            value = 1 + mark * step
+            drawing.line(at(value), top - 12, at(value), bottom, INK if mark == 0 else GRID)
+            drawing.text(at(value), bottom + 18, f"{value:.1f}" + (" x" if len(tokens) == 1 else ""), MUTED, "middle",
+                         size=13 if len(tokens) == 1 else 11)
+        first, second = end + texts * 0.3, end + texts * 0.82
+        size = 13 if len(tokens) == 1 else 11
+        drawing.text(first, top - 8, "over torch" if len(tokens) == 1 else "/ torch", MUTED, "middle", size=size)
+        drawing.text(second, top - 8, "share of the limit" if len(tokens) == 1 else "of limit", MUTED, "middle", size=size)
+        y, kind = top + 6, None
+        for (op, name), row in rows:
+            if op != kind:
+                kind = op
+                if column == 0:
+                    drawing.text(20, y + 4, OPS[op], weight="bold")
+                y += line
+            if column == 0:
+                drawing.text(left - 12, y + 4, name, anchor="end", size=13 if len(tokens) == 1 else 12)
+            case = row.get(count)
+            if case:
+                for value, dy, height, color, who in ((speedup(case, "auto"), -9, 10, TANDEM, "Tandem"),
+                                                      (speedup(case, "torch fused"), 2, 7, TORCH, "torch")):
+                    if value:
+                        drawing.rect(min(at(1), at(value)), y + dy, abs(at(value) - at(1)), height, color, f"{who} {value:.2f} x")
+                limit = limit_speedup(case, data)
+                if limit:
+                    drawing.line(at(limit), y - 11, at(limit), y + 11, INK, 2)
+                torch = over_auto(case)
+                drawing.text(first, y + 4, f"{torch:.2f} x" if torch else "-", anchor="middle", size=size)
+                part = share(case, data)
+                drawing.text(second, y + 4, f"{100 * part:.0f} %" if part else "-", anchor="middle", size=size)
+            y += line
+    drawing.write(path)
+    return alt(data, shown)
+
+
+# --- the page ---
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def make(docs, images):
+    """The page, and the description of each picture by its name. Pictures go to `images`."""
+    data, alts = {}, {}
+
+    def part(match):
+        begin, name, what, _, end = match.groups()
+        path = os.path.join(docs, "measured", name + ".json")
+        if name not in data:
+            if not os.path.isfile(path):
+                refuse(f"performance.md: no file measured/{name}.json")
+            data[name] = json.loads(read(path))
+        kind, *words = what.split()
+        if kind == "plot":
+            group, file, *tokens = words
+            alts[file] = draw(data[name], group, [int(count) for count in tokens], os.path.join(images, file))
+            made = f"![{alts[file]}](images/{file})\n"
+        elif kind == "table":
+            made = table(data[name], *words)
+        else:
+            made = {"about": about, "summary": summary, "commands": commands, "notes": notes}[kind](data[name])
+        return f"{begin}\n{made}\n{end}"
+
+    page = MARK.sub(part, read(os.path.join(docs, "performance.md")))
+    unused = {os.path.basename(path)[:-5] for path in glob.glob(os.path.join(docs, "measured", "*.json"))} - set(data)
+    unused -= {"trace-baseline", "trace-push"}  # of docs/pictures.py
+    if unused:
+        refuse(f"performance.md shows nothing of measured/{sorted(unused)[0]}.json")
+    return page, alts
+
+
+def described(text, alts):
+    """Descriptions of the pictures in another page."""
+    for file, words in alts.items():
+        text = re.sub(r"!\[[^\]]*\]\(((?:docs/)?images/" + re.escape(file) + r")\)", lambda m, words=words: f"![{words}]({m.group(1)})", text)
+    return text
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reports", nargs="*", metavar="REPORT")
+    parser.add_argument("--add", metavar="NAME")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--docs", default=here, metavar="FOLDER", help="with performance.md, measured and images")
+    parser.add_argument("--about", help="what ran: GPUs, links, versions; default: what the reports say")
+    parser.add_argument("--gpu", help="its name in the pictures; default: what torch's report says")
+    parser.add_argument("--date", default=str(datetime.date.today()))
+    parser.add_argument("--commit", help="of the build that was measured; default: HEAD")
+    arguments = parser.parse_args()
+    if bool(arguments.add) != (len(arguments.reports) in (1, 2)) or arguments.reports and not arguments.add:
+        parser.error("--add: expected one report of tandem-bench, and perhaps one of torch-bench")
+    docs = arguments.docs
+    if arguments.add:
+        if not re.fullmatch(r"[\w.-]+", arguments.add):
+            parser.error(f"--add: expected a name, found {arguments.add}")
+        if not arguments.commit:
+            arguments.commit = subprocess.run(["git", "-C", here, "rev-parse", "--short=8", "HEAD"], check=True, capture_output=True,
+                                              text=True).stdout.strip()
+        add(arguments, os.path.join(docs, "measured", arguments.add + ".json"))
+    readme = os.path.join(os.path.dirname(docs), "README.md")
+    stale = []
+    with tempfile.TemporaryDirectory() as scratch:
+        page, alts = make(docs, scratch)
+        wanted = {os.path.join(docs, "performance.md"): page}
+        if os.path.isfile(readme):
+            wanted[readme] = described(read(readme), alts)
+        for file in alts:
+            wanted[os.path.join(docs, "images", file)] = read(os.path.join(scratch, file))
+    for path, text in wanted.items():
+        if not os.path.isfile(path) or read(path) != text:
+            stale.append(os.path.relpath(path, os.path.dirname(docs)))
+            if not arguments.check:
+                write(path, text)
+    if arguments.check and stale:
+        sys.exit("".join(f"{path} differs from docs/measured: run docs/performance.py\n" for path in stale).rstrip())
+    print("\n".join(f"{'stale' if arguments.check else 'written'}: {path}" for path in stale) or "nothing has changed")
+
+
+if __name__ == "__main__":
+    main()
