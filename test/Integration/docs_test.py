@@ -57,8 +57,8 @@ class Docs(harness.Test):
             file.write(page("docs", "overlap.mlir").replace("8192x8192x", "64x32x").replace("8192x14336x", "32x48x")
                        .replace("!y = tensor<32x", "!y = tensor<64x").replace("!ys = tensor<32x", "!ys = tensor<64x"))
         for old, new in ((" --target=cuda-peer", ""), (" --device=cuda --channel=peer,ccl", ""), ("docs/overlap.mlir", self.path("small.mlir")),
-                         ("docs/measured/trace-", self.path("")), ("tandem-compile", harness.tool("tandem-compile")),
-                         ("tandem-run", harness.tool("tandem-run"))):
+                         ("docs/measured/trace-", self.path("")), ("tandem-compile", os.path.abspath(harness.tool("tandem-compile"))),
+                         ("tandem-run", os.path.abspath(harness.tool("tandem-run")))):
             self.assertIn(old, loop)
             loop = loop.replace(old, new)
         done = harness.run(["bash", "-euc", "cd \"$0\"\n" + loop, self.path("")], harness.environment())
