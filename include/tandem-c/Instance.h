@@ -63,9 +63,9 @@ typedef struct tandem_run_options {
   const void *const *dl_tensors;
 } tandem_run_options;
 
-/* Binds and enqueues a run. NULL options: the defaults. Up to 16 runs are in flight where runs are
- * graphs, else 2; one more waits for the oldest. So memory of a run may be reused on the host only
- * after tandem_wait, or in the order of the run's stream. Waits for all runs in flight before it
+/* Binds and enqueues a run. NULL options: the defaults. Up to 16 runs are in flight, 2 on GPUs where
+ * they are no graphs; one more waits for the oldest. So memory of a run may be reused on the host
+ * only after tandem_wait, or in the order of the run's stream. Waits for all runs in flight before it
  * creates a graph: in each of the first two runs, and for addresses that cannot be patched in. Over
  * channels whose data host threads move (ucx, local), a run on a wrapped stream returns when the
  * whole run is in that stream. */

@@ -129,6 +129,47 @@ void InstanceImpl::setMain(Slot &slot, std::shared_ptr<Stream> main) {
   slot.mainHeld.swap(main);
 }
 
+InstanceImpl::Slot &InstanceImpl::nextSlot() {
+  if (!context.device().hostMemory())
+    return slots[epoch % depth()];
+  // Few slots, whose addresses are known, if the host waits now and then. The number of a slot is
+  // even if its run's is: so runs seldom change to the other half.
+  Slot *first = nullptr;
+  for (size_t i = epoch % 2; i < slots.size(); i += 2) {
+    Slot &slot = slots[i];
+    if (!slot.inFlight || hasEnded(slot))
+      return slot;
+    if (!first || slot.run < first->run)
+      first = &slot;
+  }
+  return *first;
+}
+
+InstanceImpl::Slot *InstanceImpl::earliest(const Slot *other) {
+  Slot *first = nullptr;
+  for (Slot &slot : slots)
+    if (&slot != other && slot.inFlight && (!first || slot.run < first->run))
+      first = &slot;
+  return first;
+}
+
+Status InstanceImpl::holdBack(Slot &slot) {
+  auto before = std::find_if(slots.begin(), slots.end(), [&](const Slot &other) {
+    return other.inFlight && other.run + kRuns == slot.run;
+  });
+  if (before == slots.end() || hasEnded(*before))
+    return Status();
+  Stream *main = slot.main;
+  for (uint32_t s = 0; s < streams.size(); ++s)
+    if (usesStream[s])
+      TANDEM_RETURN_IF_ERROR(main->wait(*before->ends[s], kNoMarker));
+  TANDEM_RETURN_IF_ERROR(main->record(*slot.turn, kNoMarker));
+  for (uint32_t s = 1; s < streams.size(); ++s)
+    if (usesStream[s])
+      TANDEM_RETURN_IF_ERROR(streams[s]->wait(*slot.turn, kNoMarker));
+  return Status();
+}
+
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(context.health());
   TANDEM_RETURN_IF_ERROR(checkBindings());
@@ -138,7 +179,7 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   if (main && main->isCapturing())
     return captureInto(*main).withPrefix(prefix());
   followArena();
-  Slot &slot = slots[epoch % depth()];
+  Slot &slot = nextSlot();
   TANDEM_RETURN_IF_ERROR(finish(slot));
   slot.frame.epoch = epoch;
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
@@ -153,8 +194,10 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   if (status.ok() && slot.hasBegin)
     status = slot.main.load()->record(*slot.begin, kNoMarker);
   takeTurn(slot);
+  if (status.ok() && context.device().hostMemory())
+    status = holdBack(slot);
   if (status.ok() && varying)
-    status = varying->before(slot.run % kRuns, *slot.main.load(), given, *this);
+    status = varying->before(slot.number, *slot.main.load(), given, *this);
   if (status.ok()) {
     slot.replays = graphs && !tracing;
     if (slot.replays)
@@ -202,7 +245,7 @@ Status InstanceImpl::dispatch(Slot &slot) {
       (s == 0 ? main : streams[s])->timeEvents(slot.frame.times);
   TANDEM_RETURN_IF_ERROR(issue(slot, main, streams));
   if (varying)
-    TANDEM_RETURN_IF_ERROR(varying->after(slot.run % kRuns, *main));
+    TANDEM_RETURN_IF_ERROR(varying->after(slot.number, *main));
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
       TANDEM_RETURN_IF_ERROR((s == 0 ? main : streams[s])->record(*slot.ends[s], kNoMarker));
@@ -247,8 +290,8 @@ Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
     // too.
     uint64_t cleared = cache.timesCleared();
     lock.unlock();
-    for (size_t k = 1; k < depth(); ++k) // the oldest first
-      TANDEM_RETURN_IF_ERROR(finish(slots[(slot.run + k) % depth()]));
+    while (Slot *other = earliest(&slot))
+      TANDEM_RETURN_IF_ERROR(finish(*other));
     TANDEM_RETURN_IF_ERROR(context.awaitRuns());
     lock.lock();
     if (cache.timesCleared() != cleared) {
@@ -273,7 +316,7 @@ Status InstanceImpl::replay(Slot &slot) {
   TANDEM_RETURN_IF_ERROR(meet(slot));
   TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
   if (varying)
-    TANDEM_RETURN_IF_ERROR(varying->after(slot.run % kRuns, *slot.main));
+    TANDEM_RETURN_IF_ERROR(varying->after(slot.number, *slot.main));
   return slot.main.load()->record(*slot.ends[0], kNoMarker);
 }
 
@@ -313,16 +356,14 @@ Status InstanceImpl::captureInto(Stream &main) {
 }
 
 Status InstanceImpl::wait() {
-  // The oldest run first. There are no slots if prepare failed early.
-  for (size_t k = 0; k < depth() && !slots.empty(); ++k)
-    finish(slots[(epoch + k) % depth()]).ignore();
+  while (Slot *slot = earliest())
+    finish(*slot).ignore();
   return context.health();
 }
 
 Expected<bool> InstanceImpl::query() {
   bool ended = true;
-  for (size_t k = 0; k < depth() && !slots.empty(); ++k) {
-    Slot &slot = slots[(epoch + k) % depth()]; // the oldest run first
+  for (Slot &slot : slots) {
     if (slot.inFlight && hasEnded(slot))
       finish(slot).ignore();
     ended &= !slot.inFlight;

@@ -75,11 +75,13 @@ public:
 private:
   /// One of the runs that may be in flight: its addresses, its begin, and the ends of its streams.
   struct Slot {
+    uint32_t number = 0; ///< in `slots`
     Frame frame, meetings[2];
     std::vector<void *> pointers;             ///< per view
     uint64_t bindings = 0;                    ///< the state of the bindings in `pointers`
     std::vector<std::shared_ptr<Event>> ends; ///< per stream
     std::shared_ptr<Event> followed;          ///< end of another instance's run, before this one
+    std::unique_ptr<Event> turn;              ///< the run may begin, see holdBack()
     std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
     std::shared_ptr<Stream> mainHeld;         ///< keeps `main` alive, if it is the caller's
     std::atomic<bool> inFlight{false};
@@ -161,7 +163,16 @@ private:
   Status checkOverlaps(void *const *addresses) const;
   Status checkBindings();
   /// How many runs may be in flight.
-  size_t depth() const { return graphs && !tracing && !varying ? slots.size() : kRuns; }
+  size_t depth() const {
+    return context.device().hostMemory() || (graphs && !tracing) ? slots.size() : kRuns;
+  }
+  /// That of the next run. If all are in use, that of a run to wait for.
+  Slot &nextSlot();
+  /// The earliest run that finish() was not called for, or null; not the one in `other`.
+  Slot *earliest(const Slot *other = nullptr);
+  /// On the host, makes the streams wait for the end of the run kRuns before this one: messages of
+  /// a rank that is further ahead would be mixed up, and operations have the state of two runs.
+  Status holdBack(Slot &slot);
   /// The oldest run in flight that has not ended, or null.
   Slot *oldest();
   void setMain(Slot &slot, std::shared_ptr<Stream> main);
@@ -224,11 +235,10 @@ private:
   uint64_t bindings = 1;
   uint64_t checkedBindings = 0; ///< all arguments are bound, and no result overlaps
   uint64_t epoch = 0;
-  /// Runs use them in turn, those with an even number the even ones. A run that a host thread works
-  /// on needs its frame until it ends, and messages of a rank that is two runs ahead would be mixed
-  /// up; a graph needs none of that.
+  /// One for each run in flight: a run that a host thread works on needs its frame until it ends.
   std::deque<Slot> slots;
-  static constexpr size_t kRuns = 2, kReplays = 16;
+  /// Runs of which commands may be under way, unless they are graphs; runs in flight.
+  static constexpr size_t kRuns = 2, kInFlight = 16;
   GraphCache graphCaches[2];                       ///< per half; guarded by graphMutex
   static constexpr uint64_t kTrial = ~uint64_t(1); ///< the number of tryCapture()'s run
   uint64_t timedRun = ~uint64_t(0); ///< the run that the watchdog times, and since when

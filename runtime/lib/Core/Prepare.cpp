@@ -68,7 +68,8 @@ Status InstanceImpl::allocate() {
   bound.assign(programHandle->arguments().size(), nullptr);
   isBound.assign(bound.size(), 0);
   given = bound;
-  TANDEM_ASSIGN_OR_RETURN(varying, VaryingArguments::create(context.device(), *programHandle));
+  TANDEM_ASSIGN_OR_RETURN(varying,
+                          VaryingArguments::create(context.device(), *programHandle, kInFlight));
   for (uint32_t i = 0; i < bound.size(); ++i)
     if (programHandle->arguments()[i].isMask)
       setAddress(i, nullptr);
@@ -106,9 +107,14 @@ static std::vector<char> streamsWithMatmuls(const sp::RankProgram &data) {
 Status InstanceImpl::makeStreams() {
   priorities = getPriorities(data);
   multiplies = streamsWithMatmuls(data);
-  for (size_t i = 0; i < (context.device().hasGraphs() ? kReplays : kRuns); ++i) {
+  bool onHost = context.device().hostMemory();
+  for (uint32_t i = 0; i < (onHost || context.device().hasGraphs() ? kInFlight : kRuns); ++i) {
     Slot &slot = slots.emplace_back();
+    slot.number = i;
     TANDEM_ASSIGN_OR_RETURN(slot.begin, context.device().createEvent());
+    if (onHost) {
+      TANDEM_ASSIGN_OR_RETURN(slot.turn, context.device().createEvent());
+    }
     slot.pointers.assign(count(data.views()), nullptr);
     slot.frame.pointers = slot.pointers.data();
     slot.frame.half = i % 2;

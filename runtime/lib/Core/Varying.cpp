@@ -15,12 +15,12 @@ namespace tandem::core {
 /// A place is cleared in copies of at most so many bytes, unless one row has more.
 static constexpr uint64_t kZeroBytes = uint64_t(1) << 20;
 
-Expected<std::unique_ptr<VaryingArguments>> VaryingArguments::create(Device &device,
-                                                                     const Program &program) {
+Expected<std::unique_ptr<VaryingArguments>>
+VaryingArguments::create(Device &device, const Program &program, size_t runs) {
   std::optional<int64_t> bound = boundOf(program);
   if (!bound)
     return std::unique_ptr<VaryingArguments>();
-  std::unique_ptr<VaryingArguments> made(new VaryingArguments(device, program));
+  std::unique_ptr<VaryingArguments> made(new VaryingArguments(device, program, runs));
   made->bound = *bound;
   TANDEM_RETURN_IF_ERROR(made->setExtent(*bound));
   TANDEM_RETURN_IF_ERROR(made->allocate());
@@ -63,11 +63,10 @@ Status VaryingArguments::allocate() {
   }
   zeroBytes = zeroBytesOf(program);
   TANDEM_ASSIGN_OR_RETURN(zeros, device.allocate(zeroBytes, MemoryKind::Plain));
-  for (unsigned half = 0; half < 2; ++half) {
-    copies[half].pointers.assign(zeroSlot() + 1, nullptr);
-    copies[half].pointers[zeroSlot()] = zeros->data();
-    copies[half].frame.pointers = copies[half].pointers.data();
-    copies[half].frame.half = half;
+  for (Copies &of : copies) {
+    of.pointers.assign(zeroSlot() + 1, nullptr);
+    of.pointers[zeroSlot()] = zeros->data();
+    of.frame.pointers = of.pointers.data();
   }
   return Status();
 }
@@ -182,9 +181,9 @@ Status VaryingArguments::prepare(Copies &of) {
   return Status();
 }
 
-Status VaryingArguments::before(unsigned half, Stream &stream, const std::vector<void *> &bound,
+Status VaryingArguments::before(size_t number, Stream &stream, const std::vector<void *> &bound,
                                 ErrorSink &errors) {
-  Copies &of = copies[half];
+  Copies &of = copies[number];
   if (of.extent != current)
     TANDEM_RETURN_IF_ERROR(prepare(of));
   of.frame.errors = &errors;
@@ -206,8 +205,8 @@ Status VaryingArguments::before(unsigned half, Stream &stream, const std::vector
   return Status();
 }
 
-Status VaryingArguments::after(unsigned half, Stream &stream) {
-  Copies &of = copies[half];
+Status VaryingArguments::after(size_t number, Stream &stream) {
+  Copies &of = copies[number];
   for (uint32_t i = 0; i < numArguments(); ++i)
     if (of.moves[i] && program.arguments()[i].isResult)
       TANDEM_RETURN_IF_ERROR(of.moves[i]->enqueue(stream, of.frame));

@@ -20,8 +20,9 @@ namespace tandem::core {
 /// all extents. An argument of full size is accessed where the caller has it.
 class VaryingArguments {
 public:
-  /// Null if no extent of the program varies.
-  static Expected<std::unique_ptr<VaryingArguments>> create(Device &device, const Program &program);
+  /// Null if no extent of the program varies. Up to `runs` runs may be in flight.
+  static Expected<std::unique_ptr<VaryingArguments>> create(Device &device, const Program &program,
+                                                            size_t runs);
 
   /// Bytes of device memory that it needs; 0 if no extent varies.
   static uint64_t bytesOf(const Program &program);
@@ -34,13 +35,13 @@ public:
   /// The memory that the program accesses, if the caller bound `bound`.
   void *address(uint32_t i, void *bound) const { return isStaged(i) ? places[i]->data() : bound; }
 
-  /// Enqueue the copies of a run in slot `half`, whose earlier run has ended. `bound`: the caller's
-  /// memory, per argument.
-  Status before(unsigned half, Stream &stream, const std::vector<void *> &bound, ErrorSink &errors);
-  Status after(unsigned half, Stream &stream);
+  /// Enqueue the copies of run `number`, below `runs`; the earlier one of this number has ended.
+  /// `bound`: the caller's memory, per argument.
+  Status before(size_t number, Stream &stream, const std::vector<void *> &bound, ErrorSink &errors);
+  Status after(size_t number, Stream &stream);
 
 private:
-  /// The copies of one of the two runs that may be in flight.
+  /// The copies of one of the runs that may be in flight.
   struct Copies {
     Frame frame;
     std::vector<void *> pointers;
@@ -50,7 +51,8 @@ private:
     std::vector<std::vector<std::unique_ptr<Operation>>> clears;
   };
 
-  VaryingArguments(Device &device, const Program &program) : device(device), program(program) {}
+  VaryingArguments(Device &device, const Program &program, size_t runs)
+      : device(device), program(program), copies(runs) {}
   Status allocate();
   Status prepare(Copies &copies);
   Status prepareClear(const ArgumentInfo &whole, uint32_t i,
@@ -70,7 +72,7 @@ private:
   uint64_t zeroBytes = 0;
   /// By argument: the extent up to which its place may be other than 0.
   std::vector<int64_t> filled;
-  Copies copies[2];
+  std::vector<Copies> copies;
 };
 
 } // namespace tandem::core

@@ -137,9 +137,9 @@ public:
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
   /// Enqueues one run with `main` as the program's stream 0 and returns. Null: the context's own
-  /// stream. A stream of another context is an error of the caller. At most 16 runs are
-  /// in flight, or 2 if they are no graphs; the next one waits for the first. If a graph must be
-  /// made (see docs/gpu.md, "Graphs"), it first waits for the context's runs in flight. If the
+  /// stream. A stream of another context is an error of the caller. At most 16 runs are in flight,
+  /// or 2 on GPUs if they are no graphs; the next one waits for the first. If a graph must be made
+  /// (see docs/gpu.md, "Graphs"), it first waits for the context's runs in flight. If the
   /// caller is capturing `main`, the run becomes part of the caller's graph (see docs/gpu.md, "The
   /// caller's graphs"); nothing runs, and nothing is waited for.
   virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;

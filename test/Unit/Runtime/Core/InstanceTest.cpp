@@ -303,6 +303,133 @@ TEST(Instance, TheTimeLimitStartsBehindRunsOfOtherInstances) {
           });
 }
 
+/// Opened by open(); then all who wait for it go on.
+class GateOperation final : public HostOperation {
+public:
+  Status execute(const Frame &) override {
+    opened.wait();
+    return Status();
+  }
+  void open() { promise.set_value(); }
+
+private:
+  std::promise<void> promise;
+  std::shared_future<void> opened{promise.get_future()};
+};
+
+/// Enqueues `runs` runs on rank 0 before rank 1 has enqueued its first one. Each run has arguments
+/// of its own.
+void enqueueFarAhead(int runs, bool traces) {
+  std::promise<void> enqueued;
+  std::shared_future<void> rank0 = enqueued.get_future();
+  onRanks(exchangeMatmul(), std::chrono::seconds(20), [&](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    ASSERT_TRUE((*instance)->trace(traces).ok());
+    std::vector<std::vector<float>> x, out;
+    std::vector<float> w(20, 1);
+    for (int run = 0; run < runs; ++run) {
+      x.emplace_back(15, static_cast<float>(2 * run + static_cast<int>(context.rank())));
+      out.emplace_back(24, -1.f);
+    }
+    if (context.rank() == 1)
+      rank0.wait();
+    for (auto run = size_t(0); run < x.size(); ++run) {
+      void *data[] = {x[run].data(), w.data(), out[run].data()};
+      ASSERT_TRUE((*instance)->bindAll(data, nullptr).ok());
+      Status status = (*instance)->enqueue();
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    if (context.rank() == 0) {
+      EXPECT_FALSE(*(*instance)->query());
+      enqueued.set_value();
+    }
+    Status status = (*instance)->wait();
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(*(*instance)->query());
+    for (size_t run = 0; run < out.size(); ++run)
+      for (size_t i = 0; i < 24; ++i)
+        ASSERT_EQ(out[run][i], 5 * static_cast<float>(2 * run + i / 12)) << run << ", " << i;
+  });
+}
+
+TEST(Instance, TheThirdRunInFlightDoesNotBlockTheHost) { enqueueFarAhead(16, false); }
+TEST(Instance, TheThirdTracedRunInFlightDoesNotBlockTheHost) { enqueueFarAhead(16, true); }
+
+/// A peer puts into the half of the run before last only when that run has ended.
+TEST(Instance, RunsInFlightShareTwoHalves) {
+  constexpr int64_t n = 4;
+  constexpr size_t runs = 16;
+  ProgramSpec spec(2);
+  uint32_t x = spec.stacked("x", false, DType::I32, {n}),
+           y = spec.stacked("y", true, DType::I32, {n});
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    auto vector = [&](uint32_t buffer) { return rank.view(buffer, DType::I32, {n}); };
+    uint32_t from = vector(rank.argument(x, n * 4)), to = vector(rank.argument(y, n * 4));
+    uint32_t space = vector(rank.symmetric(n * 4));
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.slots = {1};
+    rank.put(0, channel, space, from, 1 - r);
+    rank.signal(0, channel, 1 - r, 0, 1);
+    rank.waitSignal(0, channel, 0, 1);
+    rank.copy(0, to, space);
+  }
+  std::promise<void> enqueued;
+  std::shared_future<void> rank0 = enqueued.get_future();
+  onRanks(spec, std::chrono::seconds(20), [&](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    std::vector<std::vector<int32_t>> x, y;
+    for (size_t run = 0; run < runs; ++run) {
+      x.emplace_back(n, static_cast<int32_t>(2 * run + context.rank()));
+      y.emplace_back(n, -1);
+    }
+    if (context.rank() == 1)
+      rank0.wait();
+    for (size_t run = 0; run < runs; ++run) {
+      void *data[] = {x[run].data(), y[run].data()};
+      ASSERT_TRUE((*instance)->bindAll(data, nullptr).ok());
+      Status status = (*instance)->enqueue();
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    if (context.rank() == 0)
+      enqueued.set_value();
+    Status status = (*instance)->wait();
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t run = 0; run < runs; ++run)
+      EXPECT_EQ(y[run],
+                std::vector<int32_t>(n, static_cast<int32_t>(2 * run + 1 - context.rank())));
+  });
+}
+
+/// More runs than may be in flight: some wait, and all are right. Several streams, which change.
+TEST(Instance, ManyRunsInFlightOnStreamsOfTheCaller) {
+  onRanks(exchangeMatmul(), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok());
+    std::shared_ptr<Stream> streams[3];
+    for (auto &stream : streams)
+      stream = std::move(*context.device().createStream(StreamPriority::Normal));
+    std::vector<std::vector<float>> x, out;
+    std::vector<float> w(20, 1);
+    for (size_t run = 0; run < 60; ++run) {
+      x.emplace_back(15, static_cast<float>(2 * run + context.rank()));
+      out.emplace_back(24, -1.f);
+      void *data[] = {x[run].data(), w.data(), out[run].data()};
+      ASSERT_TRUE((*instance)->bindAll(data, nullptr).ok());
+      Status status = (*instance)->enqueue(streams[run % 3]);
+      ASSERT_TRUE(status.ok()) << status.message();
+      if (run == 31)
+        ASSERT_TRUE((*instance)->wait().ok());
+    }
+    ASSERT_TRUE((*instance)->wait().ok());
+    for (size_t run = 0; run < out.size(); ++run)
+      for (size_t i = 0; i < 24; ++i)
+        ASSERT_EQ(out[run][i], 5 * static_cast<float>(2 * run + i / 12)) << run << ", " << i;
+  });
+}
+
 /// A run of many commands may take longer than the limit, which is for one of them.
 TEST(Instance, CommandsThatBeginAreProgress) {
   ProgramSpec spec(1);
@@ -783,6 +910,40 @@ TEST(Instance, VaryingExtent) {
       for (int64_t i = 0; i < 4; ++i)
         EXPECT_EQ(mask[static_cast<size_t>(i)], i < rows) << rows << " rows, element " << i;
     }
+  });
+}
+
+/// Runs of several extents are enqueued before the first one begins.
+TEST(Instance, RunsOfOtherExtentsInFlight) {
+  onRanks(copyRows(true), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    std::shared_ptr<Stream> stream =
+        std::move(*context.device().createStream(StreamPriority::Normal));
+    GateOperation gate;
+    Frame frame;
+    ASSERT_TRUE(gate.enqueue(*stream, frame).ok());
+    const std::vector<int64_t> rows = {4, 2, 0, 3, 3, 1, 4, 2};
+    std::vector<std::vector<float>> x, y;
+    std::vector<std::vector<uint8_t>> masks(rows.size(), std::vector<uint8_t>(4, 7));
+    for (size_t run = 0; run < rows.size(); ++run) {
+      x.emplace_back(12, static_cast<float>(run + 1));
+      y.emplace_back(12, -2.f);
+      ASSERT_TRUE((*instance)->setExtent(rows[run]).ok());
+      void *data[] = {x[run].data(), nullptr, y[run].data(), masks[run].data()};
+      Status status = (*instance)->bindAll(data, nullptr);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE((*instance)->enqueue(stream).ok());
+    }
+    EXPECT_FALSE(*(*instance)->query());
+    gate.open();
+    ASSERT_TRUE((*instance)->wait().ok());
+    for (size_t run = 0; run < rows.size(); ++run)
+      for (size_t i = 0; i < 12; ++i) {
+        bool inside = static_cast<int64_t>(i / 3) < rows[run];
+        EXPECT_EQ(y[run][i], inside ? static_cast<float>(run + 1) : -2.f) << run << ", " << i;
+        EXPECT_EQ(masks[run][i / 3], inside ? 1 : 0) << run << ", " << i;
+      }
   });
 }
 
