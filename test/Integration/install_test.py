@@ -201,11 +201,11 @@ class Projects(harness.Test):
         """examples/jit-fuser, which compares itself with one rank and with plain loops."""
         build(os.path.join(ROOT, "examples", "jit-fuser"), self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}",
               "-DCMAKE_CXX_FLAGS=-Werror -pedantic")
-        # Ranks as threads and as processes; small groups; other shapes; three ranks.
+        # Ranks as threads and as processes; small groups; other shapes; three ranks; one.
         for options in (["--ranks=4", "--machine=h200x4"], ["--ranks=2", "--processes"],
                         ["--ranks=2", "--group-ops=9", "--attention=op"],
                         ["--ranks=3", "--tokens=15", "--heads=6", "--hidden=36", "--blocks=1",
-                         "--group-bytes=20000"]):
+                         "--group-bytes=20000"], ["--ranks=1"]):
             with self.subTest(options):
                 out = done([self.path("jit-fuser"), *options])
                 self.assertRegex(out, r"\A3 steps: \d+ groups of \d+ ops in all, \d+ programs; loss [\d.]+ to [\d.]+\n\Z")

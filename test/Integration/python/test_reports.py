@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """explain, check and simulate."""
 
+import re
 import xml.etree.ElementTree
 
 import pytest
@@ -15,6 +16,11 @@ tp = tandem.Mesh("tp", x=4)
 @tandem.fuse(Tensor("bf16", (4096, 1024), tp["x", None]), Tensor("bf16", (1024, 1024), tp[None, None]),
              results=tp[None, None])
 def product(x, w):
+    return x @ w
+
+
+@tandem.fuse(Tensor("bf16", (64, 256), tp["x", None]), Tensor("bf16", (256, 64), tp[None, None]), results=tp[None, None])
+def product_of_few_rows(x, w):
     return x @ w
 
 
@@ -32,6 +38,17 @@ def test_explain(program):
         assert loop["source"] == "cost" and len(loop["candidates"]) > 1
         assert 0 < explained.seconds < explained.baseline_seconds
         assert loop["schedule"] in str(explained) and loop["schedule"] in explained._repr_html_()
+        others = [one["schedule"] for one in loop["candidates"] if one["schedule"] != loop["schedule"]]
+        assert others and all(one in str(explained) for one in others)
+
+
+def test_explain_what_is_not_overlapped():
+    """Few rows: a product that is too short to hide its gather."""
+    explained = product_of_few_rows.compile(target="cuda-peer", machine="h200x4").explain()
+    (loop,) = explained.loops
+    assert loop["exposed_seconds"] > 0.5 * loop["communication_seconds"]
+    assert re.search(r"behind compute: (the quickest of all candidates|what .* might gain is less than the model's error)",
+                     str(explained)), explained
 
 
 def test_explain_without_machine():
