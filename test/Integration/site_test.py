@@ -68,7 +68,7 @@ class Site(harness.Test):
         self.assertIn("docs/learn.html", [link.split("?")[0].split("#")[0] for link in found])
 
     def check_pictures(self, out):
-        for page, least in (("index.html", 2), ("docs/learn.html", 2), ("docs/schedules.html", 9)):
+        for page, least in (("index.html", 2), ("docs/learn.html", 2), ("docs/schedules.html", 9), ("docs/performance.html", 2)):
             widths = browser.look(os.path.join(out, page), "[...document.images].map(image => image.naturalWidth)")
             self.assertGreaterEqual(len(widths), least, page)
             self.assertTrue(all(width > 200 for width in widths), f"{page}: {widths}")

@@ -602,7 +602,8 @@ ncclResult_t ncclPutSignal(const void *from, size_t count, ncclDataType_t type, 
   return enqueue({comm, stream, nullptr,
                   [=, world = comm->world, rank = comm->rank, aborted = comm->aborted] {
                     std::lock_guard<std::mutex> lock(world->mutex);
-                    auto &ranks = world->windows[static_cast<int>(reinterpret_cast<uintptr_t>(window))];
+                    auto &ranks =
+                        world->windows[static_cast<int>(reinterpret_cast<uintptr_t>(window))];
                     if (*aborted || ranks.count(peer) == 0)
                       return; // or the peer has given its memory back
                     std::memmove(target, source, bytes);
