@@ -25,8 +25,11 @@ TEST(Machine, ShippedFilesAreGood) {
     ASSERT_TRUE(machine.ok()) << machine.status().message();
     EXPECT_EQ(machine->name, name);
     EXPECT_FALSE(machine->about.empty());
-    for (const Source &source : machine->sources)
+    for (const Source &source : machine->sources) {
       EXPECT_GT(source.text.size(), 20u) << name << ": " << source.name;
+      if (source.kind == Source::Published)
+        EXPECT_THAT(source.text, HasSubstr("https://")) << name << ": " << source.name;
+    }
     EXPECT_GT(machine->numbersBySource[0] + machine->numbersBySource[1] +
                   machine->numbersBySource[2],
               30u);
