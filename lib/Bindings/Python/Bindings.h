@@ -92,7 +92,7 @@ struct ContextOptions {
   nb::object bootstrap = nb::none();
   double timeoutSeconds = 60;
   uint32_t matmulThreads = 0;
-  bool graphs = true, requireProof = false;
+  bool graphs = true, requireProof = false, noNative = false;
 };
 
 /// A function that a program calls as a kernel.

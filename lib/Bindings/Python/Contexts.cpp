@@ -171,6 +171,7 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   options.matmul_threads = given.matmulThreads;
   options.no_graphs = given.graphs ? 0 : 1;
   options.require_proof = given.requireProof ? 1 : 0;
+  options.no_native = given.noNative ? 1 : 0;
   options.log = log;
   options.log_user = this;
   tandem_launch launch = {};
@@ -280,7 +281,8 @@ void tandem::python::bindContexts(nb::module_ &module) {
       "This rank's device, channels and connections to the other ranks. For one thread at a "
       "time.\n\n"
       "Context(device='cpu', channels='', world=None, rank=0, bootstrap=None, timeout=60.0,\n"
-      "        matmul_threads=0, graphs=True, require_proof=False)\n\n"
+      "        matmul_threads=0, graphs=True, require_proof=False,\n"
+      "        no_native=False)\n\n"
       "device: 'cpu', 'cuda' (GPU: local rank modulo the number of GPUs) or 'cuda:1'.\n"
       "channels: comma-separated, first choice first; '': 'local' for threads, 'ucx' for "
       "processes,\n"
@@ -293,14 +295,15 @@ void tandem::python::bindContexts(nb::module_ &module) {
       "timeout: seconds until a run that makes no progress is ended.\n"
       "matmul_threads: threads of a product on the CPU; 0: one.\n"
       "graphs: capture runs of GPUs in graphs. require_proof: reject programs without a complete\n"
-      "    certificate.\n\n"
+      "    certificate. no_native: reject programs with native code (PTX).\n\n"
       "Collective. Raises ArgumentError for bad options, Error if the device, a channel or "
       "another\n"
       "rank is not there, and what the bootstrap raises. `with context:` makes it the thread's\n"
       "current one.")
       .def(nb::new_([](const std::string &device, const std::string &channels,
                        std::shared_ptr<World> world, uint32_t rank, nb::object bootstrap,
-                       double timeout, uint32_t matmulThreads, bool graphs, bool requireProof) {
+                       double timeout, uint32_t matmulThreads, bool graphs, bool requireProof,
+                       bool noNative) {
              ContextOptions options;
              options.device = device;
              options.channels = channels;
@@ -311,12 +314,13 @@ void tandem::python::bindContexts(nb::module_ &module) {
              options.matmulThreads = matmulThreads;
              options.graphs = graphs;
              options.requireProof = requireProof;
+             options.noNative = noNative;
              return std::make_shared<RuntimeContext>(options);
            }),
            nb::arg("device") = "cpu", nb::arg("channels") = "", nb::arg("world") = nb::none(),
            nb::arg("rank") = 0, nb::arg("bootstrap") = nb::none(), nb::arg("timeout") = 60.0,
            nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
-           nb::arg("require_proof") = false)
+           nb::arg("require_proof") = false, nb::arg("no_native") = false)
       .def_ro("rank", &RuntimeContext::rank)
       .def_ro("world_size", &RuntimeContext::worldSize)
       .def_ro("device", &RuntimeContext::device)

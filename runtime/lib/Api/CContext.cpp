@@ -33,7 +33,7 @@ static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, node) &&
               TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
-              TANDEM_NO_PADDING_AFTER(tandem_context_options, link));
+              TANDEM_NO_PADDING_AFTER(tandem_context_options, no_native));
 
 namespace {
 
@@ -173,6 +173,7 @@ Status createContext(const tandem_context_options *given, ContextState &context)
           log(user, static_cast<tandem_log_level>(level), message.c_str());
         });
   context.requiresProof = options.require_proof != 0;
+  context.refusesNative = options.no_native != 0;
   TANDEM_ASSIGN_OR_RETURN(context.context, Context::create(std::move(result)));
   return Status();
 }

@@ -7,6 +7,7 @@
 
 #include "Handles.h"
 
+#include "tandem/Program/NativeCode.h"
 #include "tandem/Program/stream_program_generated.h"
 
 using namespace tandem;
@@ -27,6 +28,8 @@ Status load(tandem_context *context, Expected<std::shared_ptr<const ProgramFile>
     TANDEM_RETURN_IF_ERROR((*file)->requireProof());
   uint32_t rank = state->context->rank();
   TANDEM_ASSIGN_OR_RETURN(auto loaded, (*file)->rankProgram(rank));
+  if (state->refusesNative)
+    TANDEM_RETURN_IF_ERROR(refuseNativeCode(*loaded));
   auto made = std::make_unique<tandem_program>();
   made->context = state;
   made->file = std::move(*file);

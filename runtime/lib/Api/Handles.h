@@ -30,6 +30,7 @@ struct ContextState {
   std::mutex errorMutex; ///< queries of programs may fail in any thread
   std::string lastError;
   bool requiresProof = false; ///< of programs
+  bool refusesNative = false; ///< programs with native code
 };
 using ContextRef = std::shared_ptr<ContextState>;
 

@@ -115,6 +115,24 @@ def test_not_a_program(tmp_path):
     assert info.value.code == "invalid-program"
 
 
+def test_no_native(random):
+    """A context may refuse what has PTX next to the code for CPUs."""
+    type = 'tensor<8x16xf32, #fusion.axes<#one, [-, -]>>'
+    text = f'''#one = #tandem.mesh<"one", ["x" = 1]>
+func.func @negative(%x: {type}) -> {type} {{
+  %y = arith.negf %x : {type}
+  return %y : {type}
+}}'''
+    x = random(8, 16)
+    with tandem.Context(no_native=True):
+        assert (tandem.compile(text, target="cpu-ucx")(x) == -x).all()
+        with pytest.raises(tandem.Error, match=r"has native code \(ptx\), which this job refuses") as info:
+            tandem.compile(text, target="cuda-peer")(x)
+        assert info.value.code == "unsupported"
+    with tandem.Context():
+        assert (tandem.compile(text, target="cuda-peer")(x) == -x).all()
+
+
 def test_failed_rank(program, random):
     """The error of the rank that failed reaches the caller, and the others do not hang."""
     with tandem.local_world(4, timeout=2) as world, pytest.raises(KeyError, match="rank 2"):

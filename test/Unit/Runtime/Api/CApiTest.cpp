@@ -37,6 +37,28 @@ std::string doubling(uint32_t ranks, int64_t count) {
   return spec.encode();
 }
 
+/// y = -x by one kernel, with PTX.
+std::string negation() {
+  ProgramSpec spec(1);
+  spec.name = "negation";
+  uint32_t x = spec.stacked("x", false, DType::F32, {4});
+  uint32_t y = spec.stacked("y", true, DType::F32, {4});
+  RankSpec &rank = spec.ranks[0];
+  uint32_t from = rank.view(rank.argument(x, 16), DType::F32, {4});
+  uint32_t to = rank.view(rank.argument(y, 16), DType::F32, {4});
+  KernelSpec kernel;
+  kernel.code = encodeExpression(1, 1,
+                                 {{sp::ExprOp::load, 0, 0, 0, 0.f},
+                                  {sp::ExprOp::neg, 0, 0, 0, 0.f},
+                                  {sp::ExprOp::store, 1, 0, 0, 0.f}});
+  kernel.operandTypes.assign(2, static_cast<uint8_t>(sp::DType::f32));
+  kernel.outputs = 1;
+  kernel.native.push_back({sp::KernelFormat::ptx, "sm_90", {'p', 't', 'x'}});
+  rank.kernels.push_back(kernel);
+  rank.launch(0, 0, {to, from});
+  return spec.encode();
+}
+
 TEST(CApi, FromC) {
   constexpr int64_t count = 1000;
   std::string file = doubling(1, count);
@@ -71,6 +93,32 @@ TEST(CApi, RequiresProof) {
       << tandem_last_error(context);
   tandem_program_destroy(program);
   tandem_context_destroy(context);
+}
+
+TEST(CApi, NoNative) {
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.no_native = 1;
+  tandem_context *context = nullptr, *trusting = nullptr;
+  ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK);
+  options.no_native = 0;
+  ASSERT_EQ(tandem_context_create(&options, &trusting), TANDEM_OK);
+  std::string file = negation();
+  tandem_program *program = nullptr;
+  EXPECT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &program),
+            TANDEM_UNSUPPORTED);
+  EXPECT_EQ(program, nullptr);
+  EXPECT_STREQ(tandem_last_error(context),
+               "@negation: kernel \"kernel\" has native code (ptx), which this job refuses");
+  EXPECT_EQ(tandem_program_load_memory(trusting, file.data(), file.size(), &program), TANDEM_OK)
+      << tandem_last_error(trusting);
+  tandem_program_destroy(program);
+  std::string plain = doubling(1, 4);
+  EXPECT_EQ(tandem_program_load_memory(context, plain.data(), plain.size(), &program), TANDEM_OK)
+      << tandem_last_error(context);
+  tandem_program_destroy(program);
+  tandem_context_destroy(context);
+  tandem_context_destroy(trusting);
 }
 
 class CApiErrors : public testing::Test {
