@@ -288,22 +288,25 @@ CUresult cuEventElapsedTime(float *time, CUevent from, CUevent to) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuModuleLoadData(CUmodule *module, const void *) {
-  static int any;
-  return *module = reinterpret_cast<CUmodule>(&any), CUDA_SUCCESS;
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  static std::mutex mutex;
+  static std::map<std::string, int> texts; // stay where they are
+  std::lock_guard<std::mutex> lock(mutex);
+  auto *text = static_cast<const char *>(image);
+  bool isText = std::isgraph(static_cast<unsigned char>(*text)) != 0; // else a file of machine code
+  auto known = texts.emplace(isText ? text : "", 0).first;
+  *module = reinterpret_cast<CUmodule>(const_cast<std::string *>(&known->first));
+  return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule, const char *name) {
-  static std::mutex mutex;
-  static std::map<std::string, int> names; // stay where they are
-  std::lock_guard<std::mutex> lock(mutex);
-  *function =
-      reinterpret_cast<CUfunction>(const_cast<char *>(names.emplace(name, 0).first->first.c_str()));
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  auto *text = reinterpret_cast<const std::string *>(module);
+  *function = tandem::fake::functionOf(name, tandem::fake::declaredSizes(*text, name));
   return CUDA_SUCCESS;
 }
 CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size) {
-  std::vector<size_t> sizes = tandem::fake::argumentSizes(reinterpret_cast<const char *>(function));
+  const std::vector<size_t> &sizes = tandem::fake::argumentSizes(function);
   if (index >= sizes.size())
     return CUDA_ERROR_INVALID_VALUE;
   *offset = 0; // not used by the runtime
@@ -312,7 +315,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
 CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
                         unsigned, unsigned, CUstream stream, void **arguments, void **) {
   const auto &kernels = knownKernels();
-  auto found = kernels.find(reinterpret_cast<const char *>(function));
+  auto found = kernels.find(tandem::fake::nameOf(function));
   if (found == kernels.end())
     return CUDA_ERROR_NOT_SUPPORTED;
   ++number("launches." + found->first);

@@ -26,8 +26,13 @@ void add(CUstream stream, Work work);
 void pass(CUstream stream, std::chrono::nanoseconds time);
 /// By name: what a launch with these arguments does.
 const std::map<std::string, std::function<Work(void **)>> &knownKernels();
-/// The bytes of its arguments; none if it is not known.
-std::vector<size_t> argumentSizes(const std::string &kernel);
+/// The bytes of the parameters that PTX declares for an entry; none if it has no such entry.
+std::vector<size_t> declaredSizes(const std::string &ptx, const std::string &entry);
+/// A function of a module. Without declared sizes: those that the kernel of this name takes, none
+/// if it is not known.
+CUfunction functionOf(const std::string &name, std::vector<size_t> declared);
+const std::string &nameOf(CUfunction function);
+const std::vector<size_t> &argumentSizes(CUfunction function);
 
 /// A knob or a counter; at first what TANDEM_FAKE_<NAME> says, else 0. Tests of the same process
 /// find it by the symbol tandemFakeNumber. Knobs:

@@ -296,7 +296,7 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode n
   if (params->func == libraryKernel())
     return setWork(executable, node, reinterpret_cast<Node *>(params->kernelParams)->work);
   const auto &kernels = knownKernels();
-  auto found = kernels.find(reinterpret_cast<const char *>(params->func));
+  auto found = kernels.find(nameOf(params->func));
   return found == kernels.end() ? CUDA_ERROR_NOT_SUPPORTED
                                 : setWork(executable, node, found->second(params->kernelParams));
 }

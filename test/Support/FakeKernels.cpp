@@ -15,7 +15,11 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <mutex>
+#include <regex>
+#include <set>
 #include <thread>
+#include <tuple>
 
 namespace {
 
@@ -189,7 +193,31 @@ const std::map<std::string, std::function<Work(void **)>> &tandem::fake::knownKe
   return all;
 }
 
-std::vector<size_t> tandem::fake::argumentSizes(const std::string &kernel) {
+std::vector<size_t> tandem::fake::declaredSizes(const std::string &ptx, const std::string &entry) {
+  std::vector<size_t> sizes;
+  size_t begin = ptx.find(".entry " + entry + "(");
+  if (begin == std::string::npos)
+    return sizes;
+  // `.param .u64 name`, `.param .align 8 .b8 name[16]`
+  begin = ptx.find('(', begin);
+  std::string text = ptx.substr(begin, ptx.find(')', begin) - begin);
+  std::regex one(R"(\.param\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)[^,\[]*(?:\[(\d+)\])?)");
+  for (std::sregex_iterator it(text.begin(), text.end(), one), end; it != end; ++it)
+    sizes.push_back(std::stoul((*it)[1]) / 8 * ((*it)[2].matched ? std::stoul((*it)[2]) : 1));
+  return sizes;
+}
+
+namespace {
+/// By the address that a CUfunction is.
+struct Function {
+  std::string name;
+  std::vector<size_t> sizes;
+  bool operator<(const Function &other) const {
+    return std::tie(name, sizes) < std::tie(other.name, other.sizes);
+  }
+};
+
+std::vector<size_t> sizesOf(const std::string &kernel) {
   auto is = [&](const char *prefix) { return kernel.rfind(prefix, 0) == 0; };
   if (is("copy_"))
     return {sizeof(Nest), 8, 8};
@@ -203,5 +231,22 @@ std::vector<size_t> tandem::fake::argumentSizes(const std::string &kernel) {
     return {sizeof(tandem::gpu::RunWords)};
   if (is("signal_"))
     return std::vector<size_t>(is("signal_wait") ? 7 : 5, 8);
-  return is("rows") ? std::vector<size_t>(4, 8) : std::vector<size_t>();
+  return {};
+}
+} // namespace
+
+CUfunction tandem::fake::functionOf(const std::string &name, std::vector<size_t> declared) {
+  static std::mutex mutex;
+  static std::set<Function> functions; // stay where they are
+  std::lock_guard<std::mutex> lock(mutex);
+  auto known = functions.insert({name, declared.empty() ? sizesOf(name) : std::move(declared)});
+  return reinterpret_cast<CUfunction>(const_cast<Function *>(&*known.first));
+}
+
+const std::string &tandem::fake::nameOf(CUfunction function) {
+  return reinterpret_cast<const Function *>(function)->name;
+}
+
+const std::vector<size_t> &tandem::fake::argumentSizes(CUfunction function) {
+  return reinterpret_cast<const Function *>(function)->sizes;
 }

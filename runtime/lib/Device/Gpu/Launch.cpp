@@ -170,6 +170,24 @@ private:
   bool adjacent = false; ///< `rows` can run it if the addresses are aligned
 };
 
+/// A launch passes as many numbers as the kernel declares: the driver would read beyond fewer.
+Status checkParameters(Driver &driver, FunctionHandle function, const char *entry, size_t count) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<uint32_t> *sizes, driver.argumentSizes(function));
+  if (sizes->size() == count &&
+      std::all_of(sizes->begin(), sizes->end(), [](uint32_t size) { return size == 8; }))
+    return Status();
+  return Status(Code::InvalidProgram,
+                fmt::format("entry \"{}\": expected {} parameters of 8 bytes, found {} of {} bytes",
+                            entry, count, sizes->size(), fmt::join(*sizes, ", ")));
+}
+
+/// See docs/kernels.md.
+Status checkEntries(Driver &driver, const ProgramKernel &kernel, size_t operands) {
+  TANDEM_RETURN_IF_ERROR(checkParameters(driver, kernel.rows, "rows", 2 + 2 * operands));
+  return checkParameters(driver, kernel.strided, "strided",
+                         kStridedDims + (1 + kStridedDims) * operands);
+}
+
 } // namespace
 
 Toolbox::~Toolbox() {
@@ -208,6 +226,8 @@ Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const Lau
   auto kernel = tools->loadProgramKernel(code);
   if (!kernel)
     return kernel.status().withPrefix(where);
+  TANDEM_RETURN_IF_ERROR(
+      checkEntries(tools->driver(), *kernel, desc.operands.size()).withPrefix(where));
   auto operation = std::make_unique<NativeOperation>(tools, *kernel);
   operation->prepare(desc);
   return std::unique_ptr<Operation>(std::move(operation));

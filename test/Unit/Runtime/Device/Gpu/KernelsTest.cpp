@@ -16,8 +16,22 @@ using namespace tandem::test;
 
 namespace {
 
+/// PTX whose entries declare these parameters.
+std::string ptx(const std::string &rows, const std::string &strided) {
+  return ".visible .entry rows(" + rows + ")\n{ ret; }\n.visible .entry strided(" + strided +
+         ")\n{ ret; }\n";
+}
+
+std::string numbers(unsigned count) {
+  std::string text;
+  for (unsigned i = 0; i < count; ++i)
+    text += (i ? ",\n\t.param .u64 p" : "\n\t.param .u64 p") + std::to_string(i);
+  return text;
+}
+
 /// y = -x by one kernel, with PTX for `target` if that is not empty.
-ProgramSpec negation(const std::string &target) {
+ProgramSpec negation(const std::string &target,
+                     const std::string &text = ptx(numbers(6), numbers(14))) {
   ProgramSpec spec(1);
   uint32_t x = spec.stacked("x", false, DType::F32, {64});
   uint32_t y = spec.stacked("y", true, DType::F32, {64});
@@ -31,7 +45,6 @@ ProgramSpec negation(const std::string &target) {
                                   {sp::ExprOp::store, 1, 0, 0, 0.f}});
   kernel.operandTypes.assign(2, static_cast<uint8_t>(sp::DType::f32));
   kernel.outputs = 1;
-  std::string text = "// any";
   if (!target.empty())
     kernel.native.push_back({sp::KernelFormat::ptx, target, {text.begin(), text.end()}});
   rank.kernels.push_back(kernel);
@@ -54,6 +67,31 @@ TEST(GpuKernels, PtxOfThisGpuOrAnOlderOneRuns) {
   auto [status, first] = runOnce(negation("sm_80"));
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(first, 42.0f); // only the stand-in's PTX writes that
+}
+
+TEST(GpuKernels, PtxOfOtherParametersIsRejected) {
+  std::string rows = numbers(6), strided = numbers(14);
+  std::string fewer = numbers(5) + ", .param .u32 p5";
+  std::string block = numbers(5) + ", .param .align 8 .b8 p5[16]";
+  struct {
+    std::string text, expected;
+  } cases[] = {
+      {ptx(numbers(5), strided),
+       "entry \"rows\": expected 6 parameters of 8 bytes, found 5 of 8, "},
+      {ptx(numbers(7), strided),
+       "entry \"rows\": expected 6 parameters of 8 bytes, found 7 of 8, "},
+      {ptx(rows, numbers(13)), "entry \"strided\": expected 14 parameters of 8 bytes, found 13 of"},
+      {ptx(fewer, strided), "entry \"rows\": expected 6 parameters of 8 bytes, found 6 of 8, 8, 8, "
+                            "8, 8, 4 bytes"},
+      {ptx(block, strided), "found 6 of 8, 8, 8, 8, 8, 16 bytes"},
+      {ptx(rows, ""), "a kernel's arguments are not known"},
+  };
+  for (const auto &c : cases) {
+    Status status = runOnce(negation("sm_90", c.text)).first;
+    EXPECT_FALSE(status.ok()) << c.text;
+    EXPECT_NE(status.message().find("kernel \"kernel\": "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(c.expected), std::string::npos) << status.message();
+  }
 }
 
 TEST(GpuKernels, WithoutCodeForThisGpuTheProgramIsRejected) {
