@@ -77,6 +77,8 @@ def over_auto(case):
 def speedup(case, arm):
     """The time of the baseline over that of the arm."""
     found = case["arms"].get(arm, {})
+    if arm == "sequence":
+        return 1.0 if arm in case["arms"] else None
     if "to_sequence" in found:
         return found["to_sequence"]
     if us(case, "sequence") and "us" in found:
@@ -265,6 +267,24 @@ def whole(value):
     return f"{value:.0f}"
 
 
+def loss(case):
+    """By how much the best other schedule is faster than `auto`; None if there is no other."""
+    auto = speedup(case, "auto")
+    others = [value for value in (speedup(case, arm) for arm in case["arms"] if arm not in PARTS or arm == "sequence") if value]
+    return max(others) / auto - 1 if auto and others else None
+
+
+def predictions(data):
+    errors = {}
+    for case in data["cases"]:
+        for name, arm in case["arms"].items():
+            if "predicted" in arm:
+                errors.setdefault(name, []).append(abs(arm["predicted"] / arm["us"] - 1))
+    parts = [f"{100 * statistics.median(found):.2g} % for {'the baseline' if name == 'sequence' else f'`{name}`'}"
+             for name, found in errors.items()]
+    return wrapped(f"Median error of the predicted times: {', '.join(parts)}.", "- ") if parts else ""
+
+
 def summary(data):
     rows = [[case, speedup(case, "auto"), over_auto(case)] for case in data["cases"]]
     known = data.get("summary") or {}
@@ -285,6 +305,12 @@ def summary(data):
         if faster:
             text += f": by {known.get('torch_most') or 100 * (1 - min(torch)):.2g} % at most"
         text += f". Their median time is {known.get('torch_median') or statistics.median(torch):.3g} of `auto`'s.\n"
+    lost = [value for value in map(loss, data["cases"]) if value is not None]
+    ahead = [value for value in lost if value >= 0.01]
+    if lost:
+        text += f"- Another measured schedule is faster than `auto` by 1 % or more in {len(ahead)} of the {len(lost)} cases below"
+        text += f", by {100 * max(lost):.2g} % at most.\n" if ahead else ".\n"
+    text += predictions(data)
     text += "\nThe cases below, by number of tokens; median (least to most):\n\n"
     text += "| cases | tokens | number | baseline / `auto` | share of the limit, % | torch / `auto` |\n|---|---|---|---|---|---|\n"
     names = {"rank": "matmuls of a rank of eight", "layer": "whole layers", "other": "other shapes"}
