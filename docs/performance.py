@@ -388,6 +388,8 @@ def draw(data, group, tokens, path):
     reach = [value for case in shown for value in
              (speedup(case, "auto"), speedup(case, "torch fused"), limit_speedup(case, data)) if value]
     step = 0.2 if len(tokens) == 1 else 0.4
+    while max(reach) - min(1, *reach) > 8 * step:
+        step *= 2
     below = math.ceil((1 - min(1, *reach)) / step - 1e-9)
     above = max(1, math.ceil((max(reach) - 1) / step - 1e-9))
     low, high = 1 - below * step, 1 + above * step
