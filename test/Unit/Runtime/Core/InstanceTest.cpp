@@ -420,8 +420,9 @@ TEST(Instance, ManyRunsInFlightOnStreamsOfTheCaller) {
       ASSERT_TRUE((*instance)->bindAll(data, nullptr).ok());
       Status status = (*instance)->enqueue(streams[run % 3]);
       ASSERT_TRUE(status.ok()) << status.message();
-      if (run == 31)
+      if (run == 31) {
         ASSERT_TRUE((*instance)->wait().ok());
+      }
     }
     ASSERT_TRUE((*instance)->wait().ok());
     for (size_t run = 0; run < out.size(); ++run)
