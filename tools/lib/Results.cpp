@@ -18,6 +18,74 @@
 using namespace tandem;
 using namespace tandem::run;
 
+/// Numbers of shards: more are not a rank's.
+static constexpr uint64_t kMostLoops = 64;
+static constexpr int64_t kMostElements = int64_t(1) << 47;
+
+namespace {
+
+/// Reads numbers from another rank's text.
+class NumberReader {
+public:
+  explicit NumberReader(const std::string &text) : text(text) {}
+  int64_t next() {
+    int64_t value = 0;
+    good = good && at + sizeof(value) <= text.size();
+    if (good)
+      std::memcpy(&value, text.data() + at, sizeof(value));
+    at += sizeof(value);
+    return value;
+  }
+  void list(std::vector<int64_t> &to, uint64_t count) {
+    good = good && count <= kMostLoops;
+    for (uint64_t i = 0; good && i < count; ++i)
+      to.push_back(next());
+  }
+  /// All of it has been read, and no more.
+  bool complete() const { return good && at == text.size(); }
+
+private:
+  const std::string &text;
+  size_t at = 0;
+  bool good = true;
+};
+
+} // namespace
+
+/// a * b, if both and the product are numbers of elements.
+static std::optional<int64_t> times(std::optional<int64_t> a, int64_t b) {
+  int64_t product = 0;
+  if (!a || *a < 0 || b < 0 || __builtin_mul_overflow(*a, b, &product) || product > kMostElements)
+    return std::nullopt;
+  return product;
+}
+
+static bool isInside(const Shard &shard, const ArgumentInfo &info) {
+  if (shard.term >= std::max<uint32_t>(info.terms, 1))
+    return false;
+  std::optional<int64_t> whole = 1, walked = 1, held = 1;
+  for (int64_t extent : info.shape)
+    whole = times(whole, extent);
+  for (int64_t extent : shard.shape)
+    walked = times(walked, extent);
+  for (int64_t extent : shard.local)
+    held = times(held, extent);
+  if (!whole || !walked || !held)
+    return false;
+  if (!shard.present || shard.numElements() == 0)
+    return true;
+  int64_t last = 0;
+  for (size_t d = 0; d < shard.shape.size(); ++d) {
+    auto step = times(shard.strides[d], shard.shape[d] - 1);
+    if (!step || __builtin_add_overflow(last, *step, &last))
+      return false;
+  }
+  std::vector<std::pair<size_t, size_t>> dims;
+  if (*walked == 0 || (!shard.local.empty() && !shard.loops(dims)))
+    return false;
+  return shard.offset >= 0 && shard.offset < *whole && shard.last() < *whole - shard.offset;
+}
+
 Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
                                                        Bootstrap &bootstrap) {
   std::vector<Shard> mine = shardsOf(program);
@@ -34,29 +102,24 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
                    numbers.size() * sizeof(int64_t));
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
   std::vector<Placement> placements(mine.size());
-  for (const std::string &theirs : all) {
-    size_t at = 0;
-    auto next = [&] {
-      int64_t value = 0;
-      if (at + sizeof(value) <= theirs.size())
-        std::memcpy(&value, theirs.data() + at, sizeof(value));
-      at += sizeof(value);
-      return value;
-    };
-    for (Placement &placement : placements) {
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    NumberReader reader(all[rank]);
+    for (size_t i = 0; i < placements.size(); ++i) {
       Shard shard;
-      shard.present = next() != 0;
-      shard.offset = next();
-      shard.term = static_cast<uint32_t>(next());
-      auto dims = static_cast<size_t>(next());
-      for (std::vector<int64_t> *part : {&shard.shape, &shard.strides})
-        for (size_t d = 0; d < dims; ++d)
-          part->push_back(next());
-      for (auto local = static_cast<size_t>(next()); local > 0; --local)
-        shard.local.push_back(next());
-      placement.push_back(std::move(shard));
+      shard.present = reader.next() != 0;
+      shard.offset = reader.next();
+      shard.term = static_cast<uint32_t>(reader.next());
+      auto dims = static_cast<uint64_t>(reader.next());
+      reader.list(shard.shape, dims);
+      reader.list(shard.strides, dims);
+      reader.list(shard.local, static_cast<uint64_t>(reader.next()));
+      if (shard.strides.size() != shard.shape.size() || !isInside(shard, program.arguments()[i]))
+        return Status(Code::Io, fmt::format("argument \"{}\": rank {} gives a shard that does not "
+                                            "lie in the tensor",
+                                            program.arguments()[i].name, rank));
+      placements[i].push_back(std::move(shard));
     }
-    if (at != theirs.size())
+    if (!reader.complete())
       return Status(Code::Internal, "ranks disagree on the program's arguments");
   }
   return placements;

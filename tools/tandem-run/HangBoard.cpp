@@ -115,6 +115,21 @@ void HangBoard::write(uint32_t rank, const RankNote &note) {
   ++place.writes;
 }
 
+/// What a rank wrote; false if it has other fields, because the rank has overwritten its memory.
+static bool parse(const std::string &text, RankNote &note) {
+  try {
+    const auto all = nlohmann::json::parse(text);
+    note = {};
+    note.program = all.at("program");
+    note.error = all.at("error");
+    for (const auto &c : all.at("commands"))
+      note.commands.push_back({c.at(0), c.at(1), c.at(2), c.at(3), c.at(4), c.at(5), c.at(6)});
+    return true;
+  } catch (const nlohmann::json::exception &) {
+    return false;
+  }
+}
+
 bool HangBoard::read(uint32_t rank, RankNote &note, std::chrono::milliseconds &age) const {
   std::lock_guard<std::mutex> lock(mutex);
   const Place &place = places[rank];
@@ -128,15 +143,7 @@ bool HangBoard::read(uint32_t rank, RankNote &note, std::chrono::milliseconds &a
       std::this_thread::sleep_for(std::chrono::microseconds(50));
       continue;
     }
-    auto all = nlohmann::json::parse(text, nullptr, false);
-    if (all.is_discarded())
-      return false;
-    note = {};
-    note.program = all["program"];
-    note.error = all["error"];
-    for (const auto &c : all["commands"])
-      note.commands.push_back({c[0], c[1], c[2], c[3], c[4], c[5], c[6]});
-    return true;
+    return parse(text, note);
   }
   return false; // it was stopped while it wrote
 }

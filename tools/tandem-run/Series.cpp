@@ -55,13 +55,15 @@ Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
   std::vector<std::vector<std::string>> values;
   for (const std::string &text : all)
     values.push_back(splitList(text, '\n'));
+  auto valueOf = [&](uint32_t rank, size_t i) -> std::string {
+    return i < values[rank].size() ? values[rank][i] : "unknown";
+  };
   for (uint32_t rank = 1; rank < all.size(); ++rank)
     for (size_t i = 0; i < names.size(); ++i)
-      if (i >= values[rank].size() || values[rank][i] != values[0][i])
+      if (valueOf(rank, i) != valueOf(0, i) || i >= values[rank].size())
         return Status(Code::InvalidArgument,
                       fmt::format("ranks have different options: {}: {} on rank 0, {} on rank {}",
-                                  names[i].first, values[0][i],
-                                  i < values[rank].size() ? values[rank][i] : "unknown", rank));
+                                  names[i].first, valueOf(0, i), valueOf(rank, i), rank));
   std::string problem = values[0].size() > names.size() ? values[0][names.size()] : "";
   return problem.empty() ? Status() : Status(Code::Io, problem);
 }

@@ -88,6 +88,9 @@ SharedPrograms::~SharedPrograms() {
 }
 
 Expected<ProgramBytes> SharedPrograms::program(size_t index) const {
+  if (index >= entries.size()) // as a rank may have noted it
+    return Status(Code::InvalidArgument,
+                  fmt::format("handing over programs: no program {} of {}", index, entries.size()));
   const Entry &entry = entries[index];
   std::string text(entry.size, '\0');
   TANDEM_RETURN_IF_ERROR(transfer(::pread, "pread", file, text.data(), text.size(), entry.offset));

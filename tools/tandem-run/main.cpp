@@ -147,7 +147,10 @@ Expected<ProgramBytes> meetForProgram(const Options &options, const std::string 
     word = !status.ok() ? "-" + problemOf(options, status) : compile ? "+" + bytes : "+";
   }
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, word));
-  auto bad = std::find_if(all.begin(), all.end(), [](auto &w) { return w[0] == '-'; });
+  auto isBad = [](const std::string &w) { return w.substr(0, 1) == "-"; };
+  auto bad = std::find_if(all.begin(), all.end(), isBad);
+  if (compile && all[0].empty())
+    return Status(Code::Io, "rank 0 gives no program");
   if (bad == all.end())
     return ProgramBytes{compile ? all[0].substr(1) : std::move(bytes), ""};
   // What all ranks say is said of no rank.

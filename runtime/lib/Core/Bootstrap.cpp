@@ -97,8 +97,28 @@ Expected<std::unique_ptr<Bootstrap>> createCallbackBootstrap(BootstrapCallbacks 
   return std::make_unique<CallbackBootstrap>(std::move(callbacks));
 }
 
-/// Of all ranks together: more than any host's memory has room for.
-static constexpr uint64_t kMaxGathered = uint64_t(1) << 40;
+/// More than any text: a stream program has at most 2 GiB.
+static constexpr uint64_t kMostOfOne = uint64_t(1) << 32;
+/// What one exchange gathers, so that memory grows with what has come and not with what is said to
+/// come.
+static constexpr uint64_t kMostAtOnce = uint64_t(64) << 20, kLeastPiece = uint64_t(64) << 10;
+
+static Status gatherPieces(Bootstrap &bootstrap, const std::string &mine,
+                           const std::vector<uint64_t> &sizes, std::vector<std::string> &result) {
+  uint64_t most = *std::max_element(sizes.begin(), sizes.end());
+  uint64_t piece = std::min(most, std::max(kLeastPiece, kMostAtOnce / sizes.size()));
+  std::string padded, all(piece * sizes.size(), '\0');
+  for (uint64_t begin = 0; begin < most; begin += piece) {
+    uint64_t bytes = std::min(piece, most - begin);
+    padded.assign(mine, std::min<uint64_t>(begin, mine.size()), bytes);
+    padded.resize(bytes);
+    TANDEM_RETURN_IF_ERROR(bootstrap.allGather(padded.data(), bytes, all.data()));
+    for (size_t r = 0; r < sizes.size(); ++r)
+      if (sizes[r] > begin)
+        result[r].append(all, r * bytes, std::min(bytes, sizes[r] - begin));
+  }
+  return Status();
+}
 
 Expected<std::vector<std::string>> allGatherStrings(Bootstrap &bootstrap, const std::string &mine) {
   uint32_t world = bootstrap.worldSize();
@@ -107,25 +127,17 @@ Expected<std::vector<std::string>> allGatherStrings(Bootstrap &bootstrap, const 
   TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&size, sizeof size, sizes.data()));
   // Sizes come from other processes.
   for (uint32_t r = 0; r < world; ++r)
-    if (sizes[r] > kMaxGathered / world)
+    if (sizes[r] > kMostOfOne)
       return Status(Code::Io, fmt::format("rank {} gives {} bytes, expected at most {}", r,
-                                          sizes[r], kMaxGathered / world));
-  uint64_t most = *std::max_element(sizes.begin(), sizes.end());
+                                          sizes[r], kMostOfOne));
   std::vector<std::string> result(world);
-  if (most == 0)
-    return result;
-  std::string padded, all;
   try {
-    padded = mine;
-    padded.resize(most);
-    all.resize(most * world);
+    TANDEM_RETURN_IF_ERROR(gatherPieces(bootstrap, mine, sizes, result));
   } catch (const std::bad_alloc &) {
     return Status(Code::OutOfMemory,
-                  fmt::format("no memory for {} bytes of each of {} ranks", most, world));
+                  fmt::format("no memory for texts of up to {} bytes of {} ranks",
+                              *std::max_element(sizes.begin(), sizes.end()), world));
   }
-  TANDEM_RETURN_IF_ERROR(bootstrap.allGather(padded.data(), most, all.data()));
-  for (uint32_t r = 0; r < world; ++r)
-    result[r] = all.substr(r * most, sizes[r]);
   return result;
 }
 

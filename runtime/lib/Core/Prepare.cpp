@@ -10,8 +10,10 @@
 #include "tandem/Program/Container.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <string_view>
 
 namespace tandem::core {
 
@@ -432,6 +434,20 @@ Status InstanceImpl::agreeOnProgram() {
   return Status();
 }
 
+/// Takes "5 hello" from the front of a peer's text; false if it is anything else.
+static bool takeText(std::string_view &from, std::string &text) {
+  uint64_t size = 0;
+  auto [end, error] = std::from_chars(from.data(), from.data() + from.size(), size);
+  if (error != std::errc())
+    return false;
+  from.remove_prefix(static_cast<size_t>(end - from.data()));
+  if (from.empty() || from[0] != ' ' || size > from.size() - 1)
+    return false;
+  text = from.substr(1, size);
+  from.remove_prefix(1 + size);
+  return true;
+}
+
 Status InstanceImpl::agreeOnCommands() {
   // The texts of all channels in one exchange, each behind its length.
   std::string mine;
@@ -440,18 +456,14 @@ Status InstanceImpl::agreeOnCommands() {
     mine += fmt::format("{} {}", text.size(), text);
   }
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.bootstrap(), mine));
-  std::vector<const char *> at;
-  for (const std::string &text : all)
-    at.push_back(text.c_str());
+  std::vector<std::string_view> rest(all.begin(), all.end());
   Status status;
   for (uint32_t c = 0; c < channels.size(); ++c) {
-    std::vector<std::string> texts;
-    for (const char *&text : at) {
-      char *end = nullptr;
-      uint64_t size = std::strtoull(text, &end, 10);
-      texts.emplace_back(end + 1, size);
-      text = end + 1 + size;
-    }
+    std::vector<std::string> texts(all.size());
+    for (uint32_t r = 0; r < all.size() && status.ok(); ++r)
+      if (!takeText(rest[r], texts[r]))
+        status = Status(Code::Io,
+                        fmt::format("rank {} gives no texts of {} channels", r, channels.size()));
     if (!channels[c] || !status.ok())
       continue;
     std::vector<std::string> members;

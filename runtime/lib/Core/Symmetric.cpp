@@ -42,6 +42,10 @@ uint32_t meetingSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t rank)
   return barrierSlot(data, ranks, count(data.channels()), rank, false);
 }
 
+/// The most that any rank may need; what ranks say of their needs is not checked before.
+constexpr uint64_t kMostHalf = uint64_t(1) << 48;
+constexpr uint32_t kMostSignals = uint32_t(1) << 28;
+
 /// Signals that a block has space for: those of some tens of programs.
 constexpr uint32_t kSignals = 4096;
 
@@ -142,6 +146,11 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
 
 Status InstanceImpl::takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes,
                                 uint32_t signals, bool *grows) {
+  if (halfBytes > kMostHalf || signals > kMostSignals)
+    return Status(Code::OutOfMemory,
+                  fmt::format("symmetric memory of 2 x {} bytes and {} signals; expected at most "
+                              "2 x {} and {}",
+                              halfBytes, signals, kMostHalf, kMostSignals));
   auto pools = context.symmetricPools(members);
   uint64_t largest = 0, held = 0;
   for (const auto &pool : pools) {

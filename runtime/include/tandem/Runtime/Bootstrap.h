@@ -71,7 +71,8 @@ std::unique_ptr<Bootstrap> createSelfBootstrap();
 /// one.
 Expected<std::unique_ptr<Bootstrap>> createCallbackBootstrap(BootstrapCallbacks callbacks);
 
-/// All-gather of strings of any length: result[r] is the string of rank r. Calls allGather twice.
+/// All-gather of strings of any length: result[r] is the string of rank r, of
+/// at most 4 GiB. Calls allGather for the sizes, and then for pieces.
 Expected<std::vector<std::string>> allGatherStrings(Bootstrap &bootstrap, const std::string &mine);
 
 } // namespace tandem

@@ -114,7 +114,8 @@ std::optional<AbortBoard::Abort> AbortBoard::firstAbort() const {
   for (uint32_t member = 0; isConnected && member < others.size(); ++member)
     if (const Page *page = others[member].get())
       if (page->said.load(std::memory_order_acquire) == 2)
-        return Abort{member, page->reason};
+        return Abort{member,
+                     std::string(page->reason, ::strnlen(page->reason, sizeof page->reason))};
   return std::nullopt;
 }
 

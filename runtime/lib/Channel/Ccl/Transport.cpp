@@ -118,6 +118,9 @@ public:
       std::vector<std::string> collectives, sends, receives;
       std::istringstream in(members[m]);
       for (std::string line; std::getline(in, line);) {
+        if (line.size() < 2)
+          return Status(Code::Io,
+                        fmt::format("rank {} gives a malformed command", communicator->group[m]));
         if (line[0] == 'c')
           collectives.push_back(line.substr(2));
         std::string end = fmt::format("{} ", self);

@@ -57,6 +57,12 @@ struct Card {
                        socket, base, bytes, halfBytes, signals, numSignals, gpu, shared ? 1 : 0,
                        memoryHandle, signalsHandle);
   }
+  /// Whether what it describes lies in its memory.
+  bool fits(bool signalsApart) const {
+    uint64_t signalBytes = signalsApart ? 0 : uint64_t(numSignals) * 8;
+    return halfBytes <= bytes / 2 && signalBytes <= bytes &&
+           (signalBytes == 0 || signals <= bytes - signalBytes);
+  }
   static Card parse(const std::string &text) {
     Card card;
     if (text.substr(0, 1) == "!") {
@@ -168,6 +174,11 @@ public:
         return Status(
             Code::Unsupported,
             fmt::format("channel peer connects GPUs of one node, and rank {} is on another", rank));
+      if (!card.fits(driver.info().signalsApart))
+        return Status(Code::Io,
+                      fmt::format("rank {} gives {} bytes of memory for 2 x {} bytes and "
+                                  "{} signals at {}",
+                                  rank, card.bytes, card.halfBytes, card.numSignals, card.signals));
       bool here = card.process == self.process;
       if (here && card.gpu != self.gpu && (!card.shared || !driver.reaches(card.gpu)))
         return Status(Code::Unsupported,
@@ -271,8 +282,17 @@ private:
           TANDEM_RETURN_IF_ERROR(import(mapped, {-1, fromHex(card.signalsHandle)},
                                         uint64_t(card.numSignals) * 8, &signals));
       } else {
+        // Only what this process has allocated is an address here.
         mapped.block = gpu::SymmetricBlock::find(memory);
-        mapped.signalBlock = apart ? gpu::SymmetricBlock::find(signals) : nullptr;
+        mapped.signalBlock =
+            apart && card.numSignals > 0 ? gpu::SymmetricBlock::find(signals) : nullptr;
+        if ((card.bytes > 0 && (!mapped.block || mapped.block->size() < card.bytes)) ||
+            (apart && card.numSignals > 0 &&
+             (!mapped.signalBlock || mapped.signalBlock->size() < uint64_t(card.numSignals) * 8)))
+          return Status(Code::Io,
+                        fmt::format("channel peer: rank {} gives memory that this process "
+                                    "does not have",
+                                    member.rank));
       }
       mapped.base = static_cast<std::byte *>(memory);
       mapped.signals = apart ? static_cast<std::byte *>(signals) : mapped.base + card.signals;

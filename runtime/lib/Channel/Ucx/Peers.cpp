@@ -96,8 +96,9 @@ Expected<PeerAddress> PeerAddress::decode(std::string_view text) {
   size_t hostBytes = 0, workerBytes = 0;
   long long pid = 0;
   std::istringstream line(std::string(text.substr(0, end)));
-  if (end == std::string_view::npos || !(line >> pid >> hostBytes >> workerBytes) ||
-      text.size() - end - 1 != hostBytes + workerBytes || hostBytes > text.size())
+  bool isLine = end != std::string_view::npos && (line >> pid >> hostBytes >> workerBytes);
+  size_t rest = isLine ? text.size() - end - 1 : 0;
+  if (!isLine || hostBytes > rest || workerBytes != rest - hostBytes)
     return Status(Code::Internal, "channel ucx: malformed address of a peer");
   result.pid = pid;
   result.host = text.substr(end + 1, hostBytes);

@@ -244,6 +244,7 @@ public:
   ~SymmetricBlock();
 
   void *data() const { return base; }
+  uint64_t size() const { return bytes; }
 
 private:
   SymmetricBlock(std::shared_ptr<DeviceState> state, void *base, uint64_t bytes, bool signals)

@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Support/LyingBootstrap.h"
+
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Local.h"
 #include "tandem/Runtime/NodeMap.h"
@@ -136,6 +138,41 @@ TEST(LocalWorld, GathersInRankOrder) {
     });
   for (std::thread &thread : threads)
     thread.join();
+}
+
+/// What rank 0 gets when both ranks give `text` and rank 1 lies in exchange `at`.
+Expected<std::vector<std::string>> gatherBesideLiar(const std::string &text, unsigned at,
+                                                    test::Lie lie, unsigned *exchanges = nullptr) {
+  auto world = LocalWorld::create(2, std::chrono::seconds(10));
+  std::thread liar([&] {
+    test::LyingBootstrap bootstrap(world->bootstrap(1), at, lie, exchanges);
+    allGatherStrings(bootstrap, text).status().ignore();
+  });
+  auto truthful = world->bootstrap(0);
+  auto found = allGatherStrings(*truthful, text);
+  liar.join();
+  return found;
+}
+
+TEST(GatherStrings, LongTextsComeInPieces) {
+  std::string text(70u << 20, 'a');
+  text.back() = 'z';
+  unsigned exchanges = 0;
+  auto found = gatherBesideLiar(text, ~0u, test::Lie::Zeros, &exchanges);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_TRUE((*found)[0] == text && (*found)[1] == text);
+  EXPECT_EQ(exchanges, 1u + 3u); // 32 MiB of each rank at once
+}
+
+TEST(GatherStrings, SizesOfPeersAreChecked) {
+  auto found = gatherBesideLiar("text", 0, test::Lie::Huge);
+  EXPECT_EQ(found.status().message(),
+            "rank 1 gives 4611686018427387904 bytes, expected at most 4294967296");
+  // Zeros behind its text, which are what it sends.
+  found = gatherBesideLiar("text", 0, test::Lie::Million);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ((*found)[0], "text");
+  EXPECT_EQ((*found)[1].size(), 1000000u);
 }
 
 TEST(LocalWorld, SaysWhoIsMissing) {

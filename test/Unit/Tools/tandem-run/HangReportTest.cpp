@@ -10,9 +10,12 @@
 #include "Support/ProgramSpec.h"
 #include "tandem/Runtime/Channel.h"
 
+#include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -36,6 +39,30 @@ TEST(HangBoard, ANoteThatIsTooLongKeepsItsError) {
   EXPECT_LT(found.commands.size(), 48u);
   EXPECT_EQ(found.commands[0].text, std::string(200, '\1'));
   EXPECT_EQ(found.commands[0].noted, 7u);
+}
+
+TEST(HangBoard, ANoteThatItsRankHasOverwritten) {
+  auto board = HangBoard::create(1);
+  ASSERT_TRUE(board) << board.status().message();
+  (*board)->write(0, {3, {{"f", 1, 0, 5, true, "text", 7}}, "why"});
+  struct stat info{};
+  ASSERT_EQ(::fstat((*board)->fd(), &info), 0);
+  std::string whole(static_cast<size_t>(info.st_size), '\0');
+  ASSERT_EQ(::pread((*board)->fd(), whole.data(), whole.size(), 0), info.st_size);
+  RankNote found;
+  std::chrono::milliseconds age{};
+  ASSERT_TRUE((*board)->read(0, found, age));
+  const char *changes[][2] = {{"\"program\":3", "\"program\":{"}, {"\"program\"", "\"programs\""},
+                              {"\"why\"", "[[1]]"}, {",\"text\",7]", ",7]      "},
+                              {"\"text\",7", "\"text\",{"}, {"\"text\",7", "7,\"text\""}};
+  for (const auto &[from, to] : changes) {
+    std::string other = whole;
+    size_t at = other.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    other.replace(at, std::strlen(to), to);
+    ASSERT_EQ(::pwrite((*board)->fd(), other.data(), other.size(), 0), info.st_size);
+    EXPECT_FALSE((*board)->read(0, found, age)) << to;
+  }
 }
 
 /// Rank 0 receives from rank 1, which copies before it sends. Both have been in their first command

@@ -32,6 +32,7 @@ TEST(SharedPrograms, ProgramsAndProblems) {
   EXPECT_EQ(program(1).problem, "cannot open x");
   EXPECT_EQ(program(2).bytes, "");
   EXPECT_EQ(program(3).bytes, "last");
+  EXPECT_EQ((*opened)->program(4).status().message(), "handing over programs: no program 4 of 4");
   // What a rank notes, the launcher reads.
   EXPECT_EQ((*made)->tally().passed + (*made)->tally().failed, 0u);
   (*opened)->note({3, 1});

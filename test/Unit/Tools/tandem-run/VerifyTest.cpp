@@ -8,13 +8,17 @@
 #include "Verify.h"
 
 #include "Inputs.h"
+#include "Results.h"
+#include "Support/ProgramSpec.h"
 
 #include <cmath>
+#include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 using namespace tandem;
 using namespace tandem::run;
+using namespace tandem::test;
 using testing::HasSubstr;
 
 static ArgumentInfo argument(DType dtype, std::vector<int64_t> shape) {
@@ -46,6 +50,62 @@ static Expected<Tensor> assemble(const ArgumentInfo &info, const Placement &plac
       assembly.add(rank, begin, std::min<int64_t>(3, end - begin),
                    reinterpret_cast<const std::byte *>(parts[rank].data()) + begin * size);
   return assembly.finish();
+}
+
+/// Rows of "y", 4x8, on two ranks, of which each holds 5 columns: with all fields of a shard.
+static std::shared_ptr<const Program> rowsOfTwo() {
+  ProgramSpec spec(2);
+  spec.arguments.push_back({"y", sp::ArgumentRole::result, sp::DType::f32, {4, 8}, 0});
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    rank.shards = {{true, 16 * r, {2, 8}, {8, 1}, {2, 5}}};
+    uint32_t y = rank.view(rank.argument(0, 40), DType::F32, {2, 5});
+    rank.copy(0, y, rank.view(rank.arena(40), DType::F32, {2, 5}));
+  }
+  auto file = ProgramFile::fromMemory(spec.encode());
+  EXPECT_TRUE(file) << file.status().message();
+  auto program = (*file)->rankProgram(0);
+  EXPECT_TRUE(program) << program.status().message();
+  return *program;
+}
+
+TEST(Placements, NumbersOfPeersAreChecked) {
+  auto program = rowsOfTwo();
+  size_t count = 0, index = 0, accepted = 0;
+  int64_t number = 0;
+  BootstrapCallbacks callbacks;
+  callbacks.worldSize = callbacks.localSize = 2;
+  callbacks.barrier = [] { return 0; };
+  // Rank 1 says what this rank says, but for one number.
+  callbacks.allGather = [&](const void *mine, size_t bytes, void *all) {
+    std::memcpy(all, mine, bytes);
+    std::memcpy(static_cast<char *>(all) + bytes, mine, bytes);
+    count = bytes / sizeof number;
+    if (count > 1 && index < count)
+      std::memcpy(static_cast<char *>(all) + bytes + index * sizeof number, &number, sizeof number);
+    return 0;
+  };
+  auto bootstrap = createCallbackBootstrap(callbacks);
+  ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+  index = SIZE_MAX;
+  ASSERT_TRUE(gatherPlacements(*program, **bootstrap));
+  size_t numbers = count;
+  ASSERT_EQ(numbers, 11u); // present, offset, term, dims, shape, strides, dims, local
+  std::vector<std::byte> data(1 << 16);
+  for (index = 0; index < numbers; ++index)
+    for (int64_t value : {int64_t(-1), int64_t(0), int64_t(1), int64_t(3), int64_t(100),
+                          int64_t(1) << 40, int64_t(1) << 62, INT64_MIN, INT64_MAX}) {
+      number = value;
+      auto placements = gatherPlacements(*program, **bootstrap);
+      if (!placements)
+        continue;
+      ++accepted;
+      // What is accepted lies in the tensor.
+      Assembly assembly(program->arguments()[0], (*placements)[0]);
+      assembly.add(1, 0, (*placements)[0][1].numElements(), data.data());
+    }
+  EXPECT_GT(accepted, 5u);
+  EXPECT_LT(accepted, 50u);
 }
 
 TEST(Assemble, PutsShardsInTheirPlaces) {

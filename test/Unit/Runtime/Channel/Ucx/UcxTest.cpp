@@ -134,6 +134,23 @@ TEST(Ucx, TagsKeepTheirFieldsApart) {
   EXPECT_EQ(ucx::makeTag(0x3fff, 0, 0, 0), 0xfffc000000000000ull);
 }
 
+TEST(Ucx, AddressesOfPeersAreChecked) {
+  ucx::PeerAddress address;
+  address.pid = 12;
+  address.host = "host";
+  address.worker = std::string("a\0b", 3);
+  auto same = ucx::PeerAddress::decode(address.encode());
+  ASSERT_TRUE(same.ok()) << same.status().message();
+  EXPECT_EQ(same->pid, 12);
+  EXPECT_EQ(same->host, address.host);
+  EXPECT_EQ(same->worker, address.worker);
+  for (const char *text : {"", "12 4 3", "12 4\nhosta.b", "12 4 4\nhosta.b", "12 8 0\nhosta.b",
+                           // The sum is 7 modulo 2^64.
+                           "12 9 18446744073709551614\nhosta.b", "12 18446744073709551614 9\nhosta.b",
+                           "12 -2 9\nhosta.b"})
+    EXPECT_FALSE(ucx::PeerAddress::decode(text).ok()) << text;
+}
+
 class UcxOverTls : public testing::TestWithParam<bool> {
 protected:
   UcxOptions options() const {
