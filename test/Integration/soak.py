@@ -4,7 +4,9 @@
 times in between. All results are right, and memory, descriptors and threads stay flat. Channels ccl and peer run over the
 stand-in driver.
 
-  soak.py [--runs 40000] [-v] [PATTERN...]
+  soak.py [--runs 40000] [--seconds 0] [-v] [PATTERN...]
+
+--seconds: for each channel one job after another, each with another mix, until so much time has passed.
 """
 
 import dataclasses
@@ -26,6 +28,7 @@ REPEAT = 50
 class Channel:
     name: str
     runs: int
+    seconds: float
 
 
 def sample(pid):
@@ -37,15 +40,22 @@ def sample(pid):
 
 class Soak(harness.CombinationTest):
     def check(self):
+        end, seed = time.monotonic() + self.combination.seconds, 1
+        self.soak(seed)
+        while time.monotonic() < end:
+            seed += 1
+            self.soak(seed)
+
+    def soak(self, seed):
         channel, options = self.combination.name, CHANNELS[self.combination.name][0]
         mix = [program(name) for name in PROGRAMS.get(channel, ["matmul-2", "gather-2", "large-2"])]
-        chosen = random.Random(1).choices(mix, k=self.combination.runs // REPEAT)
+        chosen = random.Random(seed).choices(mix, k=self.combination.runs // REPEAT)
         log = self.path("log")
         with open(log, "w", encoding="utf-8") as out:
             job = start([tool("tandem-run"), *chosen, f"--repeat={REPEAT}", "--verify", *options], variables(channel),
                         out, out)
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
-        samples, chance = {}, random.Random(2)
+        samples, chance = {}, random.Random(-seed)
         while job.poll() is None:
             ranks = list(harness.children(job.pid).values()) if channel in PROCESSES else [job.pid]
             for pid in ranks:
@@ -58,7 +68,7 @@ class Soak(harness.CombinationTest):
             time.sleep(chance.uniform(0.005, 0.05))
         with open(log, encoding="utf-8") as file:
             text = file.read()
-        self.assertEqual(job.returncode, 0, text)
+        self.assertEqual(job.returncode, 0, f"mix {seed}: {text}")
         self.assertIn(f"{len(chosen)} passed, 0 failed", text)
         self.assertTrue(samples, "the job was over too soon")
         for pid, found in samples.items():
@@ -85,9 +95,13 @@ class Soak(harness.CombinationTest):
 def channels(options):
     names = [name for name in CHANNELS if FAKE or name not in ("ccl", "peer")]
     for name in names:
-        yield Channel(name, options.runs // len(names))
+        yield Channel(name, options.runs // len(names), options.seconds)
+
+
+def more_options(parser):
+    parser.add_argument("--runs", type=int, default=40000)
+    parser.add_argument("--seconds", type=float, default=0)
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, combined=[(Soak, channels)],
-                 more_options=lambda parser: parser.add_argument("--runs", type=int, default=40000))
+    harness.main(__doc__, combined=[(Soak, channels)], more_options=more_options)
