@@ -124,6 +124,7 @@ tandem_code tandem_context_health(tandem_context *context);
 
 /* A command that has begun and has not ended. */
 typedef struct tandem_command_in_flight {
+  size_t struct_size;  /* the library's */
   const char *program; /* its function */
   uint64_t run;        /* of its instance, from 0; equal on all ranks */
   uint32_t stream;     /* of the program */
@@ -134,10 +135,12 @@ typedef struct tandem_command_in_flight {
 } tandem_command_in_flight;
 
 /* What the oldest run of each instance is doing; after a failed run, what it was doing then. For
- * reports about a job that hangs: tandem-check says which command of which rank it waits for. Any
- * thread. The list is valid until the next call of this function in this thread. */
+ * reports about a job that hangs: tandem-check says which command of which rank it waits for.
+ * Calls `each` for every such command; the command is valid during that call. Any thread. */
 tandem_code tandem_commands_in_flight(tandem_context *context,
-                                      const tandem_command_in_flight **commands, uint32_t *count);
+                                      void (*each)(void *user,
+                                                   const tandem_command_in_flight *command),
+                                      void *user);
 
 #ifdef __cplusplus
 }

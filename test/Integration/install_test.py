@@ -154,6 +154,13 @@ class Contents(harness.Test):
                     done([*command, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-include",
                           f"tandem-c/{half}.h", f"-I{PREFIX}/include", "/dev/null"])
 
+    def test_structs(self):
+        """Each begins with its size."""
+        texts = {**headers("Runtime.h"), **headers("Compiler.h")}
+        found = re.findall(r"typedef struct (tandem_\w+) \{\s*([^;]*);", "".join(texts.values()))
+        self.assertGreater(len(found), 15)
+        self.assertEqual([name for name, first in found if first != "size_t struct_size"], [])
+
     def test_machine_files(self):
         """Tools and libraries find those next to them; TANDEM_MACHINES names others."""
         sim = [tool("tandem-sim"), PROGRAM]

@@ -168,11 +168,9 @@ HangNotes::~HangNotes() {
 
 /// With the lock.
 void HangNotes::look() {
-  const tandem_command_in_flight *commands = nullptr;
-  uint32_t size = 0;
   bool wasFrozen = board.isFrozen();
-  if (!isFinal && context && tandem_commands_in_flight(context, &commands, &size) == TANDEM_OK)
-    list(commands, size);
+  if (!isFinal && context)
+    list();
   isFinal = isFinal || wasFrozen;
   if (context && tandem_context_health(context) != TANDEM_OK)
     board.freeze();
@@ -180,21 +178,25 @@ void HangNotes::look() {
 }
 
 /// With the lock.
-void HangNotes::list(const tandem_command_in_flight *commands, uint32_t size) {
+void HangNotes::list() {
   auto now = Clock::now();
   auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
-  std::vector<NotedCommand> before = std::move(note.commands);
-  note.commands.clear();
-  for (uint32_t i = 0; i < size; ++i) {
-    const tandem_command_in_flight &c = commands[i];
-    auto same = std::find_if(before.begin(), before.end(), [&](const NotedCommand &old) {
-      return old.stream == c.stream && old.command == c.command && old.run == c.run &&
-             old.program == c.program;
-    });
-    uint64_t noted = same == before.end() ? 0 : same->noted + static_cast<uint64_t>(passed);
-    note.commands.push_back(
-        {c.program, c.run, c.stream, c.command, c.is_certain != 0, c.text, noted});
+  std::vector<NotedCommand> found;
+  auto each = [](void *user, const tandem_command_in_flight *c) {
+    static_cast<std::vector<NotedCommand> *>(user)->push_back(
+        {c->program, c->run, c->stream, c->command, c->is_certain != 0, c->text, 0});
+  };
+  if (tandem_commands_in_flight(context, each, &found) != TANDEM_OK)
+    return;
+  for (NotedCommand &c : found) {
+    auto same =
+        std::find_if(note.commands.begin(), note.commands.end(), [&](const NotedCommand &old) {
+          return old.stream == c.stream && old.command == c.command && old.run == c.run &&
+                 old.program == c.program;
+        });
+    c.noted = same == note.commands.end() ? 0 : same->noted + static_cast<uint64_t>(passed);
   }
+  note.commands = std::move(found);
   last = now;
 }
 

@@ -88,7 +88,7 @@ public:
 
 private:
   void look();
-  void list(const tandem_command_in_flight *commands, uint32_t size);
+  void list();
 
   HangBoard &board;
   const uint32_t rank;

@@ -263,19 +263,18 @@ tandem_code tandem_context_health(tandem_context *context) {
 }
 
 tandem_code tandem_commands_in_flight(tandem_context *context,
-                                      const tandem_command_in_flight **commands, uint32_t *count) {
+                                      void (*each)(void *user,
+                                                   const tandem_command_in_flight *command),
+                                      void *user) {
   return guardedBy(context, [&]() -> Status {
-    if (!commands || !count)
-      return missing("commands or count");
-    static thread_local std::vector<CommandInFlight> found;
-    static thread_local std::vector<tandem_command_in_flight> list;
-    found = context->state->context->inFlight();
-    list.clear();
-    for (const CommandInFlight &command : found)
-      list.push_back({command.program.c_str(), command.run, command.stream, command.command,
-                      command.isCertain, command.text.c_str()});
-    *commands = list.data();
-    *count = static_cast<uint32_t>(list.size());
+    if (!each)
+      return missing("each");
+    for (const CommandInFlight &found : context->state->context->inFlight()) {
+      tandem_command_in_flight command = {sizeof command,    found.program.c_str(), found.run,
+                                          found.stream,      found.command,         found.isCertain,
+                                          found.text.c_str()};
+      each(user, &command);
+    }
     return Status();
   });
 }

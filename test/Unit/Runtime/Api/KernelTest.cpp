@@ -10,7 +10,9 @@
 #include "Support/ProgramSpec.h"
 
 #include <gtest/gtest.h>
+#include <string>
 #include <thread>
+#include <vector>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -97,6 +99,47 @@ TEST(CApiKernel, Runs) {
     ASSERT_EQ(tandem_run(rank.instance), TANDEM_OK) << tandem_last_error(rank.context);
   for (int i = 0; i < kCount; ++i)
     EXPECT_EQ(y[i], 3 * x[i]);
+}
+
+/// A kernel that asks what is in flight: its own command, with a struct of the library's size.
+struct Seen {
+  tandem_context *context = nullptr;
+  size_t struct_size = 0;
+  std::vector<std::string> texts;
+};
+
+int look(void *user, const tandem_kernel_call *) {
+  auto each = [](void *user, const tandem_command_in_flight *command) {
+    auto *seen = static_cast<Seen *>(user);
+    seen->struct_size = command->struct_size;
+    seen->texts.push_back(std::string(command->program) + " " + std::to_string(command->run) +
+                          ": " + command->text);
+  };
+  return tandem_commands_in_flight(static_cast<Seen *>(user)->context, each, user);
+}
+
+TEST(CApiKernel, SeesItsCommandInFlight) {
+  float x[kCount] = {}, y[kCount] = {};
+  Rank rank;
+  Seen seen;
+  seen.context = rank.context;
+  tandem_kernel kernel = makeKernel(nullptr);
+  kernel.user = &seen;
+  kernel.cpu_function = look;
+  ASSERT_EQ(tandem_register_kernel(rank.context, &kernel), TANDEM_OK);
+  ASSERT_EQ(rank.prepare(scaling(1)), TANDEM_OK) << tandem_last_error(rank.context);
+  for (uint32_t i : {0, 1})
+    ASSERT_EQ(tandem_bind(rank.instance, i, i ? y : x, sizeof x, TANDEM_F32, 1, &kCount),
+              TANDEM_OK);
+  for (uint64_t run = 0; run < 2; ++run) {
+    seen.texts.clear();
+    ASSERT_EQ(tandem_run(rank.instance), TANDEM_OK) << tandem_last_error(rank.context);
+    EXPECT_EQ(seen.struct_size, sizeof(tandem_command_in_flight));
+    ASSERT_EQ(seen.texts.size(), 1u);
+    EXPECT_NE(seen.texts[0].find(std::to_string(run) + ": command 0 (call"), std::string::npos)
+        << seen.texts[0];
+  }
+  EXPECT_EQ(tandem_commands_in_flight(rank.context, nullptr, nullptr), TANDEM_INVALID_ARGUMENT);
 }
 
 /// y = x + 1, z = 2 x.
