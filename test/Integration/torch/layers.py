@@ -792,6 +792,41 @@ def fails(rank, ranks):
     raise AssertionError("expected an error")
 
 
+def logs(rank, ranks):
+    """What the package says: once for each program, how it runs and why; for each collective of a compiled graph, what
+    became of it and why."""
+    import logging
+
+    import torch.distributed._functional_collectives as functional
+    said, handler = [], logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = logging.getLogger("tandem.torch")
+    logger.addHandler(handler)
+    os.environ["TANDEM_MACHINE"] = "h200x2"
+    x, w = torch.ones(2, 8), torch.ones(8, 6)
+    tt.matmul_all_reduce(x, w)
+    assert not said  # unless it is asked
+    logger.setLevel(logging.INFO)
+    for _ in range(3):
+        tt.all_gather_matmul(x, w)
+    # Overlap of such small matrices does not pay: the unoverlapped baseline, with the reason.
+    assert len(said) == 1 and re.search(r"\Aall_gather_matmul (.*\n)* +all-gather at .*: (pipeline|exchange), by cost\n +communicates for "
+                                        r"[\d.]+ us, 0 % of it behind compute: (the quickest of|what .* might gain)", said[0]), said
+    said.clear()
+    group = dist.group.WORLD
+
+    def mixed(x, w):
+        whole = functional.all_gather_tensor(x, 0, group)
+        return whole @ w, functional.all_gather_tensor(x + 1, 0, group) * 2, functional.all_reduce(x, "sum", group)
+
+    used = tt.CollectiveMatmulPass()
+    _compile(mixed, used)(x, w)
+    assert sorted(said) == sorted([f"overlapped: {one}" for one in used.replaced] + [f"left: {one}" for one in used.left]), said
+    assert len(used.replaced) == 1 and used.replaced[0].endswith(": 1 matmuls"), used.replaced
+    left = "\n".join(used.left)
+    assert re.search(r"feeds no matmul but \S*mul", left) and re.search(r"reduces \S+, not a matmul", left), left
+
+
 def main(name, arguments):
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)

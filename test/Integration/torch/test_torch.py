@@ -101,6 +101,10 @@ def test_varying_tokens():
     run("varies", 2)
 
 
+def test_logs():
+    run("logs", 2)
+
+
 def test_missing_rank():
     run("leaves", 2)
 
