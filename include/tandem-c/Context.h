@@ -90,8 +90,8 @@ typedef struct tandem_context_options {
   /* "2GB/s,20us": channels "local" and "ucx" are as slow as a link of this rate and latency
    * (docs/benchmarking.md, "A shaped link"). NULL: as fast as they can. */
   const char *link;
-  /* 1: a program with native code (PTX, ...) is TANDEM_UNSUPPORTED. No verifier can check such code,
-   * which runs with the rights of this process. */
+  /* 1: a program with native code (PTX, ...) is TANDEM_UNSUPPORTED. No verifier can check such
+   * code, which runs with the rights of this process. */
   uint64_t no_native;
 } tandem_context_options;
 
