@@ -52,9 +52,12 @@ TEST(HangBoard, ANoteThatItsRankHasOverwritten) {
   RankNote found;
   std::chrono::milliseconds age{};
   ASSERT_TRUE((*board)->read(0, found, age));
-  const char *changes[][2] = {{"\"program\":3", "\"program\":{"}, {"\"program\"", "\"programs\""},
-                              {"\"why\"", "[[1]]"}, {",\"text\",7]", ",7]      "},
-                              {"\"text\",7", "\"text\",{"}, {"\"text\",7", "7,\"text\""}};
+  const char *changes[][2] = {{"\"program\":3", "\"program\":{"},
+                              {"\"program\"", "\"programs\""},
+                              {"\"why\"", "[[1]]"},
+                              {",\"text\",7]", ",7]      "},
+                              {"\"text\",7", "\"text\",{"},
+                              {"\"text\",7", "7,\"text\""}};
   for (const auto &[from, to] : changes) {
     std::string other = whole;
     size_t at = other.find(from);

@@ -146,8 +146,8 @@ TEST(Ucx, AddressesOfPeersAreChecked) {
   EXPECT_EQ(same->worker, address.worker);
   for (const char *text : {"", "12 4 3", "12 4\nhosta.b", "12 4 4\nhosta.b", "12 8 0\nhosta.b",
                            // The sum is 7 modulo 2^64.
-                           "12 9 18446744073709551614\nhosta.b", "12 18446744073709551614 9\nhosta.b",
-                           "12 -2 9\nhosta.b"})
+                           "12 9 18446744073709551614\nhosta.b",
+                           "12 18446744073709551614 9\nhosta.b", "12 -2 9\nhosta.b"})
     EXPECT_FALSE(ucx::PeerAddress::decode(text).ok()) << text;
 }
 

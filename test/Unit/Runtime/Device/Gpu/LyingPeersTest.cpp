@@ -106,12 +106,12 @@ TEST_P(LyingPeers, EndPreparation) {
   EXPECT_GT(refused, exchanges);
 }
 
-INSTANTIATE_TEST_SUITE_P(, LyingPeers,
-                         testing::Values(std::make_pair("local", false), std::make_pair("local", true),
-                                         std::make_pair("peer", true), std::make_pair("ccl", false)),
-                         [](const auto &info) {
-                           return std::string(info.param.first) +
-                                  (info.param.second ? "OneSided" : "TwoSided");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , LyingPeers,
+    testing::Values(std::make_pair("local", false), std::make_pair("local", true),
+                    std::make_pair("peer", true), std::make_pair("ccl", false)),
+    [](const auto &info) {
+      return std::string(info.param.first) + (info.param.second ? "OneSided" : "TwoSided");
+    });
 
 } // namespace
