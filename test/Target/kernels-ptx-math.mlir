@@ -4,7 +4,12 @@
 // RUN: %if ptxas %{ tandem-compile --dump --kernels %t.tsp --rank=0 | sed -n -e '/^\.version/,/^kernel/p' | sed -e '/^kernel/,$d' > %t.ptx %}
 // RUN: %if ptxas %{ %ptxas -arch=sm_90 %t.ptx -o %t.cubin %}
 
-// Everything that expressions can do has instructions on a GPU, without libdevice.
+// RUN: tandem-compile %s --target=hip-rccl:gfx90a,gfx1100 -o %t.hip.tsp
+// RUN: tandem-compile --dump %t.hip.tsp --rank=0 | FileCheck %s --check-prefix=AMD
+
+// Everything that expressions can do has instructions on a GPU, without libdevice and without ROCm's libraries.
+
+// AMD: target "cpu" bytes {{[0-9]+}}, amdgcn target "gfx90a" bytes {{[0-9]+}}, amdgcn target "gfx1100" bytes {{[0-9]+}}
 
 // CHECK: .visible .entry rows(
 // CHECK-NOT: {{call|__nv_}}

@@ -171,10 +171,13 @@ bool run::namesChannel(const std::string &channels, const std::string &channel) 
   return std::find(parts.begin(), parts.end(), channel) != parts.end();
 }
 
-std::string run::targetFor(const std::string &channels) {
+std::string run::targetFor(const std::string &device, const std::string &channels) {
   // The target is what a channel can do; a GPU runs programs of the host's channels too, staged.
   std::string first = splitList(channels)[0];
+  bool isHip = device.compare(0, 3, "hip") == 0;
   if (first == "ccl")
-    return "cuda-nccl";
-  return first == "peer" ? "cuda-peer" : "cpu-" + first;
+    return isHip ? "hip-rccl" : "cuda-nccl";
+  if (first == "peer")
+    return isHip ? "hip-peer" : "cuda-peer";
+  return "cpu-" + first;
 }

@@ -249,8 +249,9 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
   if (!o.stage.empty() && !o.ranks)
     return wrong("--stage: expected -n N");
   if (o.target.empty())
-    o.target = targetFor(o.channel);
-  TANDEM_RETURN_IF_ERROR(checkChoice(o.target, targetNames()).withPrefix("--target: "));
+    o.target = targetFor(o.device, o.channel);
+  std::string base = o.target.substr(0, o.target.find(':')); // without architectures
+  TANDEM_RETURN_IF_ERROR(checkChoice(base, targetNames()).withPrefix("--target: "));
   if (o.programs.empty()) {
     TANDEM_ASSIGN_OR_RETURN(o.cases, parseCases(o.shapes, o.tokens, o.dtypes));
   }

@@ -42,7 +42,9 @@ std::string bench::toString(Role role) {
   return "";
 }
 
-bool bench::isGpuTarget(const std::string &target) { return target.compare(0, 4, "cuda") == 0; }
+bool bench::isGpuTarget(const std::string &target) {
+  return target.compare(0, 4, "cuda") == 0 || target.compare(0, 3, "hip") == 0;
+}
 
 /// Rings one after the other that show, less one, what a link can do.
 static constexpr uint32_t kLinkRepeats = 5;

@@ -110,7 +110,7 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       line.list("--shape", o.shapes, "arg0=8x16", "extents of an argument; repeatable"),
       line.custom("--bound", "N", "`?` extents that --shape leaves open vary, from 0 to N",
                   [&](const std::string &value) { return parseExtent(value, 1, o.bound); }),
-      line.text("--target", o.target, "NAME", "default cpu-CHANNEL; cuda-nccl with ccl"),
+      line.text("--target", o.target, "NAME", "default: by device and channel"),
       line.text("--deterministic", o.deterministic, "LEVEL",
                 "bitwise or batch (docs/determinism.md); default: as the program says")};
   for (CLI::Option *option : compiling)
@@ -126,7 +126,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                 "refuse a program without a complete certificate (tandem-compile writes it)")
       ->group(runs);
   line.add_flag("--no-native", o.noNative,
-                "refuse a program with native code (PTX), which nothing checks before it runs")
+                "refuse a program with native code (PTX, code objects), which nothing checks "
+                "before it runs")
       ->group(runs);
   line.list("--kernels", o.kernels, "FILE.so",
             "kernels of fusion.call: a shared library, see tandem-c/Kernel.h; repeatable")

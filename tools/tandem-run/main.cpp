@@ -54,7 +54,8 @@ Expected<std::string> programBytes(const Options &options, const std::string &pr
   request.mesh = options.mesh;
   request.shapes = options.shapes;
   request.bound = options.bound;
-  request.target = options.target.empty() ? targetFor(options.channel) : options.target;
+  request.target =
+      options.target.empty() ? targetFor(options.device, options.channel) : options.target;
   request.ranks = ranks;
   // Nodes with different numbers of ranks are no rows of a mesh.
   request.ranksPerNode = map.perNode();

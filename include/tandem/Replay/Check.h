@@ -108,7 +108,8 @@ struct Report {
 /// The hardware queues that a target's streams share: 8 for GPUs, 0 for hosts.
 unsigned defaultQueues(std::string_view target);
 
-/// The SMs of a target's GPU: 132, as H100 and H200 have; none for hosts.
+/// The SMs of a target's GPU: 132, as H100 and H200 have; for AMD 96, the fewest compute units of
+/// the GPUs that kernels are compiled for (gfx1100); none for hosts.
 replay::SmLimits defaultSMs(std::string_view target);
 
 Report check(const replay::World &world, const CheckOptions &options = {});

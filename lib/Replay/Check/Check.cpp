@@ -46,7 +46,8 @@ unsigned defaultQueues(std::string_view target) {
 
 replay::SmLimits defaultSMs(std::string_view target) {
   replay::SmLimits limits;
-  limits.total = isGpu(target) ? 132 : 0; // H100 and H200
+  bool isAmd = target.substr(0, 3) == "hip";
+  limits.total = isAmd ? 96 : isGpu(target) ? 132 : 0; // gfx1100; H100 and H200
   return limits;
 }
 

@@ -16,6 +16,7 @@
 #include "tandem/Dialect/HostIR/Evaluate/Groups.h"
 #include "tandem/Dialect/HostIR/Evaluate/NumberedProgram.h"
 #include "tandem/Support/LLVM.h"
+#include "tandem/Target/StreamProgram/Targets.h"
 
 #include <string>
 #include <vector>
@@ -128,11 +129,17 @@ struct ExternalKernel {
   sp::KernelEffects effects;
 };
 
+/// A kernel for one kind of GPU.
+struct NativeKernel {
+  sp::KernelFormat format;
+  std::string target, code;
+};
+
 struct KernelCode {
   std::string name;
   std::vector<uint8_t> expression;
-  std::vector<sp::DType> operandTypes; ///< outputs, then inputs
-  std::string ptx, arch;               ///< for a GPU; empty: none
+  std::vector<sp::DType> operandTypes;      ///< outputs, then inputs
+  SmallVector<NativeKernel, 1> native = {}; ///< for GPUs
   uint32_t outputs = 0;
   std::optional<ExternalKernel> external = std::nullopt; ///< instead of code
 };
@@ -172,22 +179,28 @@ struct Code : hostir::NumberedProgram {
 };
 
 /// Numbers a program for a world of `numRanks` (0: as many as its meshes need). Reports operations
-/// that cannot be evaluated at compile time. `gpuArch`: the GPU that kernels are also compiled for;
-/// empty: none.
+/// that cannot be evaluated at compile time. `architectures`: the GPUs that kernels are also
+/// compiled for.
 FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks,
-                                           StringRef gpuArch = {});
+                                           ArrayRef<GpuArchitecture> architectures = {});
 
 /// Translates an elementwise kernel into an `Expression` buffer.
 FailureOr<std::vector<uint8_t>> buildExpression(hostir::KernelOp kernel);
 
-/// Translates an elementwise kernel into PTX for a GPU ("sm_90"); docs/kernels.md describes its
-/// calls. A kernel that this process has translated before is looked up. Thread-safe.
-FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch);
+/// Translates an elementwise kernel for a GPU: into PTX for NVIDIA's, into a code object for AMD's.
+/// docs/kernels.md describes its calls. A kernel that this process has translated before is looked
+/// up. Thread-safe.
+FailureOr<std::string> buildNative(hostir::KernelOp kernel, const GpuArchitecture &architecture);
 /// The same without looking it up.
-FailureOr<std::string> compilePtx(hostir::KernelOp kernel, StringRef arch);
+FailureOr<std::string> compileNative(hostir::KernelOp kernel, const GpuArchitecture &architecture);
 
-/// PTX of a gpu.module of llvm and nvvm ops.
-FailureOr<std::string> translateToPtx(Operation *gpuModule, StringRef arch);
+/// The code of a gpu.module of llvm ops, and of nvvm or rocdl ops.
+FailureOr<std::string> translateToNative(Operation *gpuModule, const GpuArchitecture &architecture);
+
+/// The code object of an object file for AMD GPUs. Runs the linker ld.lld; `error` reports what is
+/// wrong.
+FailureOr<std::string> linkCodeObject(StringRef object,
+                                      llvm::function_ref<InFlightDiagnostic(const Twine &)> error);
 
 } // namespace tandem::target
 

@@ -110,13 +110,14 @@ SmallVector<Operand, 4> CodeBuilder::operandsOf(ArrayRef<OpFoldResult> values) c
 }
 
 FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks,
-                                           StringRef gpuArch) {
+                                           ArrayRef<GpuArchitecture> architectures) {
   FailureOr<uint32_t> needed = hostir::worldSizeOf(program);
   if (failed(needed))
     return failure();
   if (numRanks && numRanks < *needed)
     return program.emitOpError("needs ") << *needed << " ranks, " << numRanks << " were asked for";
-  CodeBuilder builder(std::make_unique<Code>(), program, numRanks ? numRanks : *needed, gpuArch);
+  CodeBuilder builder(std::make_unique<Code>(), program, numRanks ? numRanks : *needed,
+                      architectures);
   if (failed(builder.run()))
     return failure();
   return builder.take();

@@ -21,8 +21,8 @@ namespace tandem::target {
 class CodeBuilder : hostir::Numbering {
 public:
   CodeBuilder(std::unique_ptr<Code> empty, hostir::ProgramOp program, uint32_t numRanks,
-              StringRef gpuArch)
-      : Numbering(*empty), code(std::move(empty)), program(program), gpuArch(gpuArch) {
+              ArrayRef<GpuArchitecture> architectures)
+      : Numbering(*empty), code(std::move(empty)), program(program), architectures(architectures) {
     code->program = program;
     code->numRanks = numRanks;
     code->workers = std::max<int64_t>(program.getWorkers(), 1);
@@ -66,7 +66,7 @@ private:
 
   std::unique_ptr<Code> code;
   hostir::ProgramOp program;
-  StringRef gpuArch;
+  SmallVector<GpuArchitecture> architectures;
   llvm::DenseMap<Attribute, uint32_t> meshNumbers;
   llvm::StringMap<uint32_t> channelNumbers, kernelNumbers, ordinals;
   llvm::StringMap<hostir::ChannelOp> channelOps;

@@ -174,15 +174,17 @@ LogicalResult CodeBuilder::kernel(hostir::KernelOp op) {
   FailureOr<std::vector<uint8_t>> expression = buildExpression(op);
   if (failed(expression))
     return failure();
-  KernelCode kernel{op.getSymName().str(), std::move(*expression), {}, {}, gpuArch.str()};
+  KernelCode kernel{op.getSymName().str(), std::move(*expression), {}};
   kernel.outputs = op.getResultTypes().size();
   for (Type type : llvm::concat<const Type>(op.getResultTypes(), op.getArgumentTypes()))
     kernel.operandTypes.push_back(static_cast<sp::DType>(*dtypeOf(type)));
-  if (!gpuArch.empty()) {
-    FailureOr<std::string> ptx = buildPtx(op, gpuArch);
-    if (failed(ptx))
+  for (const GpuArchitecture &architecture : architectures) {
+    FailureOr<std::string> native = buildNative(op, architecture);
+    if (failed(native))
       return failure();
-    kernel.ptx = std::move(*ptx);
+    kernel.native.push_back(
+        {architecture.isAmd() ? sp::KernelFormat::amdgcn : sp::KernelFormat::ptx,
+         architecture.name.str(), std::move(*native)});
   }
   code->kernels.push_back(std::move(kernel));
   return success();

@@ -178,11 +178,11 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     auto bytes = b.CreateVector(kernel.expression);
     auto types = b.CreateVector(kernel.operandTypes.data(), kernel.operandTypes.size());
     std::vector<flatbuffers::Offset<sp::NativeCode>> native;
-    if (!kernel.ptx.empty()) {
-      auto arch = b.CreateString(kernel.arch);
-      auto text =
-          b.CreateVector(reinterpret_cast<const uint8_t *>(kernel.ptx.data()), kernel.ptx.size());
-      native.push_back(sp::CreateNativeCode(b, sp::KernelFormat::ptx, arch, text));
+    for (const NativeKernel &each : kernel.native) {
+      auto arch = b.CreateString(each.target);
+      auto bytes =
+          b.CreateVector(reinterpret_cast<const uint8_t *>(each.code.data()), each.code.size());
+      native.push_back(sp::CreateNativeCode(b, each.format, arch, bytes));
     }
     auto natives = b.CreateVector(native);
     if (!kernel.external) {

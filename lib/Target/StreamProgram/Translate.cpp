@@ -33,11 +33,6 @@ public:
 private:
   LogicalResult findPrograms();
   LogicalResult checkTarget(const Code &code);
-  /// The GPU that kernels are also compiled for.
-  StringRef gpuArch() const {
-    const TargetInfo *target = lookupTarget(options.target);
-    return target ? target->gpuArch : StringRef();
-  }
   LogicalResult writeRanks();
   LogicalResult writeRank(Evaluator &evaluator, uint32_t rank);
   LogicalResult writeOracle();
@@ -157,7 +152,8 @@ LogicalResult Translation::writeRanks() {
 }
 
 LogicalResult Translation::writeOracle() {
-  FailureOr<std::unique_ptr<Code>> oracleCode = buildCode(oracle, /*numRanks=*/1, gpuArch());
+  FailureOr<std::unique_ptr<Code>> oracleCode =
+      buildCode(oracle, /*numRanks=*/1, architecturesOf(options.target));
   if (failed(oracleCode))
     return failure();
   FailureOr<std::vector<ArgumentInfo>> oracleArguments =
@@ -237,7 +233,8 @@ void Translation::writeIndex() {
 FailureOr<std::string> Translation::run() {
   if (failed(findPrograms()))
     return failure();
-  FailureOr<std::unique_ptr<Code>> built = buildCode(program, options.numRanks, gpuArch());
+  FailureOr<std::unique_ptr<Code>> built =
+      buildCode(program, options.numRanks, architecturesOf(options.target));
   if (failed(built))
     return failure();
   code = std::move(*built);

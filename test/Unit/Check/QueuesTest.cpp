@@ -187,4 +187,7 @@ TEST(Queues, OnlyForGpus) {
   EXPECT_EQ(defaultQueues("cpu-ucx"), 0u);
   EXPECT_EQ(defaultQueues("cuda-nccl"), 8u);
   EXPECT_EQ(defaultQueues("hip-peer"), 8u);
+  EXPECT_EQ(defaultSMs("cpu-ucx").total, 0u);
+  EXPECT_EQ(defaultSMs("cuda-nccl").total, 132u);
+  EXPECT_EQ(defaultSMs("hip-peer").total, 96u);
 }

@@ -142,8 +142,9 @@ TEST(Compiler, HostIRAsOutputAndAsInput) {
 }
 
 TEST(Compiler, Names) {
-  EXPECT_EQ(targetNames(), (std::vector<std::string>{"cpu-ucx", "cpu-local", "cuda-ucx",
-                                                     "cuda-nccl", "cuda-peer"}));
+  EXPECT_EQ(targetNames(),
+            (std::vector<std::string>{"cpu-ucx", "cpu-local", "cuda-ucx", "cuda-nccl", "cuda-peer",
+                                      "hip-ucx", "hip-rccl", "hip-peer"}));
   std::vector<std::string> passes = passNames();
   EXPECT_NE(std::find(passes.begin(), passes.end(), "convert-fusion-to-hostir"), passes.end());
   EXPECT_EQ(version().substr(0, 7), "tandem ");

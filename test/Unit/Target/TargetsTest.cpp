@@ -21,15 +21,43 @@ TEST(Targets, TableOfCapabilities) {
   EXPECT_TRUE(ucx->has(hostir::Capability::OneSided));
   EXPECT_FALSE(ucx->has(hostir::Capability::Collectives));
   EXPECT_TRUE(local->has(hostir::Capability::Collectives));
-  EXPECT_TRUE(ucx->gpuArch.empty());
+  EXPECT_TRUE(ucx->architectures.empty());
+  EXPECT_TRUE(architecturesOf("cpu-ucx").empty());
   const TargetInfo *nccl = lookupTarget("cuda-nccl");
   ASSERT_TRUE(nccl);
   EXPECT_EQ(capabilityNames(nccl->capabilities), "two_sided, collectives");
-  EXPECT_EQ(nccl->gpuArch, "sm_90");
+  ASSERT_EQ(architecturesOf("cuda-nccl").size(), 1u);
+  EXPECT_EQ(architecturesOf("cuda-nccl")[0].name, "sm_90");
   EXPECT_EQ(lookupTarget("cpu"), nullptr);
-  EXPECT_EQ(unknownTargetMessage("cpu"), "unknown target \"cpu\", expected cpu-ucx or cpu-local or "
-                                         "cuda-ucx or cuda-nccl or cuda-peer");
+  EXPECT_EQ(unknownTargetMessage("cpu"),
+            "unknown target \"cpu\", expected cpu-ucx or cpu-local or "
+            "cuda-ucx or cuda-nccl or cuda-peer or hip-ucx or hip-rccl or "
+            "hip-peer");
   EXPECT_EQ(capabilityNames(local->capabilities), "two_sided, one_sided, collectives");
+}
+
+TEST(Targets, Architectures) {
+  const TargetInfo *rccl = lookupTarget("hip-rccl"), *peer = lookupTarget("hip-peer");
+  ASSERT_TRUE(rccl && peer);
+  EXPECT_EQ(capabilityNames(rccl->capabilities), "two_sided, collectives");
+  EXPECT_EQ(capabilityNames(peer->capabilities), "two_sided, one_sided, collectives");
+  auto list = [](llvm::StringRef target) {
+    std::string text;
+    for (const GpuArchitecture &each : architecturesOf(target))
+      text += (each.name + " " + llvm::Twine(each.waveSize) + (each.isAmd() ? " amd;" : ";")).str();
+    return text;
+  };
+  EXPECT_EQ(list("hip-rccl"), "gfx942 64 amd;");
+  EXPECT_EQ(list("hip-peer:gfx1100,gfx90a"), "gfx1100 32 amd;gfx90a 64 amd;");
+  EXPECT_EQ(list("cuda-peer:sm_90"), "sm_90 32;");
+  EXPECT_EQ(lookupTarget("hip-rccl:gfx90a"), rccl);
+  for (const char *wrong : {"hip-rccl:", "hip-rccl:gfx90a,", "hip-rccl:sm_90", "cpu-ucx:gfx942"})
+    EXPECT_EQ(lookupTarget(wrong), nullptr) << wrong;
+  EXPECT_EQ(
+      unknownTargetMessage("hip-rccl:gfx90a,gfx1"),
+      "unknown architecture \"gfx1\" of target hip-rccl, expected gfx942 or gfx90a or gfx1100");
+  EXPECT_EQ(unknownTargetMessage("cpu-ucx:gfx942"),
+            "target cpu-ucx has no GPU, found architecture \"gfx942\"");
 }
 
 /// The numbers of the three lists are one.
@@ -83,7 +111,7 @@ TEST(Targets, Unknown) {
   options.target = "gpu";
   Translated t(withChannel("collectives", kGather), options);
   EXPECT_EQ(t.errors, "unknown target \"gpu\", expected cpu-ucx or cpu-local or cuda-ucx or "
-                      "cuda-nccl or cuda-peer\n");
+                      "cuda-nccl or cuda-peer or hip-ucx or hip-rccl or hip-peer\n");
 }
 
 } // namespace

@@ -176,7 +176,8 @@ def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=N
     source: the text of a fusion (MLIR), or a function decorated with `fuse`.
     mesh: sizes of mesh axes that the source leaves open: {"x": 8}.
     shapes: logical shapes of arguments, by name: {"x": (8192, 4096)}.
-    target: "cpu-local" (ranks as threads; the default), "cpu-ucx", "cuda-peer", "cuda-nccl", "cuda-ucx".
+    target: "cpu-local" (ranks as threads; the default), "cpu-ucx", "cuda-peer", "cuda-nccl", "cuda-ucx",
+        "hip-peer", "hip-rccl", "hip-ucx".
     machine: machine file (a name such as "h200x8", or a path) by whose costs schedules are chosen.
     Further options: entry, ranks, workers, gather, certify, deterministic, tuned, reference (put the unsharded
     reference into the program); see tandem/Compiler/Compiler.h.

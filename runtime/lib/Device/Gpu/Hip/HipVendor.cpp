@@ -67,7 +67,7 @@ const Vendor kHip{"hip",
                   openHipblaslt,
                   kernels,
                   static_cast<uint8_t>(sp::KernelFormat::amdgcn),
-                  "the compiler makes none for HIP yet",
+                  "compile it for a hip target that names this GPU, like hip-rccl:gfx942",
                   beginRange,
                   endRange};
 

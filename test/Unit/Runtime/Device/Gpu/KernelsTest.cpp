@@ -96,7 +96,8 @@ TEST(GpuKernels, PtxOfOtherParametersIsRejected) {
 
 TEST(GpuKernels, WithoutCodeForThisGpuTheProgramIsRejected) {
   std::string expected =
-      testsHip() ? "the program has no code for hip:0 (gfx942); the compiler makes none for HIP yet"
+      testsHip() ? "the program has no code for hip:0 (gfx942); compile it for a hip target that "
+                   "names this GPU, like hip-rccl:gfx942"
                  : "the program has no code for cuda:0 (sm_90); compile it for a cuda target";
   for (const char *target : {"", "sm_120", "gfx90a"}) {
     Status status = runOnce(negation(target)).first;

@@ -1,4 +1,4 @@
-//===- PtxCache.cpp - PTX of kernels that were compiled before --*- C++ -*-===//
+//===- KernelCache.cpp - GPU code of kernels compiled before ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,16 +25,17 @@ namespace {
 /// The most kernels; beyond, all are forgotten: a process may live as long as a training job.
 constexpr unsigned kMostKernels = 512;
 
-/// PTX by a kernel's text. It depends on nothing else, so one map serves all contexts of a process.
-struct PtxCache {
+/// Code by a kernel's text and architecture. It depends on nothing else, so one map serves all
+/// contexts of a process.
+struct KernelCache {
   std::mutex mutex; ///< guards `known`
   llvm::StringMap<std::string> known;
 };
 
 } // namespace
 
-static PtxCache &getCache() {
-  static PtxCache cache;
+static KernelCache &getCache() {
+  static KernelCache cache;
   return cache;
 }
 
@@ -48,22 +49,22 @@ static std::string getText(hostir::KernelOp kernel, StringRef arch) {
   return text;
 }
 
-FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch) {
-  PtxCache &cache = getCache();
-  std::string text = getText(kernel, arch);
+FailureOr<std::string> buildNative(hostir::KernelOp kernel, const GpuArchitecture &architecture) {
+  KernelCache &cache = getCache();
+  std::string text = getText(kernel, architecture.name);
   {
     std::lock_guard<std::mutex> lock(cache.mutex);
     if (auto known = cache.known.find(text); known != cache.known.end())
       return known->second;
   }
-  FailureOr<std::string> ptx = compilePtx(kernel, arch);
-  if (failed(ptx))
+  FailureOr<std::string> code = compileNative(kernel, architecture);
+  if (failed(code))
     return failure();
   std::lock_guard<std::mutex> lock(cache.mutex);
   if (cache.known.size() >= kMostKernels)
     cache.known.clear();
-  cache.known.try_emplace(text, *ptx);
-  return ptx;
+  cache.known.try_emplace(text, *code);
+  return code;
 }
 
 } // namespace tandem::target

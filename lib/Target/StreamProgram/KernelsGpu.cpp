@@ -1,4 +1,4 @@
-//===- KernelsPtx.cpp - elementwise kernels for NVIDIA GPUs -----*- C++ -*-===//
+//===- KernelsGpu.cpp - elementwise kernels for GPUs ------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,7 +8,7 @@
 // A kernel becomes a gpu.module with two functions, `rows` and `strided`; docs/kernels.md describes
 // their calls. Arithmetic is that of expression code: f16 and bf16 are computed in f32 and rounded
 // at stores and `arith.truncf`; an i1 is a byte in memory. Functions without an instruction are
-// expanded, so no CUDA toolkit is needed.
+// expanded, so neither a CUDA toolkit nor ROCm is needed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,16 +16,20 @@
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/GPUCommon/GPUCommonPass.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
+#include "mlir/Conversion/GPUToROCDL/GPUToROCDLPass.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/AMDGPU/Utils/Chipset.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -47,11 +51,11 @@ namespace {
 constexpr int64_t kAccessBytes = 16;
 constexpr unsigned kStridedDims = 4;
 
-class PtxBuilder {
+class GpuKernelBuilder {
 public:
-  explicit PtxBuilder(hostir::KernelOp kernel);
+  GpuKernelBuilder(hostir::KernelOp kernel, const GpuArchitecture &architecture);
 
-  /// The module, lowered to llvm and nvvm.
+  /// The module, lowered to llvm, and to nvvm or rocdl.
   FailureOr<OwningOpRef<ModuleOp>> run();
 
 private:
@@ -105,17 +109,38 @@ private:
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
   Value mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
   Value asIndex(Value value) { return arith::IndexCastOp::create(b, loc, b.getIndexType(), value); }
+  /// A number of the launch, which the driver of an AMD GPU passes behind the arguments: upstream
+  /// asks a library of ROCm for it.
+  Value hidden(unsigned offset, unsigned bits) {
+    Type pointer = LLVM::LLVMPointerType::get(context, /*addressSpace=*/4);
+    Value base = LLVM::CallIntrinsicOp::create(
+                     b, loc, pointer, b.getStringAttr("llvm.amdgcn.implicitarg.ptr"), ValueRange())
+                     .getResult(0);
+    Value at = LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), base,
+                                   ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)});
+    Value value = LLVM::LoadOp::create(b, loc, b.getIntegerType(bits), at, bits / 8);
+    return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), value);
+  }
+  /// Along x. Their places are those of code object version 5.
+  Value blockThreads() {
+    return architecture.isAmd() ? hidden(12, 16)
+                                : gpu::BlockDimOp::create(b, loc, gpu::Dimension::x).getResult();
+  }
+  Value gridBlocks(gpu::Dimension dimension) {
+    return architecture.isAmd() ? hidden(dimension == gpu::Dimension::x ? 0 : 4, 32)
+                                : gpu::GridDimOp::create(b, loc, dimension).getResult();
+  }
   /// This thread's number along x, over all blocks.
   Value threadNumber() {
-    Value block = mul(gpu::BlockIdOp::create(b, loc, gpu::Dimension::x),
-                      gpu::BlockDimOp::create(b, loc, gpu::Dimension::x));
+    Value block = mul(gpu::BlockIdOp::create(b, loc, gpu::Dimension::x), blockThreads());
     return add(block, gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x));
   }
 
-  LogicalResult convertToNvvm();
+  LogicalResult convertToLlvm();
   LogicalResult lower();
 
   hostir::KernelOp kernel;
+  const GpuArchitecture &architecture;
   MLIRContext *context;
   OpBuilder b;
   Location loc;
@@ -124,11 +149,12 @@ private:
   int64_t width = 0;
 };
 
-PtxBuilder::PtxBuilder(hostir::KernelOp kernel)
-    : kernel(kernel), context(kernel.getContext()), b(context), loc(kernel.getLoc()) {
-  context
-      ->loadDialect<arith::ArithDialect, cf::ControlFlowDialect, gpu::GPUDialect, LLVM::LLVMDialect,
-                    math::MathDialect, NVVM::NVVMDialect, scf::SCFDialect, vector::VectorDialect>();
+GpuKernelBuilder::GpuKernelBuilder(hostir::KernelOp kernel, const GpuArchitecture &architecture)
+    : kernel(kernel), architecture(architecture), context(kernel.getContext()), b(context),
+      loc(kernel.getLoc()) {
+  context->loadDialect<arith::ArithDialect, cf::ControlFlowDialect, gpu::GPUDialect,
+                       LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect, ROCDL::ROCDLDialect,
+                       scf::SCFDialect, vector::VectorDialect>();
   module = ModuleOp::create(loc);
   b.setInsertionPointToEnd(module->getBody());
   gpuModule = gpu::GPUModuleOp::create(b, loc, "kernel");
@@ -138,8 +164,8 @@ PtxBuilder::PtxBuilder(hostir::KernelOp kernel)
 // Functions
 //===----------------------------------------------------------------------===//
 
-std::pair<SmallVector<Value>, PtxBuilder::Operands>
-PtxBuilder::beginFunction(StringRef name, unsigned extents, unsigned numStrides) {
+std::pair<SmallVector<Value>, GpuKernelBuilder::Operands>
+GpuKernelBuilder::beginFunction(StringRef name, unsigned extents, unsigned numStrides) {
   SmallVector<Type> elements(kernel.getResultTypes());
   llvm::append_range(elements, kernel.getArgumentTypes());
   SmallVector<Type> types(extents, b.getI64Type());
@@ -170,7 +196,7 @@ PtxBuilder::beginFunction(StringRef name, unsigned extents, unsigned numStrides)
 }
 
 /// Adjacent columns: each thread computes 16 bytes of the widest operand at a time.
-LogicalResult PtxBuilder::rows() {
+LogicalResult GpuKernelBuilder::rows() {
   auto [sizes, operands] = beginFunction("rows", 2, 1);
   int64_t bytes = 1;
   for (const Operand &operand : operands)
@@ -181,7 +207,7 @@ LogicalResult PtxBuilder::rows() {
   Value isFull = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
                                        add(column, number(vector)), columns);
   auto loop = scf::ForOp::create(b, loc, gpu::BlockIdOp::create(b, loc, gpu::Dimension::y), rows,
-                                 gpu::GridDimOp::create(b, loc, gpu::Dimension::y));
+                                 gridBlocks(gpu::Dimension::y));
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> starts;
   for (const Operand &operand : operands)
@@ -202,14 +228,13 @@ LogicalResult PtxBuilder::rows() {
 }
 
 /// Any strides: one element at a time.
-LogicalResult PtxBuilder::strided() {
+LogicalResult GpuKernelBuilder::strided() {
   auto [sizes, operands] = beginFunction("strided", kStridedDims, kStridedDims);
   width = 0;
   Value count = sizes[0];
   for (unsigned d = 1; d < kStridedDims; ++d)
     count = mul(count, sizes[d]);
-  Value step = mul(gpu::GridDimOp::create(b, loc, gpu::Dimension::x),
-                   gpu::BlockDimOp::create(b, loc, gpu::Dimension::x));
+  Value step = mul(gridBlocks(gpu::Dimension::x), blockThreads());
   auto loop = scf::ForOp::create(b, loc, threadNumber(), count, step);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> index(kStridedDims);
@@ -239,7 +264,7 @@ static Value addressOf(OpBuilder &b, Location loc, Type element, Value pointer, 
                              ArrayRef<LLVM::GEPArg>{index});
 }
 
-Value PtxBuilder::load(const Operand &operand, Value offset) {
+Value GpuKernelBuilder::load(const Operand &operand, Value offset) {
   Value address = addressOf(b, loc, operand.element, operand.pointer, offset);
   unsigned alignment = operand.element.getIntOrFloatBitWidth() / 8 *
                        static_cast<unsigned>(std::max<int64_t>(width, 1));
@@ -250,7 +275,7 @@ Value PtxBuilder::load(const Operand &operand, Value offset) {
   return value.getType() == type ? value : arith::ExtFOp::create(b, loc, type, value).getResult();
 }
 
-void PtxBuilder::store(const Operand &operand, Value offset, Value value) {
+void GpuKernelBuilder::store(const Operand &operand, Value offset, Value value) {
   Value address = addressOf(b, loc, operand.element, operand.pointer, offset);
   unsigned alignment = operand.element.getIntOrFloatBitWidth() / 8 *
                        static_cast<unsigned>(std::max<int64_t>(width, 1));
@@ -262,7 +287,7 @@ void PtxBuilder::store(const Operand &operand, Value offset, Value value) {
   LLVM::StoreOp::create(b, loc, value, address, alignment);
 }
 
-LogicalResult PtxBuilder::element(const Operands &operands, ArrayRef<Value> offsets) {
+LogicalResult GpuKernelBuilder::element(const Operands &operands, ArrayRef<Value> offsets) {
   Block &body = kernel.getBody().front();
   unsigned outputs = kernel.getResultTypes().size();
   llvm::DenseMap<Value, Value> values;
@@ -298,7 +323,7 @@ static bool isSupported(Operation *op) {
 
 /// Division and remainder by 0 give 0; the least integer divided by -1 is itself. LLVM leaves both
 /// undefined, so the instruction divides by 1 there.
-Value PtxBuilder::divide(Operation *op, Value x, Value y) {
+Value GpuKernelBuilder::divide(Operation *op, Value x, Value y) {
   Value isZero = compare(arith::CmpIPredicate::eq, y, 0);
   Value isMinusOne = compare(arith::CmpIPredicate::eq, y, -1);
   Value special = arith::OrIOp::create(b, loc, isZero, isMinusOne);
@@ -313,7 +338,7 @@ Value PtxBuilder::divide(Operation *op, Value x, Value y) {
 
 /// fmod of C for |x / y| < 2^24 (2^53 in f64): x - trunc(x / y) * y with one rounding is exact, up
 /// to one y if the quotient was rounded up to the next integer.
-Value PtxBuilder::remainder(Value x, Value y) {
+Value GpuKernelBuilder::remainder(Value x, Value y) {
   using P = arith::CmpFPredicate;
   Type type = x.getType();
   auto number = [&](double value) {
@@ -343,7 +368,7 @@ Value PtxBuilder::remainder(Value x, Value y) {
 
 /// Towards zero, saturating; NaN gives 0. LLVM leaves out-of-range values undefined, so they are
 /// replaced before the conversion.
-Value PtxBuilder::toInteger(Type type, Value x) {
+Value GpuKernelBuilder::toInteger(Type type, Value x) {
   using P = arith::CmpFPredicate;
   Type from = x.getType();
   unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
@@ -366,17 +391,17 @@ Value PtxBuilder::toInteger(Type type, Value x) {
   return arith::SelectOp::create(b, loc, below, integer(-most - 1), result);
 }
 
-FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
+FailureOr<Value> GpuKernelBuilder::compute(Operation *op, ArrayRef<Value> operands) {
   if (isa<hostir::ExpDifferenceOp>(op)) {
     Value difference = arith::SubFOp::create(b, loc, operands[0], operands[1]);
     Value scaled = arith::MulFOp::create(b, loc, operands[2], difference);
     auto power = math::ExpOp::create(b, loc, scaled);
     if (isSupported(power))
       return power.getResult();
-    return op->emitOpError("has no counterpart in PTX for type ") << op->getResult(0).getType();
+    return op->emitOpError("has no counterpart on a GPU for type ") << op->getResult(0).getType();
   }
   if (op->getNumResults() != 1 || !isSupported(op)) {
-    InFlightDiagnostic diag = op->emitOpError("has no counterpart in PTX");
+    InFlightDiagnostic diag = op->emitOpError("has no counterpart on a GPU");
     if (op->getNumResults() == 1)
       diag << " for type " << op->getResult(0).getType();
     return diag;
@@ -446,21 +471,30 @@ FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
 // Lowering
 //===----------------------------------------------------------------------===//
 
-/// Like `convert-gpu-to-nvvm`, but uses instructions where that pass calls libdevice.
-LogicalResult PtxBuilder::convertToNvvm() {
+/// Like `convert-gpu-to-nvvm` and `convert-gpu-to-rocdl`, but uses instructions where these passes
+/// call libraries.
+LogicalResult GpuKernelBuilder::convertToLlvm() {
   LowerToLLVMOptions options(context);
   options.overrideIndexBitwidth(64);
   LLVMTypeConverter converter(context, options);
-  configureGpuToNVVMTypeConverter(converter);
+  if (!architecture.isAmd())
+    configureGpuToNVVMTypeConverter(converter);
   RewritePatternSet patterns(context);
   populateMathToLLVMConversionPatterns(converter, patterns, /*approximateLog1p=*/false,
                                        /*benefit=*/10);
   arith::populateArithToLLVMConversionPatterns(converter, patterns);
   cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
   populateVectorToLLVMConversionPatterns(converter, patterns);
-  populateGpuToNVVMConversionPatterns(converter, patterns);
+  if (architecture.isAmd()) {
+    FailureOr<amdgpu::Chipset> chipset = amdgpu::Chipset::parse(architecture.name);
+    if (failed(chipset))
+      return failure();
+    populateGpuToROCDLConversionPatterns(converter, patterns, gpu::amd::HIP, *chipset);
+  } else {
+    populateGpuToNVVMConversionPatterns(converter, patterns);
+  }
   ConversionTarget target(*context);
-  target.addLegalDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
+  target.addLegalDialect<LLVM::LLVMDialect, NVVM::NVVMDialect, ROCDL::ROCDLDialect>();
   target.addLegalOp<gpu::GPUModuleOp>();
   target.addIllegalDialect<arith::ArithDialect, cf::ControlFlowDialect, math::MathDialect,
                            vector::VectorDialect>();
@@ -469,7 +503,7 @@ LogicalResult PtxBuilder::convertToNvvm() {
   return applyPartialConversion(gpuModule, target, std::move(patterns));
 }
 
-LogicalResult PtxBuilder::lower() {
+LogicalResult GpuKernelBuilder::lower() {
   RewritePatternSet patterns(context);
   math::populateExpansionPatterns(patterns, {"exp2", "powf", "rsqrt"});
   populateMathPolynomialApproximationPatterns(patterns, [](StringRef) { return true; });
@@ -478,12 +512,12 @@ LogicalResult PtxBuilder::lower() {
   PassManager manager(context);
   manager.addNestedPass<gpu::GPUModuleOp>(createSCFToControlFlowPass());
   manager.addNestedPass<gpu::GPUModuleOp>(createCSEPass());
-  if (failed(manager.run(*module)) || failed(convertToNvvm()))
-    return kernel.emitOpError("could not be lowered to nvvm");
+  if (failed(manager.run(*module)) || failed(convertToLlvm()))
+    return kernel.emitOpError("could not be lowered for ") << architecture.name;
   return success();
 }
 
-FailureOr<OwningOpRef<ModuleOp>> PtxBuilder::run() {
+FailureOr<OwningOpRef<ModuleOp>> GpuKernelBuilder::run() {
   if (failed(rows()) || failed(strided()) || failed(lower()))
     return failure();
   return std::move(module);
@@ -491,11 +525,11 @@ FailureOr<OwningOpRef<ModuleOp>> PtxBuilder::run() {
 
 } // namespace
 
-FailureOr<std::string> compilePtx(hostir::KernelOp kernel, StringRef arch) {
-  FailureOr<OwningOpRef<ModuleOp>> module = PtxBuilder(kernel).run();
+FailureOr<std::string> compileNative(hostir::KernelOp kernel, const GpuArchitecture &architecture) {
+  FailureOr<OwningOpRef<ModuleOp>> module = GpuKernelBuilder(kernel, architecture).run();
   if (failed(module))
     return failure();
-  return translateToPtx(*(**module).getOps<gpu::GPUModuleOp>().begin(), arch);
+  return translateToNative(*(**module).getOps<gpu::GPUModuleOp>().begin(), architecture);
 }
 
 } // namespace tandem::target
