@@ -179,6 +179,23 @@ TEST(GpuGated, WithoutKernelsThePartsRunOneByOne) {
       << log;
 }
 
+// Those of the library are for Hopper.
+TEST(GpuGated, OnHipThePartsRunOneByOne) {
+  if (!gpu::vendorOf("hip"))
+    GTEST_SKIP() << "this build has no device hip";
+  Variable device("TANDEM_TEST_GPU", "hip");
+  for (const char *graph : {"1", "0"}) {
+    Variable variable("TANDEM_GRAPH", graph);
+    takeLog();
+    expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+    std::string log = takeLog();
+    EXPECT_NE(log.find("its 3 parts run one by one: gated matmuls: expected a GPU of compute "
+                       "capability 9.0, found gfx942"),
+              std::string::npos)
+        << log;
+  }
+}
+
 TEST(GpuGated, TheDeviceSaysWhetherItHasThem) {
   Variable none("TANDEM_GATED_LIBRARY", "/nonexistent");
   auto has = [](Context &context, Instance &) {

@@ -7,6 +7,8 @@
 
 #include "FakeGpu.h"
 
+#include "Driver.h"
+
 #include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -167,6 +169,15 @@ TEST_F(GpuTuning, ADeterministicProgramAddsInTheOrderOfK) {
   Uses uses = use(1, sp::Determinism::bitwise);
   EXPECT_EQ(uses.run[1], 0) << "the fastest, but it adds in another order";
   EXPECT_EQ(uses.run[0] + uses.run[2], 1);
+}
+
+TEST_F(GpuTuning, DeterministicProductsAreRefusedOnHip) {
+  if (!gpu::vendorOf("hip"))
+    GTEST_SKIP() << "this build has no device hip";
+  Variable device("TANDEM_TEST_GPU", "hip");
+  use(2, sp::Determinism::bitwise,
+      "command 0 (matmul \"matmul #0\"): f32[512,512] by f32[512,4] into f32[512,4]: hipBLASLt "
+      "cannot be told not to split sums, as a deterministic program needs it");
 }
 
 TEST_F(GpuTuning, NoAlgorithmAddsInTheOrderOfK) {
