@@ -1,7 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The injection matrix of docs/operations.md: a fault on each channel. Every rank ends in time, with rank, command and
-cause; nothing stays behind; the next run works. Channels ccl and peer run over the stand-in driver.
+cause; nothing stays behind; the next run works. Channels ccl and peer run over the stand-in driver, of CUDA and of HIP.
 """
 
 import dataclasses
@@ -15,7 +15,10 @@ import harness
 from harness import environment, finish, program, start, tool
 
 FAKE = next(iter(glob.glob(os.path.join(harness.BIN, "..", "lib", "libTandemFakeCuda.*"))), None)
+#: For HIP alone, where there is no CUDA toolkit.
+FAKE_HIP = FAKE or next(iter(glob.glob(os.path.join(harness.BIN, "..", "lib", "libTandemFakeHip.*"))), None)
 LIBRARIES = ("TANDEM_CUDA_LIBRARY", "TANDEM_CUBLASLT_LIBRARY", "TANDEM_NCCL_LIBRARY")
+HIP_LIBRARIES = ("TANDEM_HIP_LIBRARY", "TANDEM_HIPBLASLT_LIBRARY", "TANDEM_RCCL_LIBRARY")
 
 #: Channel -> options, a program that runs for long, one whose rank 0 waits for seconds, one that is quick.
 CHANNELS = {
@@ -23,15 +26,30 @@ CHANNELS = {
     "ucx": (["--channel=ucx"], "long-3", "late-2", "matmul-2"),
     "ccl": (["--channel=ccl", "--threads", "--device=cuda"], "long-3", "late-2", "matmul-2"),
     "peer": (["--channel=peer", "--device=cuda"], "long-push-2", "late-push-2", "push-2"),
+    "hip-ccl": (["--channel=ccl", "--threads", "--device=hip"], "long-3", "late-2", "matmul-2"),
+    "hip-peer": (["--channel=peer", "--device=hip"], "long-push-2", "late-push-2", "push-2"),
 }
 #: Ranks are processes.
-PROCESSES = ("ucx", "peer")
+PROCESSES = ("ucx", "peer", "hip-peer")
+
+
+def runs_here(channel):
+    """Whether the build has what a channel needs."""
+    if not channel.startswith("hip-"):
+        return channel in ("local", "ucx") or bool(FAKE)
+    if not FAKE_HIP:
+        return False
+    with open(FAKE_HIP, "rb") as file:
+        text = file.read()
+    return b"\0hipInit\0" in text and (channel != "hip-ccl" or b"\0ncclGroupStart\0" in text)
 
 
 def variables(channel):
     """Of a process, for a channel."""
-    if channel not in ("ccl", "peer"):
+    if channel in ("local", "ucx"):
         return environment()
+    if channel.startswith("hip-"):
+        return environment(TANDEM_FAKE_GPUS=4, **{name: FAKE_HIP for name in HIP_LIBRARIES})
     return environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
 
 
@@ -289,9 +307,10 @@ class Injection(harness.CombinationTest, Matrix):
 
     def stalled(self, channel):
         """A stopped rank: the others end after the timeout, and the launcher kills it."""
-        job, ranks = self.run_for_long(channel, timeout(2))
+        # HIP's stand-in waits in kernels, so a run takes longer.
+        job, ranks = self.run_for_long(channel, timeout(10 if channel == "hip-peer" else 2))
         os.kill(ranks[1], signal.SIGSTOP)
-        self.ends(job, r"rank 0: .*command \d+ \((.|\n)*rank 1 did not end by itself and was killed", limit=30)
+        self.ends(job, r"rank 0: .*command \d+ \((.|\n)*rank 1 did not end by itself and was killed", limit=60)
 
     def no_signal(self, channel):
         """What a rank waits for does not come."""
@@ -302,7 +321,7 @@ class Injection(harness.CombinationTest, Matrix):
     def other_program(self, channel):
         options, _, _, quick = CHANNELS[channel]
         self.differ(channel, "rank [01] loaded another program: its id is ", [[program(quick), *options],
-                                                        [program("wrong-push-2" if channel == "peer" else "late-2"), *options]])
+                                                        [program("wrong-push-2" if channel.endswith("peer") else "late-2"), *options]])
 
     def other_option(self, channel):
         options, _, _, quick = CHANNELS[channel]
@@ -335,7 +354,7 @@ class Injection(harness.CombinationTest, Matrix):
         """The GPU of rank 1 fails in the middle of a run."""
         options, long, _, _ = CHANNELS[channel]
         job = self.launch(channel, program(long), "--repeat=100000", "--no-graph", *options, TANDEM_FAKE_FAIL_ON="2",
-                          TANDEM_FAKE_FAIL_AFTER="500" if channel == "peer" else "12")
+                          TANDEM_FAKE_FAIL_AFTER="500" if channel.endswith("peer") else "12")
         done = self.ends(job, r"rank 1: .*command \d+ \(.*: the fake driver refuses \(FAKE\)")
         self.assertRegex(done.out, "FAILED .*rank 0: ")
 
@@ -360,16 +379,16 @@ class Row:
 
 #: Fault -> channels, those in the quick set first; a star ends the quick ones.
 ROWS = {
-    "killed": "peer * ucx",
-    "killed_at_any_time": "ucx * peer",
-    "stalled": "* ucx peer",
-    "no_signal": "* local ucx ccl peer",
-    "other_program": "peer * ucx",
+    "killed": "peer hip-peer * ucx",
+    "killed_at_any_time": "ucx * peer hip-peer",
+    "stalled": "* ucx peer hip-peer",
+    "no_signal": "* local ucx ccl peer hip-ccl hip-peer",
+    "other_program": "peer * ucx hip-peer",
     "other_option": "peer * ucx",
     "other_secret": "* ucx peer",
-    "memory": "peer * ccl",
-    "device_error": "ccl * peer",
-    "interrupted": "local * ucx ccl peer",
+    "memory": "peer * ccl hip-ccl hip-peer",
+    "device_error": "ccl hip-ccl * peer hip-peer",
+    "interrupted": "local * ucx ccl peer hip-ccl hip-peer",
 }
 
 
@@ -377,7 +396,7 @@ def rows(options):
     for fault, channels in ROWS.items():
         quick, _, rest = channels.partition("*")
         for channel in (quick + rest if options.all else quick if "*" in channels else channels).split():
-            if FAKE or channel not in ("ccl", "peer"):
+            if runs_here(channel):
                 yield Row(fault, channel, options.all)
 
 

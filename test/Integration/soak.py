@@ -17,7 +17,7 @@ import time
 
 import harness
 from harness import program, start, tool
-from injection_test import CHANNELS, FAKE, PROCESSES, variables
+from injection_test import CHANNELS, PROCESSES, runs_here, variables
 
 PROGRAMS = {"peer": ["push-2"], "ccl": ["matmul-2", "gather-2"]}
 #: Runs of a program, after which the next one is prepared.
@@ -93,7 +93,7 @@ class Soak(harness.CombinationTest):
 
 
 def channels(options):
-    names = [name for name in CHANNELS if FAKE or name not in ("ccl", "peer")]
+    names = [name for name in CHANNELS if runs_here(name) and not name.startswith("hip-")]
     for name in names:
         yield Channel(name, options.runs // len(names), options.seconds)
 

@@ -100,6 +100,8 @@ hipError_t map(int fd, size_t bytes, void **memory) {
 hipError_t allocate(void **memory, size_t bytes) {
   Gpu gpu;
   disturb();
+  if (number("memory") && bytes > static_cast<size_t>(number("memory")))
+    return hipErrorOutOfMemory;
   bytes = (bytes + 4095) / 4096 * 4096;
   int fd = ::memfd_create("fake-hip", MFD_CLOEXEC);
   if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
