@@ -313,10 +313,18 @@ class Subproject(harness.Test):
         with self.subTest("without rules to install"):
             with open(os.path.join(folder, "tandem", "cmake_install.cmake")) as rules:
                 self.assertNotIn("INSTALL DESTINATION", rules.read())
+        with self.subTest("no file sees CUDA"):
+            self.assertNotRegex(" ".join(word for _, words in self.commands(folder) for word in words), r"-(I|isystem) ?\S*cuda")
         with self.subTest("two versions in one process"):
             build("runtime", self.path("host"), f"-DCMAKE_PREFIX_PATH={self.runtime_prefix()}")
             out = done([self.path("host/main"), PROGRAM, os.path.join(folder, "libplugin.so")])
             self.assertEqual(out, f"plugin: gathered with {self.next}\ngathered with {VERSION}\n")
+        with self.subTest("device hip without CUDA"):
+            stand_in = os.path.join(BUILD, "lib", "libTandemFakeCuda.so")
+            if os.path.exists(stand_in) and any(os.path.basename(file) == "HipDriver.cpp" for file, _ in self.commands(folder)):
+                again = done([self.path("host/main"), PROGRAM, os.path.join(folder, "libplugin.so")], GATHER_DEVICE="hip",
+                             TANDEM_FAKE_GPUS=2, TANDEM_HIP_LIBRARY=stand_in, TANDEM_HIPBLASLT_LIBRARY=stand_in)
+                self.assertEqual(again, out)
 
     def runtime_prefix(self):
         prefix = self.path("runtime")

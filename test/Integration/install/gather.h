@@ -12,6 +12,7 @@
 #define TANDEM_TEST_INTEGRATION_INSTALL_GATHER_H
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tandem-c/Runtime.h>
 #include <threads.h>
@@ -41,6 +42,7 @@ static int gather_on_rank(void *argument) {
     row[k] = (float)(10 * (me->rank + 1) + k);
   memory[0] = row;
   memory[1] = all;
+  options.device = getenv("GATHER_DEVICE"); /* NULL: the CPU */
   /* [docs: run] */
   options.channels = "local"; /* ranks are threads */
   options.local_world = me->world;
