@@ -27,8 +27,9 @@ TEST(Machine, ShippedFilesAreGood) {
     EXPECT_FALSE(machine->about.empty());
     for (const Source &source : machine->sources) {
       EXPECT_GT(source.text.size(), 20u) << name << ": " << source.name;
-      if (source.kind == Source::Published)
+      if (source.kind == Source::Published) {
         EXPECT_THAT(source.text, HasSubstr("https://")) << name << ": " << source.name;
+      }
     }
     EXPECT_GT(machine->numbersBySource[0] + machine->numbersBySource[1] +
                   machine->numbersBySource[2],

@@ -15,6 +15,7 @@
 #include "llvm/Object/ELF.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <map>
 
