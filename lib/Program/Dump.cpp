@@ -149,14 +149,14 @@ private:
   }
 
   void commands() {
-    uint32_t parts = 0; // left of a gated matmul
+    uint32_t parts = 0; // left of a gated matmul or fused exchange
     for (uint32_t i = 0, e = sizeOfVector(table.commands()); i < e; ++i) {
       const sp::Command &command = *table.commands()->Get(i);
       bool isMember = parts > 0 || command.kind() == sp::CommandKind::send ||
                       command.kind() == sp::CommandKind::recv;
-      parts = command.kind() == sp::CommandKind::gated_matmul ? command.aux()
-              : parts > 0                                     ? parts - 1
-                                                              : 0;
+      bool isHead = command.kind() == sp::CommandKind::gated_matmul ||
+                    command.kind() == sp::CommandKind::fused_exchange;
+      parts = isHead ? command.aux() : parts > 0 ? parts - 1 : 0;
       fmt::format_to(out, "{:>5} s{} {}{}", i, command.stream(), isMember ? "  " : "",
                      sp::EnumNameCommandKind(command.kind()));
       body(command);
@@ -197,6 +197,9 @@ private:
     }
     case sp::CommandKind::gated_matmul:
       fmt::format_to(out, " {} parts leaves {} SMs", command.aux(), command.value());
+      break;
+    case sp::CommandKind::fused_exchange:
+      fmt::format_to(out, " {} parts by {} blocks", command.aux(), command.value());
       break;
     case sp::CommandKind::accumulate:
       fmt::format_to(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),

@@ -8,6 +8,7 @@
 #include "ProgramImpl.h"
 
 #include "tandem/Program/ByteSet.h"
+#include "tandem/Program/FusedExchange.h"
 #include "tandem/Program/Gated.h"
 
 #include <algorithm>
@@ -56,10 +57,16 @@ public:
       if (!status.ok())
         return status.withPrefix(where(i));
       // Its parts are good by now.
-      if (table.commands()->Get(gatedHead)->kind() == sp::CommandKind::gated_matmul &&
-          i == gatedHead + table.commands()->Get(gatedHead)->aux())
+      const sp::Command &head = *table.commands()->Get(partsHead);
+      if (i != partsHead + head.aux())
+        continue;
+      if (head.kind() == sp::CommandKind::gated_matmul)
         TANDEM_RETURN_IF_ERROR(
-            describeGated(gatedParts(program, gatedHead)).status().withPrefix(where(gatedHead)));
+            describeGated(gatedParts(program, partsHead)).status().withPrefix(where(partsHead)));
+      if (head.kind() == sp::CommandKind::fused_exchange)
+        TANDEM_RETURN_IF_ERROR(describeExchange(exchangeParts(program, partsHead))
+                                   .status()
+                                   .withPrefix(where(partsHead)));
     }
     return Status();
   }
@@ -74,7 +81,7 @@ private:
 
   Status verify(uint32_t i) {
     const sp::Command &command = *table.commands()->Get(i);
-    if (command.kind() > sp::CommandKind::gated_matmul)
+    if (command.kind() > sp::CommandKind::fused_exchange)
       return invalid("field kind: unknown command {}", static_cast<unsigned>(command.kind()));
     if (command.name() >= sizeOfVector(table.names()))
       return invalid("field name: {} of {}", command.name(), sizeOfVector(table.names()));
@@ -91,7 +98,7 @@ private:
     if (command.flags() & ~allowed)
       return invalid("field flags: unexpected {:#x}", command.flags() & ~allowed);
     TANDEM_RETURN_IF_ERROR(groupStructure(i, command));
-    TANDEM_RETURN_IF_ERROR(gatedStructure(command));
+    TANDEM_RETURN_IF_ERROR(partStructure(command));
     TANDEM_RETURN_IF_ERROR(channelField(command));
     TANDEM_RETURN_IF_ERROR(operandFields(command));
     switch (command.kind()) {
@@ -122,7 +129,8 @@ private:
     case sp::CommandKind::call:
       return call(command);
     case sp::CommandKind::gated_matmul:
-      return gatedMatmul(i, command);
+    case sp::CommandKind::fused_exchange:
+      return headOfParts(i, command);
     }
     return Status();
   }
@@ -145,22 +153,41 @@ private:
     return Status();
   }
 
-  /// The parts of a gated matmul are right behind it, on its stream.
-  Status gatedStructure(const sp::Command &command) {
-    if (gatedLeft == 0)
+  /// Whether a command may be a part of a gated matmul, or of a fused exchange.
+  static bool mayBePart(sp::CommandKind kind, bool ofGated) {
+    switch (kind) {
+    case sp::CommandKind::wait_signal:
+      return true;
+    case sp::CommandKind::matmul:
+      return ofGated;
+    case sp::CommandKind::copy:
+    case sp::CommandKind::put:
+    case sp::CommandKind::signal:
+    case sp::CommandKind::reduce:
+      return !ofGated;
+    default:
+      return false;
+    }
+  }
+
+  /// The parts of a gated matmul or fused exchange are right behind it, on its stream.
+  Status partStructure(const sp::Command &command) {
+    if (partsLeft == 0)
       return Status();
+    const sp::Command &head = *table.commands()->Get(partsHead);
+    bool ofGated = head.kind() == sp::CommandKind::gated_matmul;
+    const char *name = ofGated ? "gated matmul" : "fused exchange";
+    if (!mayBePart(command.kind(), ofGated))
+      return invalid("is inside the {} of command {}, which has {} more parts", name, partsHead,
+                     partsLeft);
+    if (command.stream() != head.stream())
+      return invalid("is on stream {}, its {} (command {}) on {}", command.stream(), name,
+                     partsHead, head.stream());
     bool isMatmul = command.kind() == sp::CommandKind::matmul;
-    if (!isMatmul && command.kind() != sp::CommandKind::wait_signal)
-      return invalid("is inside the gated matmul of command {}, which has {} more parts", gatedHead,
-                     gatedLeft);
-    uint16_t stream = table.commands()->Get(gatedHead)->stream();
-    if (command.stream() != stream)
-      return invalid("is on stream {}, its gated matmul (command {}) on {}", command.stream(),
-                     gatedHead, stream);
     if (isMatmul && (command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_a) ||
                      command.operands()->Get(3) != sp::kNoView))
       return invalid("expected no transpose_a and no bias in a gated matmul");
-    --gatedLeft;
+    --partsLeft;
     return Status();
   }
 
@@ -450,14 +477,17 @@ private:
     return Status();
   }
 
-  Status gatedMatmul(uint32_t i, const sp::Command &command) {
+  /// Of a gated matmul or fused exchange.
+  Status headOfParts(uint32_t i, const sp::Command &command) {
     uint32_t after = sizeOfVector(table.commands()) - i - 1;
     if (command.aux() > after)
       return invalid("field aux: {} parts, only {} commands follow", command.aux(), after);
     if (command.value() > kMostSms)
       return invalid("field value: expected at most {} SMs, found {}", kMostSms, command.value());
-    gatedHead = i;
-    gatedLeft = command.aux();
+    if (command.kind() == sp::CommandKind::fused_exchange && command.value() == 0)
+      return invalid("field value: expected thread blocks, found 0");
+    partsHead = i;
+    partsLeft = command.aux();
     return Status();
   }
 
@@ -649,7 +679,7 @@ private:
   const sp::RankProgram &table;
   std::vector<char> recorded;
   Ref refs[4];
-  uint32_t groupHead = 0, groupLeft = 0, gatedHead = 0, gatedLeft = 0;
+  uint32_t groupHead = 0, groupLeft = 0, partsHead = 0, partsLeft = 0;
   std::vector<std::pair<Ref, bool>> groupRefs;
   std::unordered_map<uint64_t, std::unordered_set<uint32_t>> tags;
 };

@@ -28,7 +28,7 @@ MACHINES = (("h200x8", "cuda-peer"), ("mi300x8", "cuda-nccl"), ("dgx-h100-pod", 
 #: Numbers of devices that divide what the programs split.
 DEVICES = (None, 2, 3, 4, 8)
 #: A schedule of one-sided messages needs a target that has them.
-ONE_SIDED = re.compile(r"schedule<(push|hierarchical|gated)")
+ONE_SIDED = re.compile(r"schedule<(push|hierarchical|gated|direct)")
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHOICES = os.path.join(HERE, "choices.mlir")
 MACHINE_FILES = os.path.join(HERE, "..", "..", "machines")

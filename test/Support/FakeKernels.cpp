@@ -20,6 +20,7 @@
 #include <set>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 
 namespace {
 
@@ -118,16 +119,20 @@ Work multiplyByRowKernel(void **arguments) {
   };
 }
 
+void raise(uint64_t *slot, uint64_t target) {
+  uint64_t now = load(slot);
+  while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
+                                                      __ATOMIC_SEQ_CST)) {
+  }
+}
+
 Work raiseKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
           perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
           released = take<const uint64_t *>(arguments, 4)] {
     if (load(released))
       return;
-    uint64_t target = (epoch ? load(epoch) : 0) * perRun + value, now = load(slot);
-    while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
-                                                        __ATOMIC_SEQ_CST)) {
-    }
+    raise(slot, (epoch ? load(epoch) : 0) * perRun + value);
   };
 }
 
@@ -141,6 +146,54 @@ Work waitKernel(void **arguments) {
     while (load(slot) < target && !load(letGo))
       nap();
     __atomic_store_n(progress, ~uint64_t(0), __ATOMIC_RELAXED);
+  };
+}
+
+/// One block after the other would not end: each waits for signals that others raise. So one block
+/// does the work of all.
+template <typename T>
+void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
+  auto targetOf = [&](const tandem::gpu::ExchangeSignal &signal) {
+    return (exchange.epoch ? load(exchange.epoch) : 0) * signal.perRun + signal.value;
+  };
+  for (int s = 0; s < exchange.numSteps; ++s) {
+    const tandem::gpu::ExchangeStepArguments &step = exchange.steps[s];
+    for (int i = 0; i < step.numWaits; ++i) {
+      uint64_t target = targetOf(step.waits[i]);
+      __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
+      while (load(step.waits[i].at) < target && !load(exchange.letGo))
+        nap();
+      __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
+      if (load(exchange.letGo))
+        return;
+    }
+    for (uint64_t i = 0; i < step.nest.total; ++i)
+      for (int k = 0; k < step.numStores; ++k)
+        for (int e = 0; e < width; ++e) {
+          const T *source = static_cast<const T *>(step.sources[k]) + locate(step.nest, i, 1) + e;
+          T &to = static_cast<T *>(step.targets[k])[locate(step.nest, i, 0) + e];
+          if constexpr (std::is_same_v<T, float>) {
+            if (step.reduces) {
+              float sum = identity(step.op);
+              for (int64_t term = 0; term < step.terms; ++term)
+                sum = combine(step.op, sum, source[term * step.termStride]);
+              to = sum;
+              continue;
+            }
+          }
+          to = *source;
+        }
+    if (step.numSignals == 0)
+      continue;
+    __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < step.numSignals && !load(exchange.released); ++i)
+      raise(step.signals[i].at, targetOf(step.signals[i]));
+  }
+}
+
+template <typename T> Work exchangeKernel(int width, void **arguments) {
+  return [=, exchange = take<tandem::gpu::ExchangeArguments>(arguments, 0)] {
+    exchangeSteps<T>(exchange, width);
   };
 }
 
@@ -178,6 +231,8 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
         return reduceKernel(width, true, arguments);
       };
     }
+  all["exchange_f32_1"] = [](void **arguments) { return exchangeKernel<float>(1, arguments); };
+  all["exchange_f32_4"] = [](void **arguments) { return exchangeKernel<float>(4, arguments); };
   all["rows"] = rowsKernel;
   all["multiply_by_row"] = multiplyByRowKernel;
   all["signal_raise"] = raiseKernel;
@@ -229,6 +284,8 @@ std::vector<size_t> sizesOf(const std::string &kernel) {
     return {sizeof(tandem_kernel_operand), sizeof(tandem_kernel_operand)};
   if (is("run_words"))
     return {sizeof(tandem::gpu::RunWords)};
+  if (is("exchange_"))
+    return {sizeof(tandem::gpu::ExchangeArguments)};
   if (is("signal_"))
     return std::vector<size_t>(is("signal_wait") ? 7 : 5, 8);
   return {};

@@ -27,6 +27,8 @@ std::string tensor(const Case &shape, int64_t rows, int64_t columns, const std::
 
 std::string attribute(const Schedule &schedule, uint32_t ranks, bool reduces) {
   std::string text = schedule.name == "sequence" ? "pipeline" : schedule.name;
+  if (!schedule.shots.empty())
+    text += fmt::format(", shots = \"{}\"", schedule.shots);
   if (schedule.streams)
     text += fmt::format(", streams = {}", schedule.streams);
   if (!schedule.order.empty())
@@ -53,7 +55,7 @@ std::string attributes(const Schedule &schedule) {
 
 /// The digits of dimension 0 of what is computed slice by slice.
 std::string slices(const Schedule &schedule, const std::string &owner) {
-  if (schedule.name == "sequence" || schedule.name == "auto")
+  if (schedule.name == "sequence" || schedule.name == "auto" || schedule.name == "direct")
     return "-";
   if (schedule.name == "pipeline")
     return fmt::format("{} * stream({})", owner, schedule.slices);

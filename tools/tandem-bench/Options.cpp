@@ -91,12 +91,13 @@ private:
                   "Default: layers of known models, 7 ag, 6 rs, 6 ar"),
         line.text("--tokens", o.tokens, "LIST", "M for shapes without M; default 1024,2048,8192"),
         line.text("--dtypes", o.dtypes, "LIST", "f32, f16, bf16; default bf16")};
-    schedules = {
-        line.text("--schedules", o.scheduleList, "LIST",
-                  "auto (the compiler's choice), pipeline, exchange, push, gated, with keys:\n"
-                  "push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;\n"
-                  "rs: ... 2, 1, 1), pipeline:slices=8; all: deterministic=bitwise.\n"
-                  "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};
+    schedules = {line.text(
+        "--schedules", o.scheduleList, "LIST",
+        "auto (the compiler's choice), pipeline, exchange, push, gated, direct, with keys:\n"
+        "push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;\n"
+        "rs: ... 2, 1, 1), pipeline:slices=8, direct:shots=two (ar only); all:\n"
+        "deterministic=bitwise.\n"
+        "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};
     compiled = matmuls;
     compiled.push_back(schedules.front());
     compiled.push_back(

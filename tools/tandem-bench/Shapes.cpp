@@ -132,10 +132,14 @@ Expected<std::vector<Case>> bench::parseCases(const std::string &shapes, const s
 static Status setKey(Schedule &schedule, const std::string &key, const std::string &value) {
   std::string option = fmt::format("--schedules: \"{}\": {}", schedule.text, key);
   bool push = schedule.name == "push";
-  if (key == "slices" && schedule.name != "sequence" && schedule.name != "auto") {
+  if (schedule.name == "direct" && key == "shots") {
+    schedule.shots = value;
+    return run::checkChoice(value, {"one", "two"}).withPrefix(option + ": ");
+  }
+  bool sliced = schedule.name != "sequence" && schedule.name != "auto" && schedule.name != "direct";
+  if (key == "slices" && sliced) {
     TANDEM_ASSIGN_OR_RETURN(schedule.slices, extent(option, value));
-  } else if (key == "streams" && schedule.name != "sequence" && schedule.name != "auto" &&
-             schedule.name != "gated") {
+  } else if (key == "streams" && sliced && schedule.name != "gated") {
     TANDEM_ASSIGN_OR_RETURN(schedule.streams, extent(option, value));
   } else if (key == "order" && push) {
     schedule.order = value;
@@ -151,9 +155,11 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
       schedule.merge.push_back(count);
     }
   } else {
-    return wrong(fmt::format("{}: not known there; expected deterministic, slices or streams of "
-                             "pipeline and exchange, slices, streams, order or merge of push",
-                             option));
+    return wrong(
+        fmt::format("{}: not known there; expected deterministic, slices or streams of "
+                    "pipeline and exchange, slices, streams, order or merge of push, shots of "
+                    "direct",
+                    option));
   }
   return Status();
 }
@@ -163,9 +169,9 @@ Expected<Schedule> bench::parseSchedule(const std::string &text) {
   std::vector<std::string> parts = splitList(text, ':');
   schedule.text = text;
   schedule.name = parts[0];
-  TANDEM_RETURN_IF_ERROR(
-      run::checkChoice(schedule.name, {"auto", "sequence", "pipeline", "exchange", "push", "gated"})
-          .withPrefix("--schedules: "));
+  TANDEM_RETURN_IF_ERROR(run::checkChoice(schedule.name, {"auto", "sequence", "pipeline",
+                                                          "exchange", "push", "gated", "direct"})
+                             .withPrefix("--schedules: "));
   if (schedule.name == "pipeline")
     schedule.slices = 4;
   for (size_t i = 1; i < parts.size(); ++i) {

@@ -60,6 +60,7 @@ struct Schedule {
   std::string order;          ///< "": the schedule's own
   std::vector<int64_t> merge; ///< empty: none
   bool doubling = false;      ///< merge 1, 1, 2, 4, ... as the ranks ask for
+  std::string shots;          ///< of direct: "one" or "two"; "": as it chooses
   std::string deterministic;  ///< "bitwise" or "batch"; "": sums in any order
 };
 Expected<Schedule> parseSchedule(const std::string &text);

@@ -24,7 +24,7 @@
 namespace tandem::simulate {
 
 inline constexpr size_t kNumKinds =
-    static_cast<size_t>(replay::Kind::GatedMatmul) + 1; // the last one
+    static_cast<size_t>(replay::Kind::FusedExchange) + 1; // the last one
 
 struct Options {
   /// Enqueue commands one by one even if the machine can replay a graph.

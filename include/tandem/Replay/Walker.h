@@ -27,7 +27,13 @@ inline unsigned heldByGated(const SmLimits &sms, const Command &command) {
   return command.value < sms.total ? sms.total - static_cast<unsigned>(command.value) : 0;
 }
 
-/// Whether a copy or put is one of the copy engines of a GPU, which need no SM.
+/// Those that a fused exchange holds until its last part ends.
+inline unsigned heldByExchange(const SmLimits &sms, const Command &command) {
+  return command.value < sms.total ? static_cast<unsigned>(command.value) : sms.total;
+}
+
+/// Whether a copy or put is one of the copy engines of a GPU, which need no SM. Those of a fused
+/// exchange are not.
 bool isByCopyEngine(const World &world, const Rank &rank, const Command &command);
 
 struct WalkOptions {

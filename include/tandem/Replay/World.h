@@ -44,7 +44,8 @@ enum class Kind : uint8_t {
   WaitSignal,
   Launch,
   Call,
-  GatedMatmul
+  GatedMatmul,
+  FusedExchange
 };
 std::string_view toString(Kind kind);
 inline bool isMessage(Kind kind) { return kind == Kind::Send || kind == Kind::Recv; }
@@ -74,6 +75,7 @@ struct Command {
   uint32_t aux = 0;         ///< as in the stream program: event, tag, slot, kernel, count
   Reach reach = Reach::Unknown;
   bool isGated = false; ///< a part of a gated matmul: a wait_signal or matmul behind it
+  bool isFused = false; ///< a part of a fused exchange, whose head is before it
   uint64_t value = 0;   ///< as in the stream program
   /// Next top-level command of the stream; for a message: its group.
   CommandId next = kNone;

@@ -99,6 +99,7 @@ std::unique_ptr<Schedule> createPipelineSchedule();
 std::unique_ptr<Schedule> createExchangeSchedule();
 std::unique_ptr<Schedule> createPushSchedule();
 std::unique_ptr<Schedule> createGatedSchedule();
+std::unique_ptr<Schedule> createDirectSchedule();
 std::unique_ptr<Schedule> createRingSchedule();
 std::unique_ptr<Schedule> createHierarchicalSchedule();
 

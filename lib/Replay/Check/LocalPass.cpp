@@ -388,6 +388,7 @@ private:
     case Kind::Signal:
     case Kind::WaitSignal:
     case Kind::GatedMatmul:
+    case Kind::FusedExchange:
     case Kind::Send:
     case Kind::Recv:
       return;

@@ -39,7 +39,7 @@ bool needsSms(const World &world, const Rank &rank, const Command &command) {
 bool isSmall(Kind kind) { return kind == Kind::Signal || kind == Kind::WaitSignal || isCopy(kind); }
 
 /// What holds SMs while it waits: a channel with messages or collectives, one kernel at a time, or
-/// the waits of a stream.
+/// the waits or the fused exchanges of a stream.
 struct Holder {
   unsigned sms = 0;
   /// Per stream: one more than the position of its last such command; 0: none yet.
@@ -102,11 +102,14 @@ size_t Overlaps::holderOf(uint64_t key, unsigned sms) {
   auto [found, isNew] = numbers.try_emplace(key, holders.size());
   if (isNew)
     holders.push_back({sms, std::vector<uint64_t>(numStreams, 0), 0});
+  Holder &holder = holders[found->second];
+  holder.sms = std::max(holder.sms, sms);
   return found->second;
 }
 
 void Overlaps::follow(const World &world, const Rank &rank) {
   std::map<uint32_t, std::vector<uint64_t>> events;
+  unsigned ofExchange = 0; // SMs of the last fused exchange
   for (CommandId c = rank.begin; c < rank.end; ++c) {
     const Command &command = world.commands[c];
     if (isMessage(command.kind))
@@ -118,11 +121,15 @@ void Overlaps::follow(const World &world, const Rank &rank) {
         mine[s] = std::max(mine[s], other[s]);
     }
     bool isChannel = command.kind == Kind::Group || command.kind == Kind::Collective;
+    bool isExchange = command.kind == Kind::FusedExchange || command.isFused;
+    if (command.kind == Kind::FusedExchange)
+      ofExchange = heldByExchange(sms, command);
     uint64_t position = mine[command.stream] + 1;
     followGated(world, rank, command, position);
-    if (isChannel || (command.kind == Kind::WaitSignal && !command.isGated)) {
-      size_t number = isChannel ? holderOf(command.channel, sms.perChannel)
-                                : holderOf((uint64_t(1) << 32) + command.stream, sms.perWait);
+    if (isChannel || isExchange || (command.kind == Kind::WaitSignal && !command.isGated)) {
+      size_t number = isChannel    ? holderOf(command.channel, sms.perChannel)
+                      : isExchange ? holderOf((uint64_t(2) << 32) + command.stream, ofExchange)
+                                   : holderOf((uint64_t(1) << 32) + command.stream, sms.perWait);
       for (size_t other = 0; other < holders.size() && other < 64 && number < 64; ++other)
         for (uint32_t s = 0; s < numStreams; ++s)
           if (other != number && s != command.stream && holders[other].last[s] > mine[s]) {
@@ -145,7 +152,7 @@ void Overlaps::followGated(const World &world, const Rank &rank, const Command &
     if (small)
       matmul.beside[stream] = std::max(1U, sms.perWait);
   };
-  bool small = isSmall(command.kind);
+  bool small = isSmall(command.kind) && !command.isFused;
   if (!command.isGated && needsSms(world, rank, command)) {
     // Gated matmuls issued before it.
     for (uint32_t s = 0; s < numStreams; ++s)

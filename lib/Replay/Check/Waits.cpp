@@ -15,17 +15,19 @@ using namespace replay;
 
 namespace {
 
-/// The parts of a group or of a gated matmul; else the command itself.
+/// The parts of a group, gated matmul or fused exchange; else the command itself.
 std::vector<CommandId> partsOf(const World &world, CommandId id) {
   const Command &command = world.commands[id];
-  if (command.kind != Kind::Group && command.kind != Kind::GatedMatmul)
+  if (command.kind != Kind::Group && command.kind != Kind::GatedMatmul &&
+      command.kind != Kind::FusedExchange)
     return {id};
   std::vector<CommandId> parts;
   CommandId end = world.ranks[world.rankOf(id)].end;
   for (CommandId part = id + 1; part < end; ++part) {
     const Command &next = world.commands[part];
-    bool isPart = command.kind == Kind::Group ? isMessage(next.kind) && next.next == id
-                                              : next.isGated && next.partner == id;
+    bool isPart = command.kind == Kind::Group         ? isMessage(next.kind) && next.next == id
+                  : command.kind == Kind::GatedMatmul ? next.isGated && next.partner == id
+                                                      : next.isFused && part - id <= command.aux;
     if (!isPart)
       break;
     parts.push_back(part);

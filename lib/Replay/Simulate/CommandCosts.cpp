@@ -53,6 +53,8 @@ double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k)
 }
 
 bool CommandCosts::isFree(const Command &command) const {
+  if (command.kind == Kind::FusedExchange)
+    return true;
   return machine.hasGatedMatmuls() ? command.isGated : command.kind == Kind::GatedMatmul;
 }
 

@@ -86,6 +86,8 @@ public:
       if (!machine.hasGatedMatmuls())
         result.ungated = std::min(result.ungated, id);
       return at(start + overhead, id, Phase::Complete);
+    case Kind::FusedExchange: // its parts run one by one
+      return at(start, id, Phase::Complete);
     case Kind::WaitSignal:
       return at(start + overhead, id, Phase::Complete);
     case Kind::Signal:

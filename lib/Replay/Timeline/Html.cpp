@@ -44,7 +44,8 @@ int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 /// Records, and waits that took no time, are not drawn.
 bool isDrawn(const Span &span) {
   auto kind = static_cast<sp::CommandKind>(span.kind);
-  bool waits = kind == sp::CommandKind::wait || kind == sp::CommandKind::gated_matmul;
+  bool waits = kind == sp::CommandKind::wait || kind == sp::CommandKind::gated_matmul ||
+               kind == sp::CommandKind::fused_exchange;
   return kind != sp::CommandKind::record && (!waits || span.end > span.begin);
 }
 

@@ -76,6 +76,7 @@ Category categoryOf(uint8_t kind) {
   case sp::CommandKind::recv:
   case sp::CommandKind::put:
   case sp::CommandKind::signal:
+  case sp::CommandKind::fused_exchange:
     return Category::Communication;
   case sp::CommandKind::record:
   case sp::CommandKind::wait:

@@ -178,10 +178,17 @@ private:
     uint32_t total = count(data.commands());
     commands.resize(total);
     rank.operands.reserve(size_t(total) * 2);
-    for (uint32_t i = 0, parts = 0; i < total; ++i) {
+    for (uint32_t i = 0, parts = 0, head = 0; i < total; ++i) {
       decode(*data.commands()->Get(i), commands[i]);
-      commands[i].isGated = parts > 0;
-      parts = commands[i].kind == Kind::GatedMatmul ? commands[i].aux : parts - (parts > 0);
+      Kind kind = commands[i].kind;
+      commands[i].isGated = parts > 0 && commands[head].kind == Kind::GatedMatmul;
+      commands[i].isFused = parts > 0 && commands[head].kind == Kind::FusedExchange;
+      if (kind == Kind::GatedMatmul || kind == Kind::FusedExchange) {
+        parts = commands[i].aux;
+        head = i;
+      } else {
+        parts -= parts > 0;
+      }
     }
   }
 

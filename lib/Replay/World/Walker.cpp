@@ -122,6 +122,8 @@ struct Walker::Impl {
       return options.sms.perChannel;
     case Kind::GatedMatmul:
       return heldByGated(options.sms, command);
+    case Kind::FusedExchange:
+      return heldByExchange(options.sms, command);
     default:
       return 0;
     }
@@ -129,8 +131,12 @@ struct Walker::Impl {
 
   static bool waitsOnSMs(const Command &command) {
     return command.kind == Kind::WaitSignal || command.kind == Kind::Group ||
-           command.kind == Kind::Collective || command.kind == Kind::GatedMatmul;
+           command.kind == Kind::Collective || command.kind == Kind::GatedMatmul ||
+           command.kind == Kind::FusedExchange;
   }
+
+  /// Of a gated matmul or fused exchange.
+  bool isPart(CommandId c) const { return world.commands[c].isGated || world.commands[c].isFused; }
 
   /// False if the process has to wait for SMs.
   bool takeSMs(uint32_t process, CommandId c) {
@@ -157,10 +163,9 @@ struct Walker::Impl {
   }
 
   void releaseSMs(uint32_t process, CommandId c) {
-    // A gated matmul keeps them until its last part ends.
+    // A gated matmul or fused exchange keeps them until its last part ends.
     if (held.empty() || held[process] == 0 ||
-        (world.commands[c].isGated && c + 1 < world.commands.size() &&
-         world.commands[c + 1].isGated))
+        (isPart(c) && c + 1 < world.commands.size() && isPart(c + 1)))
       return;
     uint32_t rank = world.rankOf(c);
     freeSMs[rank] += held[process];
@@ -207,7 +212,7 @@ struct Walker::Impl {
         return false;
       }
     }
-    if (command.kind == Kind::WaitSignal && !command.isGated)
+    if (command.kind == Kind::WaitSignal && !isPart(c))
       releaseSMs(process, c);
     state[c] = Begun;
     driver.begin(c);
@@ -298,9 +303,9 @@ struct Walker::Impl {
     }
     default:
       state[c] = Complete;
-      if (command.isGated)
-        releaseSMs(processOf(c), c);
     }
+    if (isPart(c))
+      releaseSMs(processOf(c), c);
     pending.push_back(processOf(c));
   }
 
@@ -367,6 +372,8 @@ struct Walker::Impl {
 };
 
 bool isByCopyEngine(const World &world, const Rank &rank, const Command &command) {
+  if (command.isFused)
+    return false;
   const View *to = world.operand(rank, command, 0), *from = world.operand(rank, command, 1);
   return !to || !from || program::isByCopyEngine(world.layoutOf(*to), world.layoutOf(*from));
 }

@@ -14,8 +14,8 @@
 
 namespace tandem::replay {
 
-static_assert(static_cast<int>(Kind::GatedMatmul) ==
-              static_cast<int>(sp::CommandKind::gated_matmul));
+static_assert(static_cast<int>(Kind::FusedExchange) ==
+              static_cast<int>(sp::CommandKind::fused_exchange));
 static_assert(static_cast<int>(Space::Symmetric) == static_cast<int>(sp::Space::symmetric));
 
 std::string_view toString(Kind kind) {

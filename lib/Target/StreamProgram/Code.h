@@ -51,6 +51,8 @@ enum class Opcode : uint8_t {
   GroupEnd,
   GatedBegin, // a = SMs that it leaves
   GatedEnd,
+  ExchangeBegin, // a = thread blocks
+  ExchangeEnd,
   Send,       // a, c = peer
   Recv,       // a, c = peer
   Put,        // a = source, b = target, c = peer

@@ -41,6 +41,7 @@ private:
   LogicalResult channel(hostir::ChannelOp op);
   LogicalResult group(hostir::GroupOp op);
   LogicalResult gatedMatmul(hostir::GatedMatmulOp op);
+  LogicalResult fusedExchange(hostir::FusedExchangeOp op);
   LogicalResult launch(hostir::LaunchOp op);
   void call(hostir::CallOp op);
   LogicalResult kernel(hostir::KernelOp op);

@@ -110,6 +110,7 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
       })
       .Case([&](GroupOp o) { return done(group(o)); })
       .Case([&](GatedMatmulOp o) { return done(gatedMatmul(o)); })
+      .Case([&](FusedExchangeOp o) { return done(fusedExchange(o)); })
       .Case([&](SendOp o) {
         Instr &instr = command(op, Opcode::Send, "send");
         instr.a = slot(o.getBuffer());
@@ -167,6 +168,16 @@ LogicalResult CodeBuilder::gatedMatmul(hostir::GatedMatmulOp op) {
   if (failed(block(op.getBody().front())))
     return failure();
   emit(op, Opcode::GatedEnd);
+  return success();
+}
+
+LogicalResult CodeBuilder::fusedExchange(hostir::FusedExchangeOp op) {
+  Instr &begin = command(op, Opcode::ExchangeBegin, "fused_exchange");
+  begin.a = static_cast<uint32_t>(op.getBlocks());
+  begin.e = slot(op.getStream());
+  if (failed(block(op.getBody().front())))
+    return failure();
+  emit(op, Opcode::ExchangeEnd);
   return success();
 }
 

@@ -50,6 +50,7 @@ private:
   LogicalResult command(const Instr &instr);
   LogicalResult collective(const Instr &instr);
   LogicalResult endGated(const Instr &instr);
+  LogicalResult endExchange(const Instr &instr);
   LogicalResult message(const Instr &instr);
   LogicalResult signal(const Instr &instr);
   LogicalResult launch(const Instr &instr);
@@ -79,7 +80,8 @@ private:
   // The open group.
   const Instr *openGroup = nullptr;
   size_t groupCommand = 0;
-  size_t gatedCommand = 0; ///< the open gated matmul
+  size_t gatedCommand = 0;    ///< the open gated matmul
+  size_t exchangeCommand = 0; ///< the open fused exchange
 };
 
 } // namespace tandem::target

@@ -7,7 +7,7 @@
 
 #include "Evaluator.h"
 
-#include "tandem/Program/Gated.h"
+#include "tandem/Program/FusedExchange.h"
 
 using namespace mlir;
 
@@ -110,6 +110,12 @@ LogicalResult Evaluator::command(const Instr &instr) {
     return success();
   case Opcode::GatedEnd:
     return endGated(instr);
+  case Opcode::ExchangeBegin:
+    exchangeCommand = tables.commands.size();
+    tables.command(K::fused_exchange, instr, ints[instr.e]).value = instr.a;
+    return success();
+  case Opcode::ExchangeEnd:
+    return endExchange(instr);
   case Opcode::Send:
   case Opcode::Recv:
     return message(instr);
@@ -140,13 +146,13 @@ LogicalResult Evaluator::command(const Instr &instr) {
   }
 }
 
+static program::PlacedView placeOf(const Evaluator &evaluator, const RawCommand &raw, unsigned k) {
+  View view = evaluator.tables.viewAt(raw.operands[k]);
+  return {view.buffer, static_cast<uint64_t>(view.offset), evaluator.code.layouts[view.layout]};
+}
+
 LogicalResult Evaluator::endGated(const Instr &instr) {
   std::vector<program::GatedPart> parts;
-  auto placed = [&](const RawCommand &raw, unsigned k) {
-    View view = tables.viewAt(raw.operands[k]);
-    return program::PlacedView{view.buffer, static_cast<uint64_t>(view.offset),
-                               code.layouts[view.layout]};
-  };
   ArrayRef<RawCommand> commands = ArrayRef(tables.commands).drop_front(gatedCommand + 1);
   tables.commands[gatedCommand].aux = static_cast<uint32_t>(commands.size());
   if (surveying) // operands are not resolved
@@ -158,13 +164,36 @@ LogicalResult Evaluator::endGated(const Instr &instr) {
       continue;
     part.transposeB = raw.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_b);
     part.accumulate = raw.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
-    part.out = placed(raw, 0);
-    part.a = placed(raw, 1);
-    part.b = placed(raw, 2);
+    part.out = placeOf(*this, raw, 0);
+    part.a = placeOf(*this, raw, 1);
+    part.b = placeOf(*this, raw, 2);
   }
   auto product = program::describeGated(parts);
   if (!product)
     return error(instr) << product.status().message();
+  return success();
+}
+
+LogicalResult Evaluator::endExchange(const Instr &instr) {
+  ArrayRef<RawCommand> commands = ArrayRef(tables.commands).drop_front(exchangeCommand + 1);
+  tables.commands[exchangeCommand].aux = static_cast<uint32_t>(commands.size());
+  if (surveying) // operands are not resolved
+    return success();
+  std::vector<program::ExchangePart> parts;
+  for (const RawCommand &raw : commands) {
+    program::ExchangePart &part = parts.emplace_back();
+    part.kind = program::exchangeKind(raw.kind);
+    part.channel = raw.channel;
+    if (!part.moves())
+      continue;
+    part.reduceOp = raw.reduceOp;
+    part.dims = part.kind == program::ExchangePart::Kind::Reduce ? raw.value : 0;
+    part.out = placeOf(*this, raw, 0);
+    part.in = placeOf(*this, raw, 1);
+  }
+  auto steps = program::describeExchange(parts);
+  if (!steps)
+    return error(instr) << steps.status().message();
   return success();
 }
 

@@ -98,6 +98,7 @@ bool UniformWalk::isUniform(const Instr &instr) const {
   case Opcode::Copy:
   case Opcode::Matmul:
   case Opcode::GatedBegin:
+  case Opcode::ExchangeBegin:
   case Opcode::Accumulate:
   case Opcode::Reduce:
   case Opcode::Launch:

@@ -478,6 +478,7 @@ std::string InstanceImpl::describe(uint32_t i) const {
     text += fmt::format(" to rank {}", member(command.peer()));
     break;
   case sp::CommandKind::gated_matmul:
+  case sp::CommandKind::fused_exchange:
     text += fmt::format(" of {} parts", command.aux());
     break;
   case sp::CommandKind::wait_signal:

@@ -112,6 +112,10 @@ private:
   Status prepareCommand(uint32_t i);
   /// One operation for command `i` and its parts; null if the parts are to be prepared one by one.
   Expected<std::unique_ptr<Operation>> prepareGated(uint32_t i);
+  Expected<std::unique_ptr<Operation>> prepareExchange(uint32_t i);
+  Put describePut(const sp::Command &command) const;
+  Signal describeSignal(const sp::Command &command) const;
+  WaitSignal describeWait(const sp::Command &command) const;
   Expected<std::unique_ptr<Operation>> prepareOperation(const sp::Command &command, uint32_t i);
   Expected<std::unique_ptr<Operation>> prepareCall(const sp::Command &command);
   Expected<std::unique_ptr<Operation>> prepareCommunication(const sp::Command &command, uint32_t i);

@@ -89,6 +89,9 @@ Expected<std::unique_ptr<Operation>> Channel::prepareSignal(const Signal &) {
 Expected<std::unique_ptr<Operation>> Channel::prepareWaitSignal(const WaitSignal &) {
   return lacks("wait_signal");
 }
+Expected<std::unique_ptr<Operation>> Channel::prepareExchange(const FusedExchange &) {
+  return lacks("a fused exchange");
+}
 Expected<std::unique_ptr<Operation>> Channel::prepareCollective(const Collective &) {
   return lacks("collectives");
 }

@@ -169,12 +169,13 @@ Status InstanceImpl::prepareOperations() {
     events.push_back(nullptr); // made when recorded: a program may number more than it uses
   for (uint32_t i = 0; i < count(data.commands()); ++i) {
     const sp::Command &command = *data.commands()->Get(i);
-    if (command.kind() == sp::CommandKind::gated_matmul) {
-      auto gated = prepareGated(i);
-      if (!gated)
-        return gated.status().withPrefix(describe(i) + ": ");
-      if (*gated) {
-        addStep(command, i, std::move(*gated));
+    bool isGated = command.kind() == sp::CommandKind::gated_matmul;
+    if (isGated || command.kind() == sp::CommandKind::fused_exchange) {
+      auto one = isGated ? prepareGated(i) : prepareExchange(i);
+      if (!one)
+        return one.status().withPrefix(describe(i) + ": ");
+      if (*one) {
+        addStep(command, i, std::move(*one));
         i += command.aux();
       }
       continue;
@@ -280,6 +281,80 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
   return std::unique_ptr<Operation>();
 }
 
+Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
+  const sp::Command &command = *data.commands()->Get(i);
+  TANDEM_ASSIGN_OR_RETURN(std::vector<program::ExchangeStep> steps,
+                          program::describeExchange(program::exchangeParts(*programHandle, i)));
+  Channel *channel = nullptr;
+  std::string why;
+  FusedExchange exchange;
+  exchange.blocks = static_cast<uint32_t>(command.value());
+  auto part = [&](uint32_t number) -> const sp::Command & {
+    return *data.commands()->Get(i + 1 + number);
+  };
+  auto view = [&](uint32_t number, unsigned k) { return operand(part(number).operands()->Get(k)); };
+  for (const program::ExchangeStep &in : steps) {
+    FusedExchange::Step &step = exchange.steps.emplace_back();
+    step.move = in.move;
+    for (uint32_t wait : in.waits)
+      step.waits.push_back(describeWait(part(wait)));
+    for (uint32_t signal : in.signals)
+      step.signals.push_back(describeSignal(part(signal)));
+    for (const program::ExchangeMove::Store &store : in.move.stores) {
+      step.sources.push_back(view(store.source, 1));
+      FusedExchange::Target &target = step.targets.emplace_back();
+      if (part(store.target).kind() != sp::CommandKind::put) {
+        target.local = view(store.target, 0);
+        continue;
+      }
+      target.put = describePut(part(store.target));
+      const sp::Channel &of = *data.channels()->Get(part(store.target).channel());
+      TANDEM_RETURN_IF_ERROR(checkPut(*target.put, of.group()->Get(target.put->peer)));
+    }
+  }
+  for (uint32_t number = 0; number < command.aux() && !channel; ++number)
+    if (part(number).channel() != sp::kNoChannel)
+      channel = channels[part(number).channel()].get();
+  // A kernel that waits for this rank, and whose rank this one's kernel waits for, must leave SMs.
+  for (const sp::Command *other : *data.commands())
+    if (other->kind() == sp::CommandKind::gated_matmul && other->value() < command.value())
+      why = fmt::format("a gated matmul of the program leaves {} SMs", other->value());
+  if (!channel)
+    why = "it has no message";
+  if (why.empty()) {
+    auto operation = channel->prepareExchange(exchange);
+    if (operation.status().code() != Code::Unsupported)
+      return operation;
+    why = operation.status().message();
+  }
+  context.device().log(LogLevel::Info,
+                       fmt::format("@{}: {}: its {} parts run one by one: {}",
+                                   programHandle->name(), describe(i), command.aux(), why));
+  return std::unique_ptr<Operation>();
+}
+
+Put InstanceImpl::describePut(const sp::Command &command) const {
+  const sp::View &dst = *data.views()->Get(command.operands()->Get(0));
+  Put put;
+  put.peer = command.peer();
+  put.offset = data.buffers()->Get(dst.buffer())->offset() + dst.offset();
+  put.dst = operand(command.operands()->Get(0)).layout;
+  put.src = operand(command.operands()->Get(1));
+  put.stream = command.stream();
+  return put;
+}
+
+Signal InstanceImpl::describeSignal(const sp::Command &command) const {
+  bool exclusive = command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive);
+  return {command.peer(),   command.aux(), command.value(), data.signal_slots()->Get(command.aux()),
+          command.stream(), exclusive};
+}
+
+WaitSignal InstanceImpl::describeWait(const sp::Command &command) const {
+  return {command.aux(), command.value(), data.signal_slots()->Get(command.aux()),
+          command.stream()};
+}
+
 Operand InstanceImpl::operand(uint32_t view) const {
   Operand operand;
   if (view == sp::kNoView)
@@ -365,27 +440,15 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp
     return channel->prepareGroup(messages);
   }
   case sp::CommandKind::put: {
-    const sp::View &dst = *data.views()->Get(command.operands()->Get(0));
-    Put put;
-    put.peer = command.peer();
-    put.offset = data.buffers()->Get(dst.buffer())->offset() + dst.offset();
-    put.dst = view(0).layout;
-    put.src = view(1);
-    put.stream = command.stream();
+    Put put = describePut(command);
     TANDEM_RETURN_IF_ERROR(
         checkPut(put, data.channels()->Get(command.channel())->group()->Get(put.peer)));
     return channel->preparePut(put);
   }
-  case sp::CommandKind::signal: {
-    uint64_t perRun = data.signal_slots()->Get(command.aux());
-    bool exclusive = command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive);
-    return channel->prepareSignal(
-        {command.peer(), command.aux(), command.value(), perRun, command.stream(), exclusive});
-  }
-  case sp::CommandKind::wait_signal: {
-    uint64_t perRun = data.signal_slots()->Get(command.aux());
-    return channel->prepareWaitSignal({command.aux(), command.value(), perRun, command.stream()});
-  }
+  case sp::CommandKind::signal:
+    return channel->prepareSignal(describeSignal(command));
+  case sp::CommandKind::wait_signal:
+    return channel->prepareWaitSignal(describeWait(command));
   case sp::CommandKind::collective: {
     Collective collective;
     collective.kind = static_cast<CollectiveKind>(command.op());

@@ -138,7 +138,7 @@ func.func private @f(tensor<8xf32, #fusion.axes<#tp, [thread]>>)
 // -----
 
 // schedule_c1
-// expected-error @+1 {{expected a schedule (exchange, gated, hierarchical, pipeline, push, ring), found 'star'}}
+// expected-error @+1 {{expected a schedule (direct, exchange, gated, hierarchical, pipeline, push, ring), found 'star'}}
 func.func private @f() attributes {s = #fusion.schedule<star>}
 
 // -----

@@ -123,6 +123,14 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
   hostir.signal %c0 = %c1 at %c1 via %ch on %s
   // CHECK: hostir.wait_signal %{{.*}} >= %{{.*}} via %{{.*}} on %{{.*}}
   hostir.wait_signal %c0 >= %c1 via %ch on %s
+  // CHECK: hostir.fused_exchange on %{{.*}} blocks 4 {
+  // CHECK-NEXT: hostir.put
+  // CHECK-NEXT: hostir.signal
+  // CHECK-NEXT: }
+  hostir.fused_exchange on %s blocks 4 {
+    hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
+    hostir.signal %c0 = %c1 at %c1 via %ch on %s
+  }
 }
 
 // CHECK-LABEL: hostir.program @compute

@@ -74,7 +74,7 @@ class Operations:
         r = self.random
         if self.chance(0.65):
             return None
-        kind = r.choices(("pipeline", "exchange", "push", "gated", "ring", "hierarchical"), (20, 20, 8, 8, 6, 6))[0]
+        kind = r.choices(("pipeline", "exchange", "push", "gated", "direct", "ring", "hierarchical"), (20, 20, 8, 8, 8, 6, 6))[0]
         if kind == "ring":
             form = r.choice(('', ', directions = 2', ', split = ' + chr(34) + 'yes' + chr(34)))
             return f"#fusion.schedule<ring{form}{', buffers = 2' if self.chance(0.3) else ''}>"
@@ -82,6 +82,8 @@ class Operations:
             return f"#fusion.schedule<hierarchical{', merge = ' + chr(34) + 'node' + chr(34) if self.chance(0.2) else ''}>"
         if kind == "gated":
             return "#fusion.schedule<gated>"
+        if kind == "direct":
+            return self.direct()
         more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
         if kind == "push":
             more += ", order = xor" if self.chance(0.2) else ""
@@ -89,7 +91,13 @@ class Operations:
             more += f", merge = [{r.choice(('1, 1', '2', '1, 2', '1, 1, 2', '2, 2'))}]" if self.chance(0.2) else ""
         return f"#fusion.schedule<{kind}{more}>"
 
+    def direct(self):
+        return f"#fusion.schedule<direct, shots = {chr(34)}{self.random.choice(('auto', 'one', 'two'))}{chr(34)}>"
+
     def reshard(self, value):
+        if value.axes and value.axes.partial and self.chance(0.2):
+            whole = dataclasses.replace(value.axes, partial=(), kind="sum")
+            return self.move("reshard", [value], value.shape, whole, schedule=self.direct())
         if value.axes and value.shape and self.chance(0.5):
             axes = self.nearby(value.axes, value.shape)
         else:

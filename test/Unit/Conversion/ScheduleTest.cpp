@@ -104,9 +104,9 @@ TEST_F(ScheduleTest, ItsOptionsAreVerified) {
 
 TEST_F(ScheduleTest, IsListedWithTheOthers) {
   EXPECT_FALSE(convert(gatherMatmul("out_of_order")));
-  EXPECT_EQ(error,
-            "expected a schedule (exchange, gated, hierarchical, in_order, pipeline, push, ring), "
-            "found 'out_of_order'");
+  EXPECT_EQ(error, "expected a schedule (direct, exchange, gated, hierarchical, in_order, "
+                   "pipeline, push, ring), "
+                   "found 'out_of_order'");
 }
 
 TEST_F(ScheduleTest, SaysWhyItDoesNotMatch) {

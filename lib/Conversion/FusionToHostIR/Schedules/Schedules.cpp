@@ -23,6 +23,7 @@ static std::vector<std::unique_ptr<Schedule>> &getSchedules() {
     schedules->push_back(createRingSchedule());
     schedules->push_back(createPushSchedule());
     schedules->push_back(createGatedSchedule());
+    schedules->push_back(createDirectSchedule());
     schedules->push_back(createHierarchicalSchedule());
     return schedules;
   }();

@@ -18,6 +18,7 @@
 #ifndef TANDEM_RUNTIME_CHANNEL_H
 #define TANDEM_RUNTIME_CHANNEL_H
 
+#include "tandem/Program/FusedExchange.h"
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Device.h"
 
@@ -104,6 +105,25 @@ struct WaitSignal {
       std::nullopt; ///< not of a run: the member whose signal between runs is awaited
 };
 
+/// Puts, signals, waits and reductions as one kernel, step by step: all waits of a step, its move,
+/// then its signals (docs/fused-exchange.md).
+struct FusedExchange {
+  /// What is written: memory of a peer, or of this rank.
+  struct Target {
+    std::optional<Put> put;
+    Operand local;
+  };
+  struct Step {
+    std::vector<WaitSignal> waits;
+    program::ExchangeMove move;
+    std::vector<Operand> sources; ///< of each store of the move; of a reduction, with all terms
+    std::vector<Target> targets;  ///< likewise
+    std::vector<Signal> signals;
+  };
+  std::vector<Step> steps;
+  uint32_t blocks = 1; ///< thread blocks of the kernel
+};
+
 /// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,
 /// `out` if it does not write it.
 struct Collective {
@@ -127,6 +147,9 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal);
   virtual Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait);
   virtual Expected<std::unique_ptr<Operation>> prepareCollective(const Collective &collective);
+  /// One kernel for all. Unsupported, with the reason, if there is none for it; the caller then
+  /// prepares the commands one by one.
+  virtual Expected<std::unique_ptr<Operation>> prepareExchange(const FusedExchange &exchange);
   /// This rank's signals, slot 0 first, where kernels of the device can read them; null: nowhere.
   virtual const uint64_t *signalWords() const { return nullptr; }
   /// A summary of this rank's prepared operations, and its comparison with the summaries of the

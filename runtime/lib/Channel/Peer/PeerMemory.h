@@ -77,6 +77,11 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint
                                                        const gpu::Kernels &kernels,
                                                        const WaitSignal &wait);
 
+/// All of a fused exchange by one kernel (FusedExchange.cpp).
+Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32_t self,
+                                                     const gpu::Kernels &kernels,
+                                                     const FusedExchange &exchange);
+
 } // namespace tandem::peer
 
 #endif // TANDEM_CHANNEL_PEER_PEERMEMORY_H

@@ -59,6 +59,9 @@ public:
   Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override {
     return peer::prepareWaitSignal(peers, self, kernels, wait);
   }
+  Expected<std::unique_ptr<Operation>> prepareExchange(const FusedExchange &exchange) override {
+    return peer::prepareExchange(peers, self, kernels, exchange);
+  }
   const uint64_t *signalWords() const override {
     return static_cast<const uint64_t *>((*peers)[self].signal(0));
   }

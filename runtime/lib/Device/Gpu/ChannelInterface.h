@@ -15,6 +15,7 @@
 #include "KernelArguments.h"
 #include "StreamTimes.h"
 
+#include "tandem/Program/FusedExchange.h"
 #include "tandem/Program/RowCopy.h"
 #include "tandem/Runtime/Device.h"
 
@@ -227,6 +228,28 @@ private:
   };
   program::RowCopy rows;         ///< of a copy by the copy engines; no bytes: nothing to copy
   std::vector<Variant> variants; ///< widest first; empty: the copy engines copy
+};
+
+/// A kernel that runs a fused exchange (docs/fused-exchange.md).
+class ExchangePlan {
+public:
+  ExchangePlan() = default;
+  /// Unsupported, with the reason, if there is no kernel for it. `moves`: of each step; without
+  /// stores where it has none.
+  static Expected<ExchangePlan>
+  make(const Kernels &kernels, const std::vector<program::ExchangeMove> &moves, unsigned blocks);
+  /// `exchange` has all addresses, waits and signals, and gets the rest.
+  Status run(const Kernels &kernels, StreamHandle stream, ExchangeArguments &exchange) const;
+
+private:
+  struct Variant {
+    unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
+    FunctionHandle function = nullptr;
+    std::vector<Nest> nests; ///< per step
+  };
+  std::vector<Variant> variants; ///< widest first
+  std::vector<program::ExchangeMove> moves;
+  unsigned blocks = 1;
 };
 
 /// Memory of kind Symmetric. Peers of the same process share ownership: after an error, a

@@ -42,6 +42,36 @@ struct RunWords {
   SignalWord words[kMaxSignalWords];
 };
 
+/// A signal that a fused exchange raises or awaits: *epoch * perRun + value, epoch 0 if null.
+struct ExchangeSignal {
+  uint64_t *at = nullptr;
+  uint64_t perRun = 0, value = 0;
+};
+
+/// A step of a fused exchange: all waits, then targets[k] = the sum of the `terms` sources that
+/// begin at sources[k], then all signals.
+enum : int { kMostExchangePeers = 8, kMostExchangeSteps = 3 };
+struct ExchangeStepArguments {
+  Nest nest;                         ///< operands: target, source
+  int64_t terms = 1, termStride = 0; ///< elements
+  int32_t reduces = 0;               ///< else bits are copied
+  int32_t op = 0;                    ///< ReduceOp
+  int32_t numWaits = 0, numStores = 0, numSignals = 0, reserved = 0;
+  void *targets[kMostExchangePeers] = {};
+  const void *sources[kMostExchangePeers] = {};
+  ExchangeSignal waits[kMostExchangePeers], signals[kMostExchangePeers];
+};
+struct ExchangeArguments {
+  const uint64_t *epoch = nullptr;
+  const uint64_t *released = nullptr, *letGo = nullptr; ///< set by an abort
+  uint64_t *progress = nullptr;                         ///< host memory: `command` while it waits
+  uint64_t command = 0;
+  uint64_t *arrivals = nullptr; ///< per step: blocks that have come to its end, in all runs
+  int32_t numSteps = 0, reserved = 0;
+  ExchangeStepArguments steps[kMostExchangeSteps];
+};
+static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as an argument");
+
 } // namespace tandem::gpu
 
 #endif // TANDEM_LIB_DEVICE_GPU_KERNELARGUMENTS_H

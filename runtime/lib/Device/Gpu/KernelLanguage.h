@@ -69,6 +69,10 @@ template <typename T> __device__ void storeShared(T *at, T value) {
 template <typename T> __device__ void raiseShared(T *at, T value) {
   __hip_atomic_fetch_max(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
+/// The old value of a word of this GPU.
+__device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
+  return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
 __device__ inline void fenceSystem() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
 __device__ inline void pauseThread() { __builtin_amdgcn_s_sleep(2); } // 128 clocks
 
@@ -111,6 +115,9 @@ template <typename T> __device__ void storeShared(T *at, T value) {
   *static_cast<volatile T *>(at) = value;
 }
 template <typename T> __device__ void raiseShared(T *at, T value) { atomicMax_system(at, value); }
+__device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
+  return atomicAdd(reinterpret_cast<unsigned long long *>(at), value);
+}
 __device__ inline void fenceSystem() { __threadfence_system(); }
 __device__ inline void pauseThread() { __nanosleep(100); }
 

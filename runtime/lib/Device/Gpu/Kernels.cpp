@@ -38,6 +38,9 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
   return &variants.back(); // always fits: elements are aligned
 }
 
+/// The types that fused exchanges have kernels for.
+constexpr DType kExchanged[] = {DType::F32, DType::F16, DType::BF16};
+
 } // namespace
 
 //===----------------------------------------------------------------------===//
@@ -49,6 +52,9 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   TANDEM_RETURN_IF_ERROR(driver.loadModule(driver.vendor().kernels(), &kernels->module));
   std::vector<std::string> names{"widen_f16", "widen_bf16", "signal_raise", "signal_wait",
                                  "run_words"};
+  for (DType type : kExchanged)
+    for (unsigned pack : {1u, kWidest / sizeOf(type)})
+      names.push_back(fmt::format("exchange_{}_{}", toString(type), pack));
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"8", "16", "32", "64", "128"})
       names.push_back(fmt::format("copy_{}_{}", width, bits));
@@ -268,6 +274,82 @@ Status ReducePlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
   if (together)
     return kernels.launchBlocks(variant->function, kept.total, stream, arguments);
   return kernels.launch(variant->function, kept.total, stream, arguments);
+}
+
+//===----------------------------------------------------------------------===//
+// Fused exchanges
+//===----------------------------------------------------------------------===//
+
+Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
+                                          const std::vector<program::ExchangeMove> &moves,
+                                          unsigned blocks) {
+  ExchangePlan plan;
+  plan.blocks = std::min(blocks, kernels.driver.info().processors); // all run at the same time
+  plan.moves = moves;
+  auto no = [](const std::string &why) { return Status(Code::Unsupported, why); };
+  if (moves.size() > kMostExchangeSteps)
+    return no(
+        fmt::format("expected at most {} steps, found {}", int(kMostExchangeSteps), moves.size()));
+  std::optional<DType> type;
+  std::vector<Loops> loops;
+  unsigned pack = kWidest;
+  for (const program::ExchangeMove &move : moves) {
+    if (move.stores.size() > kMostExchangePeers)
+      return no(fmt::format("expected at most {} stores in a step, found {}",
+                            int(kMostExchangePeers), move.stores.size()));
+    if (move.stores.empty()) {
+      loops.emplace_back();
+      continue;
+    }
+    if (!type)
+      type = move.out.dtype;
+    if (*type != move.out.dtype)
+      return no("expected one type in all steps");
+    // In order: unit i is the same elements in all steps.
+    loops.emplace_back(std::vector<Layout>{move.out, move.in}, /*inOrder=*/true);
+    if (loops.back().total() >= uint64_t(1) << 31)
+      return no("its values are too large");
+    unsigned most = kWidest / sizeOf(*type);
+    pack = std::min(pack, most);
+    if (loops.back().pack(most) != most || move.termStride % most != 0)
+      pack = 1;
+  }
+  if (!type ||
+      std::find(std::begin(kExchanged), std::end(kExchanged), *type) == std::end(kExchanged))
+    return no(fmt::format("there is no kernel for {}", type ? toString(*type) : "no element"));
+  for (unsigned width : pack > 1 ? std::vector<unsigned>{pack, 1} : std::vector<unsigned>{1}) {
+    Variant &variant = plan.variants.emplace_back();
+    variant.bytes = width * sizeOf(*type);
+    TANDEM_ASSIGN_OR_RETURN(variant.function,
+                            kernels.get(fmt::format("exchange_{}_{}", toString(*type), width)));
+    for (const Loops &each : loops)
+      variant.nests.push_back(each.total() > 0 ? each.nest(width, false) : Nest());
+  }
+  return plan;
+}
+
+Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream,
+                         ExchangeArguments &exchange) const {
+  exchange.numSteps = static_cast<int32_t>(moves.size());
+  uintptr_t addresses = kWidest;
+  for (size_t s = 0; s < moves.size(); ++s) {
+    ExchangeStepArguments &step = exchange.steps[s];
+    step.terms = moves[s].terms;
+    step.termStride = moves[s].termStride;
+    step.reduces = moves[s].reduces;
+    step.op = moves[s].reduceOp;
+    step.numStores = static_cast<int32_t>(moves[s].stores.size());
+    for (int k = 0; k < step.numStores; ++k)
+      addresses |= reinterpret_cast<uintptr_t>(step.targets[k]) |
+                   reinterpret_cast<uintptr_t>(step.sources[k]);
+  }
+  // One variant for all steps, in which a thread handles the same elements.
+  uint64_t alignment = addresses & (~addresses + 1);
+  const Variant &variant = variants.front().bytes <= alignment ? variants.front() : variants.back();
+  for (size_t s = 0; s < moves.size(); ++s)
+    exchange.steps[s].nest = variant.nests[s];
+  void *arguments[] = {argument(exchange)};
+  return kernels.driver.launch(variant.function, {blocks, 1, kThreads}, stream, arguments);
 }
 
 } // namespace tandem::gpu

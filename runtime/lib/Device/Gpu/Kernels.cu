@@ -245,6 +245,110 @@ __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, co
   }
 }
 
+__device__ uint64_t targetOf(const ExchangeArguments &exchange, const ExchangeSignal &signal) {
+  return (exchange.epoch ? *exchange.epoch : 0) * signal.perRun + signal.value;
+}
+
+/// False after an abort, for all threads of the block.
+__device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step) {
+  __shared__ int hasWaited, isReleased;
+  unsigned thread = threadNumber();
+  if (thread == 0)
+    hasWaited = isReleased = 0;
+  syncBlock();
+  if (thread < static_cast<unsigned>(step.numWaits)) {
+    const ExchangeSignal &wait = step.waits[thread];
+    uint64_t target = targetOf(exchange, wait);
+    if (loadShared(wait.at) < target) {
+      hasWaited = 1;
+      if (blockNumber() == 0)
+        storeShared(exchange.progress, exchange.command);
+      while (loadShared(wait.at) < target && !loadShared(exchange.letGo))
+        pauseThread();
+      if (loadShared(exchange.letGo)) // an abort raises all signals
+        isReleased = 1;
+    }
+    fenceSystem();
+  }
+  syncBlock();
+  if (thread == 0 && blockNumber() == 0 && hasWaited)
+    storeShared(exchange.progress, ~uint64_t(0));
+  bool goesOn = !isReleased;
+  syncBlock();
+  return goesOn;
+}
+
+/// Thread i handles the same units in every step, so it may read what it has written.
+template <typename T, int N> __device__ void moveUnits(const ExchangeStepArguments &step) {
+  using P = Pack<T, N>;
+  using A = typename Arithmetic<T>::Type;
+  uint32_t total = step.nest.total, units = unitStep<uint32_t>();
+  for (auto i = firstUnit<uint32_t>(); i < total; i += units) {
+    int64_t at[2];
+    locate(step.nest, i, at);
+    P value;
+    const T *last = nullptr;
+#pragma unroll 1
+    for (int k = 0; k < step.numStores; ++k) {
+      const T *source = static_cast<const T *>(step.sources[k]) + at[1];
+      if (source != last && !step.reduces) {
+        value = *reinterpret_cast<const P *>(source);
+      } else if (source != last) {
+        A sum[N];
+#pragma unroll
+        for (int e = 0; e < N; ++e)
+          sum[e] = identity<T>(step.op);
+#pragma unroll 4
+        for (int64_t term = 0; term < step.terms; ++term) {
+          P x = *reinterpret_cast<const P *>(source + term * step.termStride);
+#pragma unroll
+          for (int e = 0; e < N; ++e)
+            sum[e] = combine(step.op, sum[e], widen(x.v[e]));
+        }
+#pragma unroll
+        for (int e = 0; e < N; ++e)
+          narrow(sum[e], value.v[e]);
+      }
+      last = source;
+      *reinterpret_cast<P *>(static_cast<T *>(step.targets[k]) + at[0]) = value;
+    }
+  }
+}
+
+/// The last block that comes here raises the signals: what all have stored is visible by then. Not
+/// after an abort.
+__device__ void raiseSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step,
+                             uint64_t *arrivals) {
+  __shared__ int isLast;
+  syncBlock();
+  if (threadNumber() == 0) {
+    fenceSystem();
+    isLast = (addDevice(arrivals, 1) + 1) % gridBlocks() == 0;
+  }
+  syncBlock();
+  if (isLast && threadNumber() < static_cast<unsigned>(step.numSignals) &&
+      !loadShared(exchange.released)) {
+    const ExchangeSignal &signal = step.signals[threadNumber()];
+    fenceSystem();
+    raiseShared(reinterpret_cast<unsigned long long *>(signal.at),
+                static_cast<unsigned long long>(targetOf(exchange, signal)));
+  }
+  syncBlock();
+}
+
+/// All blocks run at the same time: each waits for peers, whose signals wait for all its blocks.
+template <typename T, int N> __device__ void runExchange(const ExchangeArguments &exchange) {
+#pragma unroll 1
+  for (int s = 0; s < exchange.numSteps; ++s) {
+    const ExchangeStepArguments &step = exchange.steps[s];
+    if (step.numWaits > 0 && !awaitSignals(exchange, step))
+      return;
+    moveUnits<T, N>(step);
+    if (step.numSignals > 0)
+      raiseSignals(exchange, step, exchange.arrivals + s);
+  }
+}
+
 } // namespace
 
 #define COPY(bits, T)                                                                              \
@@ -286,6 +390,17 @@ ARITHMETIC_OF(f64, double, 2)
 ARITHMETIC_OF(i64, long long, 2)
 ARITHMETIC_OF(i8, signed char, 16)
 ARITHMETIC_OF(i1, unsigned char, 16)
+
+#define EXCHANGE(name, T, N)                                                                       \
+  extern "C" __global__ void exchange_##name##_##N(TANDEM_PARAMETER ExchangeArguments exchange) {  \
+    runExchange<T, N>(exchange);                                                                   \
+  }
+EXCHANGE(f32, float, 1)
+EXCHANGE(f32, float, 4)
+EXCHANGE(f16, Half, 1)
+EXCHANGE(f16, Half, 8)
+EXCHANGE(bf16, Bfloat16, 1)
+EXCHANGE(bf16, Bfloat16, 8)
 
 /// `count` elements, `stride` apart, as f32.
 #define WIDEN(name, T)                                                                             \

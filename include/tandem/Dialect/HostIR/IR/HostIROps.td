@@ -572,6 +572,36 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
   let hasRegionVerifier = 1;
 }
 
+def HostIR_FusedExchangeOp : HostIR_Command<"fused_exchange", [RecursiveMemoryEffects, NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "Puts, signals, waits and reductions that one kernel runs";
+  let description = [{
+    Means the same as its contents without the region (docs/fused-exchange.md). A device with such kernels runs it as one
+    kernel of `blocks` thread blocks, which store to the peers' memory and raise and await the signals themselves. Example:
+    an all-reduce of few tokens, without a launch or a copy engine for each message. The contents are a sequence of steps:
+    waits, then copies, puts and reductions of one shape, then signals. No thread needs what another one has computed.
+
+    Constraints:
+    - fused_exchange_c1: the body holds only `hostir.copy`, `hostir.put`, `hostir.signal`, `hostir.wait_signal` and
+      `hostir.reduce` on the op's stream, views, `arith` and `scf`, and at least one put.
+    - fused_exchange_c2: `blocks` is from 1 to 1024.
+
+    Example:
+    ```mlir
+    hostir.fused_exchange on %main blocks 4 {
+      hostir.put %own to %slot at %peer via %ch on %main : memref<32xf32> to memref<32xf32, #hostir.symmetric>
+      hostir.signal %mine = %c1 at %peer via %ch on %main
+      hostir.wait_signal %theirs >= %c1 via %ch on %main
+      hostir.reduce sum %slots to %sum dims [0] on %main : memref<2x32xf32, #hostir.symmetric> to memref<32xf32>
+    }
+    ```
+  }];
+  let arguments = (ins HostIR_Stream:$stream, I64Attr:$blocks);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`on` $stream `blocks` $blocks attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
 def HostIR_AccumulateOp : HostIR_Command<"accumulate"> {
   let summary = "target = target (op) source";
   let description = [{

@@ -1,0 +1,202 @@
+//===- FusedExchange.cpp - the parts of a fused exchange --------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Program/FusedExchange.h"
+
+#include "ProgramImpl.h"
+
+#include <optional>
+
+namespace tandem::program {
+
+namespace {
+
+bool isSame(const PlacedView &a, const PlacedView &b) {
+  return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
+}
+
+/// Whether bytes between the first and the last of both may be the same.
+bool mayOverlap(const PlacedView &a, const PlacedView &b) {
+  return a.buffer == b.buffer && a.address < b.address + b.layout.spanBytes() &&
+         b.address < a.address + a.layout.spanBytes();
+}
+
+/// Puts parts together to steps, and checks that no thread needs what another one has written.
+class StepBuilder {
+public:
+  explicit StepBuilder(const std::vector<ExchangePart> &parts) : parts(parts) {}
+
+  Expected<std::vector<ExchangeStep>> run() {
+    std::optional<uint32_t> channel;
+    for (uint32_t i = 0; i < parts.size(); ++i) {
+      const ExchangePart &part = parts[i];
+      if (part.kind != ExchangePart::Kind::Copy && part.kind != ExchangePart::Kind::Reduce) {
+        if (channel && *channel != part.channel)
+          return invalid("part {}: expected channel {}, as before, found {}", i, *channel,
+                         part.channel);
+        channel = part.channel;
+      }
+      if (Status status = add(i); !status.ok())
+        return status.withPrefix(fmt::format("part {}: ", i));
+    }
+    return std::move(steps);
+  }
+
+private:
+  /// What one thread reads for element i: of a reduction, in each term.
+  struct Reads {
+    PlacedView whole; ///< all terms
+    Layout element;   ///< of one term
+    int64_t terms = 1, termStride = 0;
+  };
+
+  Expected<Reads> readsOf(const ExchangePart &part) const {
+    Reads reads{part.in, part.in.layout};
+    if (part.kind != ExchangePart::Kind::Reduce)
+      return reads;
+    if (part.dims != 1)
+      return invalid("expected a reduction of dimension 0 alone, found the dimensions {:#x}",
+                     part.dims);
+    reads.terms = part.in.layout.shape[0];
+    reads.termStride = part.in.layout.strides[0];
+    reads.element = part.in.layout.select(1, false);
+    return reads;
+  }
+
+  /// Whether element i of `written` is element i of a term, so one thread writes and reads it.
+  static bool isTerm(const PlacedView &written, const Reads &reads) {
+    if (written.layout != reads.element || written.address < reads.whole.address)
+      return false;
+    uint64_t bytes = written.address - reads.whole.address;
+    uint64_t pitch = static_cast<uint64_t>(reads.termStride) * sizeOf(written.layout.dtype);
+    if (bytes == 0)
+      return true;
+    return pitch > 0 && bytes % pitch == 0 && bytes / pitch < static_cast<uint64_t>(reads.terms);
+  }
+
+  Status add(uint32_t i) {
+    const ExchangePart &part = parts[i];
+    ExchangeStep *last = steps.empty() ? nullptr : &steps.back();
+    switch (part.kind) {
+    case ExchangePart::Kind::Wait:
+      if (!last || !last->move.stores.empty() || !last->signals.empty())
+        last = &steps.emplace_back();
+      last->waits.push_back(i);
+      return Status();
+    case ExchangePart::Kind::Signal:
+      if (!last)
+        last = &steps.emplace_back();
+      last->signals.push_back(i);
+      return Status();
+    default:
+      if (part.out.layout.numElements() == 0)
+        return Status();
+      if (!last || !last->signals.empty())
+        last = &steps.emplace_back();
+      return addMove(i, last->move);
+    }
+  }
+
+  Status addMove(uint32_t i, ExchangeMove &move) {
+    const ExchangePart &part = parts[i];
+    // A put or copy of a sum that this step has computed: the thread has it.
+    for (const ExchangeMove::Store &store : move.stores)
+      if (move.reduces && part.kind != ExchangePart::Kind::Reduce &&
+          parts[store.target].kind != ExchangePart::Kind::Put &&
+          isSame(parts[store.target].out, part.in)) {
+        if (part.out.layout != move.out)
+          return invalid("out: expected {}, as the sum that it stores, found {}", move.out.str(),
+                         part.out.layout.str());
+        return addStore(i, store.source, move);
+      }
+    TANDEM_ASSIGN_OR_RETURN(Reads reads, readsOf(part));
+    bool reduces = part.kind == ExchangePart::Kind::Reduce;
+    if (move.stores.empty()) {
+      move.out = part.out.layout;
+      move.in = reads.element;
+      move.terms = reads.terms;
+      move.termStride = reads.termStride;
+      move.reduces = reduces;
+      move.reduceOp = part.reduceOp;
+    } else if (move.out != part.out.layout || move.in != reads.element ||
+               move.terms != reads.terms || move.termStride != reads.termStride ||
+               move.reduces != reduces || move.reduceOp != part.reduceOp) {
+      return invalid("expected shape, strides and kind of part {}, as no wait or signal is between "
+                     "them",
+                     move.stores.front().target);
+    }
+    for (uint32_t writer : writers)
+      if (mayOverlap(parts[writer].out, part.in) && !isTerm(parts[writer].out, reads))
+        return invalid("reads what part {} has written, as other elements", writer);
+    readers.push_back(i);
+    return addStore(i, i, move);
+  }
+
+  Status addStore(uint32_t target, uint32_t source, ExchangeMove &move) {
+    const ExchangePart &part = parts[target];
+    move.stores.push_back({source, target});
+    if (part.kind == ExchangePart::Kind::Put)
+      return Status(); // into another rank's memory
+    for (uint32_t writer : writers)
+      if (mayOverlap(parts[writer].out, part.out))
+        return invalid("writes what part {} has written", writer);
+    for (uint32_t reader : readers)
+      if (mayOverlap(parts[reader].in, part.out))
+        return invalid("writes what part {} reads", reader);
+    writers.push_back(target);
+    return Status();
+  }
+
+  const std::vector<ExchangePart> &parts;
+  std::vector<ExchangeStep> steps;
+  std::vector<uint32_t> readers, writers; ///< parts that read, and that write this rank's memory
+};
+
+} // namespace
+
+std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
+  const sp::RankProgram &data = program.data();
+  auto view = [&](const sp::Command &command, uint32_t operand) {
+    const sp::View &view = *data.views()->Get(command.operands()->Get(operand));
+    return PlacedView{view.buffer(), view.offset(), program.layout(view.layout())};
+  };
+  std::vector<ExchangePart> parts(data.commands()->Get(head)->aux());
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    const sp::Command &command = *data.commands()->Get(head + 1 + i);
+    ExchangePart &part = parts[i];
+    part.channel = command.channel();
+    part.kind = exchangeKind(command.kind());
+    if (!part.moves())
+      continue;
+    part.reduceOp = static_cast<uint8_t>(command.reduce_op());
+    part.dims = part.kind == ExchangePart::Kind::Reduce ? command.value() : 0;
+    part.out = view(command, 0);
+    part.in = view(command, 1);
+  }
+  return parts;
+}
+
+ExchangePart::Kind exchangeKind(sp::CommandKind kind) {
+  switch (kind) {
+  case sp::CommandKind::put:
+    return ExchangePart::Kind::Put;
+  case sp::CommandKind::reduce:
+    return ExchangePart::Kind::Reduce;
+  case sp::CommandKind::signal:
+    return ExchangePart::Kind::Signal;
+  case sp::CommandKind::wait_signal:
+    return ExchangePart::Kind::Wait;
+  default:
+    return ExchangePart::Kind::Copy;
+  }
+}
+
+Expected<std::vector<ExchangeStep>> describeExchange(const std::vector<ExchangePart> &parts) {
+  return StepBuilder(parts).run();
+}
+
+} // namespace tandem::program

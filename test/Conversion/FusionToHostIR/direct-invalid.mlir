@@ -1,0 +1,47 @@
+// RUN: tandem-opt %s --split-input-file --verify-diagnostics --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir
+
+// What the schedule direct does not take, reported at the reshard that names it.
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
+func.func @gather(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> {
+  // expected-error @below {{schedule direct: expected an all-reduce, found another reshard}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!t = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -], partial = ["x"]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+
+func.func @slices(%0: !t) -> !y {
+  // expected-error @below {{schedule direct: expected an all-reduce without stream digits, found 2 slices}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !t -> !y
+  return %1 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!t = tensor<6x7xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<6x7xf32, #fusion.axes<#tp, [-, -]>>
+
+func.func @odd(%0: !t) -> !y {
+  // expected-error @below {{schedule direct, two shots: expected a dimension that is a multiple of the 4 devices, found none}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two">} : !t -> !y
+  return %1 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!t = tensor<6x7xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<6x7xf32, #fusion.axes<#tp, [-, -]>>
+
+func.func @many(%0: !t) -> !y {
+  // expected-error @below {{schedule direct: expected at most 1024 thread blocks, found 1025}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, blocks = 1025>} : !t -> !y
+  return %1 : !y
+}

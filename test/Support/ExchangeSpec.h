@@ -1,0 +1,35 @@
+//===- ExchangeSpec.h - an all-reduce by fused exchanges ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_SUPPORT_EXCHANGESPEC_H
+#define TANDEM_TEST_SUPPORT_EXCHANGESPEC_H
+
+#include "Support/ProgramSpec.h"
+
+namespace tandem::test {
+
+/// The sum of all ranks' "x" [columns] in everybody's "y", by one fused exchange on stream 0:
+/// command `head` of each rank. One shot: copy, puts, signals, waits, reduction. Two shots: of
+/// slices, so `columns` is a multiple of the ranks; then puts, signals and waits, and a copy behind
+/// the exchange.
+struct ExchangeSpec : ProgramSpec {
+  explicit ExchangeSpec(uint32_t ranks, bool twoShots = false, int64_t columns = 16,
+                        uint64_t blocks = 2);
+  uint32_t head = 0;
+  uint32_t numParts = 0;
+  CommandSpec &part(uint32_t rank, uint32_t number) {
+    return ranks[rank].commands[head + 1 + number];
+  }
+  /// The n-th part of a kind.
+  CommandSpec &part(uint32_t rank, sp::CommandKind kind, uint32_t n = 0);
+  /// Removes that one.
+  void drop(uint32_t rank, sp::CommandKind kind, uint32_t n = 0);
+};
+
+} // namespace tandem::test
+
+#endif // TANDEM_TEST_SUPPORT_EXCHANGESPEC_H

@@ -1,0 +1,158 @@
+//===- FusedExchangeTest.cpp - fused exchanges in stream programs ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Support/ExchangeSpec.h"
+
+#include "tandem/Program/FusedExchange.h"
+#include "tandem/Program/Program.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+
+namespace tandem::test {
+namespace {
+
+using program::describeExchange;
+using program::ExchangePart;
+using program::ExchangeStep;
+using Kind = sp::CommandKind;
+
+std::string errorOf(const ProgramSpec &spec) {
+  auto file = ProgramFile::fromMemory(spec.encode());
+  if (!file)
+    return file.status().message();
+  auto program = (*file)->rankProgram(0);
+  return program ? "" : program.status().message();
+}
+
+/// Expects that rank 0's program is refused after a change, with this text in the message.
+void expectError(const std::string &text, const std::function<void(ExchangeSpec &)> &edit,
+                 bool twoShots = false) {
+  ExchangeSpec spec(4, twoShots);
+  edit(spec);
+  std::string error = errorOf(spec);
+  EXPECT_NE(error.find(text), std::string::npos) << "expected " << text << "\nfound " << error;
+}
+
+std::vector<ExchangeStep> stepsOf(const ExchangeSpec &spec) {
+  auto file = ProgramFile::fromMemory(spec.encode());
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  auto loaded = (*file)->rankProgram(1);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  auto steps = describeExchange(program::exchangeParts(**loaded, spec.head));
+  EXPECT_TRUE(steps.ok()) << steps.status().message();
+  return *steps;
+}
+
+TEST(FusedExchange, StepsOfOneShot) {
+  std::vector<ExchangeStep> steps = stepsOf(ExchangeSpec(4));
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].waits.size(), 0u);
+  ASSERT_EQ(steps[0].move.stores.size(), 4u); // to all
+  EXPECT_FALSE(steps[0].move.reduces);
+  EXPECT_EQ(steps[0].signals, (std::vector<uint32_t>{4, 5, 6}));
+  EXPECT_EQ(steps[1].waits, (std::vector<uint32_t>{7, 8, 9}));
+  EXPECT_TRUE(steps[1].move.reduces);
+  EXPECT_EQ(steps[1].move.terms, 4);
+  EXPECT_EQ(steps[1].move.termStride, 16);
+  ASSERT_EQ(steps[1].move.stores.size(), 1u);
+  EXPECT_EQ(steps[1].move.stores[0].target, 10u);
+  EXPECT_TRUE(steps[1].signals.empty());
+}
+
+TEST(FusedExchange, StepsOfTwoShots) {
+  std::vector<ExchangeStep> steps = stepsOf(ExchangeSpec(4, /*twoShots=*/true));
+  ASSERT_EQ(steps.size(), 3u);
+  // The sum is read once and stored to all: from the reduction, part 10.
+  ASSERT_EQ(steps[1].move.stores.size(), 4u);
+  for (uint32_t k = 0; k < 4; ++k) {
+    EXPECT_EQ(steps[1].move.stores[k].source, 10u);
+    EXPECT_EQ(steps[1].move.stores[k].target, 10 + k);
+  }
+  EXPECT_EQ(steps[1].signals.size(), 3u);
+  EXPECT_EQ(steps[2].waits.size(), 3u);
+  EXPECT_TRUE(steps[2].move.stores.empty());
+}
+
+TEST(FusedExchange, Dump) {
+  auto file = ProgramFile::fromMemory(ExchangeSpec(2).encode());
+  ASSERT_TRUE(file.ok());
+  auto loaded = (*file)->rankProgram(0);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  std::string text = dumpProgram(**loaded);
+  EXPECT_NE(text.find("s0 fused_exchange 5 parts by 2 blocks \"fused_exchange #0\"\n"
+                      "    1 s0   copy "),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("    4 s0   wait_signal c0 slot 1 value 1"), std::string::npos) << text;
+}
+
+TEST(FusedExchange, PartsAreThoseThatFollow) {
+  EXPECT_EQ(errorOf(ExchangeSpec(4)), "");
+  EXPECT_EQ(errorOf(ExchangeSpec(4, true)), "");
+  expectError("command 0 (fused_exchange \"fused_exchange #0\"): field aux: 99 parts, only 11",
+              [](ExchangeSpec &s) { s.ranks[0].commands[s.head].aux = 99; });
+  expectError("is on stream 1, its fused exchange (command 0) on 0", [](ExchangeSpec &s) {
+    s.ranks[0].numStreams = 2;
+    s.part(0, 0).stream = 1;
+  });
+  expectError("field value: expected thread blocks, found 0",
+              [](ExchangeSpec &s) { s.ranks[0].commands[s.head].value = 0; });
+  expectError("is inside the fused exchange of command 0, which has 1 more parts",
+              [](ExchangeSpec &s) { s.part(0, Kind::reduce).kind = Kind::accumulate; });
+}
+
+TEST(FusedExchange, OneChannel) {
+  expectError("part 6: expected channel 0, as before, found 1", [](ExchangeSpec &s) {
+    s.part(0, Kind::signal, 2).channel = s.ranks[0].channel({0, 1, 2, 3}, 2, "other");
+  });
+}
+
+TEST(FusedExchange, ThreadsNeedNothingOfEachOther) {
+  // The own partial sums are stored where the peer's belong, shifted by half a slot.
+  expectError("reads what part 0 has written, as other elements", [](ExchangeSpec &s) {
+    sp::View &view = s.ranks[0].views[s.part(0, 0).operands[0]];
+    view = sp::View(view.buffer(), view.layout(), 32);
+  });
+  // The sum overwrites what is sent.
+  ExchangePart copy, reduce;
+  copy.in = {0, 0, Layout::dense(DType::F32, {4})};
+  copy.out = {1, 0, Layout::dense(DType::F32, {4})};
+  reduce.kind = ExchangePart::Kind::Reduce;
+  reduce.dims = 1;
+  reduce.in = {1, 0, Layout::dense(DType::F32, {2, 4})};
+  reduce.out = copy.in;
+  ExchangePart wait;
+  wait.kind = ExchangePart::Kind::Wait;
+  EXPECT_EQ(describeExchange({copy, wait, reduce}).status().message(),
+            "part 2: writes what part 0 reads");
+  reduce.out.buffer = 2;
+  EXPECT_TRUE(describeExchange({copy, wait, reduce}).ok());
+  EXPECT_EQ(describeExchange({copy, wait, copy}).status().message(),
+            "part 2: writes what part 0 has written");
+  // Without a wait between them they are one step, and of two kinds.
+  EXPECT_EQ(describeExchange({copy, reduce}).status().message(),
+            "part 1: expected shape, strides and kind of part 0, as no wait or signal is between "
+            "them");
+  // A sum is stored further from where it is, not from where a peer has it.
+  ExchangePart put = copy, other = copy;
+  put.kind = ExchangePart::Kind::Put;
+  put.in = reduce.out;
+  put.out = {3, 0, Layout::dense(DType::F32, {4})};
+  other.in = put.out;
+  other.out.buffer = 4;
+  EXPECT_EQ(describeExchange({reduce, put})->at(0).move.stores.size(), 2u);
+  EXPECT_EQ(describeExchange({reduce, put, other}).status().message(),
+            "part 2: expected shape, strides and kind of part 0, as no wait or signal is between "
+            "them");
+  reduce.dims = 2;
+  EXPECT_EQ(describeExchange({copy, wait, reduce}).status().message(),
+            "part 2: expected a reduction of dimension 0 alone, found the dimensions 0x2");
+}
+
+} // namespace
+} // namespace tandem::test
