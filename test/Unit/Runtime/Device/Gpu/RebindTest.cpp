@@ -303,4 +303,55 @@ TEST(GpuRebind, CollectivesAtKnownAddressesNeedNoNewGraph) {
     EXPECT_TRUE(status.ok()) << status.message();
 }
 
+/// y = x, for any number of rows up to 4.
+ProgramSpec varyingRows() {
+  ProgramSpec spec(1);
+  const Shape shape{4, 3};
+  for (bool isResult : {false, true}) {
+    spec.arguments.push_back({isResult ? "y" : "x",
+                              isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input,
+                              static_cast<sp::DType>(DType::F32), shape});
+    spec.arguments.back().varying = {0};
+    spec.ranks[0].shards.push_back({true, 0, shape, denseStrides(shape), shape});
+  }
+  RankSpec &rank = spec.ranks[0];
+  uint32_t x = rank.view(rank.argument(0, 48), DType::F32, shape);
+  rank.copy(0, rank.view(rank.argument(1, 48), DType::F32, shape), x);
+  return spec;
+}
+
+TEST(GpuRebind, ExtentsVaryBetweenRunsInFlight) {
+  takeLog();
+  auto ended = runRanks(varyingRows(), "peer", [](Context &context, Instance &instance) -> Status {
+    const std::vector<int64_t> rows = {4, 1, 0, 3, 3, 2, 4, 1, 2, 4, 3, 1};
+    std::vector<std::vector<std::unique_ptr<Memory>>> memory(rows.size());
+    for (size_t run = 0; run < rows.size(); ++run)
+      for (float value : {static_cast<float>(run + 1), -1.f}) {
+        std::vector<float> values(12, value);
+        TANDEM_ASSIGN_OR_RETURN(auto made, context.device().allocate(48, MemoryKind::Plain));
+        TANDEM_RETURN_IF_ERROR(context.device().upload(made->data(), values.data(), 48));
+        memory[run].push_back(std::move(made));
+      }
+    for (int round = 0; round < 3; ++round)
+      for (size_t run = 0; run < rows.size(); ++run) {
+        TANDEM_RETURN_IF_ERROR(instance.setExtent(rows[run]));
+        void *data[] = {memory[run][0]->data(), memory[run][1]->data()};
+        TANDEM_RETURN_IF_ERROR(instance.bindAll(data, nullptr));
+        TANDEM_RETURN_IF_ERROR(instance.enqueue());
+      }
+    TANDEM_RETURN_IF_ERROR(instance.wait());
+    for (size_t run = 0; run < rows.size(); ++run) {
+      std::vector<float> y(12);
+      TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), memory[run][1]->data(), 48));
+      for (size_t i = 0; i < 12; ++i) {
+        bool inside = static_cast<int64_t>(i / 3) < rows[run];
+        EXPECT_EQ(y[i], inside ? static_cast<float>(run + 1) : -1.f) << run << ", " << i;
+      }
+    }
+    return Status();
+  });
+  EXPECT_TRUE(ended[0].ok()) << ended[0].message();
+  EXPECT_EQ(takeLog(), ""); // runs are graphs
+}
+
 } // namespace
