@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 
 using namespace mlir;
@@ -56,7 +57,10 @@ bool isSmallText(StringRef text) {
 struct Choices {
   unsigned target = 0, devices = 2, extent = 8, flags = 0;
   explicit Choices(const std::string &text) {
-    std::sscanf(text.c_str(), "// fuzz: %u %u %u %u", &target, &devices, &extent, &flags);
+    std::istringstream line(text.substr(0, text.find('\n')));
+    std::string comment, word;
+    if (line >> comment >> word && comment == "//" && word == "fuzz:")
+      line >> target >> devices >> extent >> flags;
   }
 };
 

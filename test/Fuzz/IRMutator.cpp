@@ -129,8 +129,7 @@ std::string mutateLines(const std::string &text, Random &random) {
 
 size_t put(const std::string &text, uint8_t *data, size_t most) {
   size_t size = std::min(text.size(), most);
-  if (size)
-    std::memcpy(data, text.data(), size);
+  std::copy_n(text.begin(), size, data);
   return size;
 }
 

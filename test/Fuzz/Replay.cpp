@@ -47,12 +47,22 @@ constexpr size_t kMost = 1 << 16;
 /// An input that takes longer has failed.
 constexpr unsigned kSeconds = 120;
 
-std::minstd_rand generator;
+// Reproducible.
+std::minstd_rand generator(1); // NOLINT(bugprone-random-generator-seed)
 size_t below(size_t count) { return count ? generator() % count : 0; }
 
 int run(const std::string &input) {
   ::alarm(kSeconds);
   return LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t *>(input.data()), input.size());
+}
+
+/// Whether the argument is this option with a number.
+bool isNumber(const char *argument, const char *option, unsigned long &value) {
+  size_t length = std::strlen(option);
+  if (std::strncmp(argument, option, length) != 0)
+    return false;
+  value = std::strtoul(argument + length, nullptr, 10);
+  return true;
 }
 
 /// The file that has the last input, whatever ends the process.
@@ -140,14 +150,12 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
 }
 
 int main(int argc, char **argv) {
-  size_t count = 0, every = 1;
-  unsigned seconds = 0, seed = 1;
+  unsigned long count = 0, every = 1, seconds = 0, seed = 1;
   std::string last;
   std::vector<std::string> inputs;
   for (int i = 1; i < argc; ++i) {
-    if (std::sscanf(argv[i], "--every=%zu", &every) == 1 ||
-        std::sscanf(argv[i], "--seconds=%u", &seconds) == 1 ||
-        std::sscanf(argv[i], "--seed=%u", &seed) == 1)
+    if (isNumber(argv[i], "--every=", every) || isNumber(argv[i], "--seconds=", seconds) ||
+        isNumber(argv[i], "--seed=", seed))
       continue;
     if (std::strncmp(argv[i], "--last=", 7) == 0) {
       last = argv[i] + 7;
@@ -165,7 +173,7 @@ int main(int argc, char **argv) {
     for (size_t f = 0; f < files.size(); ++f) {
       std::ifstream file(files[f], std::ios::binary);
       inputs.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-      if (f % std::max<size_t>(every, 1) != 0)
+      if (f % std::max(every, 1ul) != 0)
         continue;
       std::fprintf(stderr, "%s\n", files[f].c_str()); // the last one is the one that failed
       run(inputs.back());
@@ -174,7 +182,7 @@ int main(int argc, char **argv) {
   }
   if (seconds > 0 && !inputs.empty()) {
     LastInput file(last.empty() ? "last-input" : last);
-    generator.seed(seed);
+    generator.seed(static_cast<std::minstd_rand::result_type>(seed));
     auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
     for (; std::chrono::steady_clock::now() < end; ++count) {
       std::string input = mutate(inputs);
@@ -182,6 +190,6 @@ int main(int argc, char **argv) {
       run(input);
     }
   }
-  std::printf("%zu inputs\n", count);
+  std::printf("%lu inputs\n", count);
   return count ? 0 : 1;
 }
