@@ -27,14 +27,21 @@ typedef struct tandem_launch {
   /* Optional, for launches that learn outside of these calls how ranks fare; any thread, during
    * them too, without waiting. `health`: 0 while no rank is known to have ended or given up, else
    * not 0, with the reason in `reason`, a text of at most `size` bytes with its end; runs in flight
-   * are then ended. `give_up`: a run of this rank has failed; tells the others. This rank's streams
-   * and channels are released only when it has returned: else those of other ranks could end with
-   * wrong data before they know of the failure. */
+   * are then ended, and runs that have ended since are not successful. `give_up`: a run of this
+   * rank has failed; tells the others, and waits until their `health` says so, but not for long.
+   * This rank's streams and channels are released only when it has returned: else those of other
+   * ranks could end with wrong data before they know of the failure. */
   int (*health)(void *user, char *reason, size_t size);
   void (*give_up)(void *user, const char *reason);
   /* Optional: a text that is equal on the ranks of one host, and only there. NULL: TANDEM_NODE,
    * else the host's name. Copied. */
   const char *node;
+  /* Optional; any thread, and often. `note_begun`: this rank has begun so many runs; all ranks
+   * begin the same ones. `begun_by_all`: how many each rank has begun, as far as this one knows.
+   * While a rank has yet to begin a run, the others may wait in it for longer than `timeout_ms`.
+   * Without these, a rank that is later than that is an error. */
+  void (*note_begun)(void *user, uint64_t runs);
+  uint64_t (*begun_by_all)(void *user);
 } tandem_launch;
 
 typedef enum tandem_log_level {

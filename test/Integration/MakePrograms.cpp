@@ -19,6 +19,7 @@
 //                        large-refused-2 has a channel as needs-all
 //   long-3.tsp           many rounds of messages; long-push-2: of puts
 //   late-2.tsp           rank 0 waits seconds for a message; late-push-2: for a signal
+//   crawl-2.tsp          as gather, slices of 24 MiB; crawl-push-2: as push
 //   native-1.tsp         has a kernel with PTX
 //   huge-2.tsp           copies a tensor of 256 GiB
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
@@ -48,8 +49,8 @@ void add(ProgramSpec &spec, const char *name, bool isResult, DType dtype, const 
 ShardSpec whole(const Shape &shape) { return {true, 0, shape, denseStrides(shape), shape}; }
 
 /// Rows of x are sharded; every rank gets all of them.
-ProgramSpec gather(uint32_t size, DType dtype, bool matmul) {
-  int64_t rows = kRows * size;
+ProgramSpec gather(uint32_t size, DType dtype, bool matmul, int64_t sliceRows = kRows) {
+  int64_t rows = sliceRows * size;
   ProgramSpec spec(size);
   spec.name = matmul ? "matmul" : "gather";
   add(spec, "x", false, dtype, {rows, kInner});
@@ -61,25 +62,26 @@ ProgramSpec gather(uint32_t size, DType dtype, bool matmul) {
   uint32_t outArgument = matmul ? 2 : 1;
   for (uint32_t r = 0; r < size; ++r) {
     RankSpec &rank = spec.ranks[r];
-    rank.shards = {{true, r * kRows * kInner, {kRows, kInner}, {kInner, 1}, {kRows, kInner}}};
+    rank.shards = {
+        {true, r * sliceRows * kInner, {sliceRows, kInner}, {kInner, 1}, {sliceRows, kInner}}};
     if (matmul)
       rank.shards.push_back(whole({kInner, kColumns}));
     rank.shards.push_back(whole(outShape));
     std::vector<uint32_t> group;
     for (uint32_t other = 0; other < size; ++other)
       group.push_back(other);
-    uint64_t sliceBytes = kRows * kInner * bytes;
+    uint64_t sliceBytes = sliceRows * kInner * bytes;
     uint32_t x = rank.argument(0, sliceBytes);
     uint32_t out = rank.argument(outArgument, product(outShape) * bytes);
     uint32_t w = matmul ? rank.argument(1, kInner * kColumns * bytes) : 0;
     uint32_t slots = rank.arena(sliceBytes * size);
     uint16_t channel = rank.channel(group, TwoSided);
-    uint32_t own = rank.view(x, dtype, {kRows, kInner});
+    uint32_t own = rank.view(x, dtype, {sliceRows, kInner});
     auto slot = [&](uint32_t i) {
-      return rank.view(slots, dtype, {kRows, kInner}, i * sliceBytes);
+      return rank.view(slots, dtype, {sliceRows, kInner}, i * sliceBytes);
     };
     auto result = [&](uint32_t i) {
-      return rank.view(out, dtype, {kRows, outShape[1]}, i * kRows * outShape[1] * bytes);
+      return rank.view(out, dtype, {sliceRows, outShape[1]}, i * sliceRows * outShape[1] * bytes);
     };
     rank.copy(0, slot(r), own);
     rank.sync(1, 0);
@@ -144,8 +146,8 @@ ProgramSpec silent() {
 }
 
 /// Slices are put into symmetric memory of all others, with a signal each.
-ProgramSpec push(uint32_t size, bool wrong) {
-  ProgramSpec spec = gather(size, DType::I32, false);
+ProgramSpec push(uint32_t size, bool wrong, int64_t sliceRows = kRows) {
+  ProgramSpec spec = gather(size, DType::I32, false, sliceRows);
   spec.name = wrong ? "wrong_push" : "push";
   for (uint32_t r = 0; r < size; ++r) {
     RankSpec &rank = spec.ranks[r];
@@ -154,10 +156,10 @@ ProgramSpec push(uint32_t size, bool wrong) {
     rank.channels.clear();
     rank.numEvents = 0;
     rank.slots.assign(size, 1);
-    uint64_t sliceBytes = kRows * kInner * sizeOf(DType::I32);
+    uint64_t sliceBytes = sliceRows * kInner * sizeOf(DType::I32);
     uint32_t symmetric = rank.symmetric(sliceBytes * size);
     auto slice = [&](uint32_t buffer, uint32_t i) {
-      return rank.view(buffer, DType::I32, {kRows, kInner}, i * sliceBytes);
+      return rank.view(buffer, DType::I32, {sliceRows, kInner}, i * sliceBytes);
     };
     // Buffers 0 and 1 are the arguments.
     uint32_t own = slice(0, 0);
@@ -393,6 +395,9 @@ int main(int argc, char **argv) {
   good &= write(folder, "large-wrong-2", large(true, false));
   good &= write(folder, "large-refused-2", large(false, true));
   good &= write(folder, "long-3", longRun());
+  constexpr int64_t kCrawl = (24 << 20) / (kInner * 4);
+  good &= write(folder, "crawl-2", gather(2, DType::I32, false, kCrawl));
+  good &= write(folder, "crawl-push-2", push(2, false, kCrawl));
   good &= write(folder, "native-1", native());
   good &= write(folder, "long-push-2", longPush());
   good &= write(folder, "late-2", late(false, slower));

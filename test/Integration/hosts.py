@@ -12,6 +12,8 @@ import atexit
 import dataclasses
 import functools
 import os
+import signal
+import time
 import unittest
 
 import harness
@@ -133,5 +135,61 @@ class Hosts(harness.Test):
         self.assertVerified(harness.run(command, env), 3)
 
 
+class Links(harness.Test):
+    """A link between hosts stops, or crawls."""
+
+    def nodes(self, rate):
+        context = Nodes(rate)
+        try:
+            nodes = context.__enter__()
+        except Unavailable as error:
+            self.skipTest(f"no network namespaces here: {error}")
+        self.addCleanup(context.__exit__)
+        return nodes
+
+    def stops(self, how):
+        """In a run, ranks 0 and 1 are cut off from rank 2. Each ends soon, with its command and the cause."""
+        nodes = self.nodes("1gbit")
+        jobs = nodes.start([0, 0, 1], harness.program("long-3"), "--channel=ucx", "--repeat=100000",
+                           f"--timeout={2 * harness.SLOWER:g}")
+        for job in jobs:
+            self.addCleanup(lambda job=job: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        # Starting sends some KiB, a run 1.5 GB.
+        end = time.monotonic() + 60 * harness.SLOWER
+        while nodes.sent(1) < 20e6:
+            self.assertEqual([job.poll() for job in jobs], [None, None])
+            self.assertLess(time.monotonic(), end, "the ranks do not run")
+            time.sleep(0.05)
+        nodes.cut(1, how)
+        for job, ranks in zip(jobs, ("01", "2")):
+            done = harness.finish(job)
+            self.assertEqual(done.code, 1, str(done))
+            self.assertLess(done.seconds, 30 * harness.SLOWER)
+            for rank in ranks:
+                self.assertRegex(done.out + done.err, rf"rank {rank}: .*command \d+ \(group", str(done))
+                self.assertRegex(done.out + done.err, "no end after|lost rank|rank . ended the run", str(done))
+
+    def test_that_is_down(self):
+        self.stops("down")
+
+    def test_that_loses_everything(self):
+        self.stops("off")
+
+    def crawls(self, name):
+        """A message takes longer than the timeout, but its pieces do not."""
+        nodes = self.nodes(f"{80 / harness.SLOWER:g}mbit")
+        done = nodes.tandem_run(1, harness.program(name), "--channel=ucx", f"--timeout={1.5 * harness.SLOWER:g}",
+                                f"--json={self.path('report.json')}")
+        self.assertEqual([each.code for each in done], [0, 0], "\n".join(map(str, done)))
+        times = harness.read_json(self.path("report.json"))["times_ms"]
+        self.assertGreater(min(times), 1600 * harness.SLOWER)
+
+    def test_that_crawls(self):
+        self.crawls("crawl-2")
+
+    def test_that_crawls_below_puts(self):
+        self.crawls("crawl-push-2")
+
+
 if __name__ == "__main__":
-    harness.main(__doc__, Hosts, combined=[(HostsTest, combinations)])
+    harness.main(__doc__, Hosts, Links, combined=[(HostsTest, combinations)])

@@ -219,6 +219,26 @@ class HangReport(Matrix):
         self.assertEqual(report["ranks"][0]["in_flight"][0]["waits_for"][0]["state"], "unknown")
 
 
+@unittest.skipUnless(FAKE, "no stand-in driver")
+class Staged(Matrix):
+    """Memory of a GPU over UCX, which moves host memory."""
+
+    def test_messages(self):
+        env = environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
+        done = harness.tandem_run(program("matmul-3"), "--channel=ucx", "--device=cuda", "--verify", "--repeat=3", env=env)
+        self.assertVerified(done, 3)
+        self.assertIn("channel ucx moves host memory: data of device cuda:0 is copied through it", done.err)
+
+    def test_puts_have_another_channel(self):
+        """Peers cannot access staged memory: a program with puts takes the next channel, or says what is missing."""
+        env = environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
+        done = harness.tandem_run(program("push-2"), "--channel=ucx,peer", "--device=cuda", "--verify", env=env)
+        self.assertVerified(done, 2)
+        done = harness.tandem_run(program("push-2"), "--channel=ucx", "--device=cuda", env=env)
+        self.assertEqual(done.code, 1, str(done))
+        self.assertRegex(done.out + done.err, r"needs one_sided, this context has ucx \(two_sided\)")
+
+
 def wait_for(test, condition, seconds=30):
     deadline = time.monotonic() + seconds * harness.SLOWER
     while not condition():
@@ -323,6 +343,18 @@ class Injection(harness.CombinationTest, Matrix):
         self.differ(channel, "rank [01] loaded another program: its id is ", [[program(quick), *options],
                                                         [program("wrong-push-2" if channel.endswith("peer") else "late-2"), *options]])
 
+    def other_version(self, channel):
+        """The file of rank 1 is of another version of the format."""
+        options, _, _, quick = CHANNELS[channel]
+        other = self.path("other.tsp")
+        with open(program(quick), "rb") as file:
+            data = bytearray(file.read())
+        data[8:12] = (99).to_bytes(4, "little")
+        with open(other, "wb") as file:
+            file.write(data)
+        self.differ(channel, "rank 1: .*other.tsp: .*header field version: found 99, expected [0-9]+",
+                    [[program(quick), *options], [other, *options]], kept=["other.tsp"])
+
     def other_option(self, channel):
         options, _, _, quick = CHANNELS[channel]
         self.differ(channel, "ranks have different options: --repeat",
@@ -333,7 +365,7 @@ class Injection(harness.CombinationTest, Matrix):
         self.differ(channel, "it belongs to another job, or has another TANDEM_SECRET",
                     [[program(quick), *options, timeout(2)]] * 2, [{"TANDEM_SECRET": f"secret {r}"} for r in range(2)])
 
-    def differ(self, channel, expected, arguments, more=({}, {})):
+    def differ(self, channel, expected, arguments, more=({}, {}), kept=()):
         port, shared = str(harness.free_port()), self.path("shared")
         os.mkdir(shared)
         jobs = [self.launch(channel, *arguments[r], RANK=str(r), WORLD_SIZE="2", LOCAL_RANK=str(r), LOCAL_WORLD_SIZE="2",
@@ -341,6 +373,8 @@ class Injection(harness.CombinationTest, Matrix):
         for job in jobs:
             self.assertEnds(job, expected)
         os.rmdir(shared) # it is empty
+        for name in kept:
+            os.unlink(self.path(name))
         for job in jobs:
             self.assertGone(job)
 
@@ -384,6 +418,7 @@ ROWS = {
     "stalled": "* ucx peer hip-peer",
     "no_signal": "* local ucx ccl peer hip-ccl hip-peer",
     "other_program": "peer * ucx hip-peer",
+    "other_version": "ucx * peer",
     "other_option": "peer * ucx",
     "other_secret": "* ucx peer",
     "memory": "peer * ccl hip-ccl hip-peer",
@@ -401,4 +436,4 @@ def rows(options):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, HangReport, combined=[(Injection, rows)])
+    harness.main(__doc__, HangReport, Staged, combined=[(Injection, rows)])

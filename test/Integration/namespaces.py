@@ -137,9 +137,21 @@ class Nodes:
         text = run("ip", "-n", self.names[node], "-s", "link", "show", "eth1")
         return int(re.search(r"TX:.*\n\s*(\d+)", text).group(1))
 
+    def cut(self, node, how):
+        """The link of a node carries nothing any more: it is "down", or up but "off" the switch, so that every packet is
+        lost."""
+        if how == "down":
+            run("ip", "-n", self.names[node], "link", "set", "eth1", "down")
+        else:
+            run("ip", "-n", self.switch, "link", "set", f"port{node}", "nomaster")
+
     def tandem_run(self, where, *arguments, launcher=torchrun, limit=120):
+        """As start(); the nodes' results."""
+        return [harness.finish(process, limit) for process in self.start(where, *arguments, launcher=launcher)]
+
+    def start(self, where, *arguments, launcher=torchrun):
         """Runs tandem-run with a rank on node where[0], one on where[1], ..., started as `launcher` would. `where` as a
-        number: so many ranks on each node, in order. The nodes' results."""
+        number: so many ranks on each node, in order. A process for each node."""
         if isinstance(where, int):
             where = block(len(self.names), where)
         Nodes.jobs += 1
@@ -151,4 +163,4 @@ class Nodes:
                 starts += " ".join(f"{name}={value}" for name, value in variables.items()) + ' "$0" "$@" & ranks="$ranks $!"; '
             shell = starts + "for rank in $ranks; do wait $rank || exit; done"
             started.append(harness.start([*self.command(node, shell), harness.tool("tandem-run"), *map(str, arguments)]))
-        return [harness.finish(process, limit) for process in started]
+        return started

@@ -56,6 +56,12 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   callbacks.give_up = [](void *user, const char *reason) {
     static_cast<RankContext *>(user)->bootstrap.giveUp(Status(Code::Aborted, reason));
   };
+  callbacks.note_begun = [](void *user, uint64_t runs) {
+    static_cast<RankContext *>(user)->bootstrap.noteBegun(runs);
+  };
+  callbacks.begun_by_all = [](void *user) {
+    return static_cast<RankContext *>(user)->bootstrap.begunByAll();
+  };
   std::string node = bootstrap.host();
   callbacks.node = node.c_str();
   tandem_context_options options{};

@@ -82,8 +82,9 @@ public:
     }
     int code = runAll(source);
     // mpirun and torchrun kill the other ranks once one has failed: rank 0 must have printed.
-    if (together && !job.bootstrap.barrier().ok())
-      return 1;
+    if (together)
+      if (Status met = job.bootstrap.barrier(); !met.ok() && code == 0)
+        return failed(rankMessage(rank, met.message()));
     return code;
   }
 

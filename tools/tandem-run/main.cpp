@@ -281,12 +281,13 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
       return failed(opened.status().message());
     shared = std::move(*opened);
   } else if (!options.several() && !isSource(options.programs[0])) {
-    // Every rank sees by itself that the world does not fit, so no rank waits for it.
-    const std::string &program = options.programs[0];
-    auto bytes = readFile(program);
-    auto fits = bytes ? checkProgram(program, *bytes, env.worldSize, false) : bytes.status();
-    if (!fits)
-      return failed(fits.status().message());
+    // Every rank sees by itself that the world does not fit, so no rank waits for it. What one rank
+    // alone cannot read it tells the others, once they have met.
+    auto bytes = readFile(options.programs[0]);
+    auto file = bytes ? ProgramFile::fromMemory(*bytes) : bytes.status();
+    if (file)
+      if (Status fits = checkRanks(**file, env.worldSize); !fits.ok())
+        return failed(fits.message());
   }
   auto bootstrap = joinRanks(env, options.timeout);
   if (!bootstrap)

@@ -31,7 +31,7 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
               TANDEM_INTERNAL == static_cast<int>(Code::Internal));
 static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
-static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, node) &&
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, begun_by_all) &&
               TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
               TANDEM_NO_PADDING_AFTER(tandem_context_options, no_native));
 
@@ -86,6 +86,10 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
     callbacks.giveUp = [launch](const Status &reason) {
       launch.give_up(launch.user, reason.message().c_str());
     };
+  if (launch.note_begun && launch.begun_by_all) {
+    callbacks.noteBegun = [launch](uint64_t runs) { launch.note_begun(launch.user, runs); };
+    callbacks.begunByAll = [launch] { return launch.begun_by_all(launch.user); };
+  }
   return createCallbackBootstrap(std::move(callbacks));
 }
 

@@ -66,6 +66,10 @@ void giveUp(void *user, const char *reason) {
   static_cast<Job *>(user)->bootstrap->giveUp(Status(Code::Aborted, reason));
 }
 
+void noteBegun(void *user, uint64_t runs) { static_cast<Job *>(user)->bootstrap->noteBegun(runs); }
+
+uint64_t begunByAll(void *user) { return static_cast<Job *>(user)->bootstrap->begunByAll(); }
+
 Status join(Job &job) {
   TANDEM_ASSIGN_OR_RETURN(job.bootstrap, createBootstrapFromEnvironment());
   job.launch.struct_size = sizeof job.launch;
@@ -77,6 +81,8 @@ Status join(Job &job) {
   job.launch.barrier = barrier;
   job.launch.health = health;
   job.launch.give_up = giveUp;
+  job.launch.note_begun = noteBegun;
+  job.launch.begun_by_all = begunByAll;
   job.node = job.bootstrap->host();
   job.launch.node = job.node.c_str();
   job.launch.user = &job;

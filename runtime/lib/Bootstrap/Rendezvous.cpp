@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <set>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -36,6 +37,8 @@ struct Stranger {
 /// kMaxStrangers and it is the oldest: connections that say nothing keep no rank out.
 constexpr milliseconds kStrangerPatience{5000};
 constexpr size_t kMaxStrangers = 256;
+/// How long rank 0 of a job that cannot begin waits for ranks, to tell them why.
+constexpr milliseconds kFarewell{3000};
 
 constexpr const char *kOtherSecret = "it belongs to another job, or has another TANDEM_SECRET";
 
@@ -63,6 +66,8 @@ public:
     for (Socket &peer : peers)
       if (peer.open())
         sendAbort(peer, result.message());
+    if (result.code() == Code::InvalidArgument)
+      tellLater(result);
     return result;
   }
 
@@ -90,6 +95,25 @@ private:
         acceptOne();
     }
     return Status::success();
+  }
+
+  /// Ranks that have yet to come learn why the job ends, not that nothing listens.
+  void tellLater(const Status &reason) {
+    ending = reason;
+    deadline = std::min(deadline, Clock::now() + kFarewell);
+    for (uint32_t rank = 1; rank < env.worldSize; ++rank)
+      if (peers[rank].open())
+        told.insert(rank);
+    while (told.size() + 1 < env.worldSize && Clock::now() < deadline) {
+      std::vector<pollfd> entries{{listenFd, POLLIN, 0}};
+      for (const Stranger &stranger : strangers)
+        entries.push_back({stranger.socket.fd(), POLLIN, 0});
+      if (::poll(entries.data(), entries.size(), millisecondsUntil(deadline, 200)) < 0)
+        continue;
+      hear().ignore();
+      if (entries[0].revents & POLLIN)
+        acceptOne();
+    }
   }
 
   /// Whether all ranks are here, and none has ended meanwhile.
@@ -176,7 +200,13 @@ private:
       return Status::success();
     }
     std::string problem;
-    if (hello.worldSize != env.worldSize)
+    if (!ending.ok())
+      problem = ending.message();
+    else if (hello.version != kProtocolVersion)
+      problem = fmt::format("speaks version {} of the protocol, rank 0 version {}: all ranks need "
+                            "the same version of Tandem",
+                            hello.version, kProtocolVersion);
+    else if (hello.worldSize != env.worldSize)
       problem = fmt::format("expects {} ranks, rank 0 expects {}", hello.worldSize, env.worldSize);
     else if (hello.rank == 0 || hello.rank >= env.worldSize)
       problem = fmt::format("is not a rank from 1 to {}", env.worldSize - 1);
@@ -189,6 +219,12 @@ private:
     std::string answer(reinterpret_cast<const char *>(&accepted), sizeof(accepted));
     answer.append(reinterpret_cast<const char *>(proof.data()), proof.size());
     bool sent = stranger.socket.send(answer.data(), answer.size(), deadline).ok();
+    if (!problem.empty() && hello.rank > 0 && hello.rank < env.worldSize)
+      told.insert(hello.rank);
+    if (!ending.ok()) {
+      sendAbort(stranger.socket, problem);
+      return Status::success();
+    }
     if (!problem.empty()) {
       Status error(Code::InvalidArgument,
                    fmt::format("rank {} ({}) {}", hello.rank, stranger.socket.peerName(), problem));
@@ -231,7 +267,9 @@ private:
   std::vector<Socket> peers;
   std::vector<Stranger> strangers;
   uint32_t arrived = 0;
-  std::string refused; ///< the last connection that could have been a rank
+  std::string refused;     ///< the last connection that could have been a rank
+  Status ending;           ///< why the job ends: nobody is admitted any more
+  std::set<uint32_t> told; ///< who knows
 };
 
 /// A text of a peer that has proved nothing yet.
@@ -348,8 +386,8 @@ void bootstrap::sendAbort(const Socket &socket, const std::string &text) {
 
 static Proof proofOf(const BootstrapEnvironment &env, const char *who, const Nonce &challenge,
                      const Hello &hello) {
-  std::string message =
-      fmt::format("tandem bootstrap 2 {} {} {} ", who, hello.rank, hello.worldSize);
+  std::string message = fmt::format("tandem bootstrap 3 {} {} {} {} {} ", who, hello.rank,
+                                    hello.worldSize, hello.version, hello.reserved);
   for (const Nonce &nonce : {challenge, hello.nonce})
     message.append(reinterpret_cast<const char *>(nonce.data()), nonce.size());
   return hmac(env.secret, message);

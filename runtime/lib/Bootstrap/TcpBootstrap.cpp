@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <fmt/format.h>
 #include <linux/sockios.h>
@@ -43,8 +44,9 @@ constexpr int kMostTimeouts = 60;
 class TcpBootstrap : public Bootstrap {
 public:
   TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> sockets)
-      : env(env), peers(std::move(sockets)), writing(peers.size()),
-        heard(peers.size(), Clock::now()), left(peers.size()), stop(::eventfd(0, EFD_CLOEXEC)) {
+      : env(env), peers(std::move(sockets)), writing(peers.size()), parts(peers.size()),
+        heard(peers.size(), Clock::now()), waits(peers.size()), left(peers.size()),
+        knows(peers.size()), stop(::eventfd(0, EFD_CLOEXEC)) {
     pulse = std::thread([this] { run(); });
   }
 
@@ -86,39 +88,41 @@ public:
 
   Status allGather(const void *mine, size_t bytes, void *all) override {
     std::lock_guard<std::mutex> lock(reading);
-    if (Status known = health(); !known.ok())
-      return known;
+    TANDEM_RETURN_IF_ERROR(failure());
     if (bytes)
       std::memcpy(static_cast<char *>(all) + env.rank * bytes, mine, bytes);
     ++sequence;
     Status result = env.rank == 0 ? gather(bytes, all) : contribute(mine, bytes, all);
     std::fill(heard.begin(), heard.end(), Clock::now());
-    if (!result.ok())
-      lose(result.withPrefix(fmt::format("rank {}, exchange {} over tcp: ", env.rank, sequence)));
-    return health();
+    if (!result.ok()) {
+      bool wasTold = env.rank != 0 && result.code() == Code::Aborted;
+      lose(result.withPrefix(fmt::format("rank {}, exchange {} over tcp: ", env.rank, sequence)),
+           wasTold);
+    }
+    return failure();
   }
 
   Status barrier() override { return allGather(nullptr, 0, nullptr); }
 
   Status health() override {
-    std::lock_guard<std::mutex> lock(state);
-    return lost;
+    // A process that was stopped may ask before its pulse has read what came meanwhile.
+    if (Clock::now().time_since_epoch().count() - looked.load() >
+        Clock::duration(kPulse).count() * 3 / 2) {
+      std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
+      if (lock)
+        look({});
+    }
+    return failure();
   }
 
   void giveUp(const Status &reason) override {
-    if (env.rank == 0)
-      return lose(reason);
-    {
-      std::lock_guard<std::mutex> lock(state);
-      if (!lost.ok())
-        return;
-      lost = reason;
-    }
-    notify(0, reason, Clock::now() + kNotice);
+    lose(reason);
+    std::unique_lock<std::mutex> lock(state);
+    told.wait_until(lock, lostAt + env.noticeTimeout, [&] { return allKnow; });
   }
 
 private:
-  /// Progress of one peer's part.
+  /// Progress of one frame of a peer.
   struct Part {
     FrameHeader header;
     uint64_t received = 0; ///< of header and data
@@ -129,31 +133,73 @@ private:
   }
 
   milliseconds patience() const { return env.exchangeTimeout.value_or(env.timeout); }
+  /// It is connected, and may still say something.
+  bool isThere(uint32_t i) const { return peers[i].open() && !left[i]; }
 
-  /// Notes the first reason; rank 0 forwards it.
-  void lose(const Status &reason) {
+  Status failure() {
+    std::lock_guard<std::mutex> lock(state);
+    return lost;
+  }
+
+  /// Notes the first reason. Rank 0 tells all; another rank tells rank 0, or answers if it
+  /// `wasTold` by rank 0.
+  void lose(const Status &reason, bool wasTold = false) {
     {
       std::lock_guard<std::mutex> lock(state);
       if (!lost.ok())
         return;
       lost = reason;
+      lostAt = Clock::now();
     }
     Deadline deadline = Clock::now() + kNotice;
-    for (uint32_t i = 0; i < peers.size() && env.rank == 0; ++i)
-      if (peers[i].open() && !left[i])
-        notify(i, reason, deadline);
+    for (uint32_t i = 0; i < peers.size(); ++i)
+      if (isThere(i))
+        notify(i, wasTold ? FrameKind::Heard : FrameKind::Abort, reason.message(), deadline);
+    countThoseWhoKnow();
   }
 
   /// Tells peer `i` at least if it takes that at once. A thread that is writing to it does so
   /// itself, when it has ended.
-  void notify(uint32_t i, const Status &reason, Deadline deadline) {
+  void notify(uint32_t i, FrameKind kind, const std::string &text, Deadline deadline) {
     std::unique_lock<std::mutex> lock(writing[i], std::defer_lock);
     while (!lock.try_lock()) {
       if (Clock::now() >= deadline)
         return;
       std::this_thread::sleep_for(milliseconds(1));
     }
-    sendText(peers[i], FrameKind::Abort, reason.message(), deadline);
+    sendText(peers[i], kind, kind == FrameKind::Heard ? "" : text, deadline);
+  }
+
+  /// After a failure: whether all ranks know of it that can be reached. Rank 0 tells the others.
+  void countThoseWhoKnow() {
+    {
+      std::lock_guard<std::mutex> lock(state);
+      if (lost.ok() || allKnow)
+        return;
+      for (uint32_t i = 0; i < peers.size(); ++i)
+        if (isThere(i) && !knows[i])
+          return;
+      allKnow = true;
+      told.notify_all();
+    }
+    Deadline deadline = Clock::now() + kNotice;
+    for (uint32_t i = 0; i < peers.size() && env.rank == 0; ++i)
+      if (isThere(i))
+        notify(i, FrameKind::Heard, "", deadline);
+  }
+
+  /// Rank 0: peer `i` knows of the failure. Others: rank 0 says that all know.
+  void noteKnows(uint32_t i) {
+    {
+      std::lock_guard<std::mutex> lock(state);
+      knows[i] = 1;
+    }
+    countThoseWhoKnow();
+  }
+
+  void noteLeft(uint32_t i) {
+    left[i] = 1;
+    countThoseWhoKnow();
   }
 
   /// The pulse.
@@ -161,30 +207,45 @@ private:
     milliseconds interval = std::min(kPulse, std::max(patience() / 4, milliseconds(20)));
     Deadline next = Clock::now() + interval;
     for (;;) {
-      // A peer's end is noticed at once.
+      // What a peer says, and its end, is noticed at once, except behind what it has sent for an
+      // exchange that is yet to begin here.
       std::vector<pollfd> entries{{stop, POLLIN, 0}};
-      bool healthy = health().ok();
-      for (uint32_t i = 0; i < peers.size(); ++i)
-        entries.push_back(
-            {healthy && peers[i].open() && !left[i] ? peers[i].fd() : -1, POLLRDHUP, 0});
-      ::poll(entries.data(), entries.size(), millisecondsUntil(next));
+      Deadline until = next;
+      for (uint32_t i = 0; i < peers.size(); ++i) {
+        auto events = static_cast<short>(waits[i] ? POLLRDHUP : POLLRDHUP | POLLIN);
+        entries.push_back({isThere(i) ? peers[i].fd() : -1, events, 0});
+        if (waits[i])
+          until = std::min(until, Clock::now() + kNotice / 4);
+      }
+      ::poll(entries.data(), entries.size(), millisecondsUntil(until));
       if (entries[0].revents)
         return;
+      std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
+      if (lock) {
+        look(entries);
+        lock.unlock();
+      } else { // an exchange notices by itself
+        std::this_thread::sleep_for(milliseconds(20));
+      }
       if (Clock::now() >= next) {
         for (uint32_t i = 0; i < peers.size(); ++i)
-          if (peers[i].open() && !left[i])
+          if (isThere(i))
             showLife(i);
         next = Clock::now() + interval;
       }
-      std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
-      if (!lock) { // an exchange notices by itself
-        std::this_thread::sleep_for(milliseconds(20));
-        continue;
-      }
-      for (uint32_t i = 0; i < peers.size(); ++i)
-        if (peers[i].open() && !left[i] && health().ok())
-          listen(i, entries[1 + i].revents != 0);
     }
+  }
+
+  /// Reads what has come from all peers. `entries`: of poll(), the peers' from 1 on; may be empty.
+  void look(const std::vector<pollfd> &entries) {
+    for (uint32_t i = 0; i < peers.size(); ++i) {
+      bool ended = !entries.empty() && (entries[1 + i].revents & ~POLLIN);
+      if (isThere(i) && failure().ok())
+        listen(i, ended);
+      if (isThere(i) && !failure().ok())
+        drain(i);
+    }
+    looked = Clock::now().time_since_epoch().count();
   }
 
   void showLife(uint32_t i) {
@@ -198,19 +259,23 @@ private:
       peers[i].send(&alive, sizeof(alive), Clock::now() + milliseconds(200)).ignore();
   }
 
+  void loseEnded(uint32_t i) {
+    left[i] = 1; // it says nothing more
+    lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
+  }
+
   /// Between exchanges: reads what is no part of one. `ended`: the peer sends nothing more.
   void listen(uint32_t i, bool ended) {
-    auto loseEnded = [&] {
-      lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
-    };
+    waits[i] = 0;
     for (;;) {
       FrameHeader header;
       ssize_t n = ::recv(peers[i].fd(), &header, sizeof(header), MSG_PEEK | MSG_DONTWAIT);
       if (n == 0 || (n < 0 && errno == ECONNRESET))
-        return loseEnded();
+        return loseEnded(i);
       if (n < ssize_t(sizeof(header))) {
         if (ended)
-          return loseEnded();
+          return loseEnded(i);
+        waits[i] = n > 0; // for the rest of it
         if (Clock::now() - heard[i] > std::max(patience(), kLeastSilence))
           lose(Status(Code::Timeout,
                       fmt::format("lost rank {}: it has shown no life for {} s", i,
@@ -218,54 +283,122 @@ private:
         return;
       }
       heard[i] = Clock::now();
-      if (header.magic == kFrameMagic && header.kind == FrameKind::Bye) {
-        left[i] = 1;
-        return;
+      if (header.magic == kFrameMagic && header.kind == FrameKind::Bye)
+        return noteLeft(i);
+      if (header.magic == kFrameMagic &&
+          (header.kind == FrameKind::Abort || header.kind == FrameKind::Heard)) {
+        Status reason = receiveHeader(peers[i], header.kind, header, Clock::now() + kNotice);
+        if (reason.ok())
+          reason = Status(Code::Aborted, fmt::format("rank {} has given up", i));
+        return isTold(i, reason);
       }
-      if (header.magic == kFrameMagic && header.kind == FrameKind::Abort)
-        return lose(
-            receiveHeader(peers[i], FrameKind::Abort, header, Clock::now() + milliseconds(200)));
       if (header.magic != kFrameMagic || header.kind != FrameKind::Alive) {
-        if (ended) // it does not await the end of the next exchange, of which this is
-          loseEnded();
+        waits[i] = 1;
+        // It does not await the end of the next exchange, of which this is, if it has ended, or
+        // given up since.
+        if (ended)
+          loseEnded(i);
+        else
+          listenBehind(i);
         return;
       }
       peers[i].receive(&header, sizeof(header), Clock::now()).ignore();
     }
   }
 
+  /// Peer `i` has said that the job ends.
+  void isTold(uint32_t i, const Status &reason) {
+    lose(reason, env.rank != 0);
+    if (env.rank == 0)
+      noteKnows(i);
+  }
+
+  /// Looks for an Abort behind frames that cannot be taken yet.
+  void listenBehind(uint32_t i) {
+    std::vector<char> seen(kMaxText);
+    ssize_t n = ::recv(peers[i].fd(), seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
+    auto most = static_cast<uint64_t>(std::max<ssize_t>(n, 0));
+    FrameHeader header;
+    for (uint64_t at = 0; at + sizeof(header) <= most; at += sizeof(header) + header.bytes) {
+      std::memcpy(&header, seen.data() + at, sizeof(header));
+      if (header.magic != kFrameMagic || header.bytes > most - at - sizeof(header))
+        return;
+      if (header.kind == FrameKind::Abort)
+        return lose(
+            Status(Code::Aborted, std::string(seen.data() + at + sizeof(header), header.bytes)));
+    }
+  }
+
+  /// After a failure: reads on, for answers. No exchange comes any more.
+  void drain(uint32_t i) {
+    waits[i] = 0;
+    Part &part = parts[i];
+    char unused[4096];
+    for (;;) {
+      bool isHeader = part.received < sizeof(FrameHeader);
+      char *to = isHeader ? reinterpret_cast<char *>(&part.header) + part.received : unused;
+      uint64_t want = isHeader ? sizeof(FrameHeader) - part.received
+                               : part.header.bytes + sizeof(FrameHeader) - part.received;
+      if (want > 0) {
+        auto n = peers[i].receiveSome(to, isHeader ? want : std::min(want, sizeof(unused)));
+        if (!n)
+          return noteLeft(i);
+        if (*n == 0)
+          return;
+        part.received += *n;
+      }
+      if (part.received < sizeof(FrameHeader))
+        continue;
+      if (part.header.magic != kFrameMagic)
+        return noteLeft(i); // it was cut
+      // Of what takes part in an exchange only the data, elsewhere the header tells how much comes.
+      if (part.received < sizeof(FrameHeader) + part.header.bytes)
+        continue;
+      FrameHeader header = part.header;
+      part.received = 0;
+      if (header.kind == FrameKind::Bye)
+        return noteLeft(i);
+      if (header.kind == FrameKind::Abort && env.rank != 0)
+        notify(0, FrameKind::Heard, "", Clock::now() + kNotice);
+      if (header.kind == FrameKind::Heard || (header.kind == FrameKind::Abort && env.rank == 0))
+        noteKnows(i);
+    }
+  }
+
   Status gather(size_t bytes, void *all) {
     Deadline most = Clock::now() + kMostTimeouts * patience();
     std::fill(heard.begin(), heard.end(), Clock::now());
-    std::vector<Part> parts(env.worldSize);
-    std::vector<uint32_t> waiting;
-    for (uint32_t rank = 1; rank < env.worldSize; ++rank)
-      waiting.push_back(rank);
-    std::vector<pollfd> entries;
+    std::vector<char> done(env.worldSize);
+    uint32_t missing = env.worldSize - 1;
+    std::vector<pollfd> entries(env.worldSize);
     // Read from all peers at once, so a dead rank is noticed while others are slow.
-    while (!waiting.empty()) {
-      for (uint32_t rank : waiting)
-        if (Clock::now() >= std::min(most, heard[rank] + patience()))
+    while (missing > 0) {
+      TANDEM_RETURN_IF_ERROR(failure()); // another thread may have given up
+      for (uint32_t rank = 1; rank < env.worldSize; ++rank)
+        if (!done[rank] && Clock::now() >= std::min(most, heard[rank] + patience()))
           return Status(Code::Timeout,
                         fmt::format("waited {} s for {}{}", patience().count() / 1000.0,
-                                    nameOf(rank), waiting.size() > 1 ? " and others" : ""));
-      entries.clear();
-      for (uint32_t rank : waiting)
-        entries.push_back({peers[rank].fd(), POLLIN, 0});
+                                    nameOf(rank), missing > 1 ? " and others" : ""));
+      for (uint32_t rank = 1; rank < env.worldSize; ++rank)
+        entries[rank] = {isThere(rank) ? peers[rank].fd() : -1, POLLIN | POLLRDHUP, 0};
+      entries[0] = {-1, 0, 0};
       if (::poll(entries.data(), entries.size(), 50) < 0)
         continue;
-      std::vector<uint32_t> others;
-      for (size_t i = 0; i < waiting.size(); ++i) {
-        uint32_t rank = waiting[i];
-        bool done = false;
-        if (entries[i].revents)
-          TANDEM_RETURN_IF_ERROR(
-              advance(rank, parts[rank], bytes, all, done).withPrefix(nameOf(rank) + ": "));
-        if (!done)
-          others.push_back(rank);
+      for (uint32_t rank = 1; rank < env.worldSize; ++rank) {
+        if (!entries[rank].revents && !left[rank])
+          continue;
+        if (done[rank]) { // it may end, or give up, while it waits for the others
+          if (!left[rank])
+            listen(rank, entries[rank].revents & ~POLLIN);
+          continue;
+        }
+        bool isDone = false;
+        TANDEM_RETURN_IF_ERROR(advance(rank, bytes, all, isDone).withPrefix(nameOf(rank) + ": "));
+        done[rank] = isDone;
+        missing -= isDone;
       }
-      waiting.swap(others);
     }
+    TANDEM_RETURN_IF_ERROR(failure());
     FrameHeader header;
     header.kind = FrameKind::Whole;
     header.sequence = sequence;
@@ -280,13 +413,14 @@ private:
     std::lock_guard<std::mutex> lock(writing[i]);
     TANDEM_RETURN_IF_ERROR(peers[i].send(&header, sizeof(header), patience()));
     TANDEM_RETURN_IF_ERROR(peers[i].send(data, header.bytes, patience()));
-    if (Status known = health(); !known.ok()) // notify() may not have waited for this
+    if (Status known = failure(); !known.ok()) // notify() may not have waited for this
       sendText(peers[i], FrameKind::Abort, known.message(), Clock::now() + kNotice);
     return Status::success();
   }
 
   /// Receives the available bytes of one part.
-  Status advance(uint32_t rank, Part &part, size_t bytes, void *all, bool &done) {
+  Status advance(uint32_t rank, size_t bytes, void *all, bool &done) {
+    Part &part = parts[rank];
     for (;;) {
       char *to;
       uint64_t want;
@@ -303,8 +437,10 @@ private:
         to = static_cast<char *>(all) + rank * bytes + offset;
         want = bytes - offset;
         done = want == 0;
-        if (done)
+        if (done) {
+          part.received = 0;
           return Status::success();
+        }
       }
       auto n = peers[rank].receiveSome(to, want);
       if (!n)
@@ -316,9 +452,14 @@ private:
     }
   }
 
-  Status check(uint32_t from, FrameHeader &header, FrameKind kind, uint64_t bytes) const {
-    TANDEM_RETURN_IF_ERROR(
-        checkHeader(peers[from], kind, header, Clock::now() + milliseconds(200)));
+  Status check(uint32_t from, FrameHeader &header, FrameKind kind, uint64_t bytes) {
+    Status status = checkHeader(peers[from], kind, header, Clock::now() + milliseconds(200));
+    if (!status.ok() && header.magic == kFrameMagic && header.kind == FrameKind::Abort) {
+      parts[from].received = 0; // all of it was read
+      if (env.rank == 0)
+        noteKnows(from);
+    }
+    TANDEM_RETURN_IF_ERROR(status);
     if (header.sequence != sequence)
       return Status(Code::Internal,
                     fmt::format("out of step: expected exchange {}, found {}; bootstrap calls must "
@@ -341,10 +482,12 @@ private:
       return sent.withPrefix(nameOf(0) + ": ");
     FrameHeader whole;
     Status received;
-    do
+    for (;;) {
       received = peers[0].receive(&whole, sizeof(whole),
                                   std::min(most, Clock::now() + patience() + kRootFirst));
-    while (received.ok() && whole.magic == kFrameMagic && whole.kind == FrameKind::Alive);
+      if (!received.ok() || whole.magic != kFrameMagic || whole.kind != FrameKind::Alive)
+        break;
+    }
     if (received.ok())
       received = check(0, whole, FrameKind::Whole, bytes * env.worldSize);
     if (received.ok())
@@ -356,12 +499,19 @@ private:
   /// Rank 0: one per rank. Others: only the connection to rank 0.
   std::vector<Socket> peers;
   std::vector<std::mutex> writing; ///< per peer: frames are not mixed
-  std::mutex reading;              ///< of all peers; guards the two fields below
+  std::mutex reading;              ///< of all peers; guards the fields below
+  std::vector<Part> parts;         ///< the frame that is being read, in exchanges and by drain()
   std::vector<Deadline> heard;     ///< when something came last
   uint64_t sequence = 0;
-  std::vector<std::atomic<char>> left; ///< has said Bye; set by the pulse, read by all
-  std::mutex state;                    ///< guards `lost`
+  std::vector<std::atomic<char>> waits; ///< what has come is for the next exchange; as `left`
+  std::vector<std::atomic<char>> left;  ///< says nothing more; set by readers, read by all
+  std::atomic<Clock::rep> looked{Clock::now().time_since_epoch().count()}; ///< when, last
+  std::mutex state; ///< guards the fields below
+  std::condition_variable told;
   Status lost;
+  Deadline lostAt;
+  std::vector<char> knows; ///< rank 0: who knows of the failure; others: rank 0 says that all do
+  bool allKnow = false;
   int stop; ///< ends the pulse
   std::thread pulse;
 };

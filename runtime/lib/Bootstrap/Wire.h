@@ -7,8 +7,13 @@
 // that it has the job's secret. Rank 0 answers with a frame Accepted, which holds its own proof, or
 // with Refused and a text; and with Welcome once all ranks have arrived. Each all-gather is a frame
 // Part from every client, then Whole from rank 0. Abort carries the reason as text and ends the
-// bootstrap; a client believes it only after Accepted. Between these, both sides send Alive to show
-// that they live, and Bye before they close the connection without a failure.
+// bootstrap; a client believes it only after Accepted. Who has read an Abort answers with Heard;
+// rank 0 sends Heard to all once every rank that it can reach knows of the failure. Between these,
+// both sides send Alive to show that they live, and Bye before they close the connection without a
+// failure.
+//
+// The layouts of Challenge, Hello, Accepted and Abort are the same in all versions: ranks of
+// different versions recognise each other, prove themselves, and end with a clear error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +28,7 @@
 
 namespace tandem::bootstrap {
 
-inline constexpr uint64_t kHelloMagic = 0x3276'6472'6d64'6e74ull; // "tndmrdv2"
+inline constexpr uint64_t kHelloMagic = 0x3376'6472'6d64'6e74ull; // "tndmrdv3"
 inline constexpr uint32_t kFrameMagic = 0x6d64'6e74u;             // "tndm"
 
 /// All integers are little-endian.
@@ -36,6 +41,8 @@ struct Hello {
   uint64_t magic = kHelloMagic;
   uint32_t rank = 0;
   uint32_t worldSize = 0;
+  uint32_t version = kProtocolVersion;
+  uint32_t reserved = 0;
   Nonce nonce{};
   Proof proof{};
 };
@@ -46,7 +53,17 @@ Proof proofOfClient(const BootstrapEnvironment &environment, const Nonce &challe
 Proof proofOfRoot(const BootstrapEnvironment &environment, const Nonce &challenge,
                   const Hello &hello);
 
-enum class FrameKind : uint32_t { Accepted, Welcome, Part, Whole, Abort, Refused, Alive, Bye };
+enum class FrameKind : uint32_t {
+  Accepted,
+  Welcome,
+  Part,
+  Whole,
+  Abort,
+  Refused,
+  Alive,
+  Bye,
+  Heard
+};
 
 struct FrameHeader {
   uint32_t magic = kFrameMagic;

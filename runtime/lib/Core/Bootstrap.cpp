@@ -50,6 +50,13 @@ public:
     if (callbacks.giveUp)
       callbacks.giveUp(reason);
   }
+  void noteBegun(uint64_t runs) override {
+    if (callbacks.noteBegun)
+      callbacks.noteBegun(runs);
+  }
+  uint64_t begunByAll() override {
+    return callbacks.begunByAll ? callbacks.begunByAll() : kUnknown;
+  }
   Status barrier() override { return check(callbacks.barrier(), "barrier"); }
 
 private:
@@ -63,6 +70,8 @@ private:
 } // namespace
 
 void Bootstrap::giveUp(const Status &) {}
+
+void Bootstrap::noteBegun(uint64_t) {}
 
 std::string Bootstrap::host() const {
   const char *given = std::getenv("TANDEM_NODE");

@@ -227,10 +227,23 @@ std::string ContextImpl::description() {
   return text;
 }
 
-Status ContextImpl::checkRun() const {
+Status ContextImpl::checkRun() {
   for (const auto &transport : options.transports)
     TANDEM_RETURN_IF_ERROR(transport->checkRun());
-  return Status();
+  // A rank that gives up releases its operations only once this rank's bootstrap has heard of it.
+  return bootstrap().health();
+}
+
+uint64_t ContextImpl::progress() const {
+  uint64_t sum = 0;
+  for (const auto &transport : options.transports)
+    sum += transport->progress();
+  return sum;
+}
+
+uint64_t ContextImpl::noteRun() {
+  bootstrap().noteBegun(++runs);
+  return runs;
 }
 
 Status ContextImpl::awaitRuns() {

@@ -84,7 +84,11 @@ public:
   /// thread may be the caller's own, or wait here too.
   Status awaitRuns();
   /// Success, or the abort that makes the results of an ended run invalid.
-  Status checkRun() const;
+  Status checkRun();
+  /// Grows while data moves on any channel.
+  uint64_t progress() const;
+  /// The number of a run that begins, from 1 on: equal on all ranks.
+  uint64_t noteRun();
   bool wantsGraphs() const { return options.graphs; }
   bool sharesMemory() const override { return options.shareMemory; }
   /// The arena of a new instance: that of the context, or one of its own.
@@ -129,6 +133,7 @@ private:
   std::map<std::string, std::shared_ptr<const ExternalKernel>, std::less<>> kernels;
   std::map<std::vector<uint32_t>, std::vector<std::weak_ptr<SymmetricPool>>> pools; ///< by members
   std::vector<std::string> hosts; ///< by rank; empty until first needed
+  uint64_t runs = 0;
 
   std::mutex retiredMutex; ///< guards the three fields below; never held in a call of an instance
   uint32_t instances = 0;

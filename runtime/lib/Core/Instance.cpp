@@ -24,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 namespace {
 /// How long an abort waits for a run that is being captured or launched.
 constexpr std::chrono::milliseconds kCapture{500};
+/// A rank that lives but does not begin a run is waited for so many timeouts.
+constexpr int kMostTimeouts = 60;
 } // namespace
 
 InstanceImpl::~InstanceImpl() {
@@ -188,6 +190,7 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   // Whether the time limit starts behind other work on the stream.
   slot.hasBegin = slot.mainHeld || !context.sharesMemory() || shared->isBehindOthers(*this);
   slot.run = slot.frame.epoch;
+  slot.order = context.noteRun();
   slot.enqueuing = true;
   slot.inFlight = true;
   Status status = shared->follow(*slot.main.load(), slot.followed);
@@ -430,15 +433,22 @@ Clock::time_point InstanceImpl::deadline() {
   Slot *slot = oldest();
   if (!slot || (!slot->enqueuing && slot->hasBegin && !slot->begin->reached()))
     return Clock::time_point::max();
-  // A command that begins is progress. The streams of a graph have no positions.
-  uint64_t position = 0;
+  // A command that begins is progress, and so are data that move. The streams of a graph have no
+  // positions.
+  uint64_t position = context.progress();
   for (uint32_t s = 0; s < streams.size() && !slot->replays; ++s)
     if (usesStream[s])
       position = position * 31 + (s == 0 ? slot->main.load() : streams[s])->position();
-  if (timedRun != slot->run || timedPosition != position) {
+  Clock::time_point now = Clock::now();
+  if (timedRun != slot->run)
+    timedFirst = now;
+  // While a rank that lives has yet to begin the run, its commands may wait for that rank.
+  bool waitsForBegin = now - timedFirst < kMostTimeouts * context.timeout() &&
+                       context.bootstrap().begunByAll() < slot->order;
+  if (timedRun != slot->run || timedPosition != position || waitsForBegin) {
     timedRun = slot->run;
     timedPosition = position;
-    timedSince = Clock::now();
+    timedSince = now;
   }
   return timedSince + context.timeout();
 }

@@ -90,6 +90,7 @@ private:
     std::atomic<bool> hasBegin{false};  ///< `begin` is recorded, or will be
     std::atomic<uint64_t> run{0};       ///< its frame's epoch
     std::atomic<bool> replays{false};   ///< the run is a replay of a graph
+    std::atomic<uint64_t> order{0};     ///< its number among all runs of the context
     bool meets = false;                 ///< the ranks must meet before the run
   };
 
@@ -247,7 +248,7 @@ private:
   static constexpr uint64_t kTrial = ~uint64_t(1); ///< the number of tryCapture()'s run
   uint64_t timedRun = ~uint64_t(0); ///< the run that the watchdog times, and since when
   uint64_t timedPosition = 0;       ///< where its streams were then
-  std::chrono::steady_clock::time_point timedSince;
+  std::chrono::steady_clock::time_point timedSince, timedFirst;
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet
   bool tracing = false;
   bool watched = false;

@@ -484,16 +484,25 @@ Status InstanceImpl::agree(const Status &mine, const char *what) {
 
 Status InstanceImpl::agreeOnProgram() {
   // What must be equal on all ranks, also where each loaded a file of its own (`--rank=r`).
-  uint64_t mine = programHandle->id();
-  std::vector<uint64_t> all(context.worldSize());
+  struct Said {
+    uint64_t version, id;
+  } mine{kProtocolVersion, programHandle->id()};
+  std::vector<Said> all(context.worldSize());
   TANDEM_RETURN_IF_ERROR(
       context.bootstrap().allGather(&mine, sizeof mine, all.data()).withPrefix(prefix()));
   for (uint32_t r = 0; r < all.size(); ++r)
-    if (all[r] != mine)
+    if (all[r].version != mine.version)
+      return Status(
+          Code::InvalidArgument,
+          fmt::format("{}rank {} speaks version {} of the protocol, this rank version {}: "
+                      "all ranks need the same version of Tandem",
+                      prefix(), r, all[r].version, mine.version));
+  for (uint32_t r = 0; r < all.size(); ++r)
+    if (all[r].id != mine.id)
       return Status(Code::InvalidArgument,
                     fmt::format("{}rank {} loaded another program: its id is {:016x}, expected "
                                 "{:016x}",
-                                prefix(), r, all[r], mine));
+                                prefix(), r, all[r].id, mine.id));
   return Status();
 }
 

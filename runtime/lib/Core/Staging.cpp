@@ -186,6 +186,7 @@ public:
     return std::make_unique<StagedChannel>(device, std::move(channel));
   }
   Status checkRun() const override { return inner->checkRun(); }
+  uint64_t progress() const override { return inner->progress(); }
 
 private:
   std::unique_ptr<Device> facade; ///< outlives what the inner transport keeps

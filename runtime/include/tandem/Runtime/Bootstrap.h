@@ -18,6 +18,10 @@
 
 namespace tandem {
 
+/// Of what ranks exchange at start and at prepare, through whatever bootstrap. Raise it with every
+/// change of that: ranks of different versions end with an error that says so.
+inline constexpr uint32_t kProtocolVersion = 3;
+
 /// The rank's place in its job, and an exchange of bytes, like MPI_Comm_rank and MPI_Allgather.
 /// Used at start and at prepare only, never in a run. All calls are collective over the world, in
 /// the same order on every rank, one thread at a time per rank.
@@ -46,9 +50,18 @@ public:
   /// shows no life. Does not block. Any thread. Default: nothing is known.
   virtual Status health() { return Status::success(); }
   /// This rank ends with an error: tells the others, whose health() becomes that error. Any thread,
-  /// also during an exchange. Must return soon: this rank's operations are released behind it,
-  /// because that may let those of other ranks end with wrong data.
+  /// also during an exchange. Returns once the health() of all ranks that can be reached is an
+  /// error, or after a short time: this rank's operations are released behind it, because that may
+  /// let those of other ranks end with wrong data. These ask health() before they report success.
   virtual void giveUp(const Status &reason);
+
+  /// This rank has begun so many runs; all ranks begin the same ones, in the same order. Any
+  /// thread, often, so it must be quick.
+  virtual void noteBegun(uint64_t runs);
+  /// How many runs every rank has begun that has not left, as far as this rank knows. A run that a
+  /// rank has yet to begin may wait for longer than the timeout. Any thread. Default: kUnknown.
+  virtual uint64_t begunByAll() { return kUnknown; }
+  static constexpr uint64_t kUnknown = ~uint64_t(0);
 };
 
 /// A bootstrap by two callbacks of an embedder. A non-zero return value is an error.
@@ -59,6 +72,9 @@ struct BootstrapCallbacks {
   /// Optional: health() and giveUp().
   std::function<Status()> health;
   std::function<void(const Status &)> giveUp;
+  /// Optional: noteBegun() and begunByAll().
+  std::function<void(uint64_t)> noteBegun;
+  std::function<uint64_t()> begunByAll;
   std::string node; ///< optional: host() is hostOf(node)
 };
 

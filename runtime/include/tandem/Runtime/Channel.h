@@ -188,6 +188,9 @@ public:
   /// Called when a run has ended. Returns an error if a rank has aborted although this rank's
   /// operations succeeded (see docs/gpu.md, "Abort board"). Does not block; any thread.
   virtual Status checkRun() const { return Status(); }
+  /// Grows while data moves, also within a command that takes long: then the watchdog does not end
+  /// the run. Any thread. Default: not known.
+  virtual uint64_t progress() const { return 0; }
 };
 
 /// A transport that copies device memory to and from host memory and communicates by `inner`. It

@@ -86,6 +86,8 @@ struct BootstrapEnvironment {
   /// How long an exchange waits for a rank that shows no life; default `timeout`. A rank that lives
   /// is waited for 60 times as long.
   std::optional<std::chrono::milliseconds> exchangeTimeout;
+  /// How long a rank that gives up waits until all ranks have heard of it.
+  std::chrono::milliseconds noticeTimeout{1000};
 };
 
 /// Looks up one variable; empty or unset: nullptr or "".

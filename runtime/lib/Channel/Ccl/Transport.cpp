@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <functional>
 #include <sstream>
 
 namespace tandem {
@@ -231,19 +232,24 @@ public:
     if (leads)
       mine = api->status(api->ncclGetUniqueId(&id), "ncclGetUniqueId");
     const SymmetricMemory &symmetric = desc.symmetric;
+    // Ranks that call their hosts different may share no page, even if they could.
+    std::string host = fmt::format("{:x} ", std::hash<std::string>()(bootstrap.host()));
     std::string head =
         mine.ok() ? fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
                                 fmt::join(desc.group, ","))
                   : "!" + mine.message();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
-                       (api && api->splits ? "split" : "whole") + "\n" + board->address() + "\n" +
-                       fmt::format("{} of {}", symmetric.halfBytes, symmetric.totalBytes) + "\n" +
-                       std::string(id.internal, leads ? sizeof id.internal : 0);
+                       (api && api->splits ? "split" : "whole") + "\n" + host + board->address() +
+                       "\n" + fmt::format("{} of {}", symmetric.halfBytes, symmetric.totalBytes) +
+                       "\n" + std::string(id.internal, leads ? sizeof id.internal : 0);
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
     if (!board->connected()) {
       std::vector<std::string> addresses;
-      for (const std::string &said : all)
-        addresses.push_back(lineOf(said, 3));
+      for (const std::string &said : all) {
+        std::string theirs = lineOf(said, 3);
+        addresses.push_back(theirs.compare(0, host.size(), host) == 0 ? theirs.substr(host.size())
+                                                                      : "");
+      }
       board->connect(addresses);
     }
     TANDEM_RETURN_IF_ERROR(mine);

@@ -192,6 +192,7 @@ public:
     return std::make_unique<ShapedChannel>(std::move(channel), link, desc);
   }
   Status checkRun() const override { return inner->checkRun(); }
+  uint64_t progress() const override { return inner->progress(); }
 
 private:
   std::unique_ptr<Transport> inner;

@@ -8,7 +8,9 @@
 #include "Packing.h"
 #include "UcxChannel.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 
 using namespace tandem;
 using namespace tandem::ucx;
@@ -38,8 +40,36 @@ struct Staging {
   uint64_t bytes() const { return runs.bytes(); }
 };
 
+/// How a message to another host is cut: the watchdog sees a large one proceed, however slow the
+/// link. The first piece is shorter, and depends on the number of the others, so that messages of
+/// different lengths are told apart by it.
+struct Pieces {
+  static constexpr uint64_t kBytes = 4 << 20, kMost = 1 << 14;
+  uint64_t number = 1, first = 0, rest = 0;
+
+  Pieces(uint64_t bytes, bool isCut) : first(bytes) {
+    if (bytes <= kBytes || !isCut)
+      return;
+    number = std::min((bytes + kBytes - 1) / kBytes, kMost);
+    rest = bytes / number / 64 * 64 + 64;
+    first = bytes - (number - 1) * rest;
+  }
+  uint64_t offset(uint64_t i) const { return i == 0 ? 0 : first + (i - 1) * rest; }
+  uint64_t bytes(uint64_t i) const { return i == 0 ? first : rest; }
+};
+
 class GroupWork : public Work {
 public:
+  struct Part;
+
+  /// A piece under way.
+  struct Piece {
+    Part *part = nullptr; ///< null: none
+    uint64_t bytes = 0;
+    void *request = nullptr; ///< of an open receive
+    bool *ended = nullptr;   ///< of a receive while it is being posted
+  };
+
   struct Part {
     GroupWork *owner;
     bool isSend;
@@ -47,8 +77,11 @@ public:
     uint32_t tag;
     Operand operand;
     Staging staging;
-    void *request = nullptr; ///< of an open receive
-    bool *ended = nullptr;   ///< of a receive while it is being posted
+    Pieces pieces;
+    Piece open[2] = {};
+    uint64_t next = 0;      ///< piece to post
+    bool isPosting = false; ///< in post()
+    Status result = {};
   };
 
   explicit GroupWork(std::shared_ptr<ChannelState> state, const std::vector<Message> &messages)
@@ -57,9 +90,12 @@ public:
     // Receives first, so arriving messages find a buffer.
     for (bool sends : {false, true})
       for (const Message &message : messages)
-        if (message.isSend == sends)
-          parts.push_back({this, sends, this->state->members[message.peer].rank, message.tag,
-                           message.buffer, Staging(message.buffer.layout)});
+        if (message.isSend == sends) {
+          uint32_t peer = this->state->members[message.peer].rank;
+          parts.push_back(
+              {this, sends, peer, message.tag, message.buffer, Staging(message.buffer.layout),
+               Pieces(message.buffer.layout.numBytes(), !this->state->worker->isNear(peer))});
+        }
   }
 
   Status run(const Frame &frame) {
@@ -68,6 +104,8 @@ public:
     epoch = frame.epoch;
     for (Part &part : parts) {
       part.staging.memory = part.operand.resolve(frame).data;
+      part.next = 0;
+      part.result = Status();
       if (part.isSend && !part.staging.runs.contiguous())
         part.staging.runs.pack(part.staging.copy.data(), part.staging.memory);
     }
@@ -83,84 +121,115 @@ public:
   void start(Worker &worker) override {
     // The last part may end within the loop; `keep` keeps the list of parts alive.
     std::shared_ptr<Work> keep = shared_from_this();
-    for (Part &part : parts) {
-      if (part.isSend)
-        send(worker, part);
-      else
-        receive(worker, part);
-    }
+    for (Part &part : parts)
+      post(worker, part);
   }
 
   void cancel(Worker &worker) override {
     for (Part &part : parts)
-      if (part.request)
-        worker.api.ucp_request_cancel(worker.worker, part.request);
+      for (Piece &piece : part.open)
+        if (piece.request)
+          worker.api.ucp_request_cancel(worker.worker, piece.request);
   }
 
 private:
-  void send(Worker &worker, Part &part) {
+  /// Posts what may be under way. The part may be in use for the next run when this returns.
+  void post(Worker &worker, Part &part) {
+    part.isPosting = true;
+    auto isFree = [](const Piece &piece) { return !piece.part; };
+    for (;;) {
+      Piece *piece = std::find_if(std::begin(part.open), std::end(part.open), isFree);
+      if (part.next == part.pieces.number || !part.result.ok() || piece == std::end(part.open))
+        break;
+      uint64_t i = part.next++;
+      piece->part = &part;
+      piece->bytes = part.pieces.bytes(i);
+      std::byte *data = static_cast<std::byte *>(part.staging.data()) + part.pieces.offset(i);
+      if (part.isSend)
+        send(worker, *piece, data);
+      else
+        receive(worker, *piece, data);
+    }
+    part.isPosting = false;
+    if (std::all_of(std::begin(part.open), std::end(part.open), isFree))
+      finishPart(worker, part.result);
+  }
+
+  static void pieceEnded(Worker &worker, Piece &piece, const Status &status) {
+    Part &part = *piece.part;
+    piece.part = nullptr;
+    worker.noteProgress();
+    if (part.result.ok())
+      part.result = status;
+    if (!part.isPosting)
+      part.owner->post(worker, part);
+  }
+
+  void send(Worker &worker, Piece &piece, const std::byte *data) {
+    Part &part = *piece.part;
     auto endpoint = worker.endpoint(part.peer);
     if (!endpoint)
-      return finishPart(worker, endpoint.status());
+      return pieceEnded(worker, piece, endpoint.status());
     ucp_request_param_t param = hostParam();
     param.cb.send = [](void *request, ucs_status_t status, void *data) {
-      auto &part = *static_cast<Part *>(data);
-      Worker &worker = *part.owner->state->worker;
+      auto &piece = *static_cast<Piece *>(data);
+      Worker &worker = *piece.part->owner->state->worker;
       worker.api.ucp_request_free(request);
-      part.owner->finishPart(worker, worker.peerError(status, "send", part.peer));
+      pieceEnded(worker, piece, worker.peerError(status, "send", piece.part->peer));
     };
-    param.user_data = &part;
+    param.user_data = &piece;
     uint64_t tag = makeTag(state->number, worker.rank(), epoch, part.tag);
-    settle(worker,
-           worker.api.ucp_tag_send_nbx(*endpoint, part.staging.data(), part.staging.bytes(), tag,
-                                       &param),
-           part);
+    ucs_status_ptr_t request =
+        worker.api.ucp_tag_send_nbx(*endpoint, data, piece.bytes, tag, &param);
+    if (!UCS_PTR_IS_PTR(request))
+      pieceEnded(worker, piece, worker.peerError(UCS_PTR_STATUS(request), "send", part.peer));
   }
 
-  void settle(Worker &worker, ucs_status_ptr_t request, const Part &part) {
-    worker.settle(*this, request, "send", part.peer);
-  }
-
-  void receive(Worker &worker, Part &part) {
-    // UCX 1.13 reports the length of a message that had already arrived only to the callback. The
-    // callback may run before the call returns; `part` may then be in use for the next run.
+  void receive(Worker &worker, Piece &piece, std::byte *data) {
+    // UCX 1.13 reports the length of a message that had already arrived only to the callback, which
+    // may run before the call returns.
+    Part &part = *piece.part;
     bool ended = false;
-    part.ended = &ended;
+    piece.ended = &ended;
     ucp_request_param_t param = hostParam();
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     param.cb.recv = [](void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
                        void *data) {
-      auto &part = *static_cast<Part *>(data);
-      part.request = nullptr;
-      if (part.ended)
-        *part.ended = true;
-      part.ended = nullptr;
-      Worker &worker = *part.owner->state->worker;
+      auto &piece = *static_cast<Piece *>(data);
+      piece.request = nullptr;
+      if (piece.ended)
+        *piece.ended = true;
+      piece.ended = nullptr;
+      Worker &worker = *piece.part->owner->state->worker;
       worker.api.ucp_request_free(request);
-      part.owner->received(worker, part, status, status == UCS_OK ? info->length : 0);
+      received(worker, piece, status, status == UCS_OK ? info->length : 0);
     };
-    param.user_data = &part;
+    param.user_data = &piece;
     uint64_t tag = makeTag(state->number, part.peer, epoch, part.tag);
-    ucs_status_ptr_t request = worker.api.ucp_tag_recv_nbx(
-        worker.worker, part.staging.data(), part.staging.bytes(), tag, ~uint64_t(0), &param);
+    ucs_status_ptr_t request =
+        worker.api.ucp_tag_recv_nbx(worker.worker, data, piece.bytes, tag, ~uint64_t(0), &param);
     if (ended)
       return;
-    part.ended = nullptr;
+    piece.ended = nullptr;
     if (UCS_PTR_IS_PTR(request))
-      part.request = request;
+      piece.request = request;
     else
-      received(worker, part, UCS_PTR_STATUS(request), 0);
+      received(worker, piece, UCS_PTR_STATUS(request), 0);
   }
 
-  void received(Worker &worker, const Part &part, ucs_status_t status, uint64_t length) {
+  static void received(Worker &worker, Piece &piece, ucs_status_t status, uint64_t length) {
+    const Part &part = *piece.part;
     Status result = worker.peerError(status, "receive", part.peer);
     // UCS_OK means the message was not longer. A shorter message is an error too.
-    if (status == UCS_ERR_MESSAGE_TRUNCATED || (result.ok() && length != part.staging.bytes()))
-      result = Status(Code::InvalidProgram,
-                      fmt::format("{}: expected {} bytes from rank {} (tag {}), found {}",
-                                  state->where(), part.staging.bytes(), part.peer, part.tag,
-                                  status == UCS_OK ? std::to_string(length) : std::string("more")));
-    finishPart(worker, result);
+    if (status == UCS_ERR_MESSAGE_TRUNCATED || (result.ok() && length != piece.bytes))
+      result = Status(
+          Code::InvalidProgram,
+          fmt::format("{}: expected {} bytes{} from rank {} (tag {}), found {}",
+                      part.owner->state->where(), piece.bytes,
+                      part.pieces.number > 1 ? fmt::format(" (of {})", part.staging.bytes()) : "",
+                      part.peer, part.tag,
+                      status == UCS_OK ? std::to_string(length) : std::string("more")));
+    pieceEnded(worker, piece, result);
   }
 
   std::shared_ptr<ChannelState> state;
@@ -168,11 +237,28 @@ private:
   uint64_t epoch = 0;
 };
 
+/// A large put to another host is made in turns. Behind each, a message without effect lets the
+/// peer's watchdog see that it proceeds.
 class PutWork : public Work {
 public:
   PutWork(std::shared_ptr<ChannelState> state, const Put &put)
-      : state(std::move(state)), put(put), staging(put.src.layout), target(put.dst),
-        member(this->state->members[put.peer]) {}
+      : state(std::move(state)), put(put), staging(put.src.layout),
+        member(this->state->members[put.peer]) {
+    Runs target(put.dst);
+    uint64_t left = 0; // of this turn
+    target.forEach([&](uint64_t remote, uint64_t local) {
+      for (uint64_t at = 0; at < target.runBytes();) {
+        if (left == 0) {
+          turns.push_back(spans.size());
+          left = this->state->worker->isNear(member.rank) ? ~uint64_t(0) : Pieces::kBytes;
+        }
+        uint64_t bytes = std::min(target.runBytes() - at, left);
+        spans.push_back({remote + at, local + at, bytes});
+        at += bytes;
+        left -= bytes;
+      }
+    });
+  }
 
   Status run(const Frame &frame) {
     if (staging.bytes() == 0)
@@ -181,46 +267,93 @@ public:
     if (!staging.runs.contiguous())
       staging.runs.pack(staging.copy.data(), staging.memory);
     base = member.base + frame.half * member.halfBytes + put.offset;
-    arm(1);
+    arm(static_cast<uint32_t>(turns.size()));
     state->worker->submit(shared_from_this());
     return wait(state->worker->spin());
   }
 
   void start(Worker &worker) override {
     std::shared_ptr<Work> keep = shared_from_this();
-    if (worker.hasLeft(member.rank))
-      return finishPart(worker, Status::success());
+    turn = 0;
+    good = Status();
+    post(worker);
+  }
+
+private:
+  struct Span {
+    uint64_t remote, local, bytes;
+  };
+
+  /// Posts turns until one is under way. The work may be in use for the next run when this returns.
+  void post(Worker &worker) {
+    isPosting = true;
+    while (open == 0 && turn < turns.size()) {
+      size_t from = turns[turn++], to = turn < turns.size() ? turns[turn] : spans.size();
+      postTurn(worker, from, to);
+      if (open == 0)
+        endTurn(worker);
+    }
+    isPosting = false;
+  }
+
+  void postTurn(Worker &worker, size_t from, size_t to) {
+    if (worker.hasLeft(member.rank) || !good.ok())
+      return;
     auto endpoint = worker.endpoint(member.rank);
-    if (!endpoint)
-      return finishPart(worker, endpoint.status());
+    if (!endpoint) {
+      good = endpoint.status();
+      return;
+    }
     ucp_request_param_t param = hostParam();
     param.cb.send = [](void *request, ucs_status_t status, void *data) {
       auto &self = *static_cast<PutWork *>(data);
       Worker &worker = *self.state->worker;
       worker.api.ucp_request_free(request);
-      if (worker.hasLeft(self.member.rank))
-        status = UCS_OK;
-      self.finishPart(worker, worker.peerError(status, "put", self.member.rank));
+      self.spanEnded(worker, status);
     };
     param.user_data = this;
-    uint64_t count = target.bytes() / target.runBytes();
-    arm(static_cast<uint32_t>(count));
     auto *packed = static_cast<const std::byte *>(staging.data());
-    target.forEach([&](uint64_t remote, uint64_t local) {
-      worker.settle(*this,
-                    worker.api.ucp_put_nbx(*endpoint, packed + local, target.runBytes(),
-                                           base + remote, member.key, &param),
-                    "put", member.rank);
-    });
+    open = static_cast<uint32_t>(to - from);
+    for (size_t i = from; i < to; ++i) {
+      const Span &span = spans[i];
+      ucs_status_ptr_t request = worker.api.ucp_put_nbx(*endpoint, packed + span.local, span.bytes,
+                                                        base + span.remote, member.key, &param);
+      if (!UCS_PTR_IS_PTR(request))
+        spanEnded(worker, UCS_PTR_STATUS(request));
+    }
   }
 
-private:
+  void spanEnded(Worker &worker, ucs_status_t status) {
+    if (good.ok() && !worker.hasLeft(member.rank))
+      good = worker.peerError(status, "put", member.rank);
+    if (--open > 0 || isPosting)
+      return;
+    std::shared_ptr<Work> keep = shared_from_this();
+    bool isLast = turn == turns.size();
+    endTurn(worker);
+    if (!isLast)
+      post(worker);
+  }
+
+  void endTurn(Worker &worker) {
+    worker.noteProgress();
+    if (turn < turns.size() && good.ok())
+      worker.sendControl(*this, member.rank, Control());
+    else
+      finishPart(worker, good);
+  }
+
   std::shared_ptr<ChannelState> state;
   Put put;
   Staging staging;
-  Runs target;
+  std::vector<Span> spans;
+  std::vector<size_t> turns; ///< the first span of each
   const Member &member;
   uint64_t base = 0;
+  size_t turn = 0;
+  uint32_t open = 0; ///< spans of this turn
+  bool isPosting = false;
+  Status good;
 };
 
 class SignalWork : public Work {

@@ -130,7 +130,7 @@ Expected<ucp_ep_h> Worker::endpoint(uint32_t rank) {
     return peer.endpoint;
   // UCX 1.13 cannot use shared memory together with its detection of dead peers. So pidfds detect
   // them on one host, and UCX between hosts.
-  bool sameHost = rank == worldRank || (!self.host.empty() && peer.address.host == self.host);
+  bool sameHost = isNear(rank);
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -215,6 +215,7 @@ void Worker::receiveControl(const void *header, size_t headerBytes, const void *
   if (headerBytes != sizeof(control))
     return;
   std::memcpy(&control, header, sizeof(control));
+  noteProgress();
   switch (control.kind) {
   case Control::Signal:
     // No run of a closed channel is left to wait for it.

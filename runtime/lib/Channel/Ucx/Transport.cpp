@@ -65,6 +65,7 @@ public:
 
   std::string_view name() const override { return "ucx"; }
   uint32_t capabilities() const override { return TwoSided | OneSided; }
+  uint64_t progress() const override { return worker->progress(); }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                    Bootstrap &bootstrap) override {

@@ -69,6 +69,12 @@ public:
   const PeerAddress &address() const { return self; }
   std::chrono::microseconds spin() const { return spinTime; }
   uint32_t rank() const { return worldRank; }
+  /// Grows while pieces of messages and controls arrive or leave.
+  uint64_t progress() const { return moved; }
+  /// Whether the rank shares memory with this one. After join().
+  bool isNear(uint32_t rank) const {
+    return rank == worldRank || (!self.host.empty() && peers[rank]->address.host == self.host);
+  }
   /// Success, or why this worker has stopped.
   Status health();
   /// Starts `work` on the progress thread, or ends it at once with health().
@@ -101,6 +107,7 @@ public:
   void sendControl(Work &owner, uint32_t rank, const Control &control, std::string text = {});
   /// Ends one part of `owner` with the result of a UCX call. True if it has ended.
   bool settle(Work &owner, ucs_status_ptr_t request, const char *what, uint32_t peer);
+  void noteProgress() { ++moved; }
   Status peerError(ucs_status_t status, const char *what, uint32_t peer);
   /// Removes finished work from the list; the returned reference keeps it alive.
   std::shared_ptr<Work> forget(Work &work);
@@ -131,6 +138,7 @@ private:
   void wakeThread();
 
   UcxOptions options;
+  std::atomic<uint64_t> moved{0};
   PeerAddress self;
   std::chrono::microseconds spinTime{0}; ///< fixed by join
   uint32_t worldRank = 0;                ///< fixed by join

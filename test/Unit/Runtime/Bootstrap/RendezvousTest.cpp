@@ -406,16 +406,55 @@ TEST(Rendezvous, DisagreementEndsBothSides) {
 }
 
 /// A connection of rank 1 that has said Hello.
-static int helloOf(const Job &job) {
+static int helloOf(const Job &job, uint32_t version = kProtocolVersion) {
   int fd = connectTo(job.env.port);
   bootstrap::Challenge challenge;
   EXPECT_EQ(::recv(fd, &challenge, sizeof(challenge), MSG_WAITALL), ssize_t(sizeof(challenge)));
   bootstrap::Hello hello;
   hello.rank = 1;
   hello.worldSize = job.env.worldSize;
+  hello.version = version;
   hello.proof = bootstrap::proofOfClient(job.env, challenge.nonce, hello);
   EXPECT_EQ(::send(fd, &hello, sizeof(hello), 0), ssize_t(sizeof(hello)));
   return fd;
+}
+
+/// Rank 1 is of another version. All end at once, and say why, also a rank that comes later.
+TEST(Rendezvous, OtherVersionIsAnErrorOnAllRanks) {
+  Job job(3);
+  auto begin = std::chrono::steady_clock::now();
+  auto fails = [&](uint32_t rank) {
+    auto bootstrap = createTcpBootstrap(job.of(rank));
+    ASSERT_FALSE(bootstrap);
+    EXPECT_THAT(bootstrap.status().message(), HasSubstr("rank 1 (127.0.0.1:"));
+    EXPECT_THAT(bootstrap.status().message(),
+                HasSubstr(fmt::format("speaks version 99 of the protocol, rank 0 version {}: all "
+                                      "ranks need the same version of Tandem",
+                                      kProtocolVersion)));
+  };
+  std::thread root([&] { fails(0); });
+  bootstrap::Socket other(helloOf(job, 99));
+  auto deadline = bootstrap::Clock::now() + std::chrono::seconds(20);
+  bootstrap::FrameHeader answer;
+  ASSERT_TRUE(other.receive(&answer, sizeof(answer), deadline).ok());
+  EXPECT_EQ(answer.kind, bootstrap::FrameKind::Accepted);
+  bootstrap::Proof proof;
+  ASSERT_TRUE(other.receive(proof.data(), proof.size(), deadline).ok());
+  Status said = bootstrap::receiveHeader(other, bootstrap::FrameKind::Welcome, answer, deadline);
+  EXPECT_EQ(said.code(), Code::Aborted);
+  EXPECT_THAT(said.message(), HasSubstr("speaks version 99 of the protocol"));
+  fails(2);
+  root.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9));
+}
+
+/// The version is a part of the proof.
+TEST(Rendezvous, VersionCannotBeForged) {
+  BootstrapEnvironment env;
+  bootstrap::Hello hello, other;
+  other.version = 99;
+  bootstrap::Nonce nonce = bootstrap::makeNonce();
+  EXPECT_NE(proofOfClient(env, nonce, hello), proofOfClient(env, nonce, other));
 }
 
 /// One connection ends at once after its Hello, one after Accepted: the rank comes again.
@@ -568,6 +607,102 @@ TEST(Rendezvous, RankThatGivesUpSaysWhy) {
       std::this_thread::sleep_for(milliseconds(100)); // rank 0 forwards it before it leaves
     });
   }
+}
+
+/// Three ranks as threads, with their bootstraps; in the end they leave one after the other.
+static std::vector<std::unique_ptr<Bootstrap>> joinAll(const Job &job) {
+  std::vector<std::unique_ptr<Bootstrap>> joined(job.env.worldSize);
+  onRanks(job.env.worldSize, [&](uint32_t rank) {
+    auto bootstrap = createTcpBootstrap(job.of(rank));
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+    joined[rank] = std::move(*bootstrap);
+  });
+  return joined;
+}
+
+/// What is released behind giveUp() may end operations of others, who know of the failure by then.
+TEST(Rendezvous, GivingUpEndsWhenAllKnow) {
+  for (uint32_t victim : {0u, 2u}) {
+    Job job(4);
+    job.env.noticeTimeout = std::chrono::seconds(30);
+    auto ranks = joinAll(job);
+    ASSERT_TRUE(ranks[0] && ranks[1] && ranks[2] && ranks[3]);
+    ranks[victim]->giveUp(Status(Code::Internal, "it is too hot"));
+    for (auto &rank : ranks)
+      EXPECT_THAT(rank->health().message(), HasSubstr("it is too hot"));
+  }
+}
+
+/// Two ranks at once, and both wait for the third.
+TEST(Rendezvous, GivingUpTwiceEndsWhenAllKnow) {
+  Job job(3);
+  job.env.noticeTimeout = std::chrono::seconds(30);
+  auto ranks = joinAll(job);
+  ASSERT_TRUE(ranks[0] && ranks[1] && ranks[2]);
+  onRanks(2, [&](uint32_t rank) {
+    ranks[rank]->giveUp(Status(Code::Internal, "it is too hot"));
+    EXPECT_FALSE(ranks[2]->health().ok());
+  });
+}
+
+TEST(Rendezvous, GivingUpDoesNotWaitForTheDead) {
+  Job job(2);
+  job.env.noticeTimeout = std::chrono::seconds(60);
+  pid_t pid = rankOne(job, [](Bootstrap &bootstrap) { bootstrap.barrier().ignore(); });
+  ASSERT_GT(pid, 0);
+  auto bootstrap = createTcpBootstrap(job.of(0));
+  ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+  (*bootstrap)->barrier().ignore();
+  auto begin = std::chrono::steady_clock::now();
+  (*bootstrap)->giveUp(Status(Code::Internal, "it is too hot"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  ::waitpid(pid, nullptr, 0);
+}
+
+TEST(Rendezvous, GivingUpDoesNotWaitForTheStopped) {
+  Job job(2);
+  job.env.noticeTimeout = milliseconds(300);
+  pid_t pid = rankOne(job, [](Bootstrap &) { ::raise(SIGSTOP); });
+  ASSERT_GT(pid, 0);
+  auto bootstrap = createTcpBootstrap(job.of(0));
+  ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, WUNTRACED), pid);
+  auto begin = std::chrono::steady_clock::now();
+  (*bootstrap)->giveUp(Status(Code::Internal, "it is too hot"));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(300));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
+/// The reason comes behind what rank 1 has sent for an exchange that rank 0 has not reached.
+TEST(Rendezvous, GivingUpInAnExchangeIsHeard) {
+  Job job(2);
+  auto ranks = joinAll(job);
+  ASSERT_TRUE(ranks[0] && ranks[1]);
+  std::thread waits([&] { EXPECT_FALSE(ranks[1]->barrier().ok()); });
+  std::this_thread::sleep_for(milliseconds(100)); // in most cases it has sent its part by now
+  ranks[1]->giveUp(Status(Code::Internal, "it is too hot"));
+  eventually([&] { return !ranks[0]->health().ok(); });
+  EXPECT_THAT(ranks[0]->health().message(), HasSubstr("it is too hot"));
+  waits.join();
+}
+
+/// A rank that has done its part of an exchange gives up before the others come.
+TEST(Rendezvous, GivingUpBehindAPartEndsTheExchange) {
+  Job job(3);
+  job.env.exchangeTimeout = std::chrono::seconds(60);
+  auto ranks = joinAll(job);
+  ASSERT_TRUE(ranks[0] && ranks[1] && ranks[2]);
+  auto begin = std::chrono::steady_clock::now();
+  std::thread root([&] { EXPECT_THAT(ranks[0]->barrier().message(), HasSubstr("too hot")); });
+  std::thread waits([&] { EXPECT_FALSE(ranks[1]->barrier().ok()); });
+  std::this_thread::sleep_for(milliseconds(100));
+  ranks[1]->giveUp(Status(Code::Internal, "it is too hot"));
+  root.join();
+  waits.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 /// The operations of a rank that gives up are released behind the notice, which therefore waits

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <gtest/gtest.h>
 #include <memory>
@@ -460,6 +461,116 @@ TEST(Instance, CommandsThatBeginAreProgress) {
     Status status = (*instance)->run();
     EXPECT_TRUE(status.ok()) << status.message();
   });
+}
+
+/// A bootstrap whose rank 1 speaks another version of the protocol.
+class OtherVersionBootstrap final : public Bootstrap {
+public:
+  explicit OtherVersionBootstrap(std::unique_ptr<Bootstrap> other) : other(std::move(other)) {}
+  uint32_t rank() const override { return other->rank(); }
+  uint32_t worldSize() const override { return other->worldSize(); }
+  Status allGather(const void *mine, size_t bytes, void *all) override {
+    std::vector<uint64_t> given(bytes / sizeof(uint64_t));
+    bool says = rank() == 1 && bytes == 16; // its version, and the program's id
+    if (says) {
+      std::memcpy(given.data(), mine, bytes);
+      says = given[0] == kProtocolVersion;
+      said |= says;
+      given[0] = 99;
+    }
+    return other->allGather(says ? given.data() : mine, bytes, all);
+  }
+  Status barrier() override { return other->barrier(); }
+  ~OtherVersionBootstrap() override { EXPECT_TRUE(said || rank() != 1); }
+
+private:
+  std::unique_ptr<Bootstrap> other;
+  bool said = false;
+};
+
+TEST(Instance, PeerOfAnotherVersionIsAnErrorOnAllRanks) {
+  ProgramSpec spec = exchangeMatmul();
+  auto file = ProgramFile::fromMemory(spec.encode());
+  auto world = LocalWorld::create(2, std::chrono::seconds(20));
+  auto rank = [&](uint32_t r) {
+    ContextOptions options;
+    options.device = createCpuDevice();
+    options.transports.push_back(world->transport(r));
+    options.bootstrap = std::make_unique<OtherVersionBootstrap>(world->bootstrap(r));
+    auto context = Context::create(std::move(options));
+    auto instance = Instance::create(**context, *(*file)->rankProgram(r));
+    ASSERT_FALSE(instance.ok());
+    // The rank itself does not know that its version was changed on the way.
+    EXPECT_NE(instance.status().message().find(
+                  "rank 1 speaks version 99 of the protocol, this rank version " +
+                  std::to_string(kProtocolVersion)),
+              std::string::npos)
+        << instance.status().message();
+  };
+  std::thread other([&] { rank(1); });
+  rank(0);
+  other.join();
+}
+
+/// A bootstrap that knows how many runs each of two ranks has begun.
+class CountingBootstrap final : public Bootstrap {
+public:
+  CountingBootstrap(std::unique_ptr<Bootstrap> other, std::atomic<uint64_t> *begun)
+      : other(std::move(other)), begun(begun) {}
+  uint32_t rank() const override { return other->rank(); }
+  uint32_t worldSize() const override { return other->worldSize(); }
+  Status allGather(const void *mine, size_t bytes, void *all) override {
+    return other->allGather(mine, bytes, all);
+  }
+  Status barrier() override { return other->barrier(); }
+  Status health() override { return other->health(); }
+  void giveUp(const Status &reason) override { other->giveUp(reason); }
+  void noteBegun(uint64_t runs) override { begun[rank()] = runs; }
+  uint64_t begunByAll() override { return std::min(begun[0].load(), begun[1].load()); }
+
+private:
+  std::unique_ptr<Bootstrap> other;
+  std::atomic<uint64_t> *begun;
+};
+
+/// A rank that begins a run late is no failure, however long the others wait in it. One that has
+/// begun it, and does not send, is.
+TEST(Instance, LateBeginIsNoStall) {
+  ProgramSpec spec = exchangeMatmul();
+  auto file = ProgramFile::fromMemory(spec.encode());
+  for (bool begins : {false, true}) {
+    auto world = LocalWorld::create(2, std::chrono::seconds(60));
+    std::atomic<uint64_t> begun[2] = {};
+    std::atomic<bool> waits{false};
+    auto rank = [&](uint32_t r) {
+      ContextOptions options;
+      options.device = createCpuDevice();
+      options.transports.push_back(world->transport(r));
+      options.bootstrap = std::make_unique<CountingBootstrap>(world->bootstrap(r), begun);
+      options.timeout = std::chrono::milliseconds(1500);
+      auto context = Context::create(std::move(options));
+      auto instance = Instance::create(**context, *(*file)->rankProgram(r));
+      ASSERT_TRUE(instance.ok()) << instance.status().message();
+      std::vector<float> x(15), w(20), out(24);
+      void *addresses[] = {x.data(), w.data(), out.data()};
+      ASSERT_TRUE((*instance)->bindAll(addresses, nullptr).ok());
+      if (r == 1) {
+        for (int i = 0; i < 4000 && !waits; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (begins)
+          (*context)->bootstrap().noteBegun(1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+      }
+      Status status = (*instance)->enqueue();
+      waits = true;
+      if (status.ok())
+        status = (*instance)->wait();
+      EXPECT_EQ(status.ok(), !begins) << status.message();
+    };
+    std::thread other([&] { rank(1); });
+    rank(0);
+    other.join();
+  }
 }
 
 /// A bootstrap that learns that a rank has ended.

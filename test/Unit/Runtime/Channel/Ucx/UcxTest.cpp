@@ -13,6 +13,7 @@
 #include <csignal>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -55,7 +56,8 @@ struct Rank {
   HostOnly device;
   std::unique_ptr<Bootstrap> bootstrap;
   std::unique_ptr<Transport> transport;
-  std::vector<uint64_t> memory = std::vector<uint64_t>(1024);
+  uint64_t halfBytes = 2048;
+  std::vector<uint64_t> memory;
   std::unique_ptr<Channel> channel;
   void *pointers[4] = {};
 
@@ -73,7 +75,8 @@ struct Rank {
     for (uint32_t rank = 0; rank < env.worldSize; ++rank)
       desc.group.push_back(rank);
     desc.self = env.rank;
-    desc.symmetric = {memory.data(), memory.size() * 8, 2048, 4096, 8};
+    memory.resize(halfBytes / 4 + 512);
+    desc.symmetric = {memory.data(), memory.size() * 8, halfBytes, 2 * halfBytes, 8};
     auto opened = transport->createChannel(desc, device, *bootstrap);
     ASSERT_TRUE(opened) << opened.status().message();
     channel = std::move(*opened);
@@ -337,4 +340,68 @@ TEST_P(UcxOverTls, DeadPeerEndsAllWaits) {
   for (pid_t child : children)
     if (left)
       ::kill(child, SIGKILL);
+}
+
+/// A large message is cut into pieces, strided or not, and each counts as progress.
+TEST_P(UcxOverTls, LargeMessages) {
+  constexpr int64_t kRows = 5, kColumns = 1 << 20;
+  Job job(2);
+  job.onRanks([&](uint32_t r) {
+    Rank rank;
+    rank.open(job.of(r), options());
+    ASSERT_TRUE(rank.channel);
+    for (bool strided : {false, true}) {
+      std::vector<int32_t> out(kRows * kColumns), in(2 * kRows * kColumns + 1, -1);
+      std::iota(out.begin(), out.end(), int32_t(r << 28));
+      rank.pointers[0] = out.data();
+      rank.pointers[1] = in.data();
+      Message send = message(true, 1 - r, 0, 0), receive = message(false, 1 - r, 1, 0);
+      send.buffer.layout = receive.buffer.layout = Layout::dense(DType::I32, {kRows, kColumns});
+      int64_t stride = strided ? 2 * kColumns : kColumns;
+      receive.buffer.layout.strides[0] = stride;
+      for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+        uint64_t before = rank.transport->progress();
+        Status status = rank.run(rank.channel->prepareGroup({send, receive}), epoch);
+        ASSERT_TRUE(status.ok()) << status.message();
+        // 20 MiB each way, cut if they go to another host.
+        EXPECT_GE(rank.transport->progress() - before, GetParam() ? 10u : 2u);
+      }
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t column = 0; column < kColumns; ++column)
+          ASSERT_EQ(in[row * stride + column], int32_t((1 - r) << 28) + row * kColumns + column);
+      EXPECT_EQ(in[kRows * stride], -1);
+    }
+  });
+}
+
+/// A large put is made in turns; the peer sees that it proceeds before the signal comes.
+TEST_P(UcxOverTls, LargePuts) {
+  constexpr int64_t kRows = 5, kColumns = 3 << 18;
+  Job job(2);
+  job.onRanks([&](uint32_t r) {
+    Rank rank;
+    rank.halfBytes = 2 * kRows * kColumns * 4;
+    rank.open(job.of(r), options());
+    ASSERT_TRUE(rank.channel);
+    uint32_t peer = 1 - r;
+    std::vector<int32_t> source(kRows * kColumns);
+    rank.pointers[0] = source.data();
+    Layout dense = Layout::dense(DType::I32, {kRows, kColumns}), rows = dense;
+    rows.strides[0] = 2 * kColumns;
+    for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+      const Layout &to = epoch < 2 ? dense : rows;
+      std::iota(source.begin(), source.end(), int32_t(r << 28 | epoch << 26));
+      uint64_t before = rank.transport->progress();
+      Status put = rank.run(rank.channel->preparePut({peer, 0, to, {0, dense}}), epoch);
+      ASSERT_TRUE(put.ok()) << put.message();
+      ASSERT_TRUE(rank.run(rank.channel->prepareSignal({peer, 3, 1, 1}), epoch).ok());
+      ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 1, 1}), epoch).ok());
+      EXPECT_GE(rank.transport->progress() - before, GetParam() ? 3u + 4u : 2u); // turns, controls
+      auto *half = reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * rank.halfBytes / 4;
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t column = 0; column < kColumns; ++column)
+          ASSERT_EQ(half[row * to.strides[0] + column],
+                    int32_t(peer << 28 | epoch << 26) + row * kColumns + column);
+    }
+  });
 }

@@ -69,8 +69,30 @@ std::string takeLog() {
   return std::exchange(logged.text, "");
 }
 
+namespace {
+
+/// Of a rank on a host of its own.
+class ApartBootstrap final : public Bootstrap {
+public:
+  explicit ApartBootstrap(std::unique_ptr<Bootstrap> other) : other(std::move(other)) {}
+  uint32_t rank() const override { return other->rank(); }
+  uint32_t worldSize() const override { return other->worldSize(); }
+  std::string host() const override { return "host " + std::to_string(rank()); }
+  Status allGather(const void *mine, size_t bytes, void *all) override {
+    return other->allGather(mine, bytes, all);
+  }
+  Status barrier() override { return other->barrier(); }
+  Status health() override { return other->health(); }
+  void giveUp(const Status &reason) override { other->giveUp(reason); }
+
+private:
+  std::unique_ptr<Bootstrap> other;
+};
+
+} // namespace
+
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
-                             std::chrono::milliseconds timeout) {
+                             std::chrono::milliseconds timeout, bool apart) {
   auto size = static_cast<uint32_t>(spec.ranks.size());
   std::string file = spec.encode();
   auto world = LocalWorld::create(size, std::chrono::seconds(20));
@@ -79,6 +101,8 @@ std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel
     ContextOptions options;
     options.device = fakeDevice(channel == "ccl" ? r : r % 2);
     options.bootstrap = world->bootstrap(r);
+    if (apart)
+      options.bootstrap = std::make_unique<ApartBootstrap>(std::move(options.bootstrap));
     options.timeout = timeout;
     options.log = Log([](LogLevel, const std::string &message) {
       std::lock_guard<std::mutex> lock(logged.mutex);

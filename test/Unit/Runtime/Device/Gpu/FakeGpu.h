@@ -62,9 +62,10 @@ std::string takeLog();
 /// What a rank does with its instance.
 using Part = std::function<Status(Context &context, Instance &instance)>;
 /// A thread per rank, rank r on GPU r modulo 2, over `channel` ("local" or "peer"; "ccl": on GPU
-/// r). What each rank ended with.
+/// r). What each rank ended with. `apart`: each rank says that it is on a host of its own.
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
-                             std::chrono::milliseconds timeout = std::chrono::seconds(20));
+                             std::chrono::milliseconds timeout = std::chrono::seconds(20),
+                             bool apart = false);
 
 /// Memory of the device for every argument that the rank has, bound.
 Expected<std::vector<std::unique_ptr<Memory>>> bindAll(Context &context, Instance &instance);
