@@ -54,8 +54,10 @@ enum {
   TANDEM_F64 = 4,
   TANDEM_I64 = 5,
   TANDEM_I8 = 6,
-  TANDEM_I1 = 7, /* one byte, 0 or 1 */
-  TANDEM_I16 = 8 /* not reduced */
+  TANDEM_I1 = 7,       /* one byte, 0 or 1 */
+  TANDEM_I16 = 8,      /* not reduced */
+  TANDEM_F8E4M3FN = 9, /* not reduced */
+  TANDEM_F8E5M2 = 10   /* not reduced */
 };
 
 /* How the terms of a partial argument are combined. */

@@ -16,8 +16,8 @@
 namespace tandem {
 
 std::string_view toString(DType type) {
-  static constexpr std::string_view names[kNumDTypes] = {"f32", "f16", "bf16", "i32", "f64",
-                                                         "i64", "i8",  "i1",   "i16"};
+  static constexpr std::string_view names[kNumDTypes] = {
+      "f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16", "f8E4M3FN", "f8E5M2"};
   auto i = static_cast<size_t>(type);
   return i < std::size(names) ? names[i] : "unknown";
 }

@@ -326,16 +326,20 @@ private:
     TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "src"));
     TANDEM_RETURN_IF_ERROR(sameShape(refs[0], refs[1], "src"));
     TANDEM_RETURN_IF_ERROR(written(refs[0], "dst"));
+    if (command.kind() == sp::CommandKind::accumulate)
+      TANDEM_RETURN_IF_ERROR(combines(refs[0].layout->dtype, command.reduce_op()));
     return disjoint(refs[0], refs[1], "src", /*orSame=*/true);
   }
 
   Status matmul(const sp::Command &command) {
     const Layout &out = *refs[0].layout, &a = *refs[1].layout, &b = *refs[2].layout;
-    if (!isFloat(out.dtype))
+    if (!isFloat(out.dtype) || isFp8(out.dtype))
       return invalid("out: a matmul of {}", toString(out.dtype));
-    if (out.dtype != DType::F32 || !isFloat(a.dtype) || a.dtype == DType::F64)
+    bool widens = out.dtype == DType::F32 && isFloat(a.dtype) && a.dtype != DType::F64;
+    if (!widens && !(isFp8(a.dtype) && out.dtype != DType::F64))
       TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "a"));
-    TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[2], "b"));
+    if (!isFp8(a.dtype) || !isFp8(b.dtype))
+      TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[2], "b"));
     if (out.rank < 2 || a.rank < 2 || b.rank < 2)
       return invalid("expected at least 2 dimensions, found out {}, a {}, b {}", out.str(), a.str(),
                      b.str());
@@ -355,8 +359,11 @@ private:
       return invalid("shapes do not fit: out {}, a {}{}, b {}{}", out.str(), a.str(),
                      ta ? " transposed" : "", b.str(), tb ? " transposed" : "");
     if (refs[3].present) {
-      if (refs[3].layout->dtype != out.dtype)
-        TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[3], "bias"));
+      DType type = refs[3].layout->dtype;
+      bool isNarrow = type == DType::F16 || type == DType::BF16;
+      if (isFp8(a.dtype) ? type != out.dtype && !(isNarrow && out.dtype == DType::F32)
+                         : type != out.dtype && type != a.dtype)
+        return invalid("bias: expected {}, found {}", toString(out.dtype), toString(type));
       if (refs[3].layout->rank != 1 || refs[3].layout->shape[0] != n)
         return invalid("bias: expected [{}], found {}", n, refs[3].layout->str());
     }

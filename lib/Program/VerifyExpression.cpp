@@ -46,7 +46,7 @@ Signature signatureOf(ExprOp op) {
       {{kFloats, 1}, {E::floor, E::ceil, E::round, E::roundeven, E::trunc}},
       {{kFloats, 2}, {E::pow}},
       {{kFloats, 3}, {E::fma, E::exp_difference}},
-      {{kF32, 1}, {E::round_f16, E::round_bf16}},
+      {{kF32, 1}, {E::round_f16, E::round_bf16, E::round_f8E4M3FN, E::round_f8E5M2}},
       {{kIntegers, 2}, {E::bit_and, E::bit_or, E::bit_xor, E::shl, E::shr}},
       {{kI32, 1}, {E::wrap_i8}},
   };
@@ -218,6 +218,8 @@ tandem::sp::RegisterType tandem::registerOf(DType dtype) {
   case DType::F32:
   case DType::F16:
   case DType::BF16:
+  case DType::F8E4M3FN:
+  case DType::F8E5M2:
     return sp::RegisterType::f32;
   case DType::F64:
     return sp::RegisterType::f64;

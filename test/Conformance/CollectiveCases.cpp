@@ -242,7 +242,8 @@ void addCollectiveCases(Cases &cases) {
       cases.push_back({"Collective." + std::string(toString(kind)) + "." + name, std::move(ranks),
                        Collectives, [=](uint32_t p) { return collective(p, o); }});
     };
-    for (DType t : kAllDTypes)
+    bool moves = kind == CollectiveKind::AllGather || kind == CollectiveKind::AllToAll;
+    for (DType t : moves ? kMovedDTypes : kAllDTypes)
       for (ReduceOp op : {ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min}) {
         if (op != ReduceOp::Sum && !reduces)
           continue;

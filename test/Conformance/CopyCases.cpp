@@ -22,7 +22,7 @@ Scenario copy(Tensor src, Tensor dst) {
 } // namespace
 
 void addCopyCases(Cases &cases) {
-  for (DType t : kAllDTypes) {
+  for (DType t : kMovedDTypes) {
     auto add = [&](const std::string &name, Tensor src, Tensor dst) {
       cases.push_back(
           {"Copy." + name + "." + nameOf(t), {1}, 0, [=](uint32_t) { return copy(src, dst); }});

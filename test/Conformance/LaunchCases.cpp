@@ -234,7 +234,7 @@ void addLaunchCases(Cases &cases) {
                          return integers(t, c);
                        }});
   for (DType from : kStoredDTypes)
-    for (DType to : kAllDTypes)
+    for (DType to : kMovedDTypes)
       cases.push_back({"Launch.convert-" + nameOf(from) + "-" + nameOf(to), {1}, 0, [=](uint32_t) {
                          return convert(from, to);
                        }});
@@ -243,7 +243,7 @@ void addLaunchCases(Cases &cases) {
       cases.push_back({std::string("Launch.") + c.name + "." + nameOf(t), {1}, 0, [=](uint32_t) {
                          return single(t, c.op, c.inputs, c.reference, c.positive, toleranceOf(t));
                        }});
-  for (DType t : kAllDTypes) {
+  for (DType t : kMovedDTypes) {
     cases.push_back({"Launch.mixed." + nameOf(t), {1}, 0, [=](uint32_t) { return mixed(t); }});
     for (int64_t rows : {0, 1, 3})
       cases.push_back(

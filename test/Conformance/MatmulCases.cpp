@@ -92,7 +92,57 @@ Scenario matmul(Matmul m) {
 
 } // namespace
 
+/// Factors of 8 bits, which the result never has.
+static void addFp8Cases(Cases &cases) {
+  struct Types {
+    DType a, b, out;
+  };
+  constexpr DType e4m3 = DType::F8E4M3FN, e5m2 = DType::F8E5M2;
+  for (auto [a, b, out] : {Types{e4m3, e4m3, DType::BF16}, Types{e4m3, e5m2, DType::F32},
+                           Types{e5m2, e4m3, DType::F16}, Types{e5m2, e5m2, DType::BF16},
+                           Types{e4m3, e4m3, DType::F32}}) {
+    auto add = [&, a = a, b = b, out = out](const std::string &name, const Matmul &m) {
+      cases.push_back({"Matmul.fp8-" + name + "." + nameOf(a) + "." + nameOf(b) + "." + nameOf(out),
+                       {1},
+                       0,
+                       [=](uint32_t) { return matmul(m); }});
+    };
+    auto with = [&, a = a, b = b, out = out](int64_t m, int64_t k, int64_t n, int flags) {
+      Matmul made{dense(a, flags & 1 ? Shape{k, m} : Shape{m, k}),
+                  dense(b, flags & 2 ? Shape{n, k} : Shape{k, n}), dense(out, {m, n})};
+      made.transposeA = flags & 1;
+      made.transposeB = flags & 2;
+      made.accumulate = flags & 4;
+      made.bias = made.wideBias = flags & 8;
+      return made;
+    };
+    // The first are those that a GPU's library multiplies as they are.
+    add("nt", with(24, 32, 16, 2));
+    add("nn", with(16, 32, 48, 0));
+    add("tn", with(16, 32, 48, 1));
+    add("tt", with(32, 48, 16, 3));
+    add("accumulate-bias", with(24, 32, 16, 2 | 4 | 8));
+    add("odd", with(5, 7, 3, 0));
+    add("odd-nt-accumulate-bias", with(5, 7, 3, 2 | 4 | 8));
+    add("row", with(1, 64, 16, 2));
+    add("column", with(16, 64, 1, 0));
+    add("no-k", with(3, 0, 7, 0));
+    add("no-k-accumulate-bias", with(3, 0, 7, 4 | 8));
+    Matmul batch{dense(a, {3, 4, 16}), dense(b, {3, 16, 16}), dense(out, {3, 4, 16})};
+    add("batch", batch);
+    batch.b = dense(b, {16, 16});
+    batch.transposeB = true;
+    add("batch-shared-b", batch);
+    Matmul views{strided(a, {6, 16}, {48, 2}, 1, 300), strided(b, {16, 32}, {40, 1}, 3, 700),
+                 strided(out, {6, 32}, {70, 2}, 0, 420)};
+    add("strided", views);
+    views.accumulate = true;
+    add("strided-accumulate", views);
+  }
+}
+
 void addMatmulCases(Cases &cases) {
+  addFp8Cases(cases);
   for (DType t : {DType::F32, DType::F16, DType::BF16, DType::F64}) {
     auto add = [&](const std::string &name, const Matmul &m) {
       cases.push_back(

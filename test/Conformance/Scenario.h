@@ -118,6 +118,10 @@ inline const std::vector<DType> kAllDTypes{DType::F32, DType::F16, DType::BF16, 
                                            DType::F64, DType::I64, DType::I8};
 inline const std::vector<DType> kStoredDTypes{DType::F32, DType::F16, DType::BF16, DType::I32,
                                               DType::F64, DType::I64, DType::I8,   DType::I1};
+/// Those that are moved and converted.
+inline const std::vector<DType> kMovedDTypes{DType::F32, DType::F16,      DType::BF16,
+                                             DType::I32, DType::F64,      DType::I64,
+                                             DType::I8,  DType::F8E4M3FN, DType::F8E5M2};
 
 /// Small whole numbers (exact in every dtype, and so are sums of a few), different for each seed.
 std::vector<double> numbers(int64_t count, uint64_t seed);

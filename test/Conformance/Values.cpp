@@ -55,6 +55,36 @@ double value16(uint16_t bits, int mantissa, int exponentBits) {
   return sign * std::ldexp(digits + (1 << mantissa), exponent - bias - mantissa);
 }
 
+/// The book of floats of 8 bits: with 4 bits of exponent all ones is a NaN and there are no
+/// infinities; with 5 they are the upper half of an f16.
+double value8(uint8_t bits, int exponentBits) {
+  if (exponentBits == 5)
+    return value16(static_cast<uint16_t>(bits << 8), 10, 5);
+  if ((bits & 0x7f) == 0x7f)
+    return NAN;
+  int exponent = bits >> 3 & 15, digits = bits & 7;
+  double size = exponent == 0 ? std::ldexp(digits, -9) : std::ldexp(digits + 8, exponent - 10);
+  return bits & 0x80 ? -size : size;
+}
+
+/// The nearest of all numbers. What would be the next one stands for all that are larger.
+uint8_t bits8(double value, int exponentBits) {
+  uint8_t sign = std::signbit(value) ? 0x80 : 0, most = exponentBits == 4 ? 0x7f : 0x7c;
+  if (std::isnan(value))
+    return static_cast<uint8_t>(sign | (exponentBits == 4 ? 0x7f : 0x7e));
+  auto sizeOf = [&](uint8_t bits) {
+    return bits < most ? value8(bits, exponentBits) : exponentBits == 4 ? 480.0 : 65536.0;
+  };
+  uint8_t best = most;
+  for (uint8_t bits = 0; bits < most; ++bits) {
+    double off = std::fabs(std::fabs(value) - sizeOf(bits)),
+           least = std::fabs(std::fabs(value) - sizeOf(best));
+    if (off < least || (off == least && bits % 2 == 0))
+      best = bits;
+  }
+  return sign | best;
+}
+
 } // namespace
 
 double rounded(DType type, double value) {
@@ -72,6 +102,8 @@ Bytes encodeValues(DType type, const std::vector<double> &values) {
       std::memcpy(at, &values[i], 8);
     } else if (type == DType::I1) {
       *at = values[i] != 0;
+    } else if (isFp8(type)) {
+      *at = static_cast<char>(bits8(values[i], type == DType::F8E4M3FN ? 4 : 5));
     } else if (!isFloat(type)) { // modulo 2^n
       auto x = values[i] >= 0x1p63 ? std::numeric_limits<int64_t>::max()
                                    : static_cast<int64_t>(values[i]);
@@ -102,6 +134,8 @@ std::vector<double> decodeValues(DType type, const Bytes &bytes) {
       int64_t x;
       std::memcpy(&x, at, 8);
       values[i] = static_cast<double>(x);
+    } else if (isFp8(type)) {
+      values[i] = value8(static_cast<uint8_t>(*at), type == DType::F8E4M3FN ? 4 : 5);
     } else if (sizeOf(type) == 1) {
       values[i] = type == DType::I1 ? *at != 0 : static_cast<signed char>(*at);
     } else {

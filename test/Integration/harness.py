@@ -36,13 +36,17 @@ TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MAST
 KERNELS = os.path.join(BIN, "..", "lib", "tandem-test-kernels.so")
 CHANNELS = ("ucx", "local")
 FLOATS = ("f32", "f16", "bf16")
+FP8 = ("f8E4M3FN", "f8E5M2")
 #: Of what is only moved, too.
 DTYPES = FLOATS + ("i32", "f64", "i8")
+#: And what cannot be summed.
+MOVED = DTYPES + FP8
 #: Of ||out - ref|| / ||ref||.
-TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0, "f64": 1e-12, "i64": 0, "i8": 0}
+TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0, "f64": 1e-12, "i64": 0, "i8": 0, "f8E4M3FN": 0,
+             "f8E5M2": 0}
 #: What read_dump gives.
 NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": np.float32, "i32": np.int32, "f64": np.float64,
-         "i64": np.int64, "i8": np.int8, "i16": np.int16}
+         "i64": np.int64, "i8": np.int8, "i16": np.int16, "f8E4M3FN": np.float32, "f8E5M2": np.float32}
 
 
 def tool(name):
@@ -170,14 +174,36 @@ def read_json(path):
         return json.load(file)
 
 
+def fp8_values(dtype):
+    """The numbers of the 256 bit patterns, in f32."""
+    patterns = np.arange(256)
+    if dtype == "f8E5M2":  # the upper half of an f16
+        return (patterns << 8).astype(np.uint16).view(np.float16).astype(np.float32)
+    exponent, digits = patterns >> 3 & 15, patterns & 7
+    sizes = np.where(exponent == 0, digits * 2.0**-9, (digits + 8) * 2.0 ** (exponent - 10.0))
+    sizes[patterns & 127 == 127] = np.nan
+    return np.where(patterns & 128, -sizes, sizes).astype(np.float32)
+
+
+def round_fp8(dtype, x):
+    """Finite numbers that fit, to the nearest of the type, halves to the even pattern."""
+    values = fp8_values(dtype)[:128]
+    values = values[np.isfinite(values)].astype(np.float64)
+    above = np.searchsorted(values, np.abs(x)).clip(1, len(values) - 1)
+    low, high = np.abs(x) - values[above - 1], values[above] - np.abs(x)
+    return np.sign(x) * values[above - ((low < high) | ((low == high) & (above % 2 == 1)))]
+
+
 def read_dump(folder):
-    """name -> array, of what --dump-npy wrote; bf16 becomes f32."""
+    """name -> array, of what --dump-npy wrote; bf16 and floats of 8 bits become f32."""
     tensors = {}
     with open(os.path.join(folder, "index.json")) as file:
         for entry in json.load(file):
             array = np.load(os.path.join(folder, entry["file"]))
             if entry["dtype"] == "bf16":
                 array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            if entry["dtype"] in FP8:
+                array = fp8_values(entry["dtype"])[array]
             assert list(array.shape) == entry["shape"], (entry, array.shape)
             tensors[entry["name"]] = array
     return tensors

@@ -22,7 +22,7 @@ import unittest
 import numpy as np
 
 import harness
-from harness import CHANNELS, DTYPES, FLOATS, NUMPY, TOLERANCE, each_once, pairwise
+from harness import CHANNELS, DTYPES, FLOATS, FP8, MOVED, NUMPY, TOLERANCE, each_once, pairwise, round_fp8
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs")
 
@@ -135,8 +135,18 @@ EXTENTS = (3, 4)
 #: Factors of two bytes, everything else in f32.
 WIDE = {"dtypes": ("f16", "bf16"), "written": "bf16", "narrow": ("x", "w", "dy")}
 
+#: Factors of 8 bits, results in f32.
+NARROW = {"dtypes": FP8, "written": "f8E4M3FN", "narrow": ("x", "w")}
+
+
+def quantized(c, t):
+    """x in 8 bits, in steps of the dtype that is asked for."""
+    q = round_fp8(c, np.clip(t["x"] * 512, -448, 448))
+    return {"y": q @ t["w"].T / 512, "q": q}
+
+
 PROGRAMS = [
-    Program("allgather", DTYPES, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
+    Program("allgather", MOVED, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
             exact=True),
     Program("allgather-p2p", DTYPES, lambda p: {"t0": (p, 24), "t1": (p, 24)}, lambda p, t: {"t1": t["t0"]},
             exact=True),
@@ -289,6 +299,15 @@ PROGRAMS = [
           lambda t: {"y": t["x"] @ t["w"] + t["b"]}, variant=True, **WIDE),
     layer("projection-wide-local", "weight-gradient", "x 48 24, w 24 16, b 16", "y 48 16",
           lambda t: {"y": t["x"] @ t["w"] + t["b"]}, variant=True, **WIDE),
+    layer("scaled-gather", "fp8", "x 48 32, sx 48, w 24 32, sw 24", "y 48 24",
+          lambda t: {"y": t["x"] @ t["w"].T * t["sx"][:, None] * t["sw"]}, **NARROW),
+    layer("scaled-scatter", "fp8", "x 48 32, sx 48, w 32 24, sw 24", "y 48 24",
+          lambda t: {"y": t["x"] @ t["w"] * t["sx"][:, None] * t["sw"]}, variant=True, **NARROW),
+    layer("scaled-bias", "fp8", "x 48 32, sx, w 32 24, sw, b 24", "y 48 24",
+          lambda t: {"y": t["x"] @ t["w"] * t["sx"] * t["sw"] + t["b"]}, variant=True,
+          others=(("w", "f8E5M2"), ("y", "bf16")), **NARROW),
+    *(layer("quantized-gather", "fp8", "x 48 32, w 24 32", "y 48 24, q 48 32", functools.partial(quantized, dtype),
+            dtypes=(dtype,), written="f8E4M3FN", narrow=("w", "q"), variant=True) for dtype in FP8),
     layer("layer-3d", "", "x 2 24 16, w 16 24, dy 2 24 24", "y 2 24 24, dw 16 24",
           lambda t: {"y": t["x"] @ t["w"], "dw": np.einsum("bsk,bsn->kn", t["x"], t["dy"])}),
     layer("layer-3d-permuted", "layer-3d", "x 2 24 16, w 16 24, dy 24 2 24", "y 2 24 24, dw 16 24",

@@ -80,6 +80,8 @@ void run::poison(Tensor &tensor) {
     pattern = 0x7ea5u;
   else if (tensor.dtype == DType::BF16)
     pattern = 0x7fe5u;
+  else if (isFp8(tensor.dtype)) // NaN of both types
+    pattern = 0x7fu;
   else if (tensor.dtype == DType::F64)
     pattern = 0x7ffca5a5a5a5a5a5u;
   for (int64_t i = 0, count = tensor.numElements(); i < count; ++i)

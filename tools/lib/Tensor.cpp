@@ -7,6 +7,8 @@
 
 #include "Tensor.h"
 
+#include "tandem/Runtime/HostOps.h"
+
 #include <cmath>
 #include <fmt/format.h>
 
@@ -50,6 +52,12 @@ double Tensor::get(int64_t i) const {
     return __builtin_bit_cast(_Float16, static_cast<uint16_t>(raw));
   case DType::BF16:
     return __builtin_bit_cast(float, raw << 16);
+  case DType::F8E4M3FN:
+  case DType::F8E5M2: {
+    float value = 0;
+    loadAsF32(dtype, data.data() + i, 1, 1, &value);
+    return value;
+  }
   case DType::F64:
     return __builtin_bit_cast(double, wide);
   case DType::I32:
@@ -77,6 +85,11 @@ void Tensor::set(int64_t i, double value) {
     if (!std::isnan(value))
       raw += 0x7fff + ((raw >> 16) & 1);
     return setBits(i, raw >> 16);
+  }
+  case DType::F8E4M3FN:
+  case DType::F8E5M2: {
+    auto narrow = static_cast<float>(value);
+    return storeFromF32(dtype, &narrow, data.data() + i, 1, 1);
   }
   case DType::F64:
     return setBits(i, __builtin_bit_cast(uint64_t, value));

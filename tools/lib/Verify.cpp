@@ -118,6 +118,10 @@ static double toleranceOf(DType dtype) {
     return 1e-3;
   case DType::BF16:
     return 8e-3;
+  case DType::F8E4M3FN:
+    return 0.13;
+  case DType::F8E5M2:
+    return 0.25;
   case DType::F64:
     return 1e-12;
   default:
@@ -206,10 +210,14 @@ std::vector<Path> run::pathsToResults(const Program &program) {
       if (toleranceOf(other.loosest) > toleranceOf(path.loosest))
         path.loosest = other.loosest;
     };
-    for (uint32_t view : views)
-      if (view != sp::kNoView) {
-        merge(buffers[data.views()->Get(view)->buffer()]);
-        merge({false, program.layout(data.views()->Get(view)->layout()).dtype});
+    for (size_t i = 0; i < views.size(); ++i)
+      if (views[i] != sp::kNoView) {
+        const sp::View &view = *data.views()->Get(views[i]);
+        DType dtype = program.layout(view.layout()).dtype;
+        merge(buffers[view.buffer()]);
+        // 8 bits are read as they are: inputs are the same in the reference.
+        if (!isFp8(dtype) || (i < written && computes(*command)))
+          merge({false, dtype});
       }
     // A buffer is written piece by piece: what it was counts on, having been merged above.
     for (size_t i = 0; i < std::min(written, views.size()); ++i)

@@ -51,7 +51,8 @@ std::string fileName(const std::string &name, const nlohmann::json &entries) {
 /// Writes <name>.npy files of one folder (made if need be) and, at the end, index.json: a list of
 /// {name, role: "input"|"output", dtype, shape, file}. NumPy has no bf16: such a tensor is written
 /// as uint16, the upper half of the f32 with the same value
-/// (`(a.astype(np.uint32) << 16).view(np.float32)`, or `a.view(ml_dtypes.bfloat16)`).
+/// (`(a.astype(np.uint32) << 16).view(np.float32)`, or `a.view(ml_dtypes.bfloat16)`); floats of 8
+/// bits as uint8 (`a.view(ml_dtypes.float8_e4m3fn)`).
 class NpyFolder {
 public:
   static Expected<NpyFolder> create(const std::string &path) {
@@ -65,9 +66,9 @@ public:
   }
 
   Status add(const std::string &name, bool isResult, const Tensor &tensor) {
-    // By DType; NumPy has no bf16.
-    static constexpr const char *descriptors[kNumDTypes] = {"<f4", "<f2", "<u2", "<i4", "<f8",
-                                                            "<i8", "|i1", "|b1", "<i2"};
+    // By DType; NumPy has neither bf16 nor floats of 8 bits.
+    static constexpr const char *descriptors[kNumDTypes] = {
+        "<f4", "<f2", "<u2", "<i4", "<f8", "<i8", "|i1", "|b1", "<i2", "|u1", "|u1"};
     const char *descriptor = descriptors[static_cast<unsigned>(tensor.dtype)];
     std::string shape;
     for (int64_t extent : tensor.shape)

@@ -28,21 +28,26 @@ enum class DType : uint8_t {
   I64 = 5,
   I8 = 6,
   I1 = 7,
-  I16 = 8
+  I16 = 8,
+  F8E4M3FN = 9, ///< 4 bits of exponent, 3 of mantissa; no infinities, at most 448
+  F8E5M2 = 10   ///< the upper half of an f16
 };
-inline constexpr unsigned kNumDTypes = 9;
+inline constexpr unsigned kNumDTypes = 11;
 
 /// Bytes of one element; an i1 is a byte, 0 or 1.
 constexpr unsigned sizeOf(DType type) {
-  constexpr unsigned bytes[kNumDTypes] = {4, 2, 2, 4, 8, 8, 1, 1, 2};
+  constexpr unsigned bytes[kNumDTypes] = {4, 2, 2, 4, 8, 8, 1, 1, 2, 1, 1};
   return bytes[static_cast<unsigned>(type)];
 }
+/// Factors of a matmul whose result has a wider type; otherwise only moved and converted.
+constexpr bool isFp8(DType type) { return type == DType::F8E4M3FN || type == DType::F8E5M2; }
 constexpr bool isFloat(DType type) {
-  return type == DType::F32 || type == DType::F16 || type == DType::BF16 || type == DType::F64;
+  return type == DType::F32 || type == DType::F16 || type == DType::BF16 || type == DType::F64 ||
+         isFp8(type);
 }
 /// Whether values of the type can be combined by sum, max or min.
-constexpr bool isReducible(DType type) { return type != DType::I16; }
-/// "f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16".
+constexpr bool isReducible(DType type) { return type != DType::I16 && !isFp8(type); }
+/// "f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16", "f8E4M3FN", "f8E5M2".
 std::string_view toString(DType type);
 
 /// Numbers as in the stream program.

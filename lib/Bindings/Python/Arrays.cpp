@@ -150,8 +150,9 @@ void tandem::python::bindArrays(nb::module_ &module) {
   module.def(
       "new_tensor",
       [](nb::handle like, const char *dtype, const nb::tuple &shape) {
-        for (tandem_dtype one : {TANDEM_F32, TANDEM_F16, TANDEM_BF16, TANDEM_I32, TANDEM_F64,
-                                 TANDEM_I64, TANDEM_I8, TANDEM_I1, TANDEM_I16})
+        for (tandem_dtype one :
+             {TANDEM_F32, TANDEM_F16, TANDEM_BF16, TANDEM_I32, TANDEM_F64, TANDEM_I64, TANDEM_I8,
+              TANDEM_I1, TANDEM_I16, TANDEM_F8E4M3FN, TANDEM_F8E5M2})
           if (std::string_view(dtype) == nameOf(one))
             return newTensor(like, one, shape);
         raiseArgument(std::string("expected the name of an element type, found \"") + dtype + '"');

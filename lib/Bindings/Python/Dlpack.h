@@ -15,7 +15,8 @@
 namespace tandem::python::dlpack {
 
 inline constexpr int32_t kCpu = 1, kCuda = 2, kCudaHost = 3, kRocm = 10, kCudaManaged = 13;
-inline constexpr uint8_t kInt = 0, kUnsigned = 1, kFloat = 2, kBfloat = 4, kBool = 6;
+inline constexpr uint8_t kInt = 0, kUnsigned = 1, kFloat = 2, kBfloat = 4, kBool = 6,
+                         kFloat8E4M3FN = 10, kFloat8E5M2 = 12;
 
 struct Device {
   int32_t type, id;

@@ -26,15 +26,17 @@ struct TypeInfo {
 };
 
 /// By tandem_dtype.
-constexpr std::array<TypeInfo, 9> kTypes = {{{"f32", 4, dlpack::kFloat},
-                                             {"f16", 2, dlpack::kFloat},
-                                             {"bf16", 2, dlpack::kBfloat},
-                                             {"i32", 4, dlpack::kInt},
-                                             {"f64", 8, dlpack::kFloat},
-                                             {"i64", 8, dlpack::kInt},
-                                             {"i8", 1, dlpack::kInt},
-                                             {"i1", 1, dlpack::kBool},
-                                             {"i16", 2, dlpack::kInt}}};
+constexpr std::array<TypeInfo, 11> kTypes = {{{"f32", 4, dlpack::kFloat},
+                                              {"f16", 2, dlpack::kFloat},
+                                              {"bf16", 2, dlpack::kBfloat},
+                                              {"i32", 4, dlpack::kInt},
+                                              {"f64", 8, dlpack::kFloat},
+                                              {"i64", 8, dlpack::kInt},
+                                              {"i8", 1, dlpack::kInt},
+                                              {"i1", 1, dlpack::kBool},
+                                              {"i16", 2, dlpack::kInt},
+                                              {"f8E4M3FN", 1, dlpack::kFloat8E4M3FN},
+                                              {"f8E5M2", 1, dlpack::kFloat8E5M2}}};
 
 /// The type of a struct-module format of `bytes` bytes.
 std::optional<tandem_dtype> fromFormat(std::string_view format, Py_ssize_t bytes) {
@@ -57,9 +59,11 @@ std::optional<tandem_dtype> fromFormat(std::string_view format, Py_ssize_t bytes
 const char *typeOf(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
 [[noreturn]] void wrongType(const Naming &what, const std::string &found) {
-  raiseArgument(what() +
-                ": expected elements of f32, f16, bf16, f64, i64, i32, i16, i8 or i1, found " +
-                found);
+  raiseArgument(
+      what() +
+      ": expected elements of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i64, i32, i16, i8 or "
+      "i1, found " +
+      found);
 }
 
 } // namespace
@@ -168,20 +172,32 @@ void Tensor::readTorch(nb::handle object, const Naming &what, const RuntimeConte
 }
 
 void Tensor::readBuffer(nb::handle object, const Naming &what) {
-  // NumPy has no bf16, and arrays of ml_dtypes.bfloat16 export no buffer: their bits do.
-  bool isBfloat = PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0;
-  if (isBfloat) {
+  // NumPy has no bf16 and no floats of 8 bits, and arrays of ml_dtypes export no buffer: their bits
+  // do.
+  struct Foreign {
+    const char *name, *bits;
+    tandem_dtype type;
+  };
+  static constexpr Foreign kForeign[] = {{"bfloat16", "uint16", TANDEM_BF16},
+                                         {"float8_e4m3fn", "uint8", TANDEM_F8E4M3FN},
+                                         {"float8_e5m2", "uint8", TANDEM_F8E5M2}};
+  const Foreign *foreign = nullptr;
+  auto named = [&](const Foreign &one) {
+    return nb::str(object.attr("dtype")).equal(nb::str(one.name));
+  };
+  if (PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT)) {
     nb::python_error error;
-    if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view") ||
-        !nb::str(object.attr("dtype")).equal(nb::str("bfloat16")))
+    if (nb::hasattr(object, "dtype") && nb::hasattr(object, "view"))
+      foreign = std::find_if(std::begin(kForeign), std::end(kForeign), named);
+    if (!foreign || foreign == std::end(kForeign))
       throw error;
-    nb::object bits = object.attr("view")("uint16");
+    nb::object bits = object.attr("view")(foreign->bits);
     if (PyObject_GetBuffer(bits.ptr(), &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT))
       throw nb::python_error();
   }
   hasBuffer = true;
   std::optional<tandem_dtype> type =
-      isBfloat ? TANDEM_BF16 : fromFormat(buffer.format ? buffer.format : "B", buffer.itemsize);
+      foreign ? foreign->type : fromFormat(buffer.format ? buffer.format : "B", buffer.itemsize);
   if (!type)
     wrongType(what, std::string("format \"") + (buffer.format ? buffer.format : "B") + "\"");
   if (buffer.ndim > static_cast<int>(kMaxDims))

@@ -15,8 +15,9 @@ using namespace tandem::python;
 namespace {
 
 /// By tandem_dtype.
-constexpr std::array<const char *, 9> kTypes = {
-    {"float32", "float16", "bfloat16", "int32", "float64", "int64", "int8", "bool", "int16"}};
+constexpr std::array<const char *, 11> kTypes = {{"float32", "float16", "bfloat16", "int32",
+                                                  "float64", "int64", "int8", "bool", "int16",
+                                                  "float8_e4m3fn", "float8_e5m2"}};
 
 /// Interned names of attributes.
 struct Names {
@@ -190,7 +191,8 @@ std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to)
   while (found < kTypes.size() && torch.dtypes[found].ptr() != type.ptr())
     ++found;
   if (found == kTypes.size())
-    return "expected elements of f32, f16, bf16, f64, i64, i32, i16, i8 or i1, found " +
+    return "expected elements of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i64, i32, i16, i8 or i1, "
+           "found " +
            std::string(nb::str(type).c_str());
   to.dtype = static_cast<tandem_dtype>(found);
   nb::object extents = nb::getattr(object, names.shape); // a tuple

@@ -117,10 +117,14 @@ inline Value sum(DataMode mode, Value a, Value b) {
   return mode.rounded ? field::addRounded(a, b) : field::add(a, b);
 }
 
+/// Whether a value is rounded when it is written: sums are f32.
+inline bool isNarrowFloat(DType dtype) {
+  return dtype == DType::F16 || dtype == DType::BF16 || isFp8(dtype);
+}
+
 /// What a program that tells roundings apart keeps of a value that it writes as `dtype`.
 inline Value stored(DataMode mode, DType dtype, Value a) {
-  bool isNarrow = dtype == DType::F16 || dtype == DType::BF16;
-  return mode.rounded && isNarrow ? field::roundTo(static_cast<uint64_t>(dtype), a) : a;
+  return mode.rounded && isNarrowFloat(dtype) ? field::roundTo(static_cast<uint64_t>(dtype), a) : a;
 }
 
 /// Whether a kernel compares values.

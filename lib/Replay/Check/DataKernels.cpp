@@ -243,6 +243,10 @@ Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned
     return stored(mode, DType::F16, a);
   case ExprOp::round_bf16:
     return stored(mode, DType::BF16, a);
+  case ExprOp::round_f8E4M3FN:
+    return stored(mode, DType::F8E4M3FN, a);
+  case ExprOp::round_f8E5M2:
+    return stored(mode, DType::F8E5M2, a);
   case ExprOp::convert:
     return convert(from, instr.type, a);
   case ExprOp::convert_unsigned:

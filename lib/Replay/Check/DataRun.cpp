@@ -218,7 +218,7 @@ void DataRun::writeView(uint32_t rank, const View &view, const Elements &from) {
   done += static_cast<double>(from.size());
   sight[current] = readNothing || from.size() == 0 ? Blind : Touched;
   const Layout &layout = world.layoutOf(view);
-  if (!mode.rounded || (layout.dtype != DType::F16 && layout.dtype != DType::BF16))
+  if (!mode.rounded || !isNarrowFloat(layout.dtype))
     return memory(rank, view).write(view.address, layout, from);
   Elements kept = from;
   for (Value &value : kept.value)

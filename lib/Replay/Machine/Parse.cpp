@@ -320,9 +320,12 @@ private:
       Scale scale = table.unit("unit", {Unit::Time, Unit::Rate});
       table.source("source");
       std::vector<DType> dtypes;
-      for (const json &dtype : table.list("dtypes"))
-        dtypes.push_back(
-            static_cast<DType>(choiceOf(dtype, table.path + ".dtypes", {"f32", "f16", "bf16"})));
+      for (const json &dtype : table.list("dtypes")) {
+        static constexpr DType known[] = {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN,
+                                          DType::F8E5M2};
+        dtypes.push_back(known[choiceOf(dtype, table.path + ".dtypes",
+                                        {"f32", "f16", "bf16", "f8E4M3FN", "f8E5M2"})]);
+      }
       size_t number = 0;
       for (const json &point : table.list("points")) {
         std::array<double, 4> values =

@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "tandem/Support/ElementTypes.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
@@ -23,10 +24,10 @@ namespace {
 
 using sp::RegisterType;
 
-/// The register type of `type`: f16 and bf16 are computed in f32, i1 (0 or 1), i8 and i16 in i32.
-/// None if kernels do not support it.
+/// The register type of `type`: f16, bf16, f8E4M3FN and f8E5M2 are computed in f32, i1 (0 or 1), i8
+/// and i16 in i32. None if kernels do not support it.
 std::optional<RegisterType> registerTypeOf(Type type) {
-  if (type.isF32() || type.isF16() || type.isBF16())
+  if (type.isF32() || type.isF16() || type.isBF16() || isFp8(type))
     return RegisterType::f32;
   if (type.isF64())
     return RegisterType::f64;
@@ -37,7 +38,7 @@ std::optional<RegisterType> registerTypeOf(Type type) {
   return std::nullopt;
 }
 
-/// Emits one kernel. f16 and bf16 are rounded at stores and `arith.truncf`; i8 and i16 results are
+/// Emits one kernel. Narrow floats are rounded at stores and `arith.truncf`; i8 and i16 results are
 /// reduced modulo 2^8 and 2^16 at once.
 class ExpressionBuilder {
 public:
@@ -146,8 +147,11 @@ uint32_t ExpressionBuilder::truncate(arith::TruncFOp op) {
   if (op.getType().isF32() ||
       llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
     return value;
-  return emit(op.getType().isF16() ? sp::ExprOp::round_f16 : sp::ExprOp::round_bf16,
-              RegisterType::f32, value);
+  sp::ExprOp round = op.getType().isF16()                  ? sp::ExprOp::round_f16
+                     : op.getType().isBF16()               ? sp::ExprOp::round_bf16
+                     : isa<Float8E4M3FNType>(op.getType()) ? sp::ExprOp::round_f8E4M3FN
+                                                           : sp::ExprOp::round_f8E5M2;
+  return emit(round, RegisterType::f32, value);
 }
 
 /// Returns the other number if one is NaN.

@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // A kernel becomes a gpu.module with two functions, `rows` and `strided`; docs/kernels.md describes
-// their calls. Arithmetic is that of expression code: f16 and bf16 are computed in f32 and rounded
-// at stores and `arith.truncf`; an i1 is a byte in memory. Functions without an instruction are
-// expanded, so neither a CUDA toolkit nor ROCm is needed.
+// their calls. Arithmetic is that of expression code: narrow floats are computed in f32 and rounded
+// at stores and `arith.truncf`; an i1 is a byte in memory, and so is a float of 8 bits, which is
+// converted by integer instructions: those of GPUs saturate, or have other types. Functions without
+// an instruction are expanded, so neither a CUDA toolkit nor ROCm is needed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,6 +39,7 @@
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
+#include "tandem/Support/ElementTypes.h"
 
 #include <cmath>
 #include <limits>
@@ -61,8 +63,9 @@ public:
 private:
   /// One operand's element type and its location arguments.
   struct Operand {
-    Type element; ///< in memory: i8 for i1
+    Type element; ///< in memory: i8 for i1 and for floats of 8 bits
     bool isTruth = false;
+    Type fp8; ///< null if it is none
     Value pointer;
     SmallVector<Value> strides;
   };
@@ -96,6 +99,9 @@ private:
   Value toInteger(Type type, Value x);
   Value load(const Operand &operand, Value offset);
   void store(const Operand &operand, Value offset, Value value);
+  /// f32 from the bytes of a float of 8 bits, and the nearest such bytes.
+  Value fromFp8(Type fp8, Value bytes);
+  Value toFp8(Type fp8, Value x);
 
   Type shaped(Type element) const {
     return width == 0 ? element : VectorType::get({width}, element);
@@ -103,7 +109,7 @@ private:
   /// The type in registers.
   Type registerType(Type type) {
     Type element = getElementTypeOrSelf(type);
-    return shaped(element.isF16() || element.isBF16() ? b.getF32Type() : element);
+    return shaped(element.isF16() || element.isBF16() || isFp8(element) ? b.getF32Type() : element);
   }
   Value number(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
@@ -187,7 +193,9 @@ GpuKernelBuilder::beginFunction(StringRef name, unsigned extents, unsigned numSt
   unsigned next = extents;
   for (Type element : elements) {
     bool isTruth = element.isInteger(1);
-    Operand operand{isTruth ? b.getI8Type() : element, isTruth, function.getArgument(next++), {}};
+    Type fp8 = isFp8(element) ? element : Type();
+    Type stored = isTruth || fp8 ? b.getI8Type() : element;
+    Operand operand{stored, isTruth, fp8, function.getArgument(next++), {}};
     for (unsigned i = 0; i < numStrides; ++i)
       operand.strides.push_back(asIndex(function.getArgument(next++)));
     operands.push_back(std::move(operand));
@@ -271,6 +279,8 @@ Value GpuKernelBuilder::load(const Operand &operand, Value offset) {
   Value value = LLVM::LoadOp::create(b, loc, shaped(operand.element), address, alignment);
   if (operand.isTruth)
     return compare(arith::CmpIPredicate::ne, value, 0);
+  if (operand.fp8)
+    return fromFp8(operand.fp8, value);
   Type type = registerType(operand.element);
   return value.getType() == type ? value : arith::ExtFOp::create(b, loc, type, value).getResult();
 }
@@ -282,9 +292,82 @@ void GpuKernelBuilder::store(const Operand &operand, Value offset, Value value) 
   Type type = shaped(operand.element);
   if (operand.isTruth)
     value = arith::ExtUIOp::create(b, loc, type, value);
+  else if (operand.fp8)
+    value = toFp8(operand.fp8, value);
   else if (value.getType() != type)
     value = arith::TruncFOp::create(b, loc, type, value);
   LLVM::StoreOp::create(b, loc, value, address, alignment);
+}
+
+/// A float of 8 bits: `exponent` bits of exponent, and what follows from them.
+struct Fp8 {
+  explicit Fp8(Type type)
+      : exponent(isa<Float8E4M3FNType>(type) ? 4 : 5), mantissa(7 - exponent),
+        bias(128 - (1 << (exponent - 1))), most(exponent == 4 ? 0x7f : 0x7c),
+        nan(exponent == 4 ? 0x7f : 0x7e), unit(std::ldexp(1.0f, exponent == 4 ? -9 : -16)) {}
+  int64_t exponent, mantissa;
+  int64_t bias; ///< what that of f32 has more
+  int64_t most; ///< the largest magnitude: the NaN of f8E4M3FN, infinity of f8E5M2
+  int64_t nan;
+  float unit; ///< the least number
+};
+
+Value GpuKernelBuilder::fromFp8(Type fp8, Value bytes) {
+  using P = arith::CmpIPredicate;
+  Fp8 format(fp8);
+  Type integers = shaped(b.getI32Type()), floats = shaped(b.getF32Type());
+  Value bits = arith::ExtUIOp::create(b, loc, integers, bytes);
+  auto integer = [&](int64_t number) { return integerLike(bits, number); };
+  Value size = arith::AndIOp::create(b, loc, bits, integer(0x7f));
+  Value sign = arith::ShLIOp::create(b, loc, arith::AndIOp::create(b, loc, bits, integer(0x80)),
+                                     integer(24));
+  Value small = arith::MulFOp::create(b, loc, arith::SIToFPOp::create(b, loc, floats, size),
+                                      splat(floats, b.getF32FloatAttr(format.unit)));
+  small = arith::BitcastOp::create(b, loc, integers, small);
+  Value result = arith::AddIOp::create(
+      b, loc, arith::ShLIOp::create(b, loc, size, integer(23 - format.mantissa)),
+      integer(format.bias << 23));
+  Value isSmall = compare(P::slt, size, int64_t(1) << format.mantissa);
+  result = arith::SelectOp::create(b, loc, isSmall, small, result);
+  if (format.exponent == 5)
+    result = arith::SelectOp::create(b, loc, compare(P::eq, size, format.most), integer(0x7f800000),
+                                     result);
+  Value isNaN = compare(format.exponent == 4 ? P::sge : P::sgt, size, format.most);
+  result = arith::SelectOp::create(b, loc, isNaN, integer(0x7fc00000), result);
+  return arith::BitcastOp::create(b, loc, floats, arith::OrIOp::create(b, loc, result, sign));
+}
+
+Value GpuKernelBuilder::toFp8(Type fp8, Value x) {
+  using P = arith::CmpIPredicate;
+  Fp8 format(fp8);
+  int64_t shift = 23 - format.mantissa;
+  Type integers = shaped(b.getI32Type()), floats = shaped(b.getF32Type());
+  Value bits = arith::BitcastOp::create(b, loc, integers, x);
+  auto integer = [&](int64_t number) { return integerLike(bits, number); };
+  Value size = arith::AndIOp::create(b, loc, bits, integer(0x7fffffff));
+  // Below the least normal number the last bit of the sum is the unit.
+  float rounder = std::ldexp(format.unit, 23);
+  Value sum = arith::AddFOp::create(b, loc, arith::BitcastOp::create(b, loc, floats, size),
+                                    splat(floats, b.getF32FloatAttr(rounder)));
+  Value small = arith::SubIOp::create(b, loc, arith::BitcastOp::create(b, loc, integers, sum),
+                                      integer(llvm::bit_cast<int32_t>(rounder)));
+  Value odd = arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, size, integer(shift)),
+                                    integer(1));
+  Value result = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, size, odd),
+                                       integer((int64_t(1) << (shift - 1)) - 1));
+  result = arith::SubIOp::create(b, loc, arith::ShRUIOp::create(b, loc, result, integer(shift)),
+                                 integer(format.bias << format.mantissa));
+  result = arith::SelectOp::create(b, loc, compare(P::slt, size, (format.bias + 1) << 23), small,
+                                   result);
+  Value isLarge = arith::OrIOp::create(b, loc, compare(P::sge, size, 0x7f800000),
+                                       compare(P::sgt, result, format.most));
+  result = arith::SelectOp::create(b, loc, isLarge, integer(format.most), result);
+  result = arith::SelectOp::create(b, loc, compare(P::sgt, size, 0x7f800000), integer(format.nan),
+                                   result);
+  Value sign = arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, bits, integer(24)),
+                                     integer(0x80));
+  result = arith::OrIOp::create(b, loc, result, sign);
+  return arith::TruncIOp::create(b, loc, shaped(b.getI8Type()), result);
 }
 
 LogicalResult GpuKernelBuilder::element(const Operands &operands, ArrayRef<Value> offsets) {
@@ -426,6 +509,8 @@ FailureOr<Value> GpuKernelBuilder::compute(Operation *op, ArrayRef<Value> operan
     if (narrow == type ||
         llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
       return value;
+    if (Type fp8 = getElementTypeOrSelf(op->getResult(0).getType()); isFp8(fp8))
+      return fromFp8(fp8, toFp8(fp8, value));
     Value rounded = arith::TruncFOp::create(b, loc, narrow, value);
     return arith::ExtFOp::create(b, loc, type, rounded).getResult();
   }

@@ -22,6 +22,10 @@ std::optional<DType> dtypeOf(Type type) {
     return DType::F16;
   if (type.isBF16())
     return DType::BF16;
+  if (isa<Float8E4M3FNType>(type))
+    return DType::F8E4M3FN;
+  if (isa<Float8E5M2Type>(type))
+    return DType::F8E5M2;
   if (type.isF64())
     return DType::F64;
   if (type.isSignlessInteger(64))

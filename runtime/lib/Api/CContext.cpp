@@ -20,7 +20,9 @@ static_assert(
     TANDEM_BF16 == static_cast<int>(DType::BF16) && TANDEM_I32 == static_cast<int>(DType::I32) &&
     TANDEM_F64 == static_cast<int>(DType::F64) && TANDEM_I64 == static_cast<int>(DType::I64) &&
     TANDEM_I8 == static_cast<int>(DType::I8) && TANDEM_I1 == static_cast<int>(DType::I1) &&
-    TANDEM_I16 == static_cast<int>(DType::I16));
+    TANDEM_I16 == static_cast<int>(DType::I16) &&
+    TANDEM_F8E4M3FN == static_cast<int>(DType::F8E4M3FN) &&
+    TANDEM_F8E5M2 == static_cast<int>(DType::F8E5M2));
 static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument) &&
               TANDEM_INVALID_PROGRAM == static_cast<int>(Code::InvalidProgram) &&
               TANDEM_UNSUPPORTED == static_cast<int>(Code::Unsupported) &&

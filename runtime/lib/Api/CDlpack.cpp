@@ -50,6 +50,10 @@ std::optional<DType> typeOf(const dlpack::Tensor &tensor) {
     return DType::F64;
   case dlpack::Bfloat << 8 | 16:
     return DType::BF16;
+  case dlpack::Float8E4M3FN << 8 | 8:
+    return DType::F8E4M3FN;
+  case dlpack::Float8E5M2 << 8 | 8:
+    return DType::F8E5M2;
   case dlpack::Int << 8 | 8:
     return DType::I8;
   case dlpack::Int << 8 | 16:

@@ -23,7 +23,15 @@ enum DeviceType : int32_t {
   RocmHost = 11,
   CudaManaged = 13
 };
-enum TypeCode : uint8_t { Int = 0, UInt = 1, Float = 2, Bfloat = 4, Bool = 6 };
+enum TypeCode : uint8_t {
+  Int = 0,
+  UInt = 1,
+  Float = 2,
+  Bfloat = 4,
+  Bool = 6,
+  Float8E4M3FN = 10,
+  Float8E5M2 = 12
+};
 
 struct Tensor { // DLTensor
   void *data;

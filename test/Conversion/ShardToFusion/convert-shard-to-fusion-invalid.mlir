@@ -30,7 +30,7 @@ func.func @which_grid(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 shard.grid @tp(shape = 2)
 // shard_c2
-// expected-error @+1 {{argument 0: expected a tensor with a rank or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<*xf32>'}}
+// expected-error @+1 {{argument 0: expected a tensor with a rank or a scalar, of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1, found 'tensor<*xf32>'}}
 func.func @open(%x: tensor<*xf32>) -> tensor<*xf32> {
   return %x : tensor<*xf32>
 }
@@ -53,7 +53,7 @@ func.func @computes_with_extents(%x: tensor<?xi64> {tandem.split_axes = [[0]]}) 
 
 shard.grid @tp(shape = 2)
 // shard_c2
-// expected-error @+1 {{argument 0: expected a tensor with a rank or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<4xi4>'}}
+// expected-error @+1 {{argument 0: expected a tensor with a rank or a scalar, of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1, found 'tensor<4xi4>'}}
 func.func @elements(%x: tensor<4xi4>) -> tensor<4xi4> {
   return %x : tensor<4xi4>
 }

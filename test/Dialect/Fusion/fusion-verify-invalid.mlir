@@ -308,7 +308,7 @@ func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi4, #fusion.axes<#tp, [didx("x")]>>) {
   %2 = arith.addi %0, %0 : tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
-  // expected-error @+1 {{expected elements of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'i4' in operand 0}}
+  // expected-error @+1 {{expected elements of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1, found 'i4' in operand 0}}
   %3 = arith.addi %1, %1 : tensor<8xi4, #fusion.axes<#tp, [didx("x")]>>
   return
 }

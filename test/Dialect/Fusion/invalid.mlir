@@ -745,3 +745,47 @@ func.func @f(%q: tensor<6x8xf32>) {
   %y = fusion.attention %q, %q, %q {scale = 1.0e39 : f64} : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32> -> tensor<6x8xf32>
   return
 }
+
+// -----
+
+// matmul_c1
+func.func @f(%0: tensor<8x8xf8E4M3FN>, %1: tensor<8x8xbf16>) {
+  // expected-error @+1 {{expected rhs of f8E4M3FN or f8E5M2, as lhs, found 'bf16'}}
+  %2 = fusion.matmul %0, %1 : tensor<8x8xf8E4M3FN>, tensor<8x8xbf16> -> tensor<8x8xbf16>
+  return
+}
+
+// -----
+
+// matmul_c1
+func.func @f(%0: tensor<8x8xbf16>, %1: tensor<8x8xf8E5M2>) {
+  // expected-error @+1 {{expected element type 'bf16' of rhs, found 'f8E5M2'}}
+  %2 = fusion.matmul %0, %1 : tensor<8x8xbf16>, tensor<8x8xf8E5M2> -> tensor<8x8xbf16>
+  return
+}
+
+// -----
+
+// matmul_c1
+func.func @f(%0: tensor<8x8xf8E4M3FN>) {
+  // expected-error @+1 {{expected a result of f32, f16 or bf16 of factors of 8 bits, found 'f8E4M3FN'}}
+  %1 = fusion.matmul %0, %0 : tensor<8x8xf8E4M3FN>, tensor<8x8xf8E4M3FN> -> tensor<8x8xf8E4M3FN>
+  return
+}
+
+// -----
+
+// matmul_c4
+func.func @f(%0: tensor<8x8xf8E4M3FN>, %1: tensor<8xf8E4M3FN>) {
+  // expected-error @+1 {{expected element type 'bf16' of the bias, found 'f8E4M3FN'}}
+  %2 = fusion.matmul %0, %0 bias %1 : tensor<8x8xf8E4M3FN>, tensor<8x8xf8E4M3FN>, tensor<8xf8E4M3FN> -> tensor<8x8xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%0: tensor<8x8xf8E5M2>) {
+  // expected-error @+1 {{expected elements that can be reduced, found 'f8E5M2'; extend them to f32 first}}
+  %1 = fusion.reduce sum %0 dims [0] : tensor<8x8xf8E5M2> -> tensor<8xf8E5M2>
+  return
+}

@@ -468,3 +468,30 @@ hostir.program @p(%x: memref<4x16xf32>) {
   // expected-error @+1 {{expected effects "reads" or "writes", found "none"}}
   hostir.call "f" outs(%x : memref<4x16xf32>) dims [-1, -1] at [] of [] on %s {effects = "none"}
 }
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf8E4M3FN>, %b: memref<8x2xf16>, %c: memref<4x2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected factors of f8E4M3FN or f8E5M2, found 'f16'}}
+  hostir.matmul %a, %b to %c on %main : memref<4x8xf8E4M3FN>, memref<8x2xf16> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf8E4M3FN>, %b: memref<8x2xf8E5M2>, %c: memref<4x2xf8E5M2>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected an output of f32, f16 or bf16, found 'f8E5M2'}}
+  hostir.matmul %a, %b to %c on %main : memref<4x8xf8E4M3FN>, memref<8x2xf8E5M2> to memref<4x2xf8E5M2>
+}
+
+// -----
+
+// matmul_c4
+hostir.program @p(%a: memref<4x8xf8E4M3FN>, %b: memref<8x2xf8E5M2>, %c: memref<4x2xf16>, %v: memref<2xbf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a bias of the output's type, found 'bf16'}}
+  hostir.matmul %a, %b bias %v to %c on %main : memref<4x8xf8E4M3FN>, memref<8x2xf8E5M2>, memref<2xbf16> to memref<4x2xf16>
+}

@@ -1,14 +1,14 @@
 // RUN: tandem-opt %s --split-input-file --verify-diagnostics
 
 // program_c1
-// expected-error @+1 {{'hostir.program' op expected argument 0 to be a memref of f32, f16, bf16, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory, found 'index'}}
+// expected-error @+1 {{'hostir.program' op expected argument 0 to be a memref of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory, found 'index'}}
 hostir.program @p(%a: index) {
 }
 
 // -----
 
 // program_c1
-// expected-error @+1 {{expected argument 0 to be a memref of f32, f16, bf16, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory, found 'memref<?xf32>'}}
+// expected-error @+1 {{expected argument 0 to be a memref of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory, found 'memref<?xf32>'}}
 hostir.program @p(%a: memref<?xf32>) {
 }
 
@@ -169,7 +169,7 @@ hostir.program @p()
 // -----
 
 // kernel_c1
-// expected-error @+1 {{expected scalars of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'memref<4xf32>'}}
+// expected-error @+1 {{expected scalars of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1, found 'memref<4xf32>'}}
 hostir.kernel @k(%a: memref<4xf32>) -> f32 {
   %0 = arith.constant 0.0 : f32
   hostir.yield %0 : f32
@@ -178,7 +178,7 @@ hostir.kernel @k(%a: memref<4xf32>) -> f32 {
 // -----
 
 // kernel_c1
-// expected-error @+1 {{expected scalars of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'f80'}}
+// expected-error @+1 {{expected scalars of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1, found 'f80'}}
 hostir.kernel @k(%a: f32) -> f80 {
   %0 = arith.extf %a : f32 to f80
   hostir.yield %0 : f80
@@ -321,7 +321,7 @@ hostir.program @p() {
 // alloc_c1
 hostir.program @p() {
   %main = hostir.main_stream
-  // expected-error @+1 {{'hostir.alloc' op result #0 must be memref of f32, f16, bf16, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory, but got 'memref<?xf32>'}}
+  // expected-error @+1 {{'hostir.alloc' op result #0 must be memref of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory, but got 'memref<?xf32>'}}
   %0 = hostir.alloc on %main : memref<?xf32>
 }
 

@@ -125,6 +125,24 @@ std::vector<Reject> rejects() {
       [](P &, R &r) { r.commands[s::matmul].operands[0] = s::half; });
   add("matmul-alias-bias", "bias: overlaps the output",
       [](P &, R &r) { r.commands[s::matmul].operands[3] = r.view(1, DType::F32, {8}, 32); });
+  auto fp8 = [](R &r, DType out, DType b, DType bias) {
+    r.commands[s::matmul].operands[0] = r.view(1, out, {4, 4});
+    r.commands[s::matmul].operands[1] = r.view(2, DType::F8E4M3FN, {4, 8});
+    r.commands[s::matmul].operands[2] = r.view(3, b, {8, 4});
+    r.commands[s::matmul].operands[3] = r.view(3, bias, {4}, 64);
+  };
+  add("matmul-fp8", "out: a matmul of f8E5M2",
+      [=](P &, R &r) { fp8(r, DType::F8E5M2, DType::F8E5M2, DType::F8E5M2); });
+  add("matmul-fp8-f64", "a: expected f64, found f8E4M3FN",
+      [=](P &, R &r) { fp8(r, DType::F64, DType::F8E5M2, DType::F64); });
+  add("matmul-fp8-b", "b: expected f8E4M3FN, found bf16",
+      [=](P &, R &r) { fp8(r, DType::BF16, DType::BF16, DType::BF16); });
+  add("matmul-fp8-bias", "bias: expected bf16, found f16",
+      [=](P &, R &r) { fp8(r, DType::BF16, DType::F8E5M2, DType::F16); });
+  add("accumulate-fp8", "field reduce_op: a reduction of f8E4M3FN", [](P &, R &r) {
+    r.commands[s::accumulate].operands[0] = r.view(1, DType::F8E4M3FN, {4});
+    r.commands[s::accumulate].operands[1] = r.view(2, DType::F8E4M3FN, {4});
+  });
 
   // Reduce.
   add("reduce-no-dims", "field value: dimensions 0x0 of f32[4,8]",

@@ -28,8 +28,8 @@ std::vector<Reject> rejects() {
   // The index.
   add("argument-role", "arguments[0] (\"x\"): unknown role 7",
       [](P &p, R &) { p.arguments[0].role = static_cast<sp::ArgumentRole>(7); });
-  add("argument-dtype", "arguments[0] (\"x\"): unknown dtype 9",
-      [](P &p, R &) { p.arguments[0].dtype = static_cast<sp::DType>(9); });
+  add("argument-dtype", "arguments[0] (\"x\"): unknown dtype 11",
+      [](P &p, R &) { p.arguments[0].dtype = static_cast<sp::DType>(11); });
   add("argument-extent", "extent -4 of dimension 1 is negative",
       [](P &p, R &) { p.arguments[0].shape[1] = -4; });
   add("argument-size", "the number of elements overflows",

@@ -308,6 +308,42 @@ TEST(Kernels, CastsRoundAndNumbersWinOverNaN) {
   }
 }
 
+/// Of 8 bits: casts in a kernel, and what is loaded and stored.
+TEST(Kernels, EightBits) {
+  struct Case {
+    const char *type;
+    float x, nearest;
+  };
+  for (const Case &one : {Case{"f8E4M3FN", 17, 16},
+                          {"f8E4M3FN", 19, 20},
+                          {"f8E4M3FN", -464, -448},
+                          {"f8E4M3FN", 0x1p-10f, 0},
+                          {"f8E4M3FN", 500, NAN},
+                          {"f8E5M2", 9, 8},
+                          {"f8E5M2", 0x1.8p-17f, 0x1p-16f},
+                          {"f8E5M2", -61440, -INFINITY}}) {
+    auto [type, x, nearest] = one;
+    auto check = [&](float found) {
+      EXPECT_TRUE(std::isnan(one.nearest) ? std::isnan(found) : found == one.nearest)
+          << one.type << ' ' << one.x << ' ' << found;
+    };
+    std::string name = type;
+    Translated inside(
+        launched("hostir.kernel @k(%a: f32) -> f32 {\n  %h = arith.truncf %a : f32 to " + name +
+                     "\n  %y = arith.extf %h : " + name + " to f32\n  hostir.yield %y : f32\n}\n",
+                 1));
+    ASSERT_TRUE(inside.ok) << inside.errors;
+    check(evaluate(inside, {x})[0]);
+    Translated stored(launched("hostir.kernel @k(%a: " + name + ") -> " + name +
+                                   " {\n  %y = arith.addf %a, %a : " + name +
+                                   "\n  hostir.yield %y : " + name + "\n}\n",
+                               1, 1, name));
+    ASSERT_TRUE(stored.ok) << stored.errors;
+    if (x == 17 || x == 9) // half of it is rounded when it is loaded
+      EXPECT_EQ(evaluate(stored, {nearest})[0], 2 * nearest);
+  }
+}
+
 TEST(Kernels, WhatIsComputedTwiceIsThereOnce) {
   Translated t(launched("hostir.kernel @k(%a: f32) -> f32 {\n"
                         "  %c = arith.constant 2.0 : f32\n  %d = arith.constant 2.0 : f32\n"

@@ -33,7 +33,10 @@ LogicalResult ReduceOp::verify() {
     return emitOpError() << "expected max (or) or min (and) of i1, found sum";
   if (!isReducible(input.getElementType()))
     return emitOpError() << "expected elements that can be reduced, found "
-                         << input.getElementType() << ", which holds the bits of f16 or bf16";
+                         << input.getElementType()
+                         << (isFp8(input.getElementType())
+                                 ? "; extend them to f32 first"
+                                 : ", which holds the bits of f16 or bf16");
   return verifyElementType(*this, "the result", getType(), input.getElementType());
 }
 

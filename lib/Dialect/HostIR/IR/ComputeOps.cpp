@@ -10,6 +10,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
+#include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -45,10 +46,26 @@ LogicalResult MatmulOp::verify() {
     if (buffer != getBias() && shapeOf(buffer).size() < 2)
       return emitOpError() << "expected operands of rank 2 or more, found "
                            << printShape(shapeOf(buffer));
+    Type mine = elementOf(buffer);
     if (buffer == getOutput() && isa<FloatType>(element) && !element.isF64() && result.isF32())
       continue;
-    if (buffer == getBias() && elementOf(buffer) == result)
+    if (buffer == getBias() && mine == result)
       continue;
+    if (isFp8(element)) {
+      // The output and the bias are wider. A bias is not rounded where the output is f32 for the
+      // sake of its sums.
+      bool isWide = mine.isF32() || mine.isF16() || mine.isBF16();
+      bool fits = buffer == getOutput() ? isWide
+                  : buffer == getBias() ? isWide && result.isF32()
+                                        : isFp8(mine);
+      if (fits)
+        continue;
+      return emitOpError() << "expected "
+                           << (buffer == getOutput() ? "an output of f32, f16 or bf16"
+                               : buffer == getBias() ? "a bias of the output's type"
+                                                     : "factors of f8E4M3FN or f8E5M2")
+                           << ", found " << mine;
+    }
     if (elementOf(buffer) != element || !isa<FloatType>(element))
       return emitOpError() << "expected equal floating point element types (or an output of f32), "
                               "found "

@@ -43,7 +43,9 @@ ncclDataType_t typeOf(DType type) {
     return ncclInt64;
   case DType::I8:
     return ncclInt8;
-  case DType::I1: // 0 or 1: max is "or", min is "and"
+  case DType::I1:       // 0 or 1: max is "or", min is "and"
+  case DType::F8E4M3FN: // is only moved
+  case DType::F8E5M2:
     return ncclUint8;
   case DType::I32:
     break;

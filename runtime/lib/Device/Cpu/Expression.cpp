@@ -384,6 +384,10 @@ private:
       return functions.loadF16(static_cast<float *>(to), static_cast<uint16_t *>(narrow), n);
     case DType::BF16:
       return functions.loadBF16(static_cast<float *>(to), static_cast<uint16_t *>(narrow), n);
+    case DType::F8E4M3FN:
+      return functions.loadF8E4M3FN(static_cast<float *>(to), static_cast<uint8_t *>(narrow), n);
+    case DType::F8E5M2:
+      return functions.loadF8E5M2(static_cast<float *>(to), static_cast<uint8_t *>(narrow), n);
     case DType::I8:
       std::copy_n(static_cast<int8_t *>(narrow), n, static_cast<int32_t *>(to));
       return;
@@ -411,6 +415,12 @@ private:
       break;
     case DType::BF16:
       functions.storeBF16(static_cast<uint16_t *>(narrow), static_cast<const float *>(from), n);
+      break;
+    case DType::F8E4M3FN:
+      functions.storeF8E4M3FN(static_cast<uint8_t *>(narrow), static_cast<const float *>(from), n);
+      break;
+    case DType::F8E5M2:
+      functions.storeF8E5M2(static_cast<uint8_t *>(narrow), static_cast<const float *>(from), n);
       break;
     case DType::I8:
     case DType::I1: { // 0 or 1

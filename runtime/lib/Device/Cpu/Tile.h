@@ -30,6 +30,9 @@ using TileFunction = void (*)(void *result, const void *a, const void *b, const 
 /// n contiguous 16-bit elements as f32, and back (to nearest even).
 using TileLoad = void (*)(float *to, const uint16_t *from, int64_t n);
 using TileStore = void (*)(uint16_t *to, const float *from, int64_t n);
+/// The same of 8-bit floats.
+using TileLoad8 = void (*)(float *to, const uint8_t *from, int64_t n);
+using TileStore8 = void (*)(uint8_t *to, const float *from, int64_t n);
 
 // The operations of sp::ExprOp that compute, by their names there and by the types that have them.
 // clang-format off
@@ -39,7 +42,7 @@ using TileStore = void (*)(uint16_t *to, const float *from, int64_t n);
 #define TANDEM_TILE_FLOATS(X) \
   X(pow) X(exp) X(exp2) X(expm1) X(log) X(log1p) X(sqrt) X(rsqrt) X(tanh) X(erf) X(erfc) X(sin) \
   X(cos) X(floor) X(ceil) X(round) X(roundeven) X(trunc) X(fma) X(exp_difference)
-#define TANDEM_TILE_F32(X) X(round_f16) X(round_bf16)
+#define TANDEM_TILE_F32(X) X(round_f16) X(round_bf16) X(round_f8E4M3FN) X(round_f8E5M2)
 #define TANDEM_TILE_INTEGERS(X) X(bit_and) X(bit_or) X(bit_xor) X(shl) X(shr) X(wrap_i8)
 #define TANDEM_TILE_FUNCTIONS(X) \
   TANDEM_TILE_ALL_TYPES(X) TANDEM_TILE_FLOATS(X) TANDEM_TILE_F32(X) TANDEM_TILE_INTEGERS(X)
@@ -60,6 +63,8 @@ struct TileFunctions {
   TileOperation convert[4], convertUnsigned[4];
   TileLoad loadF16, loadBF16;
   TileStore storeF16, storeBF16;
+  TileLoad8 loadF8E4M3FN, loadF8E5M2;
+  TileStore8 storeF8E4M3FN, storeF8E5M2;
 };
 
 /// The instruction sets of this machine, fastest first. Never empty; static lifetime.

@@ -417,7 +417,7 @@ private:
 } // namespace
 
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc) {
-  if (DType type = desc.a.layout.dtype; !isFloat(type) || type == DType::F64)
+  if (DType type = desc.a.layout.dtype; !isFloat(type) || isFp8(type) || type == DType::F64)
     return Status(Code::Unsupported,
                   fmt::format("the gpu device has no matmul of {}", toString(type)));
   int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];

@@ -95,6 +95,8 @@ template <typename F> void withSumType(DType type, F f) {
   case DType::F32:
   case DType::F16:
   case DType::BF16:
+  case DType::F8E4M3FN: // never reduced
+  case DType::F8E5M2:
     return f(float());
   case DType::F64:
     return f(double());

@@ -189,7 +189,7 @@ TEST_F(CApiErrors, Binding) {
   expect(bind(0, nullptr, 32, TANDEM_F32, 1, &good), TANDEM_INVALID_ARGUMENT, "null pointer");
   expect(bind(0, reinterpret_cast<char *>(memory.data()) + 1, 32, TANDEM_F32, 1, &good),
          TANDEM_INVALID_ARGUMENT, "address is not a multiple of 4");
-  expect(bind(0, memory.data(), 32, 9, 1, &good), TANDEM_INVALID_ARGUMENT, "unknown dtype 9");
+  expect(bind(0, memory.data(), 32, 11, 1, &good), TANDEM_INVALID_ARGUMENT, "unknown dtype 11");
   expect(bind(0, memory.data(), 32, TANDEM_F32, 99, &good), TANDEM_INVALID_ARGUMENT,
          "expected at most 16 dimensions, found 99");
   int64_t negative = -8;

@@ -7,6 +7,7 @@
 
 #include "tandem/Runtime/HostOps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>
@@ -54,6 +55,69 @@ TEST(Convert, KnownValues) {
   EXPECT_EQ(store(DType::BF16, 1 + 3 * 0x1p-8f), 0x3f82);
   EXPECT_EQ(store(DType::BF16, 3.4e38f), 0x7f80);
   EXPECT_EQ(store(DType::BF16, -INFINITY), 0xff80);
+}
+
+/// f8E4M3FN and f8E5M2, as their definitions have them.
+struct Fp8 {
+  DType type;
+  int exponent, mantissa;
+  uint8_t most; ///< the largest magnitude that has a value or is infinite
+  float valueOf(uint8_t size) const {
+    int bias = (1 << (exponent - 1)) - 1, e = size >> mantissa, m = size & ((1 << mantissa) - 1);
+    return std::ldexp(static_cast<float>(e ? m + (1 << mantissa) : m),
+                      std::max(e, 1) - bias - mantissa);
+  }
+};
+constexpr Fp8 kFp8[] = {{DType::F8E4M3FN, 4, 3, 0x7e}, {DType::F8E5M2, 5, 2, 0x7b}};
+
+TEST(Convert, AllEightBitValues) {
+  EXPECT_EQ(kFp8[0].valueOf(0x7e), 448.0f);
+  EXPECT_EQ(kFp8[1].valueOf(0x7b), 57344.0f);
+  for (const Fp8 &format : kFp8)
+    for (unsigned bits = 0; bits < 256; ++bits) {
+      float value = load(format.type, static_cast<uint16_t>(bits)),
+            sign = bits & 0x80 ? -1.0f : 1.0f;
+      auto size = static_cast<uint8_t>(bits & 0x7f);
+      if (size > format.most) {
+        bool isInfinite = format.exponent == 5 && size == 0x7c;
+        EXPECT_TRUE(isInfinite ? value == sign * INFINITY : std::isnan(value)) << bits;
+        if (isInfinite) {
+          EXPECT_EQ(store(format.type, value), bits);
+        }
+        continue;
+      }
+      EXPECT_EQ(value, sign * format.valueOf(size)) << bits;
+      EXPECT_EQ(std::signbit(value), sign < 0) << bits;
+      EXPECT_EQ(store(format.type, value), bits);
+    }
+}
+
+TEST(Convert, EightBitsRoundToNearestEven) {
+  for (const Fp8 &format : kFp8)
+    for (uint8_t size = 0; size <= format.most; ++size) {
+      // Between a number and the next one, which behind the largest one is NaN or infinite.
+      float below = format.valueOf(size), above = format.valueOf(static_cast<uint8_t>(size + 1));
+      float half = below + (above - below) / 2;
+      for (unsigned sign : {0u, 0x80u}) {
+        auto nearest = [&](float x) { return store(format.type, sign ? -x : x) ^ sign; };
+        EXPECT_EQ(nearest(std::nextafter(half, 0.0f)), size);
+        EXPECT_EQ(nearest(half), size % 2 ? size + 1 : size);
+        EXPECT_EQ(nearest(std::nextafter(half, INFINITY)), size + 1);
+      }
+    }
+}
+
+TEST(Convert, BeyondEightBits) {
+  for (float x : {465.0f, 1e6f, 3e38f, INFINITY, NAN, -INFINITY, -500.0f})
+    EXPECT_TRUE(std::isnan(load(DType::F8E4M3FN, store(DType::F8E4M3FN, x)))) << x;
+  for (float x : {61440.0f, 1e6f, 3e38f, INFINITY}) {
+    EXPECT_EQ(store(DType::F8E5M2, x), 0x7c) << x;
+    EXPECT_EQ(store(DType::F8E5M2, -x), 0xfc) << x;
+  }
+  EXPECT_TRUE(std::isnan(load(DType::F8E5M2, store(DType::F8E5M2, NAN))));
+  for (const Fp8 &format : kFp8)
+    for (float x : {1e-45f, 1e-30f, 0x1p-18f})
+      EXPECT_EQ(store(format.type, -x), 0x80) << x;
 }
 
 TEST(Convert, VectorsAndStridesAgree) {

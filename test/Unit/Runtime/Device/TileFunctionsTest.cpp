@@ -179,6 +179,36 @@ TEST_P(TileFunctionsTest, SixteenBitsAreThoseOfTheHost) {
   check(DType::BF16, functions().storeBF16, functions().loadBF16, functions().round_bf16.of[0]);
 }
 
+TEST_P(TileFunctionsTest, EightBitsAreThoseOfTheHost) {
+  std::vector<float> x = samples();
+  for (DType type : {DType::F8E4M3FN, DType::F8E5M2})
+    for (unsigned bits = 0; bits < 256; ++bits) { // all values, and what is half way to the next
+      float both[2] = {};
+      uint8_t pair[2] = {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits + 1)};
+      loadAsF32(type, pair, 1, 2, both);
+      for (float one : {both[0], both[0] + (both[1] - both[0]) / 2})
+        for (float to : {-INFINITY, INFINITY, one})
+          x.push_back(std::nextafter(one, to));
+    }
+  auto n = static_cast<int64_t>(x.size());
+  std::vector<uint8_t> found(x.size()), expected(x.size());
+  std::vector<float> back(x.size()), expectedBack(x.size());
+  auto check = [&](DType type, TileStore8 store, TileLoad8 load, TileFunction round) {
+    store(found.data(), x.data(), n);
+    storeFromF32(type, x.data(), expected.data(), 1, n);
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(found[i], expected[i]) << toString(type) << " of " << x[i];
+    load(back.data(), expected.data(), n);
+    loadAsF32(type, expected.data(), 1, n, expectedBack.data());
+    EXPECT_EQ(std::memcmp(back.data(), expectedBack.data(), x.size() * 4), 0) << toString(type);
+    EXPECT_EQ(std::memcmp(apply(round, x).data(), back.data(), x.size() * 4), 0) << toString(type);
+  };
+  check(DType::F8E4M3FN, functions().storeF8E4M3FN, functions().loadF8E4M3FN,
+        functions().round_f8E4M3FN.of[0]);
+  check(DType::F8E5M2, functions().storeF8E5M2, functions().loadF8E5M2,
+        functions().round_f8E5M2.of[0]);
+}
+
 /// Every operation on two numbers that integers of any width have.
 template <typename T> void checkIntegers(const TileFunctions &f, size_t type) {
   constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();

@@ -34,7 +34,7 @@ class Fusion_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = 
 class Fusion_LocalOp<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
     : Fusion_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Fusion_TensorOpInterface>]), effects>;
 
-def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, F64, I32, I64, I16, I8, I1]>;
+def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, F8E4M3FN, F8E5M2, F64, I32, I64, I16, I8, I1]>;
 
 def Fusion_ReshardOp : Fusion_Op<"reshard", [Fusion_SelectsElements]> {
   let summary = "The same value with other axes; the only op that communicates";
@@ -78,6 +78,7 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
     Constraints:
     - matmul_c1: operands have rank 1 or more; their element types are equal and floating point, the result's is that
       or f32. An f32 result of f16 or bf16 factors is not rounded: partial sums (of a weight gradient) travel in f32.
+      Factors of f8E4M3FN and f8E5M2 may differ; their result is f32, f16 or bf16 (docs/fp8.md).
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: batch extents are equal or 1, and the result has the broadcast batch extents, then M, then N.
     - matmul_c4: bias has rank 1, extent N and the result's element type. There is none if rhs is a vector.

@@ -354,7 +354,8 @@ def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
   let description = [{
     An encoding's own verifier checks one type; this pass checks the function.
 
-    - always: the passes know every op on tensors, with elements of f32, f16, bf16, f64, i32, i64, i16, i8 or i1.
+    - always: the passes know every op on tensors, with elements of f32, f16, bf16, f8E4M3FN,
+      f8E5M2, f64, i32, i64, i16, i8 or i1.
       Kernels compute every elementwise op; constants have one value for all elements. An op with partial operands commutes with
       their reduction.
     - `propagated`: every tensor is decided.

@@ -22,11 +22,11 @@ class HostIR_Command<string mnemonic, list<Trait> traits = []>
     : HostIR_Op<mnemonic, !listconcat(traits, [MemoryEffects<[MemWrite<HostIR_IssueOrder>]>])>;
 
 /// A local buffer, or a view of one.
-def HostIR_Buffer : ConfinedType<MemRefOf<[F32, F16, BF16, F64, I32, I64, I16, I8, I1]>, [
+def HostIR_Buffer : ConfinedType<MemRefOf<[F32, F16, BF16, F8E4M3FN, F8E5M2, F64, I32, I64, I16, I8, I1]>, [
     CPred<"::llvm::cast<::mlir::MemRefType>($_self).hasStaticShape()">,
     CPred<"::tandem::hostir::hasStaticStrides(::llvm::cast<::mlir::MemRefType>($_self))">,
     CPred<"::tandem::hostir::isBufferSpace(::llvm::cast<::mlir::MemRefType>($_self))">],
-    "memref of f32, f16, bf16, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory",
+    "memref of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory",
     "::mlir::MemRefType">;
 
 //===----------------------------------------------------------------------===//
@@ -97,7 +97,8 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
     `arith` and `math` on scalars. `hostir.launch` applies it to every element.
 
     Constraints:
-    - kernel_c1: argument and result types are f32, f16, bf16, f64, i32, i64, i16, i8 or i1 scalars.
+    - kernel_c1: argument and result types are f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i32, i64, i16, i8 or i1
+      scalars.
     - kernel_c2: the body holds only `arith` and `math` ops without regions and `hostir.exp_difference`, and ends in
       `hostir.yield`.
 
@@ -520,9 +521,11 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
 
     Constraints:
     - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, the output's is that or f32.
+      Operands of f8E4M3FN and f8E5M2 may differ; their output is f32, f16 or bf16.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: the output has the broadcast batch extents, then M, then N.
-    - matmul_c4: bias has rank 1, extent N, and the element type of the factors or of the output.
+    - matmul_c4: bias has rank 1, extent N, and the element type of the factors or of the output. With operands of 8 bits
+      it has that of the output, or f16 or bf16 where the output is f32.
 
     Example:
     ```mlir
