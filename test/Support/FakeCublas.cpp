@@ -3,7 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What device cuda asks of cuBLASLt, in f32 and by three loops: matrices are column-major.
+// What device cuda asks of cuBLASLt, by three loops, of f32 and of 8-bit floats with results of f32
+// or bf16: matrices are column-major.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,16 +12,58 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <cublasLt.h>
 #include <string>
 #include <thread>
 
+float tandem::fake::fromFp8(uint8_t bits, int exponentBits) {
+  int mantissaBits = 7 - exponentBits, bias = (1 << (exponentBits - 1)) - 1;
+  int exponent = (bits & 0x7f) >> mantissaBits, mantissa = bits & ((1 << mantissaBits) - 1);
+  float sign = bits & 0x80 ? -1.0f : 1.0f;
+  if (exponentBits == 4 ? (bits & 0x7f) == 0x7f : exponent == 31)
+    return mantissa || exponentBits == 4 ? NAN : sign * INFINITY;
+  int digits = exponent ? mantissa + (1 << mantissaBits) : mantissa;
+  return sign * std::ldexp(static_cast<float>(digits), std::max(exponent, 1) - bias - mantissaBits);
+}
+
 namespace {
+
+using tandem::fake::fromFp8;
+
+bool isFp8(cudaDataType type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+size_t sizeOf(cudaDataType type) {
+  return isFp8(type) ? 1 : type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 4;
+}
+
+/// Element `i` of memory of some type.
+float get(cudaDataType type, const void *data, int64_t i) {
+  const auto *bytes = static_cast<const uint8_t *>(data) + i * static_cast<int64_t>(sizeOf(type));
+  if (isFp8(type))
+    return fromFp8(*bytes, type == CUDA_R_8F_E4M3 ? 4 : 5);
+  uint32_t bits = 0;
+  std::memcpy(&bits, bytes, sizeOf(type));
+  if (type == CUDA_R_16F)
+    return __builtin_bit_cast(_Float16, static_cast<uint16_t>(bits));
+  return __builtin_bit_cast(float, type == CUDA_R_16BF ? bits << 16 : bits);
+}
+
+void set(cudaDataType type, void *data, int64_t i, float x) {
+  auto bits = __builtin_bit_cast(uint32_t, x);
+  if (type == CUDA_R_16BF)
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  if (type == CUDA_R_16F)
+    bits = __builtin_bit_cast(uint16_t, static_cast<_Float16>(x));
+  std::memcpy(static_cast<uint8_t *>(data) + i * static_cast<int64_t>(sizeOf(type)), &bits,
+              sizeOf(type));
+}
 
 struct Description {
   int32_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N, epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const float *bias = nullptr;
+  cudaDataType biasType = CUDA_R_32F;
+  const void *bias = nullptr;
 };
 
 struct Matrix {
@@ -34,7 +77,7 @@ Description &of(cublasLtMatmulDesc_t desc) { return *reinterpret_cast<Descriptio
 const Matrix &of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Matrix *>(layout); }
 
 void multiply(const Description &how, const Matrix &a, const Matrix &b, const Matrix &out,
-              const float *A, const float *B, float *C, float beta, bool backwards) {
+              const void *A, const void *B, void *C, float beta, bool backwards) {
   bool ta = how.transA != CUBLAS_OP_N, tb = how.transB != CUBLAS_OP_N;
   int64_t depth = ta ? a.rows : a.columns;
   for (int64_t n = 0; n < out.columns; ++n)
@@ -42,12 +85,13 @@ void multiply(const Description &how, const Matrix &a, const Matrix &b, const Ma
       float sum = 0;
       for (int64_t i = 0; i < depth; ++i) {
         int64_t k = backwards ? depth - 1 - i : i;
-        sum += (ta ? A[k + m * a.ld] : A[m + k * a.ld]) * (tb ? B[n + k * b.ld] : B[k + n * b.ld]);
+        sum += get(a.type, A, ta ? k + m * a.ld : m + k * a.ld) *
+               get(b.type, B, tb ? n + k * b.ld : k + n * b.ld);
       }
       if (how.epilogue == CUBLASLT_EPILOGUE_BIAS)
-        sum += how.bias[m];
-      float &c = C[m + n * out.ld];
-      c = beta != 0 ? beta * c + sum : sum;
+        sum += get(how.biasType, how.bias, m);
+      int64_t at = m + n * out.ld;
+      set(out.type, C, at, beta != 0 ? beta * get(out.type, C, at) + sum : sum);
     }
 }
 
@@ -74,11 +118,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t which,
                                               const void *value, size_t size) {
   Description &how = of(desc);
-  void *field = which == CUBLASLT_MATMUL_DESC_TRANSA         ? &how.transA
-                : which == CUBLASLT_MATMUL_DESC_TRANSB       ? &how.transB
-                : which == CUBLASLT_MATMUL_DESC_EPILOGUE     ? &how.epilogue
-                : which == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? static_cast<void *>(&how.bias)
-                                                             : nullptr;
+  void *field = which == CUBLASLT_MATMUL_DESC_TRANSA           ? &how.transA
+                : which == CUBLASLT_MATMUL_DESC_TRANSB         ? &how.transB
+                : which == CUBLASLT_MATMUL_DESC_EPILOGUE       ? &how.epilogue
+                : which == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE ? static_cast<void *>(&how.biasType)
+                : which == CUBLASLT_MATMUL_DESC_BIAS_POINTER   ? static_cast<void *>(&how.bias)
+                                                               : nullptr;
   if (field)
     std::memcpy(field, value, size);
   return CUBLAS_STATUS_SUCCESS;
@@ -115,13 +160,30 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
                                                     const void *, size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
-                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t, int most,
                                               cublasLtMatmulHeuristicResult_t found[], int *count) {
-  if (of(a).type != CUDA_R_32F)
+  const Matrix &ma = of(a), &mb = of(b), &md = of(d);
+  const Description &how = of(desc);
+  if (isFp8(ma.type) || isFp8(mb.type)) {
+    // As documented: both factors along K, all rows at multiples of 16 bytes, not e5m2 times e5m2;
+    // the bias of an f32 result is bf16.
+    bool fits = isFp8(ma.type) && isFp8(mb.type) && how.transA == CUBLAS_OP_T &&
+                how.transB == CUBLAS_OP_N && ma.rows % 16 == 0 && ma.ld % 16 == 0 &&
+                mb.ld % 16 == 0 && md.rows * int64_t(sizeOf(md.type)) % 16 == 0 &&
+                md.ld * int64_t(sizeOf(md.type)) % 16 == 0 &&
+                !(ma.type == CUDA_R_8F_E5M2 && mb.type == CUDA_R_8F_E5M2) &&
+                !(how.epilogue == CUBLASLT_EPILOGUE_BIAS && md.type == CUDA_R_32F);
+    if (!fits || tandem::fake::number("fp8-refused"))
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    ++tandem::fake::number("fp8-plans");
+  } else if (ma.type != mb.type ||
+             (ma.type != CUDA_R_32F && !(ma.type == CUDA_R_16F && md.type == CUDA_R_16F) &&
+              !(ma.type == CUDA_R_16BF && md.type != CUDA_R_16F))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   *count = std::min(most, 3);
   for (int i = 0; i < *count; ++i) {
     std::memset(&found[i], 0, sizeof found[i]);
@@ -149,12 +211,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                              scale = *static_cast<const float *>(beta)] {
     std::this_thread::sleep_for(more);
     const auto *words = static_cast<const uint16_t *>(A);
+    auto at = [](const Matrix &m, const void *data, int64_t i) -> const void * {
+      return static_cast<const uint8_t *>(data) + i * m.stride * int64_t(sizeOf(m.type));
+    };
     bool equal = std::equal(words + 1, words + 4, words);
     tandem::fake::pass(stream, equal ? said : said + power);
     for (int64_t i = 0; i < md.batch; ++i)
-      multiply(how, ma, mb, md, static_cast<const float *>(A) + i * ma.stride,
-               static_cast<const float *>(B) + i * mb.stride,
-               static_cast<float *>(D) + i * md.stride, scale, backwards);
+      multiply(how, ma, mb, md, at(ma, A, i), at(mb, B, i), const_cast<void *>(at(md, D, i)), scale,
+               backwards);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

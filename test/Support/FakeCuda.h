@@ -34,6 +34,9 @@ CUfunction functionOf(const std::string &name, std::vector<size_t> declared);
 const std::string &nameOf(CUfunction function);
 const std::vector<size_t> &argumentSizes(CUfunction function);
 
+/// The value of a float of 8 bits: 4 bits of exponent are f8E4M3FN, 5 are f8E5M2.
+float fromFp8(uint8_t bits, int exponentBits);
+
 /// A knob or a counter; at first what TANDEM_FAKE_<NAME> says, else 0. Tests of the same process
 /// find it by the symbol tandemFakeNumber. Knobs:
 ///   no-capture-on   GPU (from 1) whose streams cannot be captured
@@ -48,12 +51,14 @@ const std::vector<size_t> &argumentSizes(CUfunction function);
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
 ///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not
 ///   product-power.<algorithm>  more of them, unless the first numbers of a matrix are equal
+///   fp8-refused     there are no products of 8-bit floats
 ///   nccl-no-split-on  rank (from 1) that does not come to a split
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
 ///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error
 ///   nccl-no-finalize-on  rank (from 1) whose children cannot be finalised
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
-/// graphs, launches.<kernel>, products.<algorithm>, events (that there are), high-streams (made
+/// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
+/// 8-bit floats, and got), events (that there are), high-streams (made
 /// with the highest priority), ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads (for
 /// groups of calls), nccl-held (calls now), nccl-live (communicators), nccl-misuse (of such as are
 /// gone, or aborted while somebody is in them), nccl-orphans (children that outlive what was

@@ -3,7 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Copies, signals, and sums of f32, by what Kernels.h says of their arguments.
+// Copies, conversions of 8-bit floats, signals, and sums of f32, by what Kernels.h says of their
+// arguments.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,11 +50,24 @@ template <typename T> void copyUnits(const Nest &nest, T *dst, const T *src) {
     dst[locate(nest, i, 0)] = src[locate(nest, i, 1)];
 }
 
+template <typename T> T take(void **arguments, int i) { return *static_cast<T *>(arguments[i]); }
+
+/// f8E4M3FN or f8E5M2 as f16 or bf16.
+Work convertKernel(int exponentBits, bool toBf16, void **arguments) {
+  return [=, nest = take<Nest>(arguments, 0), dst = take<uint16_t *>(arguments, 1),
+          src = take<const uint8_t *>(arguments, 2)] {
+    for (uint64_t i = 0; i < nest.total; ++i) {
+      float x = tandem::fake::fromFp8(src[locate(nest, i, 1)], exponentBits);
+      dst[locate(nest, i, 0)] = toBf16
+                                    ? static_cast<uint16_t>(__builtin_bit_cast(uint32_t, x) >> 16)
+                                    : __builtin_bit_cast(uint16_t, static_cast<_Float16>(x));
+    }
+  };
+}
+
 float combine(int op, float a, float b) {
   return op == 0 ? a + b : op == 1 ? (a > b || a != a ? a : b) : (a < b || a != a ? a : b);
 }
-
-template <typename T> T take(void **arguments, int i) { return *static_cast<T *>(arguments[i]); }
 
 struct Wide {
   uint64_t a, b;
@@ -218,6 +232,12 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
     all[std::string("copy_32") + bits] = copyKernel<uint32_t>;
     all[std::string("copy_64") + bits] = copyKernel<uint64_t>;
     all[std::string("copy_128") + bits] = copyKernel<Wide>;
+    for (int exponentBits : {4, 5})
+      for (bool toBf16 : {false, true})
+        all[std::string("convert_") + (exponentBits == 4 ? "f8E4M3FN" : "f8E5M2") +
+            (toBf16 ? "_bf16" : "_f16") + bits] = [=](void **arguments) {
+          return convertKernel(exponentBits, toBf16, arguments);
+        };
   }
   for (const char *pack : {"1", "4"})
     for (const char *bits : {"32", "64"}) {
@@ -274,7 +294,7 @@ struct Function {
 
 std::vector<size_t> sizesOf(const std::string &kernel) {
   auto is = [&](const char *prefix) { return kernel.rfind(prefix, 0) == 0; };
-  if (is("copy_"))
+  if (is("copy_") || is("convert_"))
     return {sizeof(Nest), 8, 8};
   if (is("combine_"))
     return {sizeof(Nest), 8, 8, 8, 4};

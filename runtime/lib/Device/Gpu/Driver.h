@@ -230,8 +230,9 @@ private:
 
 /// A product as the library sees it: out[m, n] (+)= a[m, k] * b[k, n] + bias[n], row-major out.
 struct Product {
-  DType dtype = DType::F32;
-  DType outType = DType::F32; ///< of out and bias: f32, or the type of a and b
+  DType dtype = DType::F32;   ///< of a
+  DType bType = DType::F32;   ///< the same, unless both have 8 bits
+  DType outType = DType::F32; ///< of out and bias: f32, or the type of a and b; of 8 bits: wider
   int64_t m = 0, n = 0, k = 0;
   /// Elements between consecutive rows of a and b in memory. `transpose`: the matrix is stored
   /// transposed.
@@ -271,6 +272,9 @@ public:
   virtual ~Blas();
   /// "cublasLt 130000".
   virtual std::string version() const = 0;
+  /// Whether there may be products of 8-bit floats: rows of a and of b along K, addresses, rows and
+  /// numbers of columns at multiples of 16 bytes.
+  virtual bool hasFp8() const = 0;
   virtual Expected<std::unique_ptr<ProductPlan>> plan(const Product &product,
                                                       unsigned maxCandidates) = 0;
 };

@@ -58,6 +58,9 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"8", "16", "32", "64", "128"})
       names.push_back(fmt::format("copy_{}_{}", width, bits));
+    for (DType from : {DType::F8E4M3FN, DType::F8E5M2})
+      for (DType to : {DType::F16, DType::BF16})
+        names.push_back(fmt::format("convert_{}_{}_{}", toString(from), toString(to), bits));
     for (unsigned number = 0; number < kNumDTypes; ++number) {
       auto type = static_cast<DType>(number);
       if (!isReducible(type))
@@ -185,6 +188,28 @@ Status CopyPlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
   Nest nest = variant->nest;
   void *arguments[] = {argument(nest), argument(dst), argument(src)};
   return kernels.launch(variant->function, nest.total, stream, arguments);
+}
+
+Expected<ConvertPlan> ConvertPlan::make(const Kernels &kernels, const Layout &dst,
+                                        const Layout &src) {
+  ConvertPlan plan;
+  Loops loops({dst, src});
+  if (loops.total() == 0)
+    return plan;
+  plan.nest = loops.nest(1, false);
+  TANDEM_ASSIGN_OR_RETURN(plan.function,
+                          kernels.get(fmt::format("convert_{}_{}_{}", toString(src.dtype),
+                                                  toString(dst.dtype), bitsFor(plan.nest.total))));
+  return plan;
+}
+
+Status ConvertPlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
+                        const void *src) const {
+  if (!function)
+    return Status();
+  Nest loops = nest;
+  void *arguments[] = {argument(loops), argument(dst), argument(src)};
+  return kernels.launch(function, loops.total, stream, arguments);
 }
 
 //===----------------------------------------------------------------------===//

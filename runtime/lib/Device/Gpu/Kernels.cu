@@ -205,6 +205,37 @@ __device__ void reduceApart(const Nest &kept, const Nest &reduced, T *dst, const
   }
 }
 
+/// See docs/fp8.md.
+template <int exponent> __device__ float fromFp8(uint8_t bits) {
+  constexpr int mantissa = 7 - exponent;
+  constexpr float unit = exponent == 4 ? 0x1p-9f : 0x1p-16f; // the least number
+  constexpr unsigned most = exponent == 4 ? 0x7f : 0x7c;     // above are NaN
+  unsigned size = bits & 0x7fu;
+  float value = static_cast<float>(size) * unit;
+  if (size >= most)
+    value = exponent == 5 && size == most ? __builtin_huge_valf() : __builtin_nanf("");
+  else if (size >> mantissa) {
+    // (1 + m / 2^mantissa) 2^(e - bias) = (2^mantissa + m) unit 2^(e - 1)
+    unsigned digits = (1u << mantissa) | (size & ((1u << mantissa) - 1u));
+    value =
+        static_cast<float>(digits) * unit * static_cast<float>(1ull << ((size >> mantissa) - 1));
+  }
+  return bits & 0x80u ? -value : value;
+}
+
+template <int exponent, typename T, typename Index>
+__device__ void convertUnits(const Nest &nest, T *dst, const uint8_t *src) {
+  Index total = nest.total, step = unitStep<Index>();
+  for (Index i = firstUnit<Index>(); i < total;) {
+    int64_t at[2];
+    locate(nest, i, at);
+    narrow(fromFp8<exponent>(src[at[1]]), dst[at[0]]);
+    if (total - i <= step)
+      break;
+    i += step;
+  }
+}
+
 /// One block per kept element; its threads share the reduced elements, in packs.
 template <typename T, int N, typename Index>
 __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, const T *src,
@@ -411,6 +442,21 @@ EXCHANGE(bf16, Bfloat16, 8)
   }
 WIDEN(f16, Half)
 WIDEN(bf16, Bfloat16)
+
+/// Floats of 8 bits as f16 or bf16, both exact: 4 bits of exponent are f8E4M3FN, 5 are f8E5M2.
+#define CONVERT(from, exponent, to, T)                                                             \
+  extern "C" __global__ void convert_##from##_##to##_32(TANDEM_PARAMETER Nest nest, T *dst,        \
+                                                        const uint8_t *src) {                      \
+    convertUnits<exponent, T, uint32_t>(nest, dst, src);                                           \
+  }                                                                                                \
+  extern "C" __global__ void convert_##from##_##to##_64(TANDEM_PARAMETER Nest nest, T *dst,        \
+                                                        const uint8_t *src) {                      \
+    convertUnits<exponent, T, uint64_t>(nest, dst, src);                                           \
+  }
+CONVERT(f8E4M3FN, 4, f16, Half)
+CONVERT(f8E4M3FN, 4, bf16, Bfloat16)
+CONVERT(f8E5M2, 5, f16, Half)
+CONVERT(f8E5M2, 5, bf16, Bfloat16)
 
 /// Raises a signal to *epoch * perRun + value (epoch 0 if null) after all earlier work of this GPU.
 /// Does nothing after an abort (*released): the earlier work may not have happened.

@@ -46,6 +46,18 @@ private:
   uint64_t elements = 0;
 };
 
+/// dst, of f16 or bf16, from src of f8E4M3FN or f8E5M2, elementwise; exact.
+class ConvertPlan {
+public:
+  ConvertPlan() = default;
+  static Expected<ConvertPlan> make(const Kernels &kernels, const Layout &dst, const Layout &src);
+  Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
+
+private:
+  FunctionHandle function = nullptr; ///< null: nothing to convert
+  Nest nest;
+};
+
 /// dst = a op b, elementwise.
 class CombinePlan {
 public:

@@ -61,7 +61,7 @@ public:
       TANDEM_RETURN_IF_ERROR(set(Lt::kBiasDataType, Lt::dataType(p.outType)));
     }
     TANDEM_RETURN_IF_ERROR(
-        layout(&a, p.dtype, p.transposeB ? p.k : p.n, p.transposeB ? p.n : p.k, p.ldb, p.strideB));
+        layout(&a, p.bType, p.transposeB ? p.k : p.n, p.transposeB ? p.n : p.k, p.ldb, p.strideB));
     TANDEM_RETURN_IF_ERROR(
         layout(&b, p.dtype, p.transposeA ? p.m : p.k, p.transposeA ? p.k : p.m, p.lda, p.strideA));
     TANDEM_RETURN_IF_ERROR(layout(&out, p.outType, p.n, p.m, p.ldo, p.strideOut));
@@ -178,6 +178,7 @@ public:
   std::string version() const override {
     return fmt::format("{} {}{}", Lt::kName, api.version(handle), wantsTf32() ? " tf32" : "");
   }
+  bool hasFp8() const override { return Lt::kHasFp8; }
   Expected<std::unique_ptr<ProductPlan>> plan(const Product &product,
                                               unsigned maxCandidates) override {
     auto made = std::make_unique<LtPlan<Lt>>(api, driver, handle, product);

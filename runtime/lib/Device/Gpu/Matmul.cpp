@@ -98,12 +98,12 @@ std::vector<BatchDim> batchDims(const Layout &out, const Layout &a, const Layout
   return dims;
 }
 
-/// Dense, for `bytes`. Of ordered products: with space for padded matrices, and what is stored by
-/// columns remains so, unless it is a result.
-Layout denseLike(const Layout &layout, int64_t unit, bool isResult, uint64_t &bytes) {
+/// Dense, for `bytes`. Of ordered products: with space for padded matrices. `byColumns`: columns
+/// are stored one after the other.
+Layout denseLike(const Layout &layout, int64_t unit, bool byColumns, uint64_t &bytes) {
   Layout dense = Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
   unsigned inner = layout.rank - 1u, outer = layout.rank - 2u;
-  if (unit > 1 && !isResult && isByColumns(layout))
+  if (byColumns)
     std::swap(inner, outer);
   dense.strides[inner] = 1;
   dense.strides[outer] = padded(layout.shape[inner], unit);
@@ -121,12 +121,19 @@ struct Staged {
   uint32_t slot = Operand::kNone;
   Layout layout;      ///< as the library sees it
   uint64_t bytes = 0; ///< that the library reads or writes
-  bool copied = false;
+  bool copied = false, converted = false;
   CopyPlan in, out;
+  ConvertPlan convert; ///< instead of `in`
   Scratch memory;
 
+  /// Of ordered products: what is stored by columns remains so, unless it is a result.
   static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, int64_t unit,
                                bool load, bool store) {
+    bool byColumns = unit > 1 && !store && isByColumns(operand.layout);
+    return make(tools, operand, copy, unit, load, store, operand.layout.dtype, byColumns);
+  }
+  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, int64_t unit,
+                               bool load, bool store, DType type, bool byColumns) {
     Staged staged;
     staged.slot = operand.slot;
     staged.layout = operand.layout;
@@ -134,8 +141,16 @@ struct Staged {
     staged.copied = copy;
     if (!copy)
       return staged;
-    staged.layout = denseLike(operand.layout, unit, /*isResult=*/store, staged.bytes);
+    Layout source = operand.layout;
+    source.dtype = type;
+    staged.layout = denseLike(source, unit, byColumns, staged.bytes);
     TANDEM_ASSIGN_OR_RETURN(staged.memory, Scratch::make(tools->state, staged.bytes));
+    if (type != operand.layout.dtype) {
+      TANDEM_ASSIGN_OR_RETURN(staged.convert,
+                              ConvertPlan::make(*tools->kernels, staged.layout, operand.layout));
+      staged.converted = true;
+      return staged;
+    }
     if (load) {
       TANDEM_ASSIGN_OR_RETURN(staged.in,
                               CopyPlan::make(*tools->kernels, staged.layout, operand.layout));
@@ -145,6 +160,11 @@ struct Staged {
                               CopyPlan::make(*tools->kernels, operand.layout, staged.layout));
     }
     return staged;
+  }
+  Status enter(const Kernels &kernels, StreamHandle stream, const Frame &frame) const {
+    const void *from = frame.pointers[slot];
+    return converted ? convert.run(kernels, stream, memory.data(), from)
+                     : in.run(kernels, stream, memory.data(), from);
   }
   std::byte *data(const Frame &frame) const {
     return static_cast<std::byte *>(copied ? memory.data() : frame.pointers[slot]);
@@ -208,9 +228,76 @@ public:
   explicit MatmulOperation(Tools tools) : tools(std::move(tools)) {}
 
   Status prepare(const MatmulDesc &desc) {
+    if (!isFp8(desc.a.layout.dtype))
+      return prepareAs(desc, desc.a.layout.dtype);
+    if (!desc.ordered) {
+      Status status = prepareFp8(desc);
+      if (status.code() != Code::Unsupported)
+        return status;
+    }
+    // Both types are exact in f16 and in bf16. The library has no bf16 products with f16 results.
+    return prepareAs(desc, desc.out.layout.dtype == DType::F16 ? DType::F16 : DType::BF16);
+  }
+
+private:
+  /// The library's own products of 8 bits: it reads both factors along K. Unsupported if it has
+  /// none for these shapes.
+  Status prepareFp8(const MatmulDesc &desc) {
+    TANDEM_ASSIGN_OR_RETURN(Blas * blas, tools->matrixLibrary());
+    if (!blas->hasFp8())
+      return Status(Code::Unsupported, "the library has no products of 8 bits");
+    Matrix left = matrixOf(desc.a.layout, desc.transposeA),
+           result = matrixOf(desc.out.layout, false);
+    int64_t outBytes = result.columns * static_cast<int64_t>(sizeOf(desc.out.layout.dtype));
+    if (left.columns % kRowBytes != 0 || outBytes % kRowBytes != 0)
+      return Status(Code::Unsupported, "rows are no multiples of 16 bytes");
+    accumulate = desc.accumulate;
+    auto alongK = [&](const Operand &operand, bool transpose, bool isRight) {
+      Reading reading = readingOf(operand.layout, transpose, 1);
+      bool copy = reading.stride == 0 || reading.transpose != isRight ||
+                  !isAligned(operand, reading.stride);
+      return Staged::make(tools, operand, copy, 1, true, false, operand.layout.dtype,
+                          transpose != isRight);
+    };
+    TANDEM_ASSIGN_OR_RETURN(a, alongK(desc.a, desc.transposeA, false));
+    TANDEM_ASSIGN_OR_RETURN(b, alongK(desc.b, desc.transposeB, true));
+    bool copy = needsCopy(desc.out, true, 1, false) ||
+                !isAligned(desc.out, readingOf(desc.out.layout, false, 1).stride);
+    TANDEM_ASSIGN_OR_RETURN(out, Staged::make(tools, desc.out, copy, 1, accumulate, true));
+    product.m = result.rows;
+    product.n = result.columns;
+    if (desc.bias.present())
+      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype, product.n));
+    describe(desc);
+    Status status = makePlans();
+    if (!status.ok()) { // start again
+      a = Staged();
+      b = Staged();
+      out = Staged();
+      bias = Bias();
+      product = Product();
+      dims.clear();
+      plans.clear();
+    }
+    return status;
+  }
+
+  /// Whether the matrices, whose stored rows are `stride` elements apart, are at multiples of 16
+  /// bytes.
+  static bool isAligned(const Operand &operand, int64_t stride) {
+    const Layout &layout = operand.layout;
+    int64_t strides = stride;
+    for (unsigned d = 0; d + 2 < layout.rank; ++d)
+      strides |= layout.shape[d] > 1 ? layout.strides[d] : 0;
+    return operand.alignment % kRowBytes == 0 &&
+           strides * static_cast<int64_t>(sizeOf(layout.dtype)) % kRowBytes == 0;
+  }
+
+  /// `type`: of the factors when they are multiplied.
+  Status prepareAs(const MatmulDesc &desc, DType type) {
     accumulate = desc.accumulate;
     product.ordered = desc.ordered;
-    unit = desc.ordered ? kRowBytes / sizeOf(desc.a.layout.dtype) : 1;
+    unit = desc.ordered ? kRowBytes / sizeOf(type) : 1;
     Matrix result = matrixOf(desc.out.layout, false);
     bool readsByColumns = readingOf(desc.a.layout, desc.transposeA, unit).transpose;
     bool padsRows = readsByColumns && result.rows % unit != 0;
@@ -219,6 +306,9 @@ public:
     product.n = padded(result.columns, unit);
     auto stage = [&](const Operand &operand, bool load, bool isResult, bool pads) {
       bool copy = needsCopy(operand, isResult, unit, pads);
+      if (!isResult && operand.layout.dtype != type) // by rows or by columns, as it is
+        return Staged::make(tools, operand, true, unit, true, false, type,
+                            isByColumns(operand.layout));
       return Staged::make(tools, operand, copy, unit, load, isResult);
     };
     TANDEM_ASSIGN_OR_RETURN(a, stage(desc.a, true, false, padsRows));
@@ -230,12 +320,12 @@ public:
     return makePlans();
   }
 
+public:
   Status issue(GpuStream &stream, const Frame &frame) override {
     const Kernels &kernels = *tools->kernels;
     for (Staged *staged : {&a, &b, &out})
       if (staged->copied && (staged != &out || accumulate))
-        TANDEM_RETURN_IF_ERROR(staged->in.run(kernels, stream.native(), staged->memory.data(),
-                                              frame.pointers[staged->slot]));
+        TANDEM_RETURN_IF_ERROR(staged->enter(kernels, stream.native(), frame));
     std::byte *bases[3] = {a.data(frame), b.data(frame), out.data(frame)};
     if (bias.present())
       TANDEM_RETURN_IF_ERROR(bias.load(*tools, stream, frame));
@@ -251,6 +341,7 @@ private:
     const Layout &o = out.layout;
     dims = batchDims(o, a.layout, b.layout);
     product.dtype = a.layout.dtype;
+    product.bType = b.layout.dtype;
     product.k = matrixOf(a.layout, desc.transposeA).columns;
     Reading ra = readingOf(a.layout, desc.transposeA, unit);
     Reading rb = readingOf(b.layout, desc.transposeB, unit);
@@ -292,7 +383,10 @@ private:
       for (int64_t stride : dim.strides)
         steps |= stride;
     steps |= product.strideA | product.strideB | product.strideOut;
-    for (unsigned alignment : {16u, element}) {
+    std::vector<unsigned> alignments{16};
+    if (!isFp8(product.dtype))
+      alignments.push_back(element);
+    for (unsigned alignment : alignments) {
       if (alignment > element && steps * static_cast<int64_t>(element) % alignment != 0)
         continue;
       Product wanted = product;
@@ -325,11 +419,13 @@ private:
   }
 
   static std::string keyOf(const Product &p) {
-    return fmt::format("{} {} {}x{}x{} ld {},{},{} {}{}{}{}{} batch {} {},{},{} align {}",
-                       toString(p.dtype), toString(p.outType), p.m, p.n, p.k, p.lda, p.ldb, p.ldo,
-                       p.transposeA ? "t" : "n", p.transposeB ? "t" : "n", p.accumulate ? "+" : "",
-                       p.bias ? "b" : "", p.ordered ? "o" : "", p.batch, p.strideA, p.strideB,
-                       p.strideOut, p.alignment);
+    std::string_view bType = p.bType == p.dtype ? "" : toString(p.bType);
+    return fmt::format("{}{}{} {} {}x{}x{} ld {},{},{} {}{}{}{}{} batch {} {},{},{} align {}",
+                       toString(p.dtype), bType.empty() ? "" : " ", bType, toString(p.outType), p.m,
+                       p.n, p.k, p.lda, p.ldb, p.ldo, p.transposeA ? "t" : "n",
+                       p.transposeB ? "t" : "n", p.accumulate ? "+" : "", p.bias ? "b" : "",
+                       p.ordered ? "o" : "", p.batch, p.strideA, p.strideB, p.strideOut,
+                       p.alignment);
   }
 
   Status multiply(GpuStream &stream, std::byte *const (&at)[3], size_t d, const void *row) {
@@ -345,7 +441,9 @@ private:
                 return plan->run(stream.native(), workspace, at[0], at[1], at[2], row);
               });
       return Status(Code::Unsupported,
-                    "an ordered product needs operands at multiples of 16 bytes on this GPU");
+                    fmt::format("{} product needs operands at multiples of 16 bytes "
+                                "on this GPU",
+                                product.ordered ? "an ordered" : "this"));
     }
     for (int64_t i = 0; i < dims[d].extent; ++i) {
       std::byte *next[3];
@@ -417,7 +515,7 @@ private:
 } // namespace
 
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc) {
-  if (DType type = desc.a.layout.dtype; !isFloat(type) || isFp8(type) || type == DType::F64)
+  if (DType type = desc.a.layout.dtype; !isFloat(type) || type == DType::F64)
     return Status(Code::Unsupported,
                   fmt::format("the gpu device has no matmul of {}", toString(type)));
   int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];

@@ -289,6 +289,7 @@ constexpr int64_t kBlock = 32;
 Product sizedLike(const Product &product, int64_t m, int64_t n) {
   Product c;
   c.dtype = product.dtype;
+  c.bType = product.bType;
   c.outType = product.outType;
   c.transposeA = product.transposeA;
   c.transposeB = product.transposeB;

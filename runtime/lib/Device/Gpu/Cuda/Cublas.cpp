@@ -39,7 +39,7 @@ struct CublasLt {
   static constexpr auto kEpilogueBias = CUBLASLT_EPILOGUE_BIAS;
   static constexpr auto kBatchCount = CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
                         kBatchStride = CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
-  static constexpr bool kHasOrdered = true;
+  static constexpr bool kHasOrdered = true, kHasFp8 = true;
 
 #define TANDEM_LT_FUNCTIONS(X)                                                                     \
   X(create, cublasLtCreate)                                                                        \
@@ -69,7 +69,18 @@ struct CublasLt {
     return Status(code, fmt::format("cublasLt{}: {}", what, statusString(result)));
   }
   static cudaDataType_t dataType(DType type) {
-    return type == DType::F16 ? CUDA_R_16F : type == DType::BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    switch (type) {
+    case DType::F16:
+      return CUDA_R_16F;
+    case DType::BF16:
+      return CUDA_R_16BF;
+    case DType::F8E4M3FN:
+      return CUDA_R_8F_E4M3;
+    case DType::F8E5M2:
+      return CUDA_R_8F_E5M2;
+    default:
+      return CUDA_R_32F;
+    }
   }
   static std::string name(const cublasLtMatmulAlgo_t &algorithm) {
     std::string name;

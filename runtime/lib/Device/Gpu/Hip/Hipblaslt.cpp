@@ -52,7 +52,7 @@ struct HipblasLt {
   static constexpr int kEpilogueBias = 4;
   static constexpr int kBatchCount = 0, kBatchStride = 1; ///< hipblasLtMatrixLayoutAttribute_t
   static constexpr int kMaxWorkspaceBytes = 1;            ///< of the preferences
-  static constexpr bool kHasOrdered = false;
+  static constexpr bool kHasOrdered = false, kHasFp8 = false;
 
 #define TANDEM_LT_FUNCTIONS(X)                                                                     \
   X(create, hipblasLtCreate, Handle *)                                                             \
