@@ -89,7 +89,8 @@ class Generator(Operations, Elementwise):
     def op(self):
         makers = ((self.reshard, 6), (self.matmul, 4), (self.gathered_rows, 1), (self.attention, 1.5), (self.reduce, 3), (self.unary, 2),
                   (self.binary, 4), (self.divide, 0.8), (self.choose, 1.5), (self.number, 0.8), (self.broadcast, 2), (self.permute, 2),
-                  (self.reshape, 2), (self.slice, 1.5), (self.concat, 1.5), (self.cast, 0.6))
+                  (self.reshape, 2), (self.slice, 1.5), (self.concat, 1.5), (self.cast, 0.6),
+                  (self.eight_bits, 4 if self.seed % 6 == 3 else 0))
         maker = self.random.choices([m for m, _ in makers], [w for _, w in makers])[0]
         value = self.pick()
         if value:

@@ -8,6 +8,7 @@ import math
 from program import Axes, Op, Value
 
 MAX_ELEMENTS = 3000
+EIGHT_BITS = ("f8E4M3FN", "f8E5M2")
 
 
 def divisors(n):
@@ -63,7 +64,7 @@ class Operations:
 
     def pick(self, condition=lambda value: True):
         """A value, rather a late one; where some have many uses, rather one of the first."""
-        fit = [v for v in self.values if v.dtype != "i1" and condition(v)]
+        fit = [v for v in self.values if v.dtype != "i1" and v.dtype not in EIGHT_BITS and condition(v)]
         if not fit:
             return None
         if self.hubs and self.chance(0.5):
@@ -176,6 +177,40 @@ class Operations:
             operands[0:2] = operands[1::-1] if not (transpose_a or transpose_b) and lhs is rhs else operands[0:2]
         self.add("matmul", operands, shape, self.result_axes(shape, operands), bound + 1,
                  transpose_a=transpose_a, transpose_b=transpose_b, words=self.words())
+
+    def eight_bits(self, value):
+        """A product of 8-bit floats, whose left factor may be a cast of what is exact, scaled or not. No rounding to 8 bits
+        depends on how the program runs."""
+        r = self.random
+        if value.dtype == "i32" or len(value.shape) != 2:
+            return
+        if value.exact and value.axes and not value.axes.partial and value.bound <= 100 and self.chance(0.6):
+            lhs = self.add("arith.truncf", [value], value.shape, value.axes, dtype=r.choice(EIGHT_BITS), exact=True)
+        else:
+            lhs = self.whole_argument(value.shape, r.choice(EIGHT_BITS))
+        if lhs.axes and self.chance(0.4):
+            lhs = self.reshard(lhs)
+        n, transpose = self.extent(), self.chance(0.5)
+        k = lhs.shape[1]
+        if max(lhs.shape[0], k) * n > MAX_ELEMENTS or k * lhs.bound > 500:
+            return
+        rhs = self.whole_argument((n, k) if transpose else (k, n), r.choice(EIGHT_BITS))
+        lhs = self.streamed(lhs, 1)
+        shape = (lhs.shape[0], n)
+        product = self.add("matmul", [lhs, rhs], shape, self.result_axes(shape, [lhs, rhs]), k * lhs.bound + 1, self.dtype,
+                           transpose_a=False, transpose_b=transpose, words=self.words())
+        if product.axes and not product.axes.partial and self.chance(0.5):
+            scale = self.argument((shape[0],), self.dtype)
+            rows = self.add("broadcast", [scale], shape, product.axes, exact=scale.exact, dims=[0])
+            self.add("arith.mulf", [product, rows], shape, product.axes, product.bound)
+
+    def whole_argument(self, shape, dtype):
+        """Not partial: there are no sums of 8 bits."""
+        value = self.argument(shape, dtype)
+        if value.axes and value.axes.partial:
+            value = dataclasses.replace(value, axes=dataclasses.replace(value.axes, partial=(), kind="sum"), exact=True)
+            self.arguments[-1] = self.values[-1] = value
+        return value
 
     def gathered_rows(self, value):
         """A gather of rows and a matmul that reads them, as the schedule `gated` takes them. Others may read them, too."""

@@ -5,9 +5,11 @@ mean nothing here."""
 
 import math
 
+import harness
 import numpy as np
 
-TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
+#: Floats of 8 bits are only made of what is exact.
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0, "f8E4M3FN": 0, "f8E5M2": 0}
 #: Ops that move elements and leave them as they are.
 MOVEMENT = ("reshard", "permute", "reshape", "slice", "concat", "broadcast")
 
@@ -19,6 +21,8 @@ def rounded(array, dtype):
         return np.asarray(array).astype(np.int64).astype(np.int32).astype(np.int64)
     if dtype == "f64":
         return np.asarray(array, np.float64)
+    if dtype in harness.FP8:
+        return np.asarray(harness.round_fp8(dtype, np.asarray(array, np.float64)))
     single = np.asarray(array, np.float64).astype(np.float32)
     if dtype == "f16":
         single = single.astype(np.float16)

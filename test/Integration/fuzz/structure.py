@@ -140,7 +140,7 @@ def slice_bytes(match):
                 count = int(what) if what else extent // outside
                 extent = outside * -(-(extent // outside) // count)
         elements *= extent
-    return elements * {"f16": 2, "bf16": 2, "i1": 1}.get(match["dtype"], 4), count
+    return elements * {"f16": 2, "bf16": 2, "i1": 1, "f8E4M3FN": 1, "f8E5M2": 1}.get(match["dtype"], 4), count
 
 
 def slices_in_flight(program, lines):

@@ -84,6 +84,29 @@ def test_bfloat16(context, random):
     assert error(y.astype(np.float32), x.astype(np.float32) @ w.astype(np.float32)) < 8e-3
 
 
+@pytest.mark.parametrize("dtype, name", [("f8E4M3FN", "float8_e4m3fn"), ("f8E5M2", "float8_e5m2")])
+def test_eight_bits(context, random, dtype, name):
+    """Inputs, results and casts of 8 bits: `scaled_matmul` and a quantized result, against ml_dtypes."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kind = getattr(ml_dtypes, name)
+
+    @tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor("f8E4M3FN", (16, 12), WHOLE),
+                 Tensor("f32", (8,), one["x"]), Tensor("f32", (), one[()]))
+    def scaled(x, w, rows, whole):
+        return tandem.scaled_matmul(x, w, rows, whole, dtype="f32"), (x.astype("f32") * 3).astype(dtype)
+
+    x, w = random(8, 16).astype(kind), random(16, 12).astype(ml_dtypes.float8_e4m3fn)
+    rows, whole = np.abs(random(8)) + 1, np.float32(0.5).reshape(())
+    y, tripled = scaled(x, w, rows, whole)
+    expected = x.astype(np.float32) @ w.astype(np.float32) * rows[:, None] * whole
+    assert error(y, expected) < 1e-5
+    assert tripled.dtype == kind
+    assert np.array_equal(tripled.view(np.uint8), (x.astype(np.float32) * 3).astype(kind).view(np.uint8))
+    with pytest.raises(tandem.ArgumentError, match=r"expected scale_a of f32\[\] or f32\[8\]"):
+        tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor(dtype, (16, 12), WHOLE),
+                    Tensor("f32", (12,), one[None]))(lambda x, w, s: tandem.scaled_matmul(x, w, s, s)).compile()
+
+
 def test_torch(context, random):
     torch = pytest.importorskip("torch")
     x, w = torch.tensor(random(8, 16)), torch.tensor(random(16, 12), requires_grad=True)

@@ -15,7 +15,7 @@ from ._report import CheckReport, Explanation, Report, Simulation
 from ._tandem import Array, World, current_context
 from ._tandem import version as __version__
 from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, gelu, log, matmul, maximum, minimum, relu,
-                     reshard, rsqrt, sigmoid, silu, sin, softmax, sqrt, tanh, where)
+                     reshard, rsqrt, scaled_matmul, sigmoid, silu, sin, softmax, sqrt, tanh, where)
 from ._tune import tune
 
 __all__ = [name for name in dir() if not name.startswith("_")]

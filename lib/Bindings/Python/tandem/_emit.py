@@ -91,9 +91,11 @@ def _literal(number, dtype):
             raise ArgumentError(f"expected a whole number beside {dtype}, found {number!r}")
         return str(int(number))
     if not math.isfinite(number):
-        bits = {"f32": "7F800000", "f16": "7C00", "bf16": "7F80", "f64": "7FF0000000000000"}[dtype]
+        bits = {"f32": "7F800000", "f16": "7C00", "bf16": "7F80", "f64": "7FF0000000000000", "f8E5M2": "7C",
+                "f8E4M3FN": "7F"}[dtype]  # which has no infinity: NaN
         if math.isnan(number):
-            bits = {"f32": "7FC00000", "f16": "7E00", "bf16": "7FC0", "f64": "7FF8000000000000"}[dtype]
+            bits = {"f32": "7FC00000", "f16": "7E00", "bf16": "7FC0", "f64": "7FF8000000000000", "f8E5M2": "7E",
+                    "f8E4M3FN": "7F"}[dtype]
         elif number < 0:
             bits = f"{int(bits, 16) | 1 << (4 * len(bits) - 1):X}"
         return "0x" + bits

@@ -7,14 +7,15 @@ import sys
 from ._errors import ArgumentError
 
 _NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "f64": "float64", "i64": "int64",
-          "i8": "int8", "i1": "bool", "i16": "int16"}
+          "i8": "int8", "i1": "bool", "i16": "int16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
+_FOREIGN = ("bf16", "f8E4M3FN", "f8E5M2")  # not NumPy's own
 _makers = {}  # type -> function
 
 
 def _cupy(like, dtype, shape):
     cupy = sys.modules["cupy"]
-    if dtype == "bf16":
-        raise ArgumentError("CuPy has no bf16: pass the results as out=")
+    if dtype in _FOREIGN:
+        raise ArgumentError(f"CuPy has no {dtype}: pass the results as out=")
     return cupy.empty(shape, dtype=_NUMPY[dtype])
 
 
@@ -23,11 +24,11 @@ def _numpy(like, dtype, shape):
         import numpy
     except ImportError:
         raise ArgumentError("NumPy is not installed: pass the results as out=") from None
-    if dtype != "bf16":
+    if dtype not in _FOREIGN:
         return numpy.empty(shape, dtype=_NUMPY[dtype])
     if "ml_dtypes" not in sys.modules:
-        raise ArgumentError("NumPy has no bf16: import ml_dtypes, or pass the results as out=")
-    return numpy.empty(shape, dtype=sys.modules["ml_dtypes"].bfloat16)
+        raise ArgumentError(f"NumPy has no {dtype}: import ml_dtypes, or pass the results as out=")
+    return numpy.empty(shape, dtype=getattr(sys.modules["ml_dtypes"], _NUMPY[dtype]))
 
 
 def _other(like, dtype, shape):

@@ -6,14 +6,15 @@ from . import _tandem
 from ._errors import ArgumentError
 from ._trace import Value, _value
 
-# bf16 has no name in the array interface: its bits.
+# bf16 and floats of 8 bits have no name in the array interface: their bits.
 _TYPES = {"f32": ("<f4", 4), "f16": ("<f2", 2), "bf16": ("<u2", 2), "f64": ("<f8", 8), "i64": ("<i8", 8),
-          "i32": ("<i4", 4), "i16": ("<i2", 2), "i8": ("|i1", 1), "i1": ("|b1", 1)}
+          "i32": ("<i4", 4), "i16": ("<i2", 2), "i8": ("|i1", 1), "i1": ("|b1", 1), "f8E4M3FN": ("|u1", 1),
+          "f8E5M2": ("|u1", 1)}
 
 
 class KernelOperand:
     """A part of a tensor, valid during the call. `numpy.asarray(operand)` is a view of it (on a GPU
-    `cupy.asarray(operand)`); bf16 is seen as its bits, uint16.
+    `cupy.asarray(operand)`); bf16 is seen as its bits, uint16, floats of 8 bits as uint8.
 
     dtype, shape, strides (in elements), offset (the part's first index in the whole tensor), extent (the whole
     tensor's shape).

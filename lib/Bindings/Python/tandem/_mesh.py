@@ -6,7 +6,7 @@ import re
 
 from ._errors import ArgumentError
 
-DTYPES = ("f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16")
+DTYPES = ("f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16", "f8E4M3FN", "f8E5M2")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -162,7 +162,7 @@ class Tensor:
     """The type of an argument: `Tensor("f32", (None, 64), mesh["x", None])`.
 
     `shape` is the logical (global) one; a dimension of None has the extent that a call or `compile(shapes=...)` gives
-    it. `dtype` is one of f32, f16, bf16, f64, i64, i32, i16, i8, i1.
+    it. `dtype` is one of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i64, i32, i16, i8, i1.
     """
 
     def __init__(self, dtype, shape, axes):

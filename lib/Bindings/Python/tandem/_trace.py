@@ -8,7 +8,8 @@ import sys
 
 from ._errors import ArgumentError
 
-_FLOATS = ("f32", "f16", "bf16", "f64")
+_FP8 = ("f8E4M3FN", "f8E5M2")
+_FLOATS = ("f32", "f16", "bf16", "f64", *_FP8)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -261,11 +262,12 @@ def _reduce(kind, value, axis, keepdims):
 def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None, gather=None, schedule=None):
     """`a[..., M, K] @ b[..., K, N] (+ bias[N])` as in NumPy, accumulated in f32; operands may be vectors.
 
-    `dtype="f32"`: the product of f16 or bf16 factors is not rounded. `gather`: "before" or "after", on which side of
+    `dtype="f32"`: the product of f16 or bf16 factors is not rounded. Factors of f8E4M3FN and f8E5M2 may differ; their
+    product is f32 (default), f16 or bf16. `gather`: "before" or "after", on which side of
     the product its operand is gathered. `schedule`: that of the reshards, e.g. "ring" or ("ring", {"directions": 2}).
     """
     a, b = _value("matmul", a), _value("matmul", b)
-    if a.dtype != b.dtype or a.dtype not in _FLOATS:
+    if not (a.dtype == b.dtype and a.dtype in _FLOATS or a.dtype in _FP8 and b.dtype in _FP8):
         raise ArgumentError(f"matmul: expected factors of one floating-point dtype, found {a!r} and {b!r}")
     a, transpose_a = _without_transpose(a, transpose_a)
     b, transpose_b = _without_transpose(b, transpose_b)
@@ -282,7 +284,9 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
     if any(x != y and 1 not in (x, y) for x, y in zip(batch_a, batch_b)):
         raise ArgumentError(f"matmul: expected batch extents that fit, found {a!r} and {b!r}")
     shape = [max(x, y) if 0 not in (x, y) else 0 for x, y in zip(batch_a, batch_b)] + left[:-1] + right[1:]
-    dtype = dtype or a.dtype
+    dtype = dtype or ("f32" if a.dtype in _FP8 else a.dtype)
+    if a.dtype in _FP8 and dtype not in ("f32", "f16", "bf16"):
+        raise ArgumentError(f"matmul: expected a result of f32, f16 or bf16 of factors of 8 bits, found {dtype!r}")
     operands = [a, b]
     if bias is not None:
         operands.append(_value("matmul: bias", bias))
@@ -290,6 +294,26 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
             raise ArgumentError(f"matmul: expected a bias {dtype}[{shape[-1] if shape else ''}], found {bias!r}")
     return Value("fusion.matmul", operands, shape, dtype, transpose_a=transpose_a, transpose_b=transpose_b,
                  attributes=_annotations(gather, schedule))
+
+
+def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, transpose_b=False, dtype="bf16", gather=None,
+                  schedule=None):
+    """`(a @ b) * scale_a * scale_b (+ bias)` of two matrices, computed in f32 and rounded once to `dtype`.
+
+    Scales and bias are f32. A scale is one number, f32[], or f32[M] for the rows of the result (`scale_a`) and f32[N] for
+    its columns (`scale_b`), like torch's `_scaled_mm`.
+    """
+    product = matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype="f32", gather=gather, schedule=schedule)
+    if product.ndim != 2:
+        raise ArgumentError(f"scaled_matmul: expected matrices, found {a!r} and {b!r}")
+    for dim, (name, scale) in enumerate((("scale_a", scale_a), ("scale_b", scale_b))):
+        scale = _value(f"scaled_matmul: {name}", scale)
+        if scale.dtype != "f32" or scale.shape not in ((), product.shape[dim:dim + 1]):
+            raise ArgumentError(f"scaled_matmul: expected {name} of f32[] or f32[{product.shape[dim]}], found {scale!r}")
+        product = product * Value("fusion.broadcast", [scale], product.shape, "f32", dims=[dim] if scale.ndim else [])
+    if bias is not None:
+        product = product + _value("scaled_matmul: bias", bias)
+    return cast(product, dtype)
 
 
 def _without_transpose(value, transposed):
@@ -363,7 +387,8 @@ def cast(value, dtype):
     old = value.dtype
     if old == dtype:
         return value
-    widths = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1}
+    widths = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1,
+              "f8E4M3FN": 8, "f8E5M2": 8}
     if dtype not in widths:
         raise ArgumentError(f"astype: expected a dtype of {', '.join(widths)}, found {dtype!r}")
     if old in _FLOATS and dtype in _FLOATS:
