@@ -23,6 +23,7 @@ enum class Lie {
   Zeros,    ///< all bytes
   Ones,     ///< all bits
   Nines,    ///< for each digit
+  AllNines, ///< for each byte: one long number
   NoDigits, ///< spaces for digits
   OneMore,  ///< of 8 bytes: a larger number, by one
   Million,  ///< of 8 bytes: that number
@@ -68,6 +69,9 @@ private:
       return;
     case Lie::Ones:
       std::fill(said.begin(), said.end(), '\xff');
+      return;
+    case Lie::AllNines:
+      std::fill(said.begin(), said.end(), '9');
       return;
     case Lie::Nines:
     case Lie::NoDigits:
