@@ -8,7 +8,8 @@
 // Gives the files of the folders to the fuzzer's function, which aborts if an input shows a defect.
 // Fails if a folder has no files.
 //   --every=N     only each N-th file of the folders that follow
-//   --seconds=N   then mutated files for so long; the last one is in the file of --last
+//   --mutations=N then so many mutated files; the last one is in the file of --last
+//   --seconds=N   at most so long
 //   --seed=N      of the mutations
 //   --last=FILE
 //
@@ -150,12 +151,12 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
 }
 
 int main(int argc, char **argv) {
-  unsigned long count = 0, every = 1, seconds = 0, seed = 1;
+  unsigned long count = 0, every = 1, seconds = 0, mutations = 0, seed = 1;
   std::string last;
   std::vector<std::string> inputs;
   for (int i = 1; i < argc; ++i) {
     if (isNumber(argv[i], "--every=", every) || isNumber(argv[i], "--seconds=", seconds) ||
-        isNumber(argv[i], "--seed=", seed))
+        isNumber(argv[i], "--mutations=", mutations) || isNumber(argv[i], "--seed=", seed))
       continue;
     if (std::strncmp(argv[i], "--last=", 7) == 0) {
       last = argv[i] + 7;
@@ -180,11 +181,13 @@ int main(int argc, char **argv) {
       ++count;
     }
   }
-  if (seconds > 0 && !inputs.empty()) {
+  if (mutations > 0 && !inputs.empty()) {
     LastInput file(last.empty() ? "last-input" : last);
     generator.seed(static_cast<std::minstd_rand::result_type>(seed));
-    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    for (; std::chrono::steady_clock::now() < end; ++count) {
+    auto start = std::chrono::steady_clock::now();
+    for (unsigned long i = 0; i < mutations; ++i, ++count) {
+      if (seconds > 0 && std::chrono::steady_clock::now() - start > std::chrono::seconds(seconds))
+        break;
       std::string input = mutate(inputs);
       file.set(input);
       run(input);

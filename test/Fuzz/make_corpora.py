@@ -55,21 +55,29 @@ def dictionary(texts, path, word):
     path.write_text("".join('"{}"\n'.format(w.replace("\\", "\\\\").replace('"', '\\"')) for w in words), encoding="utf-8")
 
 
+def constant(path, name):
+    """Of a header, so that it cannot differ from it."""
+    text = (ROOT / "runtime" / path).read_text(encoding="utf-8")
+    return int(re.search(rf"\b{name} = ([0-9a-fx']+)u?l*;", text).group(1).replace("'", ""), 0)
+
+
 def frame(kind, sequence=0, data=b"", size=None):
     """A frame of runtime/lib/Bootstrap/Wire.h."""
-    return struct.pack("<IIQQ", 0x6D646E74, kind, sequence, len(data) if size is None else size) + data
+    return struct.pack("<IIQQ", constant("lib/Bootstrap/Wire.h", "kFrameMagic"), kind, sequence, len(data) if size is None else size) + data
 
 
 def conversations():
     """Of a stranger (odd first byte), and of an admitted rank (even)."""
-    _accepted, welcome, part, whole, abort, refused, alive, bye = range(8)
-    hello = struct.pack("<QII", 0x327664726D646E74, 1, 2)
+    _accepted, welcome, part, whole, abort, refused, alive, bye, heard = range(9)
+    hello = struct.pack("<QIIII", constant("lib/Bootstrap/Wire.h", "kHelloMagic"), 1, 2,
+                        constant("include/tandem/Runtime/Bootstrap.h", "kProtocolVersion"), 0)
     for text in (b"", b"GET / HTTP/1.1\r\n\r\n", hello + bytes(48), hello[:9], bytes(64), frame(welcome), frame(part, 1, bytes(8))):
         yield b"\1" + text
     number = frame(part, 1, bytes(8))
     sizes = [frame(part, 2, struct.pack("<Q", size)) for size in (4, 0, 1 << 20, 1 << 40, (1 << 64) - 1)]
     for text in (b"", number, number + sizes[0] + frame(part, 3, b"text"), number + sizes[1] + frame(part, 3, b"\0\0\0\0"),
                  *(number + size for size in sizes), frame(alive) + number, frame(abort, 0, b"a reason"), frame(abort, 0, b"", 1 << 62),
+                 frame(abort, 0, b"a reason") + frame(heard) + frame(bye), frame(heard), frame(part, 2, bytes(8)) + frame(abort, 0, b"a reason"),
                  frame(bye), frame(refused, 0, b"no"), frame(whole, 1, bytes(16)), frame(part, 7, bytes(8)),
                  frame(part, 1, bytes(8), 1 << 40), frame(part, 1, bytes(4)), frame(99, 1), number[:7]):
         yield b"\0" + text

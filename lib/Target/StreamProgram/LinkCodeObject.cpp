@@ -17,25 +17,54 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <thread>
 
 using namespace mlir;
 
 namespace tandem::target {
 
-static constexpr unsigned kMostSeconds = 60;
+static constexpr std::chrono::seconds kMost(60);
 
 /// Empty: there is none.
 static std::string findLinker() {
-  if (const char *given = std::getenv("TANDEM_LLD"); given && *given)
-    return given;
+  if (const char *given = std::getenv("TANDEM_LLD"); given && *given) {
+    auto found = llvm::sys::findProgramByName(given);
+    return found ? *found : given;
+  }
   for (StringRef name : {"ld.lld-22", "ld.lld"}) {
-    if (auto found = llvm::sys::findProgramByName(name))
-      return *found;
     if (auto found = llvm::sys::findProgramByName(name, {TANDEM_LLVM_TOOLS, "/opt/rocm/llvm/bin"}))
+      return *found;
+    if (auto found = llvm::sys::findProgramByName(name))
       return *found;
   }
   return "";
+}
+
+/// Runs a program. The exit status; negative if it could not run or took too long. The time limit
+/// of llvm::sys::Wait would take the process's SIGALRM, which may be the embedder's.
+static int execute(StringRef program, ArrayRef<StringRef> arguments, StringRef messages,
+                   std::string &reason) {
+  bool fails = false;
+  llvm::sys::ProcessInfo process = llvm::sys::ExecuteNoWait(
+      program, arguments, std::nullopt, {StringRef(), messages, messages}, 0, &reason, &fails);
+  if (fails)
+    return -1;
+  auto end = std::chrono::steady_clock::now() + kMost;
+  bool late = false;
+  while (true) {
+    llvm::sys::ProcessInfo ended = llvm::sys::Wait(process, 0, &reason, nullptr, /*Polling=*/true);
+    if (ended.Pid != 0)
+      return late ? -1 : ended.ReturnCode;
+    if (!late && std::chrono::steady_clock::now() > end) {
+      late = true;
+      reason = "no end after 60 s";
+      ::kill(process.Pid, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 FailureOr<std::string> linkCodeObject(StringRef object,
@@ -64,9 +93,8 @@ FailureOr<std::string> linkCodeObject(StringRef object,
     return error("cannot write " + input + ": " + code.message());
 
   std::string reason;
-  int status = llvm::sys::ExecuteAndWait(
-      linker, {"ld.lld", "-shared", "--no-undefined", "-o", output, input}, std::nullopt,
-      {StringRef(), StringRef(messages), StringRef(messages)}, kMostSeconds, 0, &reason);
+  int status = execute(linker, {"ld.lld", "-shared", "--no-undefined", "-o", output, input},
+                       messages, reason);
   if (status != 0) {
     if (auto said = llvm::MemoryBuffer::getFile(messages); said && reason.empty())
       reason = (*said)->getBuffer().trim().str();

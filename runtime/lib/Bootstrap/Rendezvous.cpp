@@ -268,7 +268,7 @@ private:
   std::vector<Stranger> strangers;
   uint32_t arrived = 0;
   std::string refused;     ///< the last connection that could have been a rank
-  Status ending;           ///< why the job ends: nobody is admitted any more
+  Status ending;           ///< why the job ends: no rank is admitted any more
   std::set<uint32_t> told; ///< who knows
 };
 

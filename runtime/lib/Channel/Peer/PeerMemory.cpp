@@ -61,7 +61,7 @@ struct Card {
   bool fits(bool signalsApart) const {
     uint64_t signalBytes = signalsApart ? 0 : uint64_t(numSignals) * 8;
     return halfBytes <= bytes / 2 && signalBytes <= bytes &&
-           (signalBytes == 0 || signals <= bytes - signalBytes);
+           (signalBytes == 0 || (signals <= bytes - signalBytes && signals % 8 == 0));
   }
   static Card parse(const std::string &text) {
     Card card;
