@@ -9,7 +9,7 @@
 // Fails if a folder has no files.
 //   --every=N     only each N-th file of the folders that follow
 //   --mutations=N then so many mutated files; the last one is in the file of --last
-//   --seconds=N   at most so long
+//   --seconds=N   at most for so long
 //   --seed=N      of the mutations
 //   --last=FILE
 //
@@ -181,11 +181,11 @@ int main(int argc, char **argv) {
       ++count;
     }
   }
-  if (mutations > 0 && !inputs.empty()) {
+  if (mutations + seconds > 0 && !inputs.empty()) {
     LastInput file(last.empty() ? "last-input" : last);
     generator.seed(static_cast<std::minstd_rand::result_type>(seed));
     auto start = std::chrono::steady_clock::now();
-    for (unsigned long i = 0; i < mutations; ++i, ++count) {
+    for (unsigned long i = 0; mutations == 0 || i < mutations; ++i, ++count) {
       if (seconds > 0 && std::chrono::steady_clock::now() - start > std::chrono::seconds(seconds))
         break;
       std::string input = mutate(inputs);

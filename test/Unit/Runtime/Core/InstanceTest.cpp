@@ -547,7 +547,7 @@ TEST(Instance, LateBeginIsNoStall) {
       options.device = createCpuDevice();
       options.transports.push_back(world->transport(r));
       options.bootstrap = std::make_unique<CountingBootstrap>(world->bootstrap(r), begun);
-      options.timeout = std::chrono::milliseconds(1500);
+      options.timeout = std::chrono::seconds(4);
       auto context = Context::create(std::move(options));
       auto instance = Instance::create(**context, *(*file)->rankProgram(r));
       ASSERT_TRUE(instance.ok()) << instance.status().message();
@@ -559,7 +559,7 @@ TEST(Instance, LateBeginIsNoStall) {
           std::this_thread::sleep_for(std::chrono::milliseconds(5));
         if (begins)
           (*context)->bootstrap().noteBegun(1);
-        std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+        std::this_thread::sleep_for(std::chrono::seconds(9));
       }
       Status status = (*instance)->enqueue();
       waits = true;
