@@ -49,8 +49,9 @@ public:
 private:
   /// What one thread reads for element i: of a reduction, in each term.
   struct Reads {
-    PlacedView whole; ///< all terms
-    Layout element;   ///< of one term
+    PlacedView whole;  ///< all terms
+    Layout element;    ///< of one term
+    bool apart = true; ///< no two elements of `whole` are the same
     int64_t terms = 1, termStride = 0;
   };
 
@@ -61,6 +62,7 @@ private:
     if (part.dims != 1)
       return invalid("expected a reduction of dimension 0 alone, found the dimensions {:#x}",
                      part.dims);
+    reads.apart = isInjective(part.in.layout);
     reads.terms = part.in.layout.shape[0];
     reads.termStride = part.in.layout.strides[0];
     reads.element = part.in.layout.select(1, false);
@@ -69,7 +71,7 @@ private:
 
   /// Whether element i of `written` is element i of a term, so one thread writes and reads it.
   static bool isTerm(const PlacedView &written, const Reads &reads) {
-    if (written.layout != reads.element || written.address < reads.whole.address)
+    if (!reads.apart || written.layout != reads.element || written.address < reads.whole.address)
       return false;
     uint64_t bytes = written.address - reads.whole.address;
     uint64_t pitch = static_cast<uint64_t>(reads.termStride) * sizeOf(written.layout.dtype);
@@ -139,8 +141,17 @@ private:
   Status addStore(uint32_t target, uint32_t source, ExchangeMove &move) {
     const ExchangePart &part = parts[target];
     move.stores.push_back({source, target});
-    if (part.kind == ExchangePart::Kind::Put)
-      return Status(); // into another rank's memory
+    if (part.toSelf)
+      return invalid("peer: is this rank, which a put of a fused exchange cannot store to");
+    if (part.kind == ExchangePart::Kind::Put) {
+      // The peer sees both in any order, unless one thread stores both.
+      for (uint32_t other : puts)
+        if (parts[other].peer == part.peer && mayOverlap(parts[other].out, part.out) &&
+            !isSame(parts[other].out, part.out))
+          return invalid("writes what part {} has written", other);
+      puts.push_back(target);
+      return Status();
+    }
     for (uint32_t writer : writers)
       if (mayOverlap(parts[writer].out, part.out))
         return invalid("writes what part {} has written", writer);
@@ -154,6 +165,7 @@ private:
   const std::vector<ExchangePart> &parts;
   std::vector<ExchangeStep> steps;
   std::vector<uint32_t> readers, writers; ///< parts that read, and that write this rank's memory
+  std::vector<uint32_t> puts;             ///< parts that write memory of others
 };
 
 } // namespace
@@ -162,7 +174,11 @@ std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
   const sp::RankProgram &data = program.data();
   auto view = [&](const sp::Command &command, uint32_t operand) {
     const sp::View &view = *data.views()->Get(command.operands()->Get(operand));
-    return PlacedView{view.buffer(), view.offset(), program.layout(view.layout())};
+    // Buffers of one space may share bytes; arguments are apart.
+    const sp::Buffer &buffer = *data.buffers()->Get(view.buffer());
+    uint64_t space = static_cast<uint64_t>(buffer.space()) << 32;
+    return PlacedView{buffer.space() == sp::Space::argument ? space | buffer.argument() : space,
+                      buffer.offset() + view.offset(), program.layout(view.layout())};
   };
   std::vector<ExchangePart> parts(data.commands()->Get(head)->aux());
   for (uint32_t i = 0; i < parts.size(); ++i) {
@@ -170,6 +186,10 @@ std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
     ExchangePart &part = parts[i];
     part.channel = command.channel();
     part.kind = exchangeKind(command.kind());
+    if (part.kind == ExchangePart::Kind::Put) {
+      part.peer = command.peer();
+      part.toSelf = command.peer() == data.channels()->Get(command.channel())->self();
+    }
     if (!part.moves())
       continue;
     part.reduceOp = static_cast<uint8_t>(command.reduce_op());

@@ -44,6 +44,7 @@ bool isStackOf(const Layout &whole, const Layout &part, uint64_t count) {
 
 /// More than any GPU has.
 constexpr uint64_t kMostSms = 1 << 20;
+constexpr uint32_t kMostExchangeParts = 1 << 13;
 
 class CommandVerifier {
 public:
@@ -493,6 +494,10 @@ private:
       return invalid("field value: expected at most {} SMs, found {}", kMostSms, command.value());
     if (command.kind() == sp::CommandKind::fused_exchange && command.value() == 0)
       return invalid("field value: expected thread blocks, found 0");
+    // Its parts are compared with each other.
+    if (command.kind() == sp::CommandKind::fused_exchange && command.aux() > kMostExchangeParts)
+      return invalid("field aux: expected at most {} parts, found {}", kMostExchangeParts,
+                     command.aux());
     partsHead = i;
     partsLeft = command.aux();
     return Status();

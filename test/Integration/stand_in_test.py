@@ -32,7 +32,7 @@ WAYS = {
 RANKS = (2, 4)
 #: A line of a dump.
 LAUNCH = re.compile(r"^ +\d+ s\d+ +launch\b", re.M)
-ONE_SIDED = re.compile(r"schedule<(push|hierarchical|gated)")
+ONE_SIDED = re.compile(r"schedule<(push|hierarchical|gated|direct)")
 #: What the stand-in does not compute: reductions and matmuls of other types.
 DTYPE = "f32"
 HERE = injection_test.runs_here("hip-peer")

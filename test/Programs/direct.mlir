@@ -77,7 +77,7 @@ func.func @direct_token(%x: !x1 {fusion.name = "x"}, %w: !w {fusion.name = "w"})
   return %1, %3 : !y1, !y1
 }
 
-// 256 tokens, twice in a row: an all-reduce alone, and one of its result.
+// 256 tokens: an all-reduce alone.
 
 !a = tensor<?x256x16xf32, #fusion.axes<#tp, [didx("x"), -, -]>>
 !b = tensor<256x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>

@@ -178,9 +178,9 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
       while (load(step.waits[i].at) < target && !load(exchange.letGo))
         nap();
       __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
-      if (load(exchange.letGo))
-        return;
     }
+    if (load(exchange.letGo)) // an abort raises all signals
+      return;
     for (uint64_t i = 0; i < step.nest.total; ++i)
       for (int k = 0; k < step.numStores; ++k)
         for (int e = 0; e < width; ++e) {

@@ -97,7 +97,7 @@ public:
     }
     row.shape = options.cases[index - 1];
     row.variants = {
-        compileFused(Role::Sequence, Schedule{"sequence", "sequence", 1, 0, "", {}, false, ""},
+        compileFused(Role::Sequence, Schedule{"sequence", "sequence", 1, 0, "", {}, false, "", ""},
                      row.shape),
         compile(Role::Matmul, "matmul", matmulText(row.shape, size)),
         compile(Role::Communication, "communication", communicationText(row.shape, size))};

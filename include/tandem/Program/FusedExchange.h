@@ -24,6 +24,8 @@ struct ExchangePart {
   enum class Kind : uint8_t { Copy, Put, Reduce, Signal, Wait };
   Kind kind = Kind::Copy;
   uint32_t channel = 0; ///< of a put, signal or wait
+  uint32_t peer = 0;    ///< of a put
+  bool toSelf = false;  ///< a put whose peer is this rank
   uint8_t reduceOp = 0; ///< of a reduction: ReduceOp
   uint64_t dims = 0;    ///< of a reduction: bit i for dimension i of `in`
   PlacedView out, in;   ///< out of a put: as this rank names the place in the peer's memory

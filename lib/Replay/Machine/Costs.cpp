@@ -111,7 +111,7 @@ double Machine::matmulSeconds(DType dtype, double batch, double m, double n, dou
     return 0;
   // A batch adds rows: libraries run it as one grid.
   double rows = batch * m;
-  // Factors of 8 bits are never slower than bf16, to which they can be converted: an upper bound.
+  // Factors of 8 bits are as slow as bf16, to which they can be converted.
   if (isFp8(dtype) && matmuls[static_cast<size_t>(dtype)].empty())
     return matmulSeconds(DType::BF16, batch, m, n, k);
   // An unmeasured type, such as f64, costs as much as f32 with twice the work.

@@ -184,6 +184,10 @@ LogicalResult Evaluator::endExchange(const Instr &instr) {
     program::ExchangePart &part = parts.emplace_back();
     part.kind = program::exchangeKind(raw.kind);
     part.channel = raw.channel;
+    if (part.kind == program::ExchangePart::Kind::Put) {
+      part.peer = raw.peer;
+      part.toSelf = raw.peer == code.channels[raw.channel].self[rank];
+    }
     if (!part.moves())
       continue;
     part.reduceOp = raw.reduceOp;

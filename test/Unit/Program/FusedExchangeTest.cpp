@@ -118,6 +118,13 @@ TEST(FusedExchange, ThreadsNeedNothingOfEachOther) {
     sp::View &view = s.ranks[0].views[s.part(0, 0).operands[0]];
     view = sp::View(view.buffer(), view.layout(), 32);
   });
+  // Another buffer, with the bytes of the slots.
+  expectError("reads what part 0 has written, as other elements", [](ExchangeSpec &s) {
+    sp::View &view = s.ranks[0].views[s.part(0, 0).operands[0]];
+    sp::Buffer buffer = s.ranks[0].buffers[view.buffer()];
+    s.ranks[0].buffers.push_back(buffer);
+    view = sp::View(static_cast<uint32_t>(s.ranks[0].buffers.size() - 1), view.layout(), 32);
+  });
   // The sum overwrites what is sent.
   ExchangePart copy, reduce;
   copy.in = {0, 0, Layout::dense(DType::F32, {4})};
@@ -149,6 +156,22 @@ TEST(FusedExchange, ThreadsNeedNothingOfEachOther) {
   EXPECT_EQ(describeExchange({reduce, put, other}).status().message(),
             "part 2: expected shape, strides and kind of part 0, as no wait or signal is between "
             "them");
+  // Two puts to one peer: at one place by the same threads, or apart.
+  ExchangePart again = put;
+  EXPECT_TRUE(describeExchange({reduce, put, again}).ok());
+  again.out.address = 4;
+  EXPECT_EQ(describeExchange({reduce, put, again}).status().message(),
+            "part 2: writes what part 1 has written");
+  again.peer = 1;
+  EXPECT_TRUE(describeExchange({reduce, put, again}).ok());
+  again.toSelf = true;
+  EXPECT_EQ(describeExchange({reduce, put, again}).status().message(),
+            "part 2: peer: is this rank, which a put of a fused exchange cannot store to");
+  // Terms that overlap: element 1 of the first is element 0 of the second.
+  ExchangePart overlapping = reduce;
+  overlapping.in.layout.strides[0] = 1;
+  EXPECT_EQ(describeExchange({copy, wait, overlapping}).status().message(),
+            "part 2: reads what part 0 has written, as other elements");
   reduce.dims = 2;
   EXPECT_EQ(describeExchange({copy, wait, reduce}).status().message(),
             "part 2: expected a reduction of dimension 0 alone, found the dimensions 0x2");

@@ -21,7 +21,7 @@ using namespace tandem;
 /// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes of the value that a thread block stores, and the most blocks: 8 reach the rate of NVLink.
+/// Bytes of the value that a thread block stores, and the most blocks: estimates.
 static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 16;
 
 //===----------------------------------------------------------------------===//

@@ -296,14 +296,17 @@ __device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeSt
         storeShared(exchange.progress, exchange.command);
       while (loadShared(wait.at) < target && !loadShared(exchange.letGo))
         pauseThread();
-      if (loadShared(exchange.letGo)) // an abort raises all signals
-        isReleased = 1;
     }
     fenceSystem();
   }
   syncBlock();
-  if (thread == 0 && blockNumber() == 0 && hasWaited)
-    storeShared(exchange.progress, ~uint64_t(0));
+  if (thread == 0) {
+    // An abort lets go, then raises all signals: also those of runs that begin later.
+    isReleased = loadShared(exchange.letGo) != 0;
+    if (blockNumber() == 0 && hasWaited)
+      storeShared(exchange.progress, ~uint64_t(0));
+  }
+  syncBlock();
   bool goesOn = !isReleased;
   syncBlock();
   return goesOn;
@@ -372,7 +375,7 @@ template <typename T, int N> __device__ void runExchange(const ExchangeArguments
 #pragma unroll 1
   for (int s = 0; s < exchange.numSteps; ++s) {
     const ExchangeStepArguments &step = exchange.steps[s];
-    if (step.numWaits > 0 && !awaitSignals(exchange, step))
+    if (!awaitSignals(exchange, step))
       return;
     moveUnits<T, N>(step);
     if (step.numSignals > 0)

@@ -378,16 +378,18 @@ private:
 
   /// One plan per possible alignment of the addresses, best first.
   Status addPlans(Blas &blas) {
-    int64_t steps = 0;
+    int64_t steps = 0; // bytes
+    auto step = [&](int64_t a, int64_t b, int64_t out) {
+      steps |= (a | b) * static_cast<int64_t>(element) | out * static_cast<int64_t>(outElement);
+    };
     for (const BatchDim &dim : dims)
-      for (int64_t stride : dim.strides)
-        steps |= stride;
-    steps |= product.strideA | product.strideB | product.strideOut;
+      step(dim.strides[0], dim.strides[1], dim.strides[2]);
+    step(product.strideA, product.strideB, product.strideOut);
     std::vector<unsigned> alignments{16};
     if (!isFp8(product.dtype))
       alignments.push_back(element);
     for (unsigned alignment : alignments) {
-      if (alignment > element && steps * static_cast<int64_t>(element) % alignment != 0)
+      if (alignment > element && steps % alignment != 0)
         continue;
       Product wanted = product;
       wanted.alignment = alignment;
@@ -415,6 +417,8 @@ private:
         tools->candidates.push_back(std::move(candidate));
       plans.push_back({alignment, std::move(plan)});
     }
+    if (plans.empty())
+      return Status(Code::Unsupported, "this product needs operands at multiples of 16 bytes");
     return Status();
   }
 

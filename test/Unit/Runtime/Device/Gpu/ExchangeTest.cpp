@@ -8,6 +8,7 @@
 #include "FakeGpu.h"
 #include "Support/ExchangeSpec.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -96,16 +97,21 @@ TEST(GpuExchange, WhatTheKernelsRefuseRunsOneByOne) {
 TEST(GpuExchange, AStallNamesIt) {
   for (const char *graph : {"1", "0"}) {
     Variable variable("TANDEM_GRAPH", graph);
+    std::atomic<bool> ended{false};
     auto ranks = runRanks(
         ExchangeSpec(2), "peer",
-        [](Context &context, Instance &instance) -> Status {
+        [&](Context &context, Instance &instance) -> Status {
           TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-          if (context.rank() == 0)
-            return instance.run();
-          std::this_thread::sleep_for(std::chrono::milliseconds(800));
+          if (context.rank() == 0) {
+            Status status = instance.run();
+            ended = true;
+            return status;
+          }
+          for (int i = 0; i < 4000 && !ended; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
           return Status();
         },
-        std::chrono::milliseconds(300));
+        std::chrono::seconds(2));
     EXPECT_NE(ranks[0].message().find("fused_exchange of 5 parts"), std::string::npos)
         << graph << ": " << ranks[0].message();
   }

@@ -20,23 +20,25 @@ struct Factors {
   DType a = DType::F8E4M3FN, b = DType::F8E4M3FN;
   int64_t m = 16, k = 32, n = 16;
   bool transposeA = false, transposeB = true;
+  int64_t batch = 1;
 };
 
 /// out, of bf16, against sums on the host; and how many plans for 8 bits the library gave.
 int64_t multiply(const Factors &f) {
   ProgramSpec spec(1);
-  std::vector<int64_t> shapeA =
-      f.transposeA ? std::vector<int64_t>{f.k, f.m} : std::vector<int64_t>{f.m, f.k};
-  std::vector<int64_t> shapeB =
-      f.transposeB ? std::vector<int64_t>{f.n, f.k} : std::vector<int64_t>{f.k, f.n};
+  std::vector<int64_t> shapeA = f.transposeA ? std::vector<int64_t>{f.batch, f.k, f.m}
+                                             : std::vector<int64_t>{f.batch, f.m, f.k};
+  std::vector<int64_t> shapeB = f.transposeB ? std::vector<int64_t>{f.batch, f.n, f.k}
+                                             : std::vector<int64_t>{f.batch, f.k, f.n};
   uint32_t a = spec.stacked("a", false, f.a, shapeA), b = spec.stacked("b", false, f.b, shapeB);
-  uint32_t out = spec.stacked("out", true, DType::BF16, {f.m, f.n});
+  uint32_t out = spec.stacked("out", true, DType::BF16, {f.batch, f.m, f.n});
   RankSpec &rank = spec.ranks[0];
-  auto bytesA = static_cast<size_t>(f.m * f.k), bytesB = static_cast<size_t>(f.k * f.n),
-       count = static_cast<size_t>(f.m * f.n);
+  auto bytesA = static_cast<size_t>(f.batch * f.m * f.k),
+       bytesB = static_cast<size_t>(f.batch * f.k * f.n),
+       count = static_cast<size_t>(f.batch * f.m * f.n);
   uint32_t left = rank.view(rank.argument(a, bytesA), f.a, shapeA);
   uint32_t right = rank.view(rank.argument(b, bytesB), f.b, shapeB);
-  uint32_t result = rank.view(rank.argument(out, 2 * count), DType::BF16, {f.m, f.n});
+  uint32_t result = rank.view(rank.argument(out, 2 * count), DType::BF16, {f.batch, f.m, f.n});
   rank.add(sp::CommandKind::matmul, 0, {result, left, right}).flags =
       static_cast<uint8_t>(f.transposeA * 1 | f.transposeB * 2);
   // Small numbers, whose products and sums are exact.
@@ -62,14 +64,17 @@ int64_t multiply(const Factors &f) {
     return Status();
   })[0];
   EXPECT_TRUE(status.ok()) << status.message();
-  for (int64_t i = 0; i < f.m; ++i)
-    for (int64_t j = 0; j < f.n; ++j) {
-      float sum = 0;
-      for (int64_t k = 0; k < f.k; ++k)
-        sum += x[static_cast<size_t>(f.transposeA ? k * f.m + i : i * f.k + k)] *
-               w[static_cast<size_t>(f.transposeB ? j * f.k + k : k * f.n + j)];
-      EXPECT_EQ(y[static_cast<size_t>(i * f.n + j)], sum) << i << ", " << j;
-    }
+  for (int64_t l = 0; l < f.batch; ++l)
+    for (int64_t i = 0; i < f.m; ++i)
+      for (int64_t j = 0; j < f.n; ++j) {
+        const float *left = x.data() + l * f.m * f.k, *right = w.data() + l * f.k * f.n;
+        float sum = 0;
+        for (int64_t k = 0; k < f.k; ++k)
+          sum += left[f.transposeA ? k * f.m + i : i * f.k + k] *
+                 right[f.transposeB ? j * f.k + k : k * f.n + j];
+        EXPECT_EQ(y[static_cast<size_t>((l * f.m + i) * f.n + j)], sum)
+            << l << ", " << i << ", " << j;
+      }
   return fakeNumber("fp8-plans") - before;
 }
 
@@ -84,6 +89,15 @@ TEST(GpuFp8, TheLibraryReadsBothFactorsAlongK) {
         factors.transposeB = transposeB;
         EXPECT_EQ(multiply(factors), testsHip() ? 0 : 1);
       }
+}
+
+/// The results of a batch are at multiples of 16 bytes, and of 8 elements.
+TEST(GpuFp8, ABatch) {
+  Factors factors;
+  factors.batch = 3;
+  factors.m = 1;
+  factors.n = 24;
+  EXPECT_EQ(multiply(factors), testsHip() ? 0 : 1);
 }
 
 /// Then bf16 is multiplied, to which 8 bits are converted.
