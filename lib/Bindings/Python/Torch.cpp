@@ -52,7 +52,10 @@ struct Torch {
     auto *made = new Torch;
     made->tensor = nb::borrow(module).attr("Tensor");
     for (size_t i = 0; i < kTypes.size(); ++i)
-      made->dtypes[i] = nb::borrow(module).attr(kTypes[i]);
+      // Those of 8 bits are missing in torch before 2.1.
+      made->dtypes[i] = PyObject_HasAttrString(module, kTypes[i])
+                            ? nb::object(nb::borrow(module).attr(kTypes[i]))
+                            : nb::none();
     if (PyObject_HasAttrString(module, "nn"))
       made->parameter = nb::borrow(module).attr("nn").attr("Parameter");
     made->exchange = exchangeOf(made->tensor);

@@ -91,7 +91,7 @@ def test_eight_bits(context, random, dtype, name):
     kind = getattr(ml_dtypes, name)
 
     @tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor("f8E4M3FN", (16, 12), WHOLE),
-                 Tensor("f32", (8,), one["x"]), Tensor("f32", (), one[()]))
+                 Tensor("f32", (8,), one["x"]), Tensor("f32", (), one[()]), results=(WHOLE, WHOLE))
     def scaled(x, w, rows, whole):
         return tandem.scaled_matmul(x, w, rows, whole, dtype="f32"), (x.astype("f32") * 3).astype(dtype)
 
@@ -104,7 +104,7 @@ def test_eight_bits(context, random, dtype, name):
     assert np.array_equal(tripled.view(np.uint8), (x.astype(np.float32) * 3).astype(kind).view(np.uint8))
     with pytest.raises(tandem.ArgumentError, match=r"expected scale_a of f32\[\] or f32\[8\]"):
         tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor(dtype, (16, 12), WHOLE),
-                    Tensor("f32", (12,), one[None]))(lambda x, w, s: tandem.scaled_matmul(x, w, s, s)).compile()
+                    Tensor("f32", (12,), one[None]), results=WHOLE)(lambda x, w, s: tandem.scaled_matmul(x, w, s, s)).compile()
 
 
 def test_torch(context, random):

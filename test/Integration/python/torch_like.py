@@ -4,7 +4,7 @@
 
 import numpy as np
 
-float32, float16, bfloat16, int32, float64, int64, int8, bool, int16 = (object() for _ in range(9))
+float32, float16, bfloat16, int32, float64, int64, int8, bool, int16, float8_e4m3fn, float8_e5m2 = (object() for _ in range(11))
 
 
 class Tensor:
