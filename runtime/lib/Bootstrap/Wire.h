@@ -12,8 +12,8 @@
 // both sides send Alive to show that they live, and Bye before they close the connection without a
 // failure.
 //
-// The layouts of Challenge, Hello, Accepted and Abort are the same in all versions from 3 on: ranks of
-// different versions recognise each other, prove themselves, and end with a clear error.
+// The layouts of Challenge, Hello, Accepted and Abort are the same in all versions from 3 on: ranks
+// of different versions recognise each other, prove themselves, and end with a clear error.
 //
 //===----------------------------------------------------------------------===//
 
