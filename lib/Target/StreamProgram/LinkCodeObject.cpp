@@ -76,7 +76,10 @@ FailureOr<std::string> linkCodeObject(StringRef object,
   llvm::SmallString<64> folder;
   if (std::error_code code = llvm::sys::fs::createUniqueDirectory("tandem-kernel", folder))
     return error("cannot make a folder for temporary files: " + code.message());
-  llvm::scope_exit remove([&] { llvm::sys::fs::remove_directories(folder); });
+  llvm::scope_exit remove([&] {
+    std::error_code stays = llvm::sys::fs::remove_directories(folder);
+    (void)stays;
+  });
   std::string input = (folder + "/kernel.o").str(), output = (folder + "/kernel.co").str();
   std::string messages = (folder + "/messages").str();
   std::error_code code;
