@@ -339,8 +339,9 @@ TEST(Kernels, EightBits) {
                                    "\n  hostir.yield %y : " + name + "\n}\n",
                                1, 1, name));
     ASSERT_TRUE(stored.ok) << stored.errors;
-    if (x == 17 || x == 9) // half of it is rounded when it is loaded
+    if (x == 17 || x == 9) { // half of it is rounded when it is loaded
       EXPECT_EQ(evaluate(stored, {nearest})[0], 2 * nearest);
+    }
   }
 }
 
