@@ -116,7 +116,7 @@ std::string mutate(const std::vector<std::string> &inputs) {
 
 } // namespace
 
-/// Stands in for libFuzzer's.
+/// Replaces the function of that name in libFuzzer.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
   std::string text(reinterpret_cast<char *>(data), size);
   for (unsigned times = 1 + generator() % 4; times > 0; --times) {

@@ -34,7 +34,7 @@ PROCESSES = ("ucx", "peer", "hip-peer")
 
 
 def runs_here(channel):
-    """Whether the build has what a channel needs."""
+    """True if this build has the device and libraries of a channel."""
     if not channel.startswith("hip-"):
         return channel in ("local", "ucx") or bool(FAKE)
     if not FAKE_HIP:

@@ -207,8 +207,8 @@ private:
     milliseconds interval = std::min(kPulse, std::max(patience() / 4, milliseconds(20)));
     Deadline next = Clock::now() + interval;
     for (;;) {
-      // What a peer says, and its end, is noticed at once, except behind what it has sent for an
-      // exchange that is yet to begin here.
+      // Wake up when a peer sends something or closes its connection. A peer that has sent its part
+      // of an exchange, which this rank has not begun, is looked at every kNotice / 4.
       std::vector<pollfd> entries{{stop, POLLIN, 0}};
       Deadline until = next;
       for (uint32_t i = 0; i < peers.size(); ++i) {

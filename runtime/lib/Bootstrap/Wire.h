@@ -7,7 +7,7 @@
 // that it has the job's secret. Rank 0 answers with a frame Accepted, which holds its own proof, or
 // with Refused and a text; and with Welcome once all ranks have arrived. Each all-gather is a frame
 // Part from every client, then Whole from rank 0. Abort carries the reason as text and ends the
-// bootstrap; a client believes it only after Accepted. Who has read an Abort answers with Heard;
+// bootstrap; a client believes it only after Accepted. A rank answers an Abort with Heard;
 // rank 0 sends Heard to all once every rank that it can reach knows of the failure. Between these,
 // both sides send Alive to show that they live, and Bye before they close the connection without a
 // failure.

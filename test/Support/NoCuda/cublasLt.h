@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// See cuda.h beside it: here, as much of cuBLASLt as FakeHipblaslt.cpp calls of FakeCublas.cpp.
+// The part of cuBLASLt that FakeHipblaslt.cpp uses. cuda.h in this folder says why.
 //
 //===----------------------------------------------------------------------===//
 

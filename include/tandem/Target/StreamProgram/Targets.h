@@ -32,7 +32,7 @@ struct TargetInfo {
   llvm::StringRef summary;
   /// Bit i: channels have capability i, numbered as hostir::Capability and sp::Capability.
   uint32_t capabilities;
-  /// The GPUs that kernels can be compiled for beside the CPU. The first one is the default.
+  /// The GPU architectures that kernels can be compiled for. The first one is the default.
   llvm::ArrayRef<GpuArchitecture> architectures = {};
 
   /// `capability`: a hostir::Capability.

@@ -183,7 +183,7 @@ TEST(Instance, LostRankEndsRunsThatWaitForIt) {
     void *addresses[] = {x.data(), w.data(), out.data()};
     ASSERT_TRUE((*instance)->bindAll(addresses, nullptr).ok());
     ASSERT_TRUE((*instance)->enqueue().ok());
-    auto waits = [&] { // in the group, and the matmul beside it is over
+    auto waits = [&] { // it is in the group, and the other stream's matmul has ended
       bool receives = false, multiplies = false;
       for (const CommandInFlight &command : (*context)->inFlight()) {
         receives |= command.command == 2;
