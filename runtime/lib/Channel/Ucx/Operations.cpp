@@ -237,8 +237,8 @@ private:
   uint64_t epoch = 0;
 };
 
-/// A large put to another host is made in turns. Behind each, a message without effect lets the
-/// peer's watchdog see that it proceeds.
+/// A large put to another host is made in turns, of which a few are under way at once. Behind each,
+/// a message without effect lets the peer's watchdog see that it proceeds.
 class PutWork : public Work {
 public:
   PutWork(std::shared_ptr<ChannelState> state, const Put &put)
@@ -249,11 +249,12 @@ public:
     target.forEach([&](uint64_t remote, uint64_t local) {
       for (uint64_t at = 0; at < target.runBytes();) {
         if (left == 0) {
-          turns.push_back(spans.size());
-          left = this->state->worker->isNear(member.rank) ? ~uint64_t(0) : Pieces::kBytes;
+          turns.push_back({this, spans.size(), 0, 0});
+          left = this->state->worker->isNear(member.rank) ? ~uint64_t(0) : kTurnBytes;
         }
         uint64_t bytes = std::min(target.runBytes() - at, left);
         spans.push_back({remote + at, local + at, bytes});
+        turns.back().to = spans.size();
         at += bytes;
         left -= bytes;
       }
@@ -274,29 +275,38 @@ public:
 
   void start(Worker &worker) override {
     std::shared_ptr<Work> keep = shared_from_this();
-    turn = 0;
+    next = ended = 0;
     good = Status();
     post(worker);
   }
 
 private:
+  /// The turns under way have Pieces::kBytes together.
+  static constexpr uint64_t kMostTurns = 4, kTurnBytes = Pieces::kBytes / kMostTurns;
+
   struct Span {
     uint64_t remote, local, bytes;
   };
 
-  /// Posts turns until one is under way. The work may be in use for the next run when this returns.
+  struct Turn {
+    PutWork *owner;
+    size_t from, to; ///< spans
+    uint32_t open;   ///< spans under way, and one while it is being posted
+  };
+
+  /// Posts turns until as many are under way as may be. The work may be in use for the next run
+  /// when this returns.
   void post(Worker &worker) {
-    isPosting = true;
-    while (open == 0 && turn < turns.size()) {
-      size_t from = turns[turn++], to = turn < turns.size() ? turns[turn] : spans.size();
-      postTurn(worker, from, to);
-      if (open == 0)
+    while (next < turns.size() && next - ended < kMostTurns) {
+      Turn &turn = turns[next++];
+      turn.open = 1;
+      postSpans(worker, turn);
+      if (--turn.open == 0)
         endTurn(worker);
     }
-    isPosting = false;
   }
 
-  void postTurn(Worker &worker, size_t from, size_t to) {
+  void postSpans(Worker &worker, Turn &turn) {
     if (worker.hasLeft(member.rank) || !good.ok())
       return;
     auto endpoint = worker.endpoint(member.rank);
@@ -306,38 +316,39 @@ private:
     }
     ucp_request_param_t param = hostParam();
     param.cb.send = [](void *request, ucs_status_t status, void *data) {
-      auto &self = *static_cast<PutWork *>(data);
-      Worker &worker = *self.state->worker;
+      auto &turn = *static_cast<Turn *>(data);
+      std::shared_ptr<Work> keep = turn.owner->shared_from_this();
+      Worker &worker = *turn.owner->state->worker;
       worker.api.ucp_request_free(request);
-      self.spanEnded(worker, status);
+      if (turn.owner->spanEnded(worker, turn, status))
+        turn.owner->post(worker);
     };
-    param.user_data = this;
+    param.user_data = &turn;
     auto *packed = static_cast<const std::byte *>(staging.data());
-    open = static_cast<uint32_t>(to - from);
-    for (size_t i = from; i < to; ++i) {
+    turn.open += static_cast<uint32_t>(turn.to - turn.from);
+    for (size_t i = turn.from; i < turn.to; ++i) {
       const Span &span = spans[i];
       ucs_status_ptr_t request = worker.api.ucp_put_nbx(*endpoint, packed + span.local, span.bytes,
                                                         base + span.remote, member.key, &param);
       if (!UCS_PTR_IS_PTR(request))
-        spanEnded(worker, UCS_PTR_STATUS(request));
+        spanEnded(worker, turn, UCS_PTR_STATUS(request));
     }
   }
 
-  void spanEnded(Worker &worker, ucs_status_t status) {
+  /// True if the turn has ended, and another may begin.
+  bool spanEnded(Worker &worker, Turn &turn, ucs_status_t status) {
     if (good.ok() && !worker.hasLeft(member.rank))
       good = worker.peerError(status, "put", member.rank);
-    if (--open > 0 || isPosting)
-      return;
-    std::shared_ptr<Work> keep = shared_from_this();
-    bool isLast = turn == turns.size();
+    if (--turn.open > 0)
+      return false;
+    bool isLast = ended + 1 == turns.size();
     endTurn(worker);
-    if (!isLast)
-      post(worker);
+    return !isLast;
   }
 
   void endTurn(Worker &worker) {
     worker.noteProgress();
-    if (turn < turns.size() && good.ok())
+    if (++ended < turns.size() && good.ok())
       worker.sendControl(*this, member.rank, Control());
     else
       finishPart(worker, good);
@@ -347,12 +358,10 @@ private:
   Put put;
   Staging staging;
   std::vector<Span> spans;
-  std::vector<size_t> turns; ///< the first span of each
+  std::vector<Turn> turns;
   const Member &member;
   uint64_t base = 0;
-  size_t turn = 0;
-  uint32_t open = 0; ///< spans of this turn
-  bool isPosting = false;
+  size_t next = 0, ended = 0; ///< turns that were posted; that have ended
   Status good;
 };
 

@@ -258,10 +258,13 @@ UcxOptions tandem::ucxOptionsFromEnvironment() {
 }
 
 Expected<std::unique_ptr<Transport>> tandem::createUcxTransport(const UcxOptions &options) {
-  auto api = Api::get();
-  if (!api)
-    return api.status();
-  auto worker = Worker::create(**api, options);
+  TANDEM_ASSIGN_OR_RETURN(const Api *api, Api::get());
+  return createTransport(*api, options);
+}
+
+Expected<std::unique_ptr<Transport>> tandem::ucx::createTransport(const Api &api,
+                                                                  const UcxOptions &options) {
+  auto worker = Worker::create(api, options);
   if (!worker)
     return worker.status().withPrefix("channel ucx: ");
   return std::unique_ptr<Transport>(

@@ -81,6 +81,9 @@ private:
   std::shared_ptr<ChannelState> state;
 };
 
+/// createUcxTransport() over another table of functions, which outlives it: for tests.
+Expected<std::unique_ptr<Transport>> createTransport(const Api &api, const UcxOptions &options);
+
 } // namespace tandem::ucx
 
 #endif // TANDEM_CHANNEL_UCX_UCXCHANNEL_H

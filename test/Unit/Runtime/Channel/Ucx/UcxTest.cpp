@@ -10,7 +10,9 @@
 #include "UcxChannel.h"
 #include "tandem/Runtime/Rendezvous.h"
 
+#include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -61,11 +63,12 @@ struct Rank {
   std::unique_ptr<Channel> channel;
   void *pointers[4] = {};
 
-  void open(const BootstrapEnvironment &env, UcxOptions options = {}) {
+  void open(const BootstrapEnvironment &env, UcxOptions options = {},
+            const ucx::Api *api = nullptr) {
     auto made = createTcpBootstrap(env);
     ASSERT_TRUE(made) << made.status().message();
     bootstrap = std::move(*made);
-    auto ucx = createUcxTransport(options);
+    auto ucx = api ? ucx::createTransport(*api, options) : createUcxTransport(options);
     ASSERT_TRUE(ucx) << ucx.status().message();
     transport = std::move(*ucx);
     ChannelDesc desc;
@@ -404,4 +407,91 @@ TEST_P(UcxOverTls, LargePuts) {
     // Turns and controls of all runs: those of a run may come in another one.
     EXPECT_GE(rank.transport->progress(), 4 * (GetParam() ? 3u + 4u : 1u + 1u));
   });
+}
+
+namespace {
+
+/// Puts that end late: each call of progress ends one. The ranks are threads of this process.
+struct LatePuts {
+  ucp_send_nbx_callback_t ended;
+  void *data;
+  std::unique_ptr<char> request = std::make_unique<char>();
+};
+thread_local std::vector<LatePuts> latePuts; // of this rank's progress thread, oldest first
+thread_local std::vector<std::unique_ptr<char>> lateRequests;
+std::atomic<size_t> mostPuts, mostPutBytes;
+
+ucx::Api withLatePuts(const ucx::Api &real) {
+  static const ucx::Api &library = real;
+  ucx::Api api = real;
+  api.ucp_put_nbx = [](ucp_ep_h, const void *from, size_t bytes, uint64_t to, ucp_rkey_h,
+                       const ucp_request_param_t *param) -> ucs_status_ptr_t {
+    std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+    latePuts.push_back({param->cb.send, param->user_data});
+    mostPuts = std::max<size_t>(mostPuts, latePuts.size());
+    mostPutBytes = std::max<size_t>(mostPutBytes, bytes);
+    return latePuts.back().request.get();
+  };
+  api.ucp_worker_progress = [](ucp_worker_h worker) {
+    unsigned moved = library.ucp_worker_progress(worker);
+    if (latePuts.empty())
+      return moved;
+    LatePuts first = std::move(latePuts.front());
+    latePuts.erase(latePuts.begin());
+    void *request = first.request.get();
+    lateRequests.push_back(std::move(first.request));
+    first.ended(request, UCS_OK, first.data);
+    return moved + 1;
+  };
+  api.ucp_request_free = [](void *request) {
+    auto isLate = [&](const auto &late) { return late.get() == request; };
+    auto late = std::find_if(lateRequests.begin(), lateRequests.end(), isLate);
+    if (late == lateRequests.end())
+      return library.ucp_request_free(request);
+    lateRequests.erase(late);
+  };
+  return api;
+}
+
+} // namespace
+
+/// Several turns of a large put are under way at once, so that a link with a long way stays busy.
+TEST(Ucx, TurnsOfAPutOverlap) {
+  constexpr int64_t kElements = (9 << 18) + 5; // 9 MiB, and a last short turn
+  auto real = ucx::Api::get();
+  ASSERT_TRUE(real) << real.status().message();
+  const ucx::Api api = withLatePuts(**real);
+  mostPuts = mostPutBytes = 0;
+  Job job(2);
+  job.onRanks([&](uint32_t r) {
+    UcxOptions options;
+    options.networkOnly = true;
+    Rank rank;
+    rank.halfBytes = 4 * kElements + 12;
+    rank.open(job.of(r), options, &api);
+    ASSERT_TRUE(rank.channel);
+    std::vector<int32_t> source(kElements);
+    rank.pointers[0] = source.data();
+    Layout layout = Layout::dense(DType::I32, {kElements});
+    auto put = rank.channel->preparePut({1 - r, 0, layout, {0, layout}});
+    ASSERT_TRUE(put) << put.status().message();
+    for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+      std::iota(source.begin(), source.end(), int32_t(r << 28 | epoch << 26));
+      Frame frame;
+      frame.pointers = rank.pointers;
+      frame.epoch = epoch;
+      frame.half = epoch % 2;
+      Status status = static_cast<HostOperation &>(**put).execute(frame);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(rank.run(rank.channel->prepareSignal({1 - r, 3, 1, 1}), epoch).ok());
+      ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 1, 1}), epoch).ok());
+      auto *half = reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * rank.halfBytes / 4;
+      for (int64_t i = 0; i < kElements; ++i)
+        ASSERT_EQ(half[i], int32_t((1 - r) << 28 | epoch << 26) + i);
+    }
+    // Of each run: own turns, and behind each but the last a message from the peer.
+    EXPECT_GE(rank.transport->progress(), 4 * (10u + 10u));
+  });
+  EXPECT_EQ(mostPuts, 4u);
+  EXPECT_EQ(mostPutBytes, 1u << 20);
 }
