@@ -65,8 +65,17 @@ struct Operand {
 struct MatmulOptions {
   bool transposeA = false, transposeB = false;
   std::optional<Value> bias = std::nullopt; ///< [N], of the result's type; added once
-  /// F32 keeps the sums of f16 and bf16 factors unrounded. None: the factors' type.
+  /// F32 keeps the sums of f16 and bf16 factors unrounded. None: the factors' type; f32 if these
+  /// have 8 bits.
   std::optional<DType> result = std::nullopt;
+};
+
+struct ScaledMatmulOptions {
+  bool transposeA = false, transposeB = false;
+  std::optional<Value> bias = std::nullopt; ///< f32[N], added to the scaled product
+  DType result = DType::BF16;
+  /// f32[], multiplied last. For results of 8 bits: 448 / (the largest number to expect).
+  std::optional<Value> resultScale = std::nullopt;
 };
 
 struct AttentionOptions {
@@ -124,6 +133,12 @@ public:
   /// [..., M, K] x [..., K, N], batch dimensions as in NumPy; a vector has no M, or no N.
   Value matmul(Value lhs, Value rhs, const MatmulOptions &options = {},
                Location at = Location::here());
+  /// [M, K] x [K, N], scaled and rounded once: cast((lhs @ rhs) * lhsScale * rhsScale (+ bias)
+  /// (* resultScale)). Scales are f32: of each row of lhs, [M], and each column of rhs, [N], or one
+  /// number each, []. Results of 8 bits are saturated. Elementwise ops behind the product do it
+  /// (docs/fp8.md); like torch's `_scaled_mm`.
+  Value scaledMatmul(Value lhs, Value rhs, Value lhsScale, Value rhsScale,
+                     const ScaledMatmulOptions &options = {}, Location at = Location::here());
   /// q[..., M, D], k[..., N, D], v[..., N, E] give [..., M, E].
   Value attention(Value query, Value key, Value value, const AttentionOptions &options = {},
                   Location at = Location::here());

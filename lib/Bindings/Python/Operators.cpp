@@ -245,11 +245,14 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
     data.push_back(prepared->arguments[i].present ? tensors.read[call.inputs[i]].data : nullptr);
   for (size_t i = 0; i < call.results.size(); ++i) {
     const Call::Result &one = call.results[i];
-    nb::object result = nb::steal(PyObject_CallMethodOneArg(like.ptr(), newEmpty, one.shape.ptr()));
+    const Argument &argument = prepared->arguments[call.inputs.size() + i];
+    nb::object result =
+        argument.dtype == tensors.read[0].dtype
+            ? nb::steal(PyObject_CallMethodOneArg(like.ptr(), newEmpty, one.shape.ptr()))
+            : newTorch(like, argument.dtype, one.shape);
     if (!result.is_valid())
       throw nb::python_error();
-    data.push_back(prepared->arguments[call.inputs.size() + i].present ? dataOfTorch(result)
-                                                                       : nullptr);
+    data.push_back(argument.present ? dataOfTorch(result) : nullptr);
     if (one.isTransposed)
       result = nb::steal(PyObject_CallMethodNoArgs(result.ptr(), transpose));
     results.append(std::move(result));

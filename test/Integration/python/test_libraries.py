@@ -102,6 +102,18 @@ def test_eight_bits(context, random, dtype, name):
     assert error(y, expected) < 1e-5
     assert tripled.dtype == kind
     assert np.array_equal(tripled.view(np.uint8), (x.astype(np.float32) * 3).astype(kind).view(np.uint8))
+
+    @tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor("f8E4M3FN", (16, 12), WHOLE), Tensor("f32", (8,), one["x"]),
+                 Tensor("f32", (), one[()]), Tensor("f32", (), one[()]), results=WHOLE)
+    def quantized(x, w, rows, whole, scale):
+        return tandem.scaled_matmul(x, w, rows, whole, dtype=dtype, scale_result=scale)
+
+    largest = float(ml_dtypes.finfo(kind).max)
+    scale = np.float32(2 * largest / np.abs(y).max()).reshape(())
+    found = quantized(x, w, rows, whole, scale)
+    saturated = np.clip(y * scale, -largest, largest)
+    assert found.dtype == kind and (np.abs(saturated) == largest).any()
+    assert np.array_equal(found.view(np.uint8), saturated.astype(kind).view(np.uint8))
     with pytest.raises(tandem.ArgumentError, match=r"expected scale_a of f32\[\] or f32\[8\]"):
         tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor(dtype, (16, 12), WHOLE),
                     Tensor("f32", (12,), one[None]), results=WHOLE)(lambda x, w, s: tandem.scaled_matmul(x, w, s, s)).compile()

@@ -827,6 +827,91 @@ def logs(rank, ranks):
     assert re.search(r"feeds no matmul but \S*mul", left) and re.search(r"reduces \S+, not a matmul", left), left
 
 
+def _quantized(shape, kind, dim=None):
+    """(tensor of 8 bits, scale): one number for the tensor, or one for each index of a dimension."""
+    whole = torch.randn(shape)
+    dims = [1 - dim] if dim is not None else [0, 1]
+    scale = whole.abs().amax(dims, keepdim=True).clamp(min=1e-3) / torch.finfo(kind).max
+    return (whole / scale).to(kind), scale if dim is not None else scale.reshape(())
+
+
+def _scaled_mm(x, w, scale_x, scale, out_dtype):
+    """torch._scaled_mm by its definition: CPUs of some versions multiply no such numbers."""
+    return ((x.float() @ w.float()) * scale_x * scale).to(out_dtype)
+
+
+def scaled(rank, ranks, *sizes):
+    """Products of 8-bit floats, with one scale for each tensor, row or column, in eager mode and compiled."""
+    e4m3, e5m2 = torch.float8_e4m3fn, torch.float8_e5m2
+    gather_ = torch.compile(tt.all_gather_scaled_matmul, backend="aot_eager", fullgraph=True)
+    scatter_ = torch.compile(tt.scaled_matmul_reduce_scatter, backend="aot_eager", fullgraph=True)
+    for tokens in map(int, sizes):
+        for kind, by_row, out in ((e4m3, True, torch.bfloat16), (e5m2, False, torch.float16), (e4m3, False, torch.float32)):
+            torch.manual_seed(tokens)
+            near = {"rtol": 2 * torch.finfo(out).eps, "atol": 1e-4}
+            # Two weights: one stored as [out, in], of e4m3, with a scale for each column; the other with one for all.
+            x, scale_x = _quantized((tokens, 16), kind, 0 if by_row else None)
+            w, scales = zip(_quantized((16, 6 * ranks), e4m3, 1), _quantized((16, 4 * ranks), e4m3))
+            mine = [part(w[0].t().contiguous(), rank, ranks).t(), part(w[1], rank, ranks, 1)]
+            arguments = (part(x, rank, ranks), mine, part(scale_x, rank, ranks) if by_row else scale_x,
+                         [part(scales[0], rank, ranks, 1), scales[1]])
+            expected = [part(_scaled_mm(x, one, scale_x, scale, out), rank, ranks, 1) for one, scale in zip(w, scales)]
+            for call in (tt.all_gather_scaled_matmul, gather_):
+                for found, y in zip(call(*arguments, tokens=tokens, out_dtype=out), expected):
+                    assert found.dtype == out
+                    torch.testing.assert_close(found, y, **near)
+            # A result of 8 bits. Half of its numbers are too large; the product's last bit may decide how one is rounded.
+            largest = torch.finfo(kind).max
+            scale = largest / expected[0].float().abs().median()
+            found = tt.all_gather_scaled_matmul(arguments[0], mine[0], arguments[2], arguments[3][0], tokens=tokens,
+                                                out_dtype=kind, scale_result=scale)
+            assert found.dtype == kind and (found.float().abs() == largest).any()
+            exact = part(_scaled_mm(x, w[0], scale_x, scales[0], torch.float32) * scale, rank, ranks, 1)
+            torch.testing.assert_close(found.float(), exact.clamp(-largest, largest), rtol=torch.finfo(kind).eps, atol=2**-9)
+
+            # Each rank has quantized its columns of x and its rows of w.
+            parts = [(_quantized((tokens, 16), kind, 0 if by_row else None), _quantized((16, 6), e4m3, 1 if by_row else None))
+                     for _ in range(ranks)]
+            (x, scale_x), (w, scale_w) = parts[rank]
+            y = sum(_scaled_mm(a, b, scale_a, scale_b, torch.float32) for (a, scale_a), (b, scale_b) in parts)
+            for call, weight in ((tt.scaled_matmul_reduce_scatter, w), (scatter_, w.t().contiguous().t())):
+                found = call(x, weight, scale_x, scale_w, out_dtype=out)
+                assert found.dtype == out
+                torch.testing.assert_close(found.float(), part(y, rank, ranks), rtol=near["rtol"],
+                                           atol=ranks * y.abs().max().item() * torch.finfo(out).eps + 1e-4)
+    x, w, one = torch.zeros(4, 16).to(e4m3), torch.zeros(16, 4).to(e4m3), torch.tensor(1.0)
+    for call in (lambda: tt.all_gather_scaled_matmul(x.float(), w, one, one), lambda: tt.all_gather_scaled_matmul(x, w[:8], one, one),
+                 lambda: tt.all_gather_scaled_matmul(x, w, one.double(), one), lambda: tt.all_gather_scaled_matmul(x, w, 1.0, one),
+                 lambda: tt.all_gather_scaled_matmul(x, w, one.expand(3, 1), one),
+                 lambda: tt.all_gather_scaled_matmul(x, [w, w], one, one),
+                 lambda: tt.all_gather_scaled_matmul(x, w, one, one, out_dtype=torch.float64),
+                 lambda: tt.all_gather_scaled_matmul(x, w, one, one, tokens=99),
+                 lambda: tt.all_gather_scaled_matmul(x, w, one, one, out_dtype=e4m3, scale_result=one.expand(2)),
+                 lambda: tt.scaled_matmul_reduce_scatter(x, w, one, one, out_dtype=e4m3)):
+        try:
+            call()
+        except tandem.ArgumentError as error:
+            assert "expected" in str(error) and "found" in str(error), error
+        else:
+            raise AssertionError("expected an ArgumentError")
+
+
+def scaled_varies(rank, ranks):
+    """Many numbers of tokens are padded to steps, their scales too; slices of the products are chosen by prediction."""
+    tt._padding.EXACT = 1
+    os.environ["TANDEM_MACHINE"] = "h200x2"
+    kind, out = torch.float8_e4m3fn, torch.float32
+    for tokens in (64 * ranks, 37, 70):
+        torch.manual_seed(tokens)
+        (x, scale_x), (w, scale) = _quantized((tokens, 16), kind, 0), _quantized((16, 4), kind, 1)
+        y = _scaled_mm(x, w, scale_x, scale, out)
+        found = tt.all_gather_scaled_matmul(part(x, rank, ranks), w, part(scale_x, rank, ranks), scale, tokens=tokens,
+                                            out_dtype=out)
+        close(found, y)
+        close(tt.scaled_matmul_reduce_scatter(x, w, scale_x, scale * (rank + 1), out_dtype=out),
+              part(y, rank, ranks) * (ranks * (ranks + 1) // 2))
+
+
 def main(name, arguments):
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)

@@ -69,6 +69,14 @@ def test_inductors_cache():
     run("cached", 2, 5)
 
 
+def test_scaled():
+    run("scaled", 2, 8, 5)
+
+
+def test_scaled_varying_tokens():
+    run("scaled_varies", 2)
+
+
 def test_dynamic_shapes():
     run("dynamic", 2)
 

@@ -124,7 +124,10 @@ TEST_F(BuilderErrors, Elementwise) {
   expectError(f.compare("below", w, w), "expected eq, ne, lt, le, gt or ge, found \"below\"");
   expectError(f.select(w, w, w), "expected a condition of i1, found f32");
   expectError(f.select(truth, w, h), "expected elements of one type, found f32 and bf16");
-  expectError(f.cast(h, DType::F16), "found bf16 and f16 (f32 is between f16 and bf16)");
+  expectError(f.cast(h, DType::F16), "found bf16 and f16 (f32 is between them)");
+  expectError(f.cast(f.cast(h, DType::F8E5M2), DType::F8E4M3FN),
+              "found f8E5M2 and f8E4M3FN (f32 is between them)");
+  expectError(f.cast(h, DType::I1), "with a cast between them, found bf16 and i1");
   expectError(f.add(i, 0.5), "constant(): expected an integer of i32, found 0.5");
   expectError(f.constant(1, DType::F32, {kUnknown}), "expected known extents, found ?");
   expectError(f.constant(1, DType::F32, {-2}), "expected extents of 0 or more, found -2");
@@ -152,10 +155,40 @@ TEST_F(BuilderErrors, Matmul) {
   expectError(f.matmul(a, b), "batch: expected extents that are equal or 1 in dimension 0");
 }
 
+TEST_F(BuilderErrors, ScaledMatmul) {
+  Value a = f.cast(x, DType::F8E4M3FN), b = f.cast(w, DType::F8E5M2);
+  Value one = f.input("one", DType::F32, {}), rows = f.input("rows", DType::F32, {64}),
+        half = f.input("half", DType::BF16, {});
+  expectError(f.matmul(a, w), "expected factors of one floating point type");
+  MatmulOptions product;
+  product.result = DType::F8E4M3FN;
+  expectError(f.matmul(a, b, product),
+              "expected a result of f32, f16 or bf16 of factors of 8 bits, found f8E4M3FN");
+  expectError(f.scaledMatmul(a, b, rows, rows),
+              "expected a right scale of f32 or 16xf32, found 64xf32");
+  expectError(f.scaledMatmul(a, b, half, one),
+              "expected a left scale of f32 or 64xf32, found bf16");
+  expectError(f.scaledMatmul(f.reshape(a, {2, 32, 32}), b, one, one), "expected matrices");
+  ScaledMatmulOptions options;
+  options.bias = rows;
+  expectError(f.scaledMatmul(a, b, one, one, options),
+              "expected a bias of f32 or 16xf32, found 64xf32");
+  options.bias.reset();
+  options.resultScale = rows;
+  expectError(f.scaledMatmul(a, b, one, one, options),
+              "expected a scale of the result of f32, found 64xf32");
+  options.resultScale.reset();
+  options.result = DType::I32;
+  expectError(f.scaledMatmul(a, b, one, one, options), "or 8-bit floats, found i32");
+}
+
 TEST_F(BuilderErrors, Attention) {
   Value q = f.reshape(x, {2, 32, 32}), k = f.reshape(x, {2, 64, 16}), v = f.reshape(x, {4, 32, 16});
   AttentionOptions options;
   expectError(f.attention(i, i, i), "expected elements of f32, f16 or bf16, found i32");
+  Value small = f.cast(x, DType::F8E4M3FN);
+  expectError(f.attention(small, small, small), "found f8E4M3FN");
+  expectError(f.reduce(Reduction::Max, small, {0}), "can be reduced by max, found f8E4M3FN");
   expectError(f.attention(q, x, q), "of one rank, 2 or more, found ranks 3, 2 and 3");
   expectError(f.attention(q, q, v), "expected equal batch extents, found 2, 2 and 4");
   expectError(f.attention(q, k, k), "of equal depth, 1 or more, found 32 and 16");

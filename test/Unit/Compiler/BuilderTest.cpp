@@ -79,6 +79,75 @@ TEST_F(Builder, MatmulOptions) {
       : tensor<16x32xbf16>, tensor<32x16xbf16, #fusion.axes<#tp, [-, -]>>, tensor<32xf32> -> tensor<32x32xf32>)mlir");
 }
 
+TEST_F(Builder, MatmulOfFloatsWith8Bits) {
+  Value a = f.cast(x, DType::F8E4M3FN), b = f.cast(w, DType::F8E5M2);
+  EXPECT_EQ(f.type(f.matmul(a, b)).dtype, DType::F32);
+  MatmulOptions options;
+  options.result = DType::BF16;
+  f.matmul(a, f.map("maximum", {b, -std::numeric_limits<double>::infinity()}), options);
+  expect(f.matmul(a, f.cast(w, DType::F8E4M3FN), options), "tensor<64x16xbf16>", R"mlir(
+  %a = arith.truncf %x : !x to tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
+  %b = arith.truncf %w : !w to tensor<32x16xf8E5M2, #fusion.axes<#tp, [-, -]>>
+  %p = fusion.matmul %a, %b : tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>,
+      tensor<32x16xf8E5M2, #fusion.axes<#tp, [-, -]>> -> tensor<64x16xf32>
+  %i = arith.constant dense<0xFC> : tensor<32x16xf8E5M2, #fusion.axes<#tp, [-, -]>>
+  %m = arith.maximumf %b, %i : tensor<32x16xf8E5M2, #fusion.axes<#tp, [-, -]>>
+  %q = fusion.matmul %a, %m : tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>,
+      tensor<32x16xf8E5M2, #fusion.axes<#tp, [-, -]>> -> tensor<64x16xbf16>
+  %c = arith.truncf %w : !w to tensor<32x16xf8E4M3FN, #fusion.axes<#tp, [-, -]>>
+  %y = fusion.matmul %a, %c : tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>,
+      tensor<32x16xf8E4M3FN, #fusion.axes<#tp, [-, -]>> -> tensor<64x16xbf16>)mlir");
+}
+
+TEST_F(Builder, ScaledMatmul) {
+  Value a = f.cast(x, DType::F8E4M3FN), b = f.cast(w, DType::F8E4M3FN);
+  Value rows = f.reduce(Reduction::Max, x, {1}), one = f.reduce(Reduction::Max, w, {0, 1});
+  expect(f.scaledMatmul(a, b, rows, one), "tensor<64x16xbf16>", R"mlir(
+  %a = arith.truncf %x : !x to tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
+  %b = arith.truncf %w : !w to tensor<32x16xf8E4M3FN, #fusion.axes<#tp, [-, -]>>
+  %r = fusion.reduce max %x dims [1] : !x -> tensor<64xf32>
+  %o = fusion.reduce max %w dims [0, 1] : !w -> tensor<f32>
+  %p = fusion.matmul %a, %b : tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>,
+      tensor<32x16xf8E4M3FN, #fusion.axes<#tp, [-, -]>> -> tensor<64x16xf32>
+  %rs = fusion.broadcast %r dims [0] : tensor<64xf32> -> tensor<64x16xf32>
+  %pr = arith.mulf %p, %rs : tensor<64x16xf32>
+  %os = fusion.broadcast %o dims [] : tensor<f32> -> tensor<64x16xf32>
+  %po = arith.mulf %pr, %os : tensor<64x16xf32>
+  %y = arith.truncf %po : tensor<64x16xf32> to tensor<64x16xbf16>)mlir");
+}
+
+/// A bias, and a result of 8 bits, which is saturated.
+TEST_F(Builder, ScaledMatmulTo8Bits) {
+  Value a = f.cast(x, DType::F8E4M3FN), b = f.cast(f.permute(w, {1, 0}), DType::F8E5M2);
+  Value columns = f.reduce(Reduction::Max, w, {0}), one = f.reduce(Reduction::Max, w, {0, 1});
+  ScaledMatmulOptions options;
+  options.transposeB = true;
+  options.bias = columns;
+  options.result = DType::F8E4M3FN;
+  options.resultScale = one;
+  expect(f.scaledMatmul(a, b, one, columns, options), "tensor<64x16xf8E4M3FN>", R"mlir(
+  %a = arith.truncf %x : !x to tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
+  %t = fusion.permute %w [1, 0] : !w -> tensor<16x32xf32>
+  %b = arith.truncf %t : tensor<16x32xf32> to tensor<16x32xf8E5M2>
+  %c = fusion.reduce max %w dims [0] : !w -> tensor<16xf32>
+  %o = fusion.reduce max %w dims [0, 1] : !w -> tensor<f32>
+  %p = fusion.matmul %a, %b {transpose_b} : tensor<64x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>,
+      tensor<16x32xf8E5M2> -> tensor<64x16xf32>
+  %os = fusion.broadcast %o dims [] : tensor<f32> -> tensor<64x16xf32>
+  %po = arith.mulf %p, %os : tensor<64x16xf32>
+  %cs = fusion.broadcast %c dims [1] : tensor<16xf32> -> tensor<64x16xf32>
+  %pc = arith.mulf %po, %cs : tensor<64x16xf32>
+  %cb = fusion.broadcast %c dims [1] : tensor<16xf32> -> tensor<64x16xf32>
+  %pb = arith.addf %pc, %cb : tensor<64x16xf32>
+  %or = fusion.broadcast %o dims [] : tensor<f32> -> tensor<64x16xf32>
+  %ps = arith.mulf %pb, %or : tensor<64x16xf32>
+  %hi = arith.constant dense<448.0> : tensor<64x16xf32>
+  %m = arith.minimumf %ps, %hi : tensor<64x16xf32>
+  %lo = arith.constant dense<-448.0> : tensor<64x16xf32>
+  %s = arith.maximumf %m, %lo : tensor<64x16xf32>
+  %y = arith.truncf %s : tensor<64x16xf32> to tensor<64x16xf8E4M3FN>)mlir");
+}
+
 TEST_F(Builder, MatmulOfBatchesAndVectors) {
   Value batched = f.reshape(x, {4, 1, 16, 32});
   Value many = f.broadcast(w, {3, 32, 16}, {1, 2});
@@ -342,8 +411,8 @@ TEST_F(Builder, EveryPredicateAndCastCompiles) {
     f.output(predicate, f.compare(predicate, x, 0));
     f.output(predicate + std::string("i"), f.compare(predicate, f.cast(x, DType::I64), 2));
   }
-  DType types[] = {DType::F32, DType::F16, DType::BF16, DType::F64, DType::I64,
-                   DType::I32, DType::I16, DType::I8,   DType::I1};
+  DType types[] = {DType::F32, DType::F16, DType::BF16, DType::F64, DType::F8E4M3FN, DType::F8E5M2,
+                   DType::I64, DType::I32, DType::I16,  DType::I8,  DType::I1};
   int casts = 0;
   for (DType from : types)
     for (DType to : types)
@@ -354,7 +423,8 @@ TEST_F(Builder, EveryPredicateAndCastCompiles) {
         f.output(std::string(name(from)) + " to " + name(to), f.cast(start, to));
         ++casts;
       }
-  EXPECT_EQ(casts, 66); // all 72 pairs but f16 <-> bf16 and those of a float to i1
+  // All 110 pairs but those of different floats with 16 bits, or 8, and those of a float to i1.
+  EXPECT_EQ(casts, 100);
   ASSERT_TRUE(f.ok()) << f.errorText();
   Program program = compile(f);
   EXPECT_TRUE(program.ok) << program.errorText();

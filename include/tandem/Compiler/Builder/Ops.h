@@ -204,7 +204,7 @@ inline Value Fusion::cast(Value value, DType dtype, Location at) {
     return error("cast", {value},
                  std::string("expected types with a cast between them, found ") +
                      builder::name(type(value).dtype) + " and " + builder::name(dtype) +
-                     " (f32 is between f16 and bf16)",
+                     (isFloat(dtype) ? " (f32 is between them)" : ""),
                  at);
   return make("cast", Form::Cast, std::string(op) + " ", {value}, "", std::move(result), at);
 }
@@ -220,14 +220,21 @@ inline Value Fusion::matmul(Value lhs, Value rhs, const MatmulOptions &options, 
   if (!areUsable("matmul", operands, at))
     return error();
   const Type &a = type(lhs), &b = type(rhs);
-  if (!isFloat(a.dtype) || a.dtype != b.dtype)
+  bool areFloat8 = isFloat8(a.dtype) && isFloat8(b.dtype);
+  if (!areFloat8 && (!isFloat(a.dtype) || a.dtype != b.dtype))
     return error("matmul", operands,
                  std::string("expected factors of one floating point type, "
                              "found ") +
                      builder::name(a.dtype) + " and " + builder::name(b.dtype),
                  at);
-  Type result{options.result.value_or(a.dtype), {}, {}};
-  if (result.dtype != a.dtype && result.dtype != DType::F32)
+  Type result{options.result.value_or(areFloat8 ? DType::F32 : a.dtype), {}, {}};
+  if (areFloat8 && result.dtype != DType::F32 && result.dtype != DType::F16 &&
+      result.dtype != DType::BF16)
+    return error("matmul", operands,
+                 std::string("expected a result of f32, f16 or bf16 of factors of 8 bits, found ") +
+                     builder::name(result.dtype),
+                 at);
+  if (!areFloat8 && result.dtype != a.dtype && result.dtype != DType::F32)
     return error("matmul", operands,
                  std::string("expected a result of ") + builder::name(a.dtype) + " or f32, found " +
                      builder::name(result.dtype),
@@ -261,13 +268,72 @@ inline Value Fusion::matmul(Value lhs, Value rhs, const MatmulOptions &options, 
   return value;
 }
 
+inline Value Fusion::scaledMatmul(Value lhs, Value rhs, Value lhsScale, Value rhsScale,
+                                  const ScaledMatmulOptions &options, Location at) {
+  std::vector<Value> operands{lhs, rhs, lhsScale, rhsScale};
+  for (const std::optional<Value> &more : {options.bias, options.resultScale})
+    if (more)
+      operands.push_back(*more);
+  if (!areUsable("scaledMatmul", operands, at))
+    return error();
+  if (!isFloat(options.result) || options.result == DType::F64)
+    return error("scaledMatmul", operands,
+                 std::string("expected a result of f32, f16, bf16 or 8-bit floats, found ") +
+                     builder::name(options.result),
+                 at);
+  Value value =
+      matmul(lhs, rhs, {options.transposeA, options.transposeB, std::nullopt, DType::F32}, at);
+  if (!value.valid())
+    return value;
+  std::vector<int64_t> shape = type(value).shape;
+  if (shape.size() != 2)
+    return error("scaledMatmul", operands, "expected matrices, found others", at);
+  // `dim`: of the result, one number for each of its indices or one for all. -1: one for all.
+  auto spread = [&](const char *what, Value one, int64_t dim) {
+    const Type &mine = type(one);
+    bool isNumber = mine.shape.empty(),
+         isVector = dim >= 0 && mine.shape.size() == 1 &&
+                    detail::areCompatible(mine.shape[0], shape[static_cast<size_t>(dim)]);
+    if (mine.dtype != DType::F32 || (!isNumber && !isVector))
+      return error(
+          "scaledMatmul", operands,
+          std::string("expected ") + what + " of f32" +
+              (dim < 0 ? "" : " or " + detail::extent(shape[static_cast<size_t>(dim)]) + "xf32") +
+              ", found " + detail::shortText(mine),
+          at);
+    return broadcast(one, shape, isNumber ? std::vector<int64_t>{} : std::vector<int64_t>{dim}, at);
+  };
+  struct Step {
+    const char *op, *what;
+    std::optional<Value> value;
+    int64_t dim;
+  };
+  for (const Step &step :
+       {Step{"mul", "a left scale", lhsScale, 0}, Step{"mul", "a right scale", rhsScale, 1},
+        Step{"add", "a bias", options.bias, 1},
+        Step{"mul", "a scale of the result", options.resultScale, -1}}) {
+    if (!step.value)
+      continue;
+    Value other = spread(step.what, *step.value, step.dim);
+    if (!other.valid())
+      return other;
+    value = map(step.op, {value, other}, at);
+  }
+  if (isFloat8(options.result)) {
+    double largest = options.result == DType::F8E4M3FN ? 448 : 57344;
+    value = map("maximum", {map("minimum", {value, largest}, at), -largest}, at);
+  }
+  return cast(value, options.result, at);
+}
+
 inline Value Fusion::attention(Value query, Value key, Value value, const AttentionOptions &options,
                                Location at) {
   std::vector<Value> operands{query, key, value};
   if (!areUsable("attention", operands, at))
     return error();
   const Type &q = type(query), &k = type(key), &v = type(value);
-  if (q.dtype != k.dtype || q.dtype != v.dtype || !isFloat(q.dtype) || q.dtype == DType::F64)
+  if (q.dtype != k.dtype || q.dtype != v.dtype || !isFloat(q.dtype) || q.dtype == DType::F64 ||
+      isFloat8(q.dtype))
     return error("attention", operands,
                  std::string("expected elements of f32, f16 or bf16, found ") +
                      builder::name(q.dtype) + ", " + builder::name(k.dtype) + " and " +
@@ -314,7 +380,8 @@ inline Value Fusion::reduce(Reduction kind, Value value, std::vector<int64_t> di
   if (!areUsable("reduce", {value}, at))
     return error();
   Type result{type(value).dtype, {}, {}};
-  if (result.dtype == DType::I16 || (result.dtype == DType::I1 && kind == Reduction::Sum))
+  if (result.dtype == DType::I16 || isFloat8(result.dtype) ||
+      (result.dtype == DType::I1 && kind == Reduction::Sum))
     return error("reduce", {value},
                  std::string("expected elements that can be reduced by ") + builder::name(kind) +
                      ", found " + builder::name(result.dtype),

@@ -72,10 +72,13 @@ inline std::string number(double value, DType dtype) {
     struct Bits {
       const char *positive, *negative, *nan;
     };
-    Bits patterns[] = {{"0x7F800000", "0xFF800000", "0x7FC00000"},
-                       {"0x7C00", "0xFC00", "0x7E00"},
-                       {"0x7F80", "0xFF80", "0x7FC0"},
-                       {"0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"}};
+    Bits patterns[] = {
+        {"0x7F800000", "0xFF800000", "0x7FC00000"},
+        {"0x7C00", "0xFC00", "0x7E00"},
+        {"0x7F80", "0xFF80", "0x7FC0"},
+        {"0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"},
+        {"0x7F", "0xFF", "0x7F"}, // no infinities: NaN, as where numbers are too large
+        {"0x7C", "0xFC", "0x7E"}};
     const Bits &pattern = patterns[static_cast<int>(dtype)];
     return std::isnan(value) ? pattern.nan : value > 0 ? pattern.positive : pattern.negative;
   }

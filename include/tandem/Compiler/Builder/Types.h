@@ -24,17 +24,18 @@ inline namespace v0_1 {
 /// An extent or mesh size that is given when the fusion is compiled: `?`.
 constexpr int64_t kUnknown = -1;
 
-enum class DType { F32, F16, BF16, F64, I64, I32, I16, I8, I1 };
+enum class DType { F32, F16, BF16, F64, F8E4M3FN, F8E5M2, I64, I32, I16, I8, I1 };
 
 /// "f32".
 inline const char *name(DType dtype) {
-  static constexpr const char *names[] = {"f32", "f16", "bf16", "f64", "i64",
-                                          "i32", "i16", "i8",   "i1"};
+  static constexpr const char *names[] = {"f32", "f16", "bf16", "f64", "f8E4M3FN", "f8E5M2",
+                                          "i64", "i32", "i16",  "i8",  "i1"};
   return names[static_cast<int>(dtype)];
 }
-inline bool isFloat(DType dtype) { return dtype <= DType::F64; }
+inline bool isFloat(DType dtype) { return dtype <= DType::F8E5M2; }
+inline bool isFloat8(DType dtype) { return dtype == DType::F8E4M3FN || dtype == DType::F8E5M2; }
 inline int bits(DType dtype) {
-  static constexpr int widths[] = {32, 16, 16, 64, 64, 32, 16, 8, 1};
+  static constexpr int widths[] = {32, 16, 16, 64, 8, 8, 64, 32, 16, 8, 1};
   return widths[static_cast<int>(dtype)];
 }
 

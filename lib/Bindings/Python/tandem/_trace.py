@@ -8,7 +8,8 @@ import sys
 
 from ._errors import ArgumentError
 
-_FP8 = ("f8E4M3FN", "f8E5M2")
+_LARGEST_FP8 = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
+_FP8 = tuple(_LARGEST_FP8)
 _FLOATS = ("f32", "f16", "bf16", "f64", *_FP8)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -296,13 +297,16 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
                  attributes=_annotations(gather, schedule))
 
 
-def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, transpose_b=False, dtype="bf16", gather=None,
-                  schedule=None):
-    """`(a @ b) * scale_a * scale_b (+ bias)` of two matrices, computed in f32 and rounded once to `dtype`.
+def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, transpose_b=False, dtype="bf16",
+                  scale_result=None, gather=None, schedule=None):
+    """`(a @ b) * scale_a * scale_b (+ bias) (* scale_result)` of two matrices, computed in f32 and rounded once to `dtype`.
 
     Scales and bias are f32. A scale is one number, f32[], or f32[M] for the rows of the result (`scale_a`) and f32[N] for
-    its columns (`scale_b`), like torch's `_scaled_mm`.
+    its columns (`scale_b`), like torch's `_scaled_mm`. `scale_result`, f32[], is for a `dtype` of 8 bits: 448 / (the
+    largest number to expect). Such results are saturated.
     """
+    if dtype not in ("f32", "f16", "bf16", *_FP8):
+        raise ArgumentError(f"scaled_matmul: expected a result of f32, f16, bf16 or 8-bit floats, found {dtype!r}")
     product = matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype="f32", gather=gather, schedule=schedule)
     if product.ndim != 2:
         raise ArgumentError(f"scaled_matmul: expected matrices, found {a!r} and {b!r}")
@@ -313,6 +317,14 @@ def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, trans
         product = product * Value("fusion.broadcast", [scale], product.shape, "f32", dims=[dim] if scale.ndim else [])
     if bias is not None:
         product = product + _value("scaled_matmul: bias", bias)
+    if scale_result is not None:
+        scale = _value("scaled_matmul: scale_result", scale_result)
+        if scale.dtype != "f32" or scale.ndim:
+            raise ArgumentError(f"scaled_matmul: expected scale_result of f32[], found {scale!r}")
+        product = product * Value("fusion.broadcast", [scale], product.shape, "f32", dims=[])
+    if dtype in _FP8:
+        largest = _LARGEST_FP8[dtype]
+        product = maximum(minimum(product, largest), -largest)
     return cast(product, dtype)
 
 

@@ -51,6 +51,19 @@ def column_parallel(x: Tensor, weights: Tensor, group: Optional[ProcessGroup] = 
 @overload
 def column_parallel(x: Tensor, weights: Sequence[Tensor], group: Optional[ProcessGroup] = None) -> List[Tensor]: ...
 
+@overload
+def all_gather_scaled_matmul(x: Tensor, weights: Tensor, scale_x: Tensor, scales: Tensor, group: Optional[ProcessGroup] = None,
+                             tokens: Optional[int] = None, out_dtype: torch.dtype = torch.bfloat16,
+                             scale_result: Optional[Tensor] = None) -> Tensor: ...
+@overload
+def all_gather_scaled_matmul(x: Tensor, weights: Sequence[Tensor], scale_x: Tensor, scales: Sequence[Tensor],
+                             group: Optional[ProcessGroup] = None, tokens: Optional[int] = None,
+                             out_dtype: torch.dtype = torch.bfloat16,
+                             scale_result: Optional[Sequence[Tensor]] = None) -> List[Tensor]: ...
+def scaled_matmul_reduce_scatter(x: Tensor, weight: Tensor, scale_x: Tensor, scale: Tensor,
+                                 group: Optional[ProcessGroup] = None,
+                                 out_dtype: torch.dtype = torch.bfloat16) -> Tensor: ...
+
 class ColwiseParallel(ParallelStyle):
     def __init__(self, *, input_layouts: Optional[Placement] = None, output_layouts: Optional[Placement] = None,
                  use_local_output: bool = True) -> None: ...

@@ -67,9 +67,9 @@ def _check(op, x, weights, dim):
     return dim % x.dim()
 
 
-def _check_piece(x, dim, group, tokens):
+def _check_piece(x, dim, group, tokens, op="all_gather_matmul"):
     if x.shape[dim] != _piece(tokens, group):
-        raise tandem.ArgumentError(f"all_gather_matmul: expected {_piece(tokens, group)} of {tokens} rows on rank "
+        raise tandem.ArgumentError(f"{op}: expected {_piece(tokens, group)} of {tokens} rows on rank "
                                    f"{_rank(group)}, found {x.shape[dim]}")
 
 
