@@ -55,14 +55,14 @@ static nb::tuple toTuple(const int64_t *numbers, size_t count) {
   return nb::tuple(list);
 }
 
-Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes)
+Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes, Upto upto)
     : context(std::move(given)) {
   tandem_context *handle = context->get();
   tandem_code code = TANDEM_OK;
   {
     nb::gil_scoped_release unlocked;
     code = tandem_program_load_memory(handle, bytes.data(), bytes.size(), &program);
-    if (code == TANDEM_OK)
+    if (code == TANDEM_OK && upto == Upto::Prepared)
       code = tandem_prepare(handle, program, &instance);
   }
   if (code != TANDEM_OK) {
@@ -182,10 +182,23 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
   return results;
 }
 
-std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext> &context) {
+static std::shared_ptr<Prepared> find(const std::vector<std::shared_ptr<Prepared>> &prepared,
+                                      const std::shared_ptr<RuntimeContext> &context) {
   for (const std::shared_ptr<Prepared> &one : prepared)
     if (one->context == context && one->instance)
       return one;
+  return nullptr;
+}
+
+std::shared_ptr<Prepared> Program::load(const std::shared_ptr<RuntimeContext> &context) const {
+  if (std::shared_ptr<Prepared> found = find(prepared, context))
+    return found;
+  return std::make_shared<Prepared>(context, bytes, Prepared::Upto::Loaded);
+}
+
+std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext> &context) {
+  if (std::shared_ptr<Prepared> found = find(prepared, context))
+    return found;
   auto made = std::make_shared<Prepared>(context, bytes);
   context->add(made);
   // Those of closed contexts go.
@@ -266,21 +279,20 @@ void tandem::python::bindPrograms(nb::module_ &module) {
       .def(
           "_memory",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
-            return describeMemory(*program.prepare(contextOrInit(std::move(context))));
+            return describeMemory(*program.load(contextOrInit(std::move(context))));
           },
           nb::arg("context").none())
       .def(
           "_shard",
           [](Program &program, uint32_t argument, uint32_t rank,
              std::shared_ptr<RuntimeContext> context) {
-            return describeShard(*program.prepare(contextOrInit(std::move(context))), argument,
-                                 rank);
+            return describeShard(*program.load(contextOrInit(std::move(context))), argument, rank);
           },
           nb::arg("argument"), nb::arg("rank"), nb::arg("context").none())
       .def(
           "_arguments",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
-            return describeArguments(*program.prepare(contextOrInit(std::move(context))));
+            return describeArguments(*program.load(contextOrInit(std::move(context))));
           },
           nb::arg("context") = nb::none());
 }

@@ -51,8 +51,10 @@ struct Argument {
 /// A program in one context: loaded, prepared, with its state.
 class Prepared : public ContextPart {
 public:
-  /// Collective.
-  Prepared(std::shared_ptr<RuntimeContext> context, const nb::bytes &bytes);
+  enum class Upto { Loaded, Prepared };
+  /// Collective, unless it is only loaded, for queries: then `instance` is null.
+  Prepared(std::shared_ptr<RuntimeContext> context, const nb::bytes &bytes,
+           Upto upto = Upto::Prepared);
   ~Prepared() override { close(); }
   void close() override;
 
@@ -80,6 +82,9 @@ public:
 
   /// Collective when a context sees the program for the first time.
   std::shared_ptr<Prepared> prepare(const std::shared_ptr<RuntimeContext> &context);
+
+  /// For queries: loaded in that context. Not collective.
+  std::shared_ptr<Prepared> load(const std::shared_ptr<RuntimeContext> &context) const;
 
   /// Ends what `prepare` made; the next call in that context is collective again.
   void forget(const std::shared_ptr<Prepared> &one);

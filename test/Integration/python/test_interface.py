@@ -89,9 +89,14 @@ class Terminal(io.StringIO):
         return True
 
 
+#: What a cell of a notebook writes to: no terminal. It shows "\r" as one does.
+Cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+
+
 def test_progress(monkeypatch):
     monkeypatch.setattr(_progress, "DELAY", 0.05)
-    for out, variable, shown in ((Terminal(), "", True), (Terminal(), "0", False), (io.StringIO(), "", False)):
+    for out, variable, shown in ((Terminal(), "", True), (Cell(), "", True), (Terminal(), "0", False), (Cell(), "0", False),
+                                 (io.StringIO(), "", False)):
         monkeypatch.setattr("sys.stderr", out)
         monkeypatch.setenv("TANDEM_PROGRESS", variable)
         with _progress.progress("compiling f"):
@@ -99,7 +104,9 @@ def test_progress(monkeypatch):
             while shown and "compiling f" not in out.getvalue() and time.monotonic() < deadline:
                 time.sleep(0.01)
         assert ("tandem: compiling f [" in out.getvalue()) == shown
-        assert not shown or out.getvalue().endswith("\r\x1b[2K")  # and is gone again
+        end = r"\r\x1b\[2K$" if isinstance(out, Terminal) else r"\r +\r$"
+        assert not shown or re.search(end, out.getvalue())  # and is gone again
+        assert "\x1b" not in out.getvalue() or isinstance(out, Terminal)
 
 
 def test_quick_compiles_print_nothing(monkeypatch):
@@ -174,6 +181,26 @@ def test_environment_variables():
                         read |= set(re.findall(r'(?:getenv\(|environ[.a-z]*[(\[]|"(?=\w+" in os.environ)|'
                                                r'SharedLibrary::open\(\s*|\{)"?(TANDEM_[A-Z0-9_]+)"', text.read()))
     assert len(read) > 10 and read <= listed, read - listed
+
+
+def test_local_queries(world):
+    """One rank asks, the others do not: nothing is prepared, so it does not wait for them."""
+    program = tandem.compile(TEXT, mesh={"x": 4}, shapes={"x": (32, 16)})
+
+    def run(context):
+        if context.rank == 2:
+            return program.memory().arena, len(program.arguments()), program.shard("x").offset
+
+    assert world.run(run)[2] == (program_arena(world, program), 3, 256)
+
+
+def program_arena(world, program):
+    """As the ranks see it that have run the program."""
+    def run(context):
+        program(np.zeros((8, 16), "f"), np.zeros((16, 12), "f"))
+        return program.memory().arena
+
+    return world.run(run)[2]
 
 
 def test_memory(world):

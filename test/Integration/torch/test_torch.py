@@ -29,6 +29,24 @@ def test_stub():
                     list(inspect.signature(function).parameters)), (node.name, declared.name)
 
 
+def test_room(monkeypatch):
+    """A program whose memory would not fit gets what torch keeps for later; in a capture, where that is an error, nothing."""
+    class Program:
+        @staticmethod
+        def memory(context):
+            return 60, 30, 10
+
+    emptied, state = [], {}
+    for name, function in (("mem_get_info", lambda device: (state["free"], 1000)),
+                           ("is_current_stream_capturing", lambda: state["captures"]),
+                           ("empty_cache", lambda: emptied.append(dict(state)))):
+        monkeypatch.setattr(f"torch.cuda.{name}", function)
+    for free, captures in ((100, False), (99, False), (99, True)):
+        state.update(free=free, captures=captures)
+        tandem.torch._groups.make_room(Program, None, "cuda:0")
+    assert emptied == [{"free": 99, "captures": False}]
+
+
 def test_gather():
     run("gather", 2, 8, 12, fresh=True)
 

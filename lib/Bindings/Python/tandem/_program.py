@@ -85,15 +85,15 @@ class Program(_tandem.Program):
         self._source = source
 
     def arguments(self, context=None):
-        """The inputs, then the results. Prepares the program for the context."""
+        """The inputs, then the results. Local: other ranks need not call it, and nothing is prepared."""
         return [Argument(*one) for one in self._arguments(context)]
 
     def memory(self, context=None):
-        """The device memory that the program takes on this rank."""
+        """The device memory that the program takes on this rank, known before the first run. Local."""
         return MemoryNeeds(*self._memory(context))
 
     def shard(self, argument, rank=None, context=None):
-        """The part of an argument (its name, or its number) that a rank holds; this one if none is given."""
+        """The part of an argument (its name, or its number) that a rank holds; this one if none is given. Local."""
         context = context or _tandem.current_context() or init()
         if not isinstance(argument, int):
             names = [one.name for one in self.arguments(context)]

@@ -1,6 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""One line on a terminal while something takes long. Elsewhere, and if TANDEM_PROGRESS is 0, nothing is printed."""
+"""One line on a terminal or in a notebook while something takes long. Elsewhere, and if TANDEM_PROGRESS is 0, nothing is
+printed."""
 
 import os
 import sys
@@ -13,7 +14,12 @@ _BAR = 20
 _shown = threading.Lock()  # one line at a time
 
 
-def _draw(text, start, done, out, state):
+def _is_notebook(out):
+    """Is it the output of a notebook's cell? That shows "\r" as a terminal does, and knows fewer escapes."""
+    return type(out).__module__.split(".")[0] == "ipykernel"
+
+
+def _draw(text, start, done, out, state, clear):
     if done.wait(DELAY) or not _shown.acquire(blocking=False):
         return
     try:
@@ -23,26 +29,37 @@ def _draw(text, start, done, out, state):
                 bar = "".join("#" if (position - index) % _BAR < 4 else "." for index in range(_BAR))
             else:
                 bar = "".join("#" if index < state["done"] * _BAR else "." for index in range(_BAR))
-            out.write(f"\r\x1b[2Ktandem: {text} [{bar}] {time.monotonic() - start:.0f} s")
+            line = f"tandem: {text} [{bar}] {time.monotonic() - start:.0f} s"
+            out.write(clear(line) + line)
             out.flush()
             if done.wait(0.2):
                 break
             position += 1
-        out.write("\r\x1b[2K")
+        out.write(clear(line))
         out.flush()
     finally:
         _shown.release()
+
+
+def _erase(line):
+    return "\r\x1b[2K"
+
+
+def _blank(line):
+    return "\r" + " " * (len(line) + 8) + "\r"
 
 
 @contextmanager
 def progress(text):
     """The value is a function that sets how much is done, 0 to 1; until it is called, the bar only moves."""
     out, state = sys.stderr, {"done": None}
-    if os.environ.get("TANDEM_PROGRESS") == "0" or out is None or not out.isatty():
+    is_notebook = _is_notebook(out)
+    if os.environ.get("TANDEM_PROGRESS") == "0" or out is None or not (is_notebook or out.isatty()):
         yield lambda part: None
         return
     done = threading.Event()
-    thread = threading.Thread(target=_draw, args=(text, time.monotonic(), done, out, state), daemon=True)
+    thread = threading.Thread(target=_draw, args=(text, time.monotonic(), done, out, state, _blank if is_notebook else _erase),
+                              daemon=True)
     thread.start()
     try:
         yield lambda part: state.update(done=part)

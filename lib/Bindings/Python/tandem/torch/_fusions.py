@@ -227,6 +227,8 @@ def compiled(make, group, like, *key):
     *shapes, flags = key
     text = make(NAMES.get(like.dtype) or NAMES_FP8[like.dtype], ranks, *shapes, machine is None, *flags)
     program = tandem.compile(str(text), target=tandem._program._target(context), machine=machine, name=make.__name__)
+    if like.device.type == "cuda":
+        _groups.make_room(program, context, like.device)
     if log.isEnabledFor(logging.INFO):
         log.info("%s %s\n%s", make.__name__, shapes, program.explain())
     return program

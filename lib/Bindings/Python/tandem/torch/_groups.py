@@ -101,6 +101,12 @@ def _make_context(bootstrap, device, channels):
     return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap)
 
 
+def make_room(program, context, device):
+    """torch keeps freed memory of a GPU for later. Returns it to the driver, if the program's memory would not fit else."""
+    if sum(program.memory(context)) > torch.cuda.mem_get_info(device)[0] and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.empty_cache()
+
+
 def machine(context, device, ranks):
     """The machine file by which schedules are chosen: TANDEM_MACHINE, else by the name of the GPU; None: fixed rules, also
     over ucx, because the files of GPUs know no staging in host memory."""
