@@ -92,7 +92,7 @@ class Source(harness.Test):
     def test_too_few_ranks(self):
         done = harness.tandem_run(self.write(GATHER % ("4", "")), "-n", 2, "--channel=local")
         self.assertNotEqual(done.code, 0)
-        self.assertIn("needs 4 ranks, 2 were asked for", done.err)
+        self.assertIn("expected at least 4 ranks, for the devices of its meshes, found 2", done.err)
 
     def test_several(self):
         """One that cannot be compiled fails by itself, and all are compiled for the ranks of the first."""
@@ -109,7 +109,7 @@ class Source(harness.Test):
                 self.assertEqual(len(lines), 5, str(done))
                 self.assertTrue(lines[0].startswith(f"{first}: verified gather: ranks 3"), str(done))
                 self.assertRegex(lines[1], rf"^{re.escape(broken)}: FAILED .*broken.mlir:\d+:\d+: error: ", str(done))
-                self.assertRegex(lines[2], rf"^{re.escape(other)}: FAILED .*needs 4 ranks, 3 were asked for", str(done))
+                self.assertRegex(lines[2], rf"^{re.escape(other)}: FAILED .*expected at least 4 ranks, for the devices of its meshes, found 3", str(done))
                 self.assertTrue(lines[3].startswith(f"{last}: verified gather: ranks 3"), str(done))
                 self.assertEqual(lines[4], "2 passed, 2 failed")
         # Without -n the first says.

@@ -115,7 +115,8 @@ FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t n
   if (failed(needed))
     return failure();
   if (numRanks && numRanks < *needed)
-    return program.emitOpError("needs ") << *needed << " ranks, " << numRanks << " were asked for";
+    return program.emitError("expected at least ")
+           << *needed << " ranks, for the devices of its meshes, found " << numRanks;
   CodeBuilder builder(std::make_unique<Code>(), program, numRanks ? numRanks : *needed,
                       architectures);
   if (failed(builder.run()))

@@ -221,6 +221,7 @@ def test_rejected_functions(function, message):
     (lambda: tandem.Mesh("tp", x=0), "size above 0"),
     (lambda: tandem.Mesh("tp"), "at least one axis"),
     (lambda: tp["y", None], "expected an axis of"),
+    (lambda: tp["x", "x"], "expected axis .x. to split one dimension, found it twice"),
     (lambda: tp[3, None], "expected None, the name"),
     (lambda: stream(0), "number above 0"),
     (lambda: Tensor("f31", (4,), tp["x"]), "expected a dtype"),

@@ -185,7 +185,7 @@ TEST(Errors, WorldAndRank) {
   StreamProgramOptions options;
   options.numRanks = 3;
   EXPECT_EQ(errorsOf(program(""), options),
-            "'hostir.program' op needs 4 ranks, 3 were asked for\n");
+            "expected at least 4 ranks, for the devices of its meshes, found 3\n");
   options.numRanks = 0;
   options.rank = 4;
   EXPECT_EQ(errorsOf(program(""), options),

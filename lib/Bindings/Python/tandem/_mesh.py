@@ -126,6 +126,10 @@ class Axes:
         for axis in (*named, *partial):
             if axis not in mesh.sizes:
                 raise ArgumentError(f"axes: expected an axis of {mesh!r}, found {axis!r}")
+        split = [*(size for digit in digits for kind, size in digit.factors if kind == "didx"), *partial]
+        for axis in split:
+            if split.count(axis) > 1:
+                raise ArgumentError(f"axes: expected axis {axis!r} to split one dimension, found it twice")
         if op not in ("sum", "max", "min"):
             raise ArgumentError(f"axes: expected sum, max or min, found {op!r}")
         self.mesh, self.digits, self.partial, self.op = mesh, tuple(digits), tuple(partial), op
