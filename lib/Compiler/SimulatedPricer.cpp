@@ -58,15 +58,17 @@ public:
   bool hasGatedMatmuls() const override { return machine.hasGatedMatmuls(); }
   bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
 
-  bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const override {
+  bool isWorth(double seconds, double plain, bool oneSided, bool sliced,
+               bool oneKernel) const override {
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
     bool beside = oneSided
                       ? takesSms(machine.oneSided.mover)
                       : takesSms(machine.twoSided.mover) || takesSms(machine.collectives.mover);
-    double fraction = oneSided && !beside ? kLeastGainOfCopies : kLeastGain;
+    double fraction = oneKernel || (oneSided && !beside) ? kLeastGainOfCopies : kLeastGain;
     if (sliced && beside)
       fraction = std::max(fraction, machine.leastGainBesideSms);
-    return plain - seconds >= std::max(fraction * plain, kLeastGainSeconds);
+    double least = oneKernel ? kLeastGainOfKernel : kLeastGainSeconds;
+    return plain - seconds >= std::max(fraction * plain, least);
   }
 
   FailureOr<double> price(func::FuncOp func, From from) override {
@@ -81,8 +83,8 @@ private:
   FailureOr<double> price(Operation *op, LoweringStart start);
   FailureOr<double> simulate(Operation *op, LoweringStart start);
   /// Simulates a lowered module. `byClasses`: one rank per class if ranks differ only in their
-  /// peers, else all.
-  FailureOr<double> simulate(ModuleOp module, StringRef name, bool byClasses) const;
+  /// peers, else all. `fused`: failure if a fused exchange is not one kernel on the machine.
+  FailureOr<double> simulate(ModuleOp module, StringRef name, bool byClasses, bool fused) const;
   PassManager &getPasses(MLIRContext *context, LoweringStart start);
 
   const Options options;
@@ -184,10 +186,11 @@ FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) 
     return failure();
   auto program = module->lookupSymbol<hostir::ProgramOp>(name);
   placeBuffers(program);
-  return simulate(*module, name, machine.sharesOnlyPorts());
+  return simulate(*module, name, machine.sharesOnlyPorts(), /*fused=*/bool(loop));
 }
 
-FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, bool byClasses) const {
+FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, bool byClasses,
+                                            bool fused) const {
   StreamProgramOptions translation;
   translation.target = kTarget;
   translation.withOracle = false;
@@ -203,13 +206,13 @@ FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, boo
   auto world = isUniform ? replay::World::loadClasses(**file, uniform, machine.devicesPerNode)
                          : replay::World::load(**file);
   if (!world && isUniform)
-    return simulate(module, name, /*byClasses=*/false);
+    return simulate(module, name, /*byClasses=*/false, fused);
   if (!world)
     return failure();
   simulate::Options options;
   options.totalOnly = true;
   auto result = simulate::simulate(**world, machine, options);
-  if (!result || result->outOfReach != replay::kNone)
+  if (!result || result->outOfReach != replay::kNone || (fused && result->unfused != replay::kNone))
     return failure();
   return result->seconds;
 }

@@ -76,10 +76,14 @@ public:
   /// predicted. `oneSided`: the candidate's messages are. `sliced`: it has slices, and the plainer
   /// one has none. Then the machine file may ask for more of transports that use SMs during a
   /// matmul, where the model is least exact.
-  virtual bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const = 0;
+  /// `oneKernel`: a kernel takes the place of a collective, and all else is the same. Then
+  /// kLeastGainOfCopies and kLeastGainOfKernel are enough.
+  virtual bool isWorth(double seconds, double plain, bool oneSided, bool sliced,
+                       bool oneKernel = false) const = 0;
   static constexpr double kLeastGain = 0.06;
-  static constexpr double kLeastGainOfCopies = 0.03; ///< of puts that need no SMs
+  static constexpr double kLeastGainOfCopies = 0.03; ///< of puts without SMs, and of one kernel
   static constexpr double kLeastGainSeconds = 5e-6;
+  static constexpr double kLeastGainOfKernel = 1e-6; ///< seconds; an estimate
   /// The seconds that splitting an all-reduce into two reshards must gain: the model prices short
   /// collectives too low. On 2 H200, predicted gains up to 45 us were losses (up to 17 %);
   /// predicted gains of 57 us or more were gains.

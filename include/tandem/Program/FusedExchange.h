@@ -57,6 +57,13 @@ struct ExchangeStep {
 /// threads, but for waits and signals. An error says which part does not fit, as "part 3: ...".
 Expected<std::vector<ExchangeStep>> describeExchange(const std::vector<ExchangePart> &parts);
 
+/// The limits of a kernel: waits, stores and signals in a step, and steps.
+inline constexpr uint32_t kMostExchangePeers = 8, kMostExchangeSteps = 3;
+/// Whether there are kernels for elements of this type.
+constexpr bool hasExchangeKernel(DType type) {
+  return type == DType::F32 || type == DType::F16 || type == DType::BF16;
+}
+
 /// The kind of a part that is a command of this kind.
 ExchangePart::Kind exchangeKind(sp::CommandKind kind);
 

@@ -124,6 +124,14 @@ struct GatedPoint {
   double m = 0, n = 0, k = 0, efficiency = 1;
 };
 
+/// The kernel of a fused exchange (docs/fused-exchange.md).
+struct ExchangeKernel {
+  double startup = 0; ///< besides the launch of a kernel
+  double signal = 0;  ///< from the last store of a step until peers see its signals
+  double stores = 0;  ///< bytes that a thread block stores to peers per second
+  double memory = 0;  ///< bytes that a thread block reads and writes here per second
+};
+
 /// The parts of a collective's time.
 struct CollectiveCost {
   double latency = 0;      ///< s
@@ -165,6 +173,8 @@ public:
   Contention contention;
   /// Empty: the device has no kernels for gated matmuls.
   std::vector<GatedPoint> gatedMatmuls;
+  bool hasExchangeKernel = false; ///< else the parts of fused exchanges run one by one
+  ExchangeKernel exchange;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
   std::array<std::vector<MatmulPoint>, kNumDTypes> matmuls; ///< by DType
 

@@ -75,6 +75,8 @@ struct Result {
   replay::CommandId outOfReach = replay::kNone;
   /// The first gated matmul, if the machine has no kernels for them: it runs the parts one by one.
   replay::CommandId ungated = replay::kNone;
+  /// The first fused exchange that is not one kernel on the machine.
+  replay::CommandId unfused = replay::kNone;
 };
 
 /// An error if the program does not fit the machine, or does not finish. The message says where it

@@ -80,7 +80,7 @@ struct Command {
   /// Next top-level command of the stream; for a message: its group.
   CommandId next = kNone;
   /// wait: its record. send, recv: the other end. collective: index into World::collectives. A part
-  /// of a gated matmul: that. kNone if missing (see World::mismatches).
+  /// of a gated matmul or fused exchange: that. kNone if missing (see World::mismatches).
   CommandId partner = kNone;
 };
 

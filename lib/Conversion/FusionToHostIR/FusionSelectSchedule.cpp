@@ -313,7 +313,7 @@ private:
   struct Priced {
     ScheduleAttr schedule;
     double seconds = 0;
-    bool isOneSided = false;
+    bool isOneSided = false, isOneKernel = false;
   };
 
   /// Candidates with the same slices. Once priced, those that have a price, in their order.
@@ -327,7 +327,7 @@ private:
       for (const Priced &other : schedules)
         if (other.seconds < best->seconds &&
             pricer.isWorth(other.seconds, schedules.front().seconds, other.isOneSided,
-                           /*sliced=*/false))
+                           /*sliced=*/false, other.isOneKernel))
           best = &other;
       return *best;
     }
@@ -387,6 +387,7 @@ private:
       if (succeeded(seconds))
         priced.seconds = *seconds;
       priced.isOneSided = plan->isOneSided;
+      priced.isOneKernel = plan->isOneKernel;
       return failed(seconds);
     });
     op.removeScheduleAttr();

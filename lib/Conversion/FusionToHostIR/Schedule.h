@@ -31,6 +31,9 @@ struct SchedulePlan {
   /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
   /// gain nothing.
   bool isGated = false;
+  /// Whether one kernel takes the place of a collective, beside which nothing runs: see
+  /// Pricer::isWorth.
+  bool isOneKernel = false;
 };
 
 /// A schedule with options that is worth a price.

@@ -72,6 +72,9 @@ unsigned choiceOf(const json &value, const std::string &path,
   fail(path, fmt::format("expected one of {}, found {}", fmt::join(choices, ", "), shown(value)));
 }
 
+/// So many thread blocks fill a link, where nothing else is known: 8 SMs of an H200 do.
+constexpr double kBlocksOfLink = 8;
+
 /// Of gated matmuls: outside, a number is a slip.
 constexpr double kLeastEfficiency = 0.01, kMostEfficiency = 2;
 
@@ -412,7 +415,8 @@ private:
   }
 
   void transports(const Object &root) {
-    Object object = root.object("transports", {"two_sided", "one_sided", "collectives"});
+    Object object =
+        root.object("transports", {"two_sided", "one_sided", "collectives", "fused_exchange"});
     const std::vector<const char *> known = {"mover", "sms", "startup", "bandwidth"};
     machine.twoSided = transport(object.object("two_sided", known));
     machine.oneSided = transport(object.object("one_sided", known));
@@ -428,6 +432,20 @@ private:
       out.networkStep = c.number("network_step", Unit::Time, 0, 10);
       out.networkBandwidth = c.number("network_bandwidth", Unit::Bandwidth, 1, 1e18);
     }
+    if (object.has("fused_exchange"))
+      fusedExchange(
+          object.object("fused_exchange", {"startup", "signal", "block_stores", "block_memory"}));
+  }
+
+  void fusedExchange(const Object &object) {
+    ExchangeKernel &kernel = machine.exchange;
+    machine.hasExchangeKernel = true;
+    kernel.startup = object.number("startup", Unit::Time, 0, 1);
+    kernel.signal = object.number("signal", Unit::Time, 0, 1);
+    kernel.stores = machine.node.bandwidth.most() / kBlocksOfLink;
+    object.number("block_stores", Unit::Bandwidth, 1, 1e18, kernel.stores);
+    kernel.memory = machine.memory[static_cast<size_t>(MemoryWork::Reduce)].most() / machine.sms;
+    object.number("block_memory", Unit::Bandwidth, 1, 1e18, kernel.memory);
   }
 
   Machine &machine;

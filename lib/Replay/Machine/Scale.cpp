@@ -29,6 +29,7 @@ void scaleNodeBandwidth(Machine &m, double f) {
   m.twoSided.bandwidth *= f;
   m.oneSided.bandwidth *= f;
   m.collectives.bandwidth.scale(f);
+  m.exchange.stores *= f;
 }
 
 void scaleNetworkBandwidth(Machine &m, double f) {
@@ -45,6 +46,7 @@ void scaleLatency(Machine &m, double f) {
   m.collectives.startup *= f;
   m.collectives.step *= f;
   m.collectives.networkStep *= f;
+  m.exchange.signal *= f;
 }
 
 void scaleIssue(Machine &m, double f) {
@@ -83,6 +85,7 @@ constexpr Parameter kParameters[] = {
      [](Machine &m, double f) {
        for (Curve &bandwidth : m.memory)
          bandwidth.scale(f);
+       m.exchange.memory *= f;
      }},
     {"copy.engines",
      [](Machine &m, double f) {

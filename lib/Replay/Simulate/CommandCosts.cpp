@@ -7,6 +7,7 @@
 
 #include "CommandCosts.h"
 
+#include "tandem/Program/FusedExchange.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -53,9 +54,63 @@ double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k)
 }
 
 bool CommandCosts::isFree(const Command &command) const {
-  if (command.kind == Kind::FusedExchange)
-    return true;
+  if (command.kind == Kind::FusedExchange || command.isFused)
+    return isInExchangeKernel(command) == command.isFused;
   return machine.hasGatedMatmuls() ? command.isGated : command.kind == Kind::GatedMatmul;
+}
+
+void CommandCosts::findExchangeKernels() {
+  for (const Rank &rank : world.ranks)
+    for (CommandId c = rank.begin; c < rank.end; ++c)
+      if (world.commands[c].kind == Kind::FusedExchange && hasKernel(rank, c)) {
+        exchangeKernels.resize(world.commands.size(), 0);
+        std::fill_n(exchangeKernels.begin() + c, world.commands[c].aux + 1, 1);
+      }
+}
+
+/// Steps as program::describeExchange finds them.
+bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
+  uint32_t steps = 0, waits = 0, moves = 0, signals = 0;
+  for (CommandId c = exchange + 1; c <= exchange + world.commands[exchange].aux; ++c) {
+    const Command &part = world.commands[c];
+    bool isWait = part.kind == Kind::WaitSignal, isSignal = part.kind == Kind::Signal;
+    if (steps == 0 || (isWait && moves + signals > 0) || (!isWait && !isSignal && signals > 0)) {
+      ++steps;
+      waits = moves = signals = 0;
+    }
+    ++(isWait ? waits : isSignal ? signals : moves);
+    const View *view = isWait || isSignal ? nullptr : world.operand(rank, part, 0);
+    if (std::max({waits, moves, signals}) > program::kMostExchangePeers ||
+        steps > program::kMostExchangeSteps ||
+        (view && !program::hasExchangeKernel(world.layoutOf(*view).dtype)))
+      return false;
+  }
+  return true;
+}
+
+double CommandCosts::exchangeBlocks(CommandId command) const {
+  const Command &found = world.commands[command];
+  const Command &head = found.isFused ? world.commands[found.partner] : found;
+  return std::min(static_cast<double>(head.value), machine.sms);
+}
+
+double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
+  const Command &command = world.commands[part];
+  switch (command.kind) {
+  case Kind::Signal:
+    // The signals of a step are raised at once.
+    return world.commands[part - 1].kind == Kind::Signal ? 0 : machine.exchange.signal;
+  case Kind::Copy:
+  case Kind::Reduce: {
+    double moved = bytes(rank, command, 0) + bytes(rank, command, 1);
+    auto work =
+        command.kind == Kind::Copy ? machine::MemoryWork::Copy : machine::MemoryWork::Reduce;
+    double most = machine.memory[static_cast<size_t>(work)].most();
+    return moved / std::min(most, exchangeBlocks(part) * machine.exchange.memory);
+  }
+  default:
+    return 0;
+  }
 }
 
 double CommandCosts::part(const Rank &rank, const Command &command) {
@@ -210,6 +265,13 @@ double CommandCosts::groupAlone(uint32_t rank, CommandId command) {
 double CommandCosts::alone(uint32_t rank, CommandId id) {
   const Command &command = world.commands[id];
   const Rank &owner = world.ranks[rank];
+  if (isInExchangeKernel(command)) {
+    if (command.kind == Kind::FusedExchange)
+      return overhead(command) + machine.exchange.startup;
+    double rate = std::min(exchangeRate(id), linkOf(rank, command).bandwidth.most());
+    return exchangePart(owner, id) +
+           (command.kind == Kind::Put ? bytes(owner, command, 1) / rate : 0);
+  }
   switch (command.kind) {
   case Kind::Record:
   case Kind::Wait:

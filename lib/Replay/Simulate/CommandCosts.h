@@ -12,6 +12,7 @@
 #include "tandem/Replay/World.h"
 
 #include <unordered_map>
+#include <vector>
 
 namespace tandem::simulate {
 
@@ -23,6 +24,8 @@ public:
       : world(world), machine(machine), launching(launching) {
     for (const Layout &layout : world.layouts)
       layoutBytes.push_back(static_cast<double>(layout.numBytes()));
+    if (machine.hasExchangeKernel)
+      findExchangeKernels();
   }
 
   static machine::Cost costOf(replay::Kind kind);
@@ -50,6 +53,20 @@ public:
     return reachOf(rank, command) == replay::Reach::Network ? machine.network : machine.node;
   }
 
+  /// Whether one kernel runs this fused exchange, or the fused exchange of which this is a part.
+  bool isInExchangeKernel(const replay::Command &command) const {
+    return !exchangeKernels.empty() &&
+           exchangeKernels[static_cast<size_t>(&command - world.commands.data())];
+  }
+  /// Of a part of such a kernel: seconds of all its blocks, but for a put those of its startup.
+  double exchangePart(const replay::Rank &rank, replay::CommandId part) const;
+  /// Bytes per second that the blocks of its kernel store to a peer.
+  double exchangeRate(replay::CommandId part) const {
+    return exchangeBlocks(part) * machine.exchange.stores;
+  }
+  /// The SMs of a fused exchange, or of the one of a part.
+  double exchangeBlocks(replay::CommandId command) const;
+
   /// Seconds of a matmul, copy, accumulate, reduce or launch alone, without overhead.
   double work(const replay::Rank &rank, const replay::Command &command);
   /// Bytes of operand `k`; 0 if absent.
@@ -59,8 +76,10 @@ public:
   double alone(uint32_t rank, replay::CommandId command);
 
 private:
-  /// One kernel runs a gated matmul: then its parts are not launched. On other machines its parts
-  /// are, and there is no other launch.
+  void findExchangeKernels();
+  bool hasKernel(const replay::Rank &rank, replay::CommandId exchange) const;
+  /// One kernel runs a gated matmul or fused exchange: then its parts are not launched. On other
+  /// machines its parts are, and there is no other launch.
   bool isFree(const replay::Command &command) const;
   /// The share of a part in the time of its gated matmul.
   double part(const replay::Rank &rank, const replay::Command &command);
@@ -72,6 +91,7 @@ private:
   const machine::Machine &machine;
   const machine::Launching &launching;
   std::vector<double> layoutBytes;
+  std::vector<char> exchangeKernels; ///< by command; empty: none
   std::unordered_map<uint64_t, double> matmuls;
   /// Of gated matmuls: seconds for a row and an index of K.
   std::unordered_map<replay::CommandId, double> gated;

@@ -120,7 +120,8 @@ void Fabric::collective(const std::vector<uint32_t> &group, double nodeBytes, do
 
 void Fabric::updateCompute(uint32_t rank, double now) {
   const Device &device = devices[rank];
-  double capacity = std::max(kLeastCompute, 1 - device.sms / machine.sms);
+  double taken = device.sms + std::max(0.0, device.blocks - device.left);
+  double capacity = std::max(kLeastCompute, 1 - taken / machine.sms);
   if (device.sms > 0)
     capacity /= machine.smInterference;
   if (device.copies > 0)
@@ -130,6 +131,16 @@ void Fabric::updateCompute(uint32_t rank, double now) {
 
 void Fabric::takeSms(uint32_t rank, double sms, double now) {
   devices[rank].sms += sms;
+  updateCompute(rank, now);
+}
+
+void Fabric::takeBlocks(uint32_t rank, double blocks, double now) {
+  devices[rank].blocks += blocks;
+  updateCompute(rank, now);
+}
+
+void Fabric::leaveSms(uint32_t rank, double sms, double now) {
+  devices[rank].left += sms;
   updateCompute(rank, now);
 }
 

@@ -36,6 +36,11 @@ public:
 
   /// Takes SMs for a collective or message (negative: gives back).
   void takeSms(uint32_t rank, double sms, double now);
+  /// Takes SMs for the thread blocks of a fused exchange (negative: gives back).
+  void takeBlocks(uint32_t rank, double blocks, double now);
+  /// SMs that a gated matmul leaves, so that blocks on them do not slow it down (negative: it has
+  /// ended).
+  void leaveSms(uint32_t rank, double sms, double now);
   /// Counts copies by copy engines to or from a device.
   void countCopy(uint32_t rank, int more, double now);
 
@@ -44,7 +49,8 @@ public:
 private:
   struct Device {
     Sharing::Resource compute, out, in, networkOut, networkIn;
-    double sms = 0; ///< taken
+    double sms = 0;              ///< taken by collectives and messages
+    double blocks = 0, left = 0; ///< taken by fused exchanges; left by gated matmuls
     int copies = 0;
   };
   struct Node {

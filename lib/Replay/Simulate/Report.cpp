@@ -150,6 +150,11 @@ std::string report(const replay::World &world, const machine::Machine &machine,
                    "no kernels for gated matmuls on this machine: the parts of {} are "
                    "matmuls of their own\n",
                    world.describe(result.ungated));
+  if (result.unfused != replay::kNone)
+    fmt::format_to(out,
+                   "no kernel for fused exchanges on this machine, or not for this one: the parts "
+                   "of {} run one by one\n",
+                   world.describe(result.unfused));
   if (result.ranks.empty())
     return text;
   const RankResult &slowest = result.ranks[result.slowestRank];

@@ -73,6 +73,8 @@ public:
     const Command &command = world.commands[id];
     double start = std::max(now, issue.at(id)), overhead = costs.overhead(command);
     result.begin[id] = start;
+    if (costs.isInExchangeKernel(command))
+      return beginExchange(id, start);
     switch (command.kind) {
     case Kind::Send:
     case Kind::Recv:
@@ -83,10 +85,13 @@ public:
       // Waiting costs time only if the record has just completed.
       return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
     case Kind::GatedMatmul:
-      if (!machine.hasGatedMatmuls())
+      if (machine.hasGatedMatmuls())
+        fabric.leaveSms(world.rankOf(id), double(command.value), now);
+      else
         result.ungated = std::min(result.ungated, id);
       return at(start + overhead, id, Phase::Complete);
-    case Kind::FusedExchange: // its parts run one by one
+    case Kind::FusedExchange:
+      result.unfused = std::min(result.unfused, id);
       return at(start, id, Phase::Complete);
     case Kind::WaitSignal:
       return at(start + overhead, id, Phase::Complete);
@@ -175,8 +180,56 @@ private:
     }
   }
 
+  /// A kernel that runs a fused exchange, or a part of it.
+  void beginExchange(CommandId id, double start) {
+    const Command &command = world.commands[id];
+    uint32_t rank = world.rankOf(id);
+    switch (command.kind) {
+    case Kind::FusedExchange:
+      fabric.takeBlocks(rank, costs.exchangeBlocks(id), now);
+      return at(start + costs.overhead(command) + machine.exchange.startup, id, Phase::Complete);
+    case Kind::Put:
+      return at(start, id, Phase::Work);
+    case Kind::Signal:
+      return at(start + costs.exchangePart(world.ranks[rank], id) +
+                    costs.linkOf(rank, command).latency,
+                id, Phase::Complete);
+    default:
+      return at(start + costs.exchangePart(world.ranks[rank], id), id, Phase::Complete);
+    }
+  }
+
+  /// Blocks store to a peer; the transport by copy engines has nothing to do with it.
+  void startStores(CommandId id) {
+    const Command &command = world.commands[id];
+    uint32_t rank = world.rankOf(id);
+    if (costs.reachOf(rank, command) == replay::Reach::Network)
+      result.outOfReach = std::min(result.outOfReach, id);
+    fabric.countCopy(rank, 1, now);
+    fabric.countCopy(command.peer, 1, now);
+    uses.clear();
+    double rate = fabric.path(rank, command.peer, costs.reachOf(rank, command),
+                              std::numeric_limits<double>::max(), Mover::Sm, uses);
+    run(id, costs.bytes(world.ranks[rank], command, 1), std::min(rate, costs.exchangeRate(id)),
+        uses.data(), uses.size());
+  }
+
+  /// A kernel's SMs are free after its last part.
+  void endPart(CommandId id) {
+    const Command &part = world.commands[id], &head = world.commands[part.partner];
+    if (id != part.partner + head.aux)
+      return;
+    if (part.isGated && machine.hasGatedMatmuls())
+      fabric.leaveSms(world.rankOf(id), -double(head.value), now);
+    else if (part.isFused && costs.isInExchangeKernel(part))
+      fabric.takeBlocks(world.rankOf(id), -costs.exchangeBlocks(id), now);
+  }
+
   void complete(CommandId id) {
     result.end[id] = now;
+    const Command &command = world.commands[id];
+    if ((command.isFused || command.isGated) && command.partner != kNone)
+      endPart(id);
     if (world.commands[id].kind == Kind::Send && world.commands[id].partner != kNone)
       result.end[world.commands[id].partner] = now;
     walker.complete(id);
@@ -189,6 +242,8 @@ private:
     case Kind::Send:
       return startMessage(id, machine.twoSided, 0);
     case Kind::Put:
+      if (costs.isInExchangeKernel(command))
+        return startStores(id);
       return machine.oneSided.mover == Mover::Copy ? requestEngine(id, rank) : startPut(id, rank);
     case Kind::Collective:
       return startCollective(id, command.partner);
@@ -276,8 +331,13 @@ private:
   }
 
   void endWork(CommandId id) {
-    if (world.commands[id].kind == Kind::Put && machine.oneSided.mover == Mover::Copy)
+    const Command &command = world.commands[id];
+    if (command.kind == Kind::Put && costs.isInExchangeKernel(command)) {
+      fabric.countCopy(world.rankOf(id), -1, now);
+      fabric.countCopy(command.peer, -1, now);
+    } else if (command.kind == Kind::Put && machine.oneSided.mover == Mover::Copy) {
       releaseEngine(id, world.rankOf(id));
+    }
     complete(id);
   }
 

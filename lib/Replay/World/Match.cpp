@@ -117,7 +117,7 @@ private:
     Rank &rank = world.ranks[r];
     std::vector<CommandId> last(rank.numStreams, kNone), records(rank.numEvents, kNone);
     std::vector<uint32_t> sequence(rank.groups.size(), 0);
-    CommandId group = kNone, gated = kNone;
+    CommandId group = kNone, head = kNone;
     for (CommandId i = rank.begin; i < rank.end; ++i) {
       Command &c = world.commands[i];
       if (isMessage(c.kind)) {
@@ -128,12 +128,12 @@ private:
       if (last[c.stream] != kNone)
         world.commands[last[c.stream]].next = i;
       last[c.stream] = i;
-      if (c.isGated)
-        c.partner = gated;
+      if (c.isGated || c.isFused)
+        c.partner = head;
       if (c.kind == Kind::Group)
         group = i;
-      else if (c.kind == Kind::GatedMatmul)
-        gated = i;
+      else if (c.kind == Kind::GatedMatmul || c.kind == Kind::FusedExchange)
+        head = i;
       else if (c.kind == Kind::Record)
         records[c.aux] = i;
       else if (c.kind == Kind::Wait)

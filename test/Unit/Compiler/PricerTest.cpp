@@ -276,6 +276,15 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   EXPECT_FALSE(gains(941, 1000, false, false));
   EXPECT_TRUE(gains(799, 1000, false, true));
   EXPECT_FALSE(gains(801, 1000, false, true));
+  // One kernel instead of a collective: 3 %, in short loops 1 us.
+  auto kernelGains = [&](double seconds, double plain) {
+    return pricer->isWorth(seconds * 1e-6, plain * 1e-6, /*oneSided=*/true, /*sliced=*/false,
+                           /*oneKernel=*/true);
+  };
+  EXPECT_TRUE(kernelGains(8.9, 10));
+  EXPECT_FALSE(kernelGains(9.1, 10));
+  EXPECT_TRUE(kernelGains(969, 1000));
+  EXPECT_FALSE(kernelGains(971, 1000));
 }
 
 TEST_F(PricerTest, MachineErrors) {

@@ -21,8 +21,11 @@ using namespace tandem;
 /// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes of the value that a thread block stores, and the most blocks: estimates.
-static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 16;
+/// Bytes of the value that a thread block stores, and the most blocks: estimates. So many blocks
+/// are fewer SMs than would keep any other kernel from running.
+static constexpr int64_t kBytesOfBlock = 4 * 1024, kMostBlocks = 32;
+/// Larger values are not worth a price: a ring of a library's collective adds as it sends.
+static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
 //===----------------------------------------------------------------------===//
 // Commands
@@ -220,11 +223,19 @@ class Direct : public Schedule {
   }
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
                                 function_ref<InFlightDiagnostic()> why) const override;
-  /// None: no machine file has a price for its kernel yet.
-  void getCandidates(const StreamLoop &, SmallVectorImpl<Candidate> &) const override {}
+  void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
 
 } // namespace
+
+/// Of the local part of a reshard's result.
+static std::optional<int64_t> countBytes(fusion::ReshardOp reshard) {
+  RankedTensorType type = reshard.getType();
+  FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
+  if (failed(shape))
+    return std::nullopt;
+  return llvm::divideCeil(type.getElementTypeBitWidth(), 8) * llvm::product_of(*shape);
+}
 
 /// The last dimension that can be cut into a slice per device.
 static std::optional<int64_t> findCut(ArrayRef<int64_t> shape, int64_t devices) {
@@ -254,7 +265,7 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   if (failed(shape))
     return why() << "schedule direct: expected known extents, found " << type;
   int64_t devices = plan->groupSize();
-  int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8) * llvm::product_of(*shape);
+  int64_t bytes = *countBytes(reshards.front());
   std::optional<int64_t> cut = findCut(*shape, devices);
   StringRef shots = loop.schedule.getWord("shots");
   if (shots == "two" && !cut)
@@ -271,7 +282,22 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   return SchedulePlan{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
-                      /*isOneSided=*/true};
+                      /*isOneSided=*/true, /*addsInRankOrder=*/true, /*isGated=*/false,
+                      /*isOneKernel=*/true};
+}
+
+/// Only machines with its kernel have a price for it.
+void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
+  SmallVector<fusion::ReshardOp> reshards = loop.reshards();
+  if (!loop.streamSizes.empty() || reshards.size() != 1 ||
+      countBytes(reshards.front()).value_or(kMostOfCandidate + 1) > kMostOfCandidate)
+    return;
+  MLIRContext *context = loop.place->getContext();
+  for (StringRef shots : {"one", "two"}) {
+    NamedAttrList options;
+    options.set("shots", StringAttr::get(context, shots));
+    candidates.push_back({getAttr(context, options)});
+  }
 }
 
 std::unique_ptr<Schedule> tandem::createDirectSchedule() { return std::make_unique<Direct>(); }

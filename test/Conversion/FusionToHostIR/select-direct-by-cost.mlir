@@ -1,0 +1,60 @@
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefixes=FEW,MANY
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+// RUN: sed 's/"x" = 8/"x" = 2/' %s > %t.2.mlir
+// RUN: tandem-opt %t.2.mlir -fusion-form-loops -fusion-select-schedule='machine=h200x2 one-sided=true' | FileCheck %s --check-prefixes=TWO
+// RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
+// RUN: tandem-compile %s --entry=few --target=cuda-nccl --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=NCCL
+
+// An all-reduce of few bytes is one kernel where the machine file has its price and the channels one-sided messages. One of
+// 128 MiB is not, nor one whose type has no kernel.
+
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+!x = tensor<16x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!t = tensor<16x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<16x4096xbf16, #fusion.axes<#tp, [-, -]>>
+
+// FEW-LABEL: func @few
+// FEW: fusion.stream_loop schedule <direct, shots = two> from cost
+// TWO-LABEL: func @few
+// TWO: fusion.stream_loop schedule <direct, shots = one> from cost
+// WITHOUT-NOT: direct
+// EXPLAIN: direct, shots = two, by cost
+// EXPLAIN: {{.*}}us direct, shots = two
+// EXPLAIN: {{.*}}us pipeline
+// NCCL: pipeline
+// NCCL-NOT: direct
+func.func @few(%x: !x, %w: !w) -> !y {
+  %0 = fusion.matmul %x, %w : !x, !w -> !t
+  %1 = fusion.reshard %0 : !t -> !y
+  return %1 : !y
+}
+
+!bx = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!bw = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!bt = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!by = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+
+// MANY-LABEL: func @many
+// MANY-NOT: direct
+// TWO-LABEL: func @many
+// TWO-NOT: direct
+func.func @many(%x: !bx, %w: !bw) -> !by {
+  %0 = fusion.matmul %x, %w : !bx, !bw -> !bt
+  %1 = fusion.reshard %0 : !bt -> !by
+  return %1 : !by
+}
+
+!it = tensor<16x4096xi32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!iy = tensor<16x4096xi32, #fusion.axes<#tp, [-, -]>>
+!ia = tensor<8x16x4096xi32, #fusion.axes<#tp, [didx("x"), -, -]>>
+
+// MANY-LABEL: func @integers
+// MANY-NOT: direct
+func.func @integers(%a: !ia) -> !iy {
+  %0 = fusion.reduce sum %a dims [0] : !ia -> !it
+  %1 = fusion.reshard %0 : !it -> !iy
+  return %1 : !iy
+}
