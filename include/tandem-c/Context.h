@@ -42,6 +42,9 @@ typedef struct tandem_launch {
    * Without these, a rank that is later than that is an error. */
   void (*note_begun)(void *user, uint64_t runs);
   uint64_t (*begun_by_all)(void *user);
+  /* Optional; any thread, without waiting. For messages: names ranks that have begun fewer than
+   * `runs` runs or show no life, in `text`, of at most `size` bytes with its end; else "". */
+  void (*late)(void *user, uint64_t runs, char *text, size_t size);
 } tandem_launch;
 
 typedef enum tandem_log_level {

@@ -62,6 +62,11 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   callbacks.begun_by_all = [](void *user) {
     return static_cast<RankContext *>(user)->bootstrap.begunByAll();
   };
+  callbacks.late = [](void *user, uint64_t runs, char *text, size_t size) {
+    std::string late = static_cast<RankContext *>(user)->bootstrap.late(runs);
+    if (size > 0)
+      text[late.copy(text, size - 1)] = 0;
+  };
   std::string node = bootstrap.host();
   callbacks.node = node.c_str();
   tandem_context_options options{};

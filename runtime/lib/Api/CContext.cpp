@@ -33,7 +33,7 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
               TANDEM_INTERNAL == static_cast<int>(Code::Internal));
 static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
-static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, begun_by_all) &&
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, late) &&
               TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
               TANDEM_NO_PADDING_AFTER(tandem_context_options, no_native));
 
@@ -92,6 +92,13 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
     callbacks.noteBegun = [launch](uint64_t runs) { launch.note_begun(launch.user, runs); };
     callbacks.begunByAll = [launch] { return launch.begun_by_all(launch.user); };
   }
+  if (launch.late)
+    callbacks.late = [launch](uint64_t runs) {
+      char text[1024] = "";
+      launch.late(launch.user, runs, text, sizeof text);
+      text[sizeof text - 1] = 0;
+      return std::string(text);
+    };
   return createCallbackBootstrap(std::move(callbacks));
 }
 

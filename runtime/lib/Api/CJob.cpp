@@ -70,6 +70,12 @@ void noteBegun(void *user, uint64_t runs) { static_cast<Job *>(user)->bootstrap-
 
 uint64_t begunByAll(void *user) { return static_cast<Job *>(user)->bootstrap->begunByAll(); }
 
+void late(void *user, uint64_t runs, char *text, size_t size) {
+  std::string names = static_cast<Job *>(user)->bootstrap->late(runs);
+  if (size > 0)
+    text[names.copy(text, size - 1)] = 0;
+}
+
 Status join(Job &job) {
   TANDEM_ASSIGN_OR_RETURN(job.bootstrap, createBootstrapFromEnvironment());
   job.launch.struct_size = sizeof job.launch;
@@ -83,6 +89,7 @@ Status join(Job &job) {
   job.launch.give_up = giveUp;
   job.launch.note_begun = noteBegun;
   job.launch.begun_by_all = begunByAll;
+  job.launch.late = late;
   job.node = job.bootstrap->host();
   job.launch.node = job.node.c_str();
   job.launch.user = &job;

@@ -39,23 +39,40 @@ constexpr milliseconds kNotice{200};
 /// A rank that lives but does not come is waited for so many timeouts.
 constexpr int kMostTimeouts = 60;
 
+/// What an Alive frame says, in place of a sequence number, from the most significant bit:
+///
+///   | waits: 1 | silent: 1 | begun: 46 | rank: 16 |
+///
+/// waits: a run of the sender waits until all ranks have begun it, so they answer at once. Of a
+/// rank: begun: how many runs it has begun. Of rank 0: how many every other rank but the receiver
+/// has begun; rank: the one that has begun fewest, or, if silent, one that shows no life.
+struct Word {
+  static constexpr uint64_t kWaits = uint64_t(1) << 63, kSilent = uint64_t(1) << 62;
+  static constexpr uint64_t make(uint64_t begun, uint32_t rank, uint64_t flags) {
+    return flags | (begun << 18 >> 2) | (rank & 0xffff);
+  }
+  static constexpr uint64_t begun(uint64_t word) { return word << 2 >> 18; }
+  static constexpr uint32_t rank(uint64_t word) { return word & 0xffff; }
+};
+
 /// Exchanges run on the caller's thread. Another thread, the pulse, sends Alive frames, and between
 /// exchanges it reads what peers say of themselves.
 class TcpBootstrap : public Bootstrap {
 public:
   TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> sockets)
       : env(env), peers(std::move(sockets)), writing(peers.size()), parts(peers.size()),
-        heard(peers.size(), Clock::now()), waits(peers.size()), left(peers.size()),
-        knows(peers.size()), stop(::eventfd(0, EFD_CLOEXEC)) {
+        heard(peers.size()), said(peers.size()), waits(peers.size()), left(peers.size()),
+        told(peers.size()), knows(peers.size()), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    for (uint32_t i = 0; i < peers.size(); ++i)
+      noteHeard(i);
     pulse = std::thread([this] { run(); });
   }
 
   ~TcpBootstrap() override {
-    uint64_t one = 1;
-    if (::write(stop, &one, sizeof(one)) < 0)
-      std::terminate(); // of a descriptor of our own
+    isEnding = true;
+    wakePulse();
     pulse.join();
-    ::close(stop);
+    ::close(wake);
     for (uint32_t i = 0; i < peers.size(); ++i)
       if (peers[i].open())
         sendText(peers[i], FrameKind::Bye, "", Clock::now());
@@ -93,7 +110,7 @@ public:
       std::memcpy(static_cast<char *>(all) + env.rank * bytes, mine, bytes);
     ++sequence;
     Status result = env.rank == 0 ? gather(bytes, all) : contribute(mine, bytes, all);
-    std::fill(heard.begin(), heard.end(), Clock::now());
+    hearAll();
     if (!result.ok()) {
       bool wasTold = env.rank != 0 && result.code() == Code::Aborted;
       lose(result.withPrefix(fmt::format("rank {}, exchange {} over tcp: ", env.rank, sequence)),
@@ -118,7 +135,48 @@ public:
   void giveUp(const Status &reason) override {
     lose(reason);
     std::unique_lock<std::mutex> lock(state);
-    told.wait_until(lock, lostAt + env.noticeTimeout, [&] { return allKnow; });
+    nowAllKnow.wait_until(lock, lostAt + env.noticeTimeout, [&] { return allKnow; });
+  }
+
+  void noteBegun(uint64_t runs) override {
+    // Several contexts may use this: of the one with most runs.
+    uint64_t known = begun;
+    while (known < runs && !begun.compare_exchange_weak(known, runs)) {
+    }
+  }
+
+  uint64_t begunByAll() override {
+    uint64_t least = kUnknown;
+    for (uint32_t i = 0; i < peers.size(); ++i)
+      if (isThere(i))
+        least = std::min(least, Word::begun(said[i]));
+    if (least < begun) {
+      asked = Clock::now().time_since_epoch().count();
+      wakePulse();
+    }
+    return std::min<uint64_t>(least, begun);
+  }
+
+  std::string late(uint64_t runs) override {
+    std::string names;
+    auto add = [&](uint32_t rank, const char *what) {
+      names += fmt::format("{}rank {} {}", names.empty() ? "" : ", ", rank, what);
+    };
+    constexpr size_t kMost = 120; // bytes, of names
+    for (uint32_t i = 0; i < peers.size() && names.size() < kMost; ++i) {
+      if (!isThere(i))
+        continue;
+      uint64_t word = said[i];
+      if (silence(i) > quiet())
+        add(i, fmt::format("has shown no life for {:.1f} s",
+                           std::chrono::duration<double>(silence(i)).count())
+                   .c_str());
+      else if (word & Word::kSilent)
+        add(Word::rank(word), "shows no life");
+      else if (Word::begun(word) < runs)
+        add(env.rank == 0 ? i : Word::rank(word), "has not begun it");
+    }
+    return names;
   }
 
 private:
@@ -133,6 +191,37 @@ private:
   }
 
   milliseconds patience() const { return env.exchangeTimeout.value_or(env.timeout); }
+  /// Between two signs of life.
+  milliseconds interval() const {
+    return std::min(kPulse, std::max(patience() / 4, milliseconds(20)));
+  }
+  /// A rank that has said nothing for so long is named in messages.
+  milliseconds quiet() const { return 3 * interval(); }
+
+  void noteHeard(uint32_t i) { heard[i] = Clock::now().time_since_epoch().count(); }
+  void hearAll() {
+    for (uint32_t i = 0; i < peers.size(); ++i)
+      noteHeard(i);
+  }
+  /// For how long peer `i` has said nothing.
+  Clock::duration silence(uint32_t i) const {
+    return Clock::now().time_since_epoch() - Clock::duration(heard[i].load());
+  }
+  /// Peer `i` has sent Alive. What has begun stays so.
+  void noteSaid(uint32_t i, uint64_t word) {
+    if (Word::begun(word) >= Word::begun(said[i]))
+      said[i] = word;
+  }
+
+  void wakePulse() {
+    uint64_t one = 1;
+    if (::write(wake, &one, sizeof(one)) < 0 && errno != EAGAIN)
+      std::terminate(); // of a descriptor of our own
+  }
+  /// Whether a run of this rank waits until other ranks have begun it.
+  bool asksNow() const {
+    return Clock::now().time_since_epoch() - Clock::duration(asked.load()) < kPulse;
+  }
   /// It is connected, and may still say something.
   bool isThere(uint32_t i) const { return peers[i].open() && !left[i]; }
 
@@ -180,7 +269,7 @@ private:
         if (isThere(i) && !knows[i])
           return;
       allKnow = true;
-      told.notify_all();
+      nowAllKnow.notify_all();
     }
     Deadline deadline = Clock::now() + kNotice;
     for (uint32_t i = 0; i < peers.size() && env.rank == 0; ++i)
@@ -204,12 +293,11 @@ private:
 
   /// The pulse.
   void run() {
-    milliseconds interval = std::min(kPulse, std::max(patience() / 4, milliseconds(20)));
-    Deadline next = Clock::now() + interval;
+    Deadline next = Clock::now() + interval();
     for (;;) {
       // Wake up when a peer sends something or closes its connection. A peer that has sent its part
       // of an exchange, which this rank has not begun, is looked at every kNotice / 4.
-      std::vector<pollfd> entries{{stop, POLLIN, 0}};
+      std::vector<pollfd> entries{{wake, POLLIN, 0}};
       Deadline until = next;
       for (uint32_t i = 0; i < peers.size(); ++i) {
         auto events = static_cast<short>(waits[i] ? POLLRDHUP : POLLRDHUP | POLLIN);
@@ -218,7 +306,8 @@ private:
           until = std::min(until, Clock::now() + kNotice / 4);
       }
       ::poll(entries.data(), entries.size(), millisecondsUntil(until));
-      if (entries[0].revents)
+      uint64_t unused;
+      if (entries[0].revents && ::read(wake, &unused, sizeof(unused)) > 0 && isEnding)
         return;
       std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
       if (lock) {
@@ -227,12 +316,47 @@ private:
       } else { // an exchange notices by itself
         std::this_thread::sleep_for(milliseconds(20));
       }
-      if (Clock::now() >= next) {
-        for (uint32_t i = 0; i < peers.size(); ++i)
-          if (isThere(i))
-            showLife(i);
-        next = Clock::now() + interval;
+      bool isDue = Clock::now() >= next;
+      tellBegun(isDue);
+      if (isDue)
+        next = Clock::now() + interval();
+    }
+  }
+
+  /// Shows life to all peers, if `isDue`; else only to those that wait for news.
+  void tellBegun(bool isDue) {
+    bool waitsHere = asksNow();
+    uint64_t most = begun;
+    bool isAwaited = waitsHere;
+    // Rank 0 tells each peer the least of the others.
+    std::pair<uint64_t, uint32_t> least{begun, env.rank}, second{~uint64_t(0), env.rank};
+    std::pair<Clock::duration, uint32_t> quietest{quiet(), 0};
+    for (uint32_t i = 0; i < peers.size(); ++i) {
+      if (!isThere(i))
+        continue;
+      uint64_t word = said[i];
+      isAwaited |= (word & Word::kWaits) != 0;
+      most = std::max(most, Word::begun(word));
+      std::pair<uint64_t, uint32_t> theirs{Word::begun(word), i};
+      second = std::min(second, std::max(least, theirs));
+      least = std::min(least, theirs);
+      quietest = std::max(quietest, {silence(i), i});
+    }
+    awaited = isAwaited ? most : 0;
+    if (!isDue && !isAwaited)
+      return;
+    for (uint32_t i = 0; i < peers.size(); ++i) {
+      if (!isThere(i))
+        continue;
+      uint64_t word = Word::make(begun, env.rank, waitsHere ? Word::kWaits : 0);
+      if (env.rank == 0) {
+        bool isSilent = quietest.second != 0 && quietest.second != i;
+        auto [runs, rank] = least.second == i ? second : least;
+        word = Word::make(runs, isSilent ? quietest.second : rank,
+                          (isAwaited ? Word::kWaits : 0) | (isSilent ? Word::kSilent : 0));
       }
+      if (isDue || word != told[i])
+        showLife(i, word);
     }
   }
 
@@ -248,15 +372,18 @@ private:
     looked = Clock::now().time_since_epoch().count();
   }
 
-  void showLife(uint32_t i) {
+  void showLife(uint32_t i, uint64_t word) {
     // Being written to shows life, too.
     std::unique_lock<std::mutex> lock(writing[i], std::try_to_lock);
     FrameHeader alive;
     alive.kind = FrameKind::Alive;
+    alive.sequence = word;
     int queued = 0;
     // A peer that reads nothing for hours must not find only these, and a frame is never cut.
-    if (lock && (::ioctl(peers[i].fd(), SIOCOUTQ, &queued) || queued < 4096))
+    if (lock && (::ioctl(peers[i].fd(), SIOCOUTQ, &queued) || queued < 4096)) {
       peers[i].send(&alive, sizeof(alive), Clock::now() + milliseconds(200)).ignore();
+      told[i] = word;
+    }
   }
 
   void loseEnded(uint32_t i) {
@@ -276,13 +403,16 @@ private:
         if (ended)
           return loseEnded(i);
         waits[i] = n > 0; // for the rest of it
-        if (Clock::now() - heard[i] > std::max(patience(), kLeastSilence))
-          lose(Status(Code::Timeout,
-                      fmt::format("lost rank {}: it has shown no life for {} s", i,
-                                  std::max(patience(), kLeastSilence).count() / 1000.0)));
+        // A run that waits for it ends after the timeout.
+        milliseconds most = patience();
+        if (Word::begun(said[i]) >= awaited)
+          most = std::max(most, kLeastSilence);
+        if (silence(i) > most)
+          lose(Status(Code::Timeout, fmt::format("lost rank {}: it has shown no life for {} s", i,
+                                                 most.count() / 1000.0)));
         return;
       }
-      heard[i] = Clock::now();
+      noteHeard(i);
       if (header.magic == kFrameMagic && header.kind == FrameKind::Bye)
         return noteLeft(i);
       if (header.magic == kFrameMagic &&
@@ -303,6 +433,7 @@ private:
         return;
       }
       peers[i].receive(&header, sizeof(header), Clock::now()).ignore();
+      noteSaid(i, header.sequence);
     }
   }
 
@@ -313,7 +444,7 @@ private:
       noteKnows(i);
   }
 
-  /// Looks for an Abort behind frames that cannot be taken yet.
+  /// Looks for Abort and Alive behind frames that cannot be taken yet.
   void listenBehind(uint32_t i) {
     std::vector<char> seen(kMaxText);
     ssize_t n = ::recv(peers[i].fd(), seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
@@ -323,6 +454,8 @@ private:
       std::memcpy(&header, seen.data() + at, sizeof(header));
       if (header.magic != kFrameMagic || header.bytes > most - at - sizeof(header))
         return;
+      if (header.kind == FrameKind::Alive)
+        noteSaid(i, header.sequence);
       if (header.kind == FrameKind::Abort)
         return lose(
             Status(Code::Aborted, std::string(seen.data() + at + sizeof(header), header.bytes)));
@@ -367,7 +500,7 @@ private:
 
   Status gather(size_t bytes, void *all) {
     Deadline most = Clock::now() + kMostTimeouts * patience();
-    std::fill(heard.begin(), heard.end(), Clock::now());
+    hearAll();
     std::vector<char> done(env.worldSize);
     uint32_t missing = env.worldSize - 1;
     std::vector<pollfd> entries(env.worldSize);
@@ -375,7 +508,7 @@ private:
     while (missing > 0) {
       TANDEM_RETURN_IF_ERROR(failure()); // another thread may have given up
       for (uint32_t rank = 1; rank < env.worldSize; ++rank)
-        if (!done[rank] && Clock::now() >= std::min(most, heard[rank] + patience()))
+        if (!done[rank] && (Clock::now() >= most || silence(rank) >= patience()))
           return Status(Code::Timeout,
                         fmt::format("waited {} s for {}{}", patience().count() / 1000.0,
                                     nameOf(rank), missing > 1 ? " and others" : ""));
@@ -429,6 +562,7 @@ private:
         want = sizeof(FrameHeader) - part.received;
       } else if (part.header.magic == kFrameMagic && part.header.kind == FrameKind::Alive) {
         part.received = 0;
+        noteSaid(rank, part.header.sequence);
         continue;
       } else {
         if (part.received == sizeof(FrameHeader))
@@ -447,7 +581,7 @@ private:
         return n.status();
       if (*n == 0)
         return Status::success();
-      heard[rank] = Clock::now();
+      noteHeard(rank);
       part.received += *n;
     }
   }
@@ -476,7 +610,13 @@ private:
     header.kind = FrameKind::Part;
     header.sequence = sequence;
     header.bytes = bytes;
-    Status sent = give(0, header, mine);
+    // Rank 0 may be in a run, and reads nothing behind a large part.
+    FrameHeader alive;
+    alive.kind = FrameKind::Alive;
+    alive.sequence = Word::make(begun, env.rank, 0);
+    Status sent = give(0, alive, nullptr);
+    if (sent.ok())
+      sent = give(0, header, mine);
     // A broken connection may still hold rank 0's reason: read it before giving up.
     if (!sent.ok() && sent.code() != Code::Aborted)
       return sent.withPrefix(nameOf(0) + ": ");
@@ -487,6 +627,8 @@ private:
                                   std::min(most, Clock::now() + patience() + kRootFirst));
       if (!received.ok() || whole.magic != kFrameMagic || whole.kind != FrameKind::Alive)
         break;
+      noteHeard(0);
+      noteSaid(0, whole.sequence);
     }
     if (received.ok())
       received = check(0, whole, FrameKind::Whole, bytes * env.worldSize);
@@ -501,18 +643,25 @@ private:
   std::vector<std::mutex> writing; ///< per peer: frames are not mixed
   std::mutex reading;              ///< of all peers; guards the fields below
   std::vector<Part> parts;         ///< the frame that is being read, in exchanges and by drain()
-  std::vector<Deadline> heard;     ///< when something came last
   uint64_t sequence = 0;
+  /// Of each peer, set by readers and read by all: when something came last; the last Alive.
+  std::vector<std::atomic<Clock::rep>> heard;
+  std::vector<std::atomic<uint64_t>> said;
   std::vector<std::atomic<char>> waits; ///< what has come is for the next exchange; as `left`
   std::vector<std::atomic<char>> left;  ///< says nothing more; set by readers, read by all
   std::atomic<Clock::rep> looked{Clock::now().time_since_epoch().count()}; ///< when, last
-  std::mutex state; ///< guards the fields below
-  std::condition_variable told;
+  std::atomic<uint64_t> begun{0};                                          ///< runs of this rank
+  std::atomic<Clock::rep> asked{0}; ///< when begunByAll() last found that others are late
+  std::atomic<uint64_t> awaited{0}; ///< a run waits until all ranks have begun so many; 0: none
+  std::vector<uint64_t> told;       ///< the pulse's: the last Alive to each peer
+  std::mutex state;                 ///< guards the fields below
+  std::condition_variable nowAllKnow;
   Status lost;
   Deadline lostAt;
   std::vector<char> knows; ///< rank 0: who knows of the failure; others: rank 0 says that all do
   bool allKnow = false;
-  int stop; ///< ends the pulse
+  int wake; ///< wakes the pulse
+  std::atomic<bool> isEnding{false};
   std::thread pulse;
 };
 

@@ -9,8 +9,8 @@
 // Part from every client, then Whole from rank 0. Abort carries the reason as text and ends the
 // bootstrap; a client believes it only after Accepted. A rank answers an Abort with Heard;
 // rank 0 sends Heard to all once every rank that it can reach knows of the failure. Between these,
-// both sides send Alive to show that they live, and Bye before they close the connection without a
-// failure.
+// both sides send Alive to show that they live and how many runs ranks have begun, and Bye before
+// they close the connection without a failure.
 //
 // The layouts of Challenge, Hello, Accepted and Abort are the same in all versions from 3 on: ranks
 // of different versions recognise each other, prove themselves, and end with a clear error.

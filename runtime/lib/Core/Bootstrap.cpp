@@ -57,6 +57,9 @@ public:
   uint64_t begunByAll() override {
     return callbacks.begunByAll ? callbacks.begunByAll() : kUnknown;
   }
+  std::string late(uint64_t runs) override {
+    return callbacks.late ? callbacks.late(runs) : std::string();
+  }
   Status barrier() override { return check(callbacks.barrier(), "barrier"); }
 
 private:

@@ -441,16 +441,18 @@ Clock::time_point InstanceImpl::deadline() {
       position = position * 31 + (s == 0 ? slot->main.load() : streams[s])->position();
   Clock::time_point now = Clock::now();
   if (timedRun != slot->run)
-    timedFirst = now;
-  // While a rank that lives has yet to begin the run, its commands may wait for that rank.
-  bool waitsForBegin = now - timedFirst < kMostTimeouts * context.timeout() &&
-                       context.bootstrap().begunByAll() < slot->order;
-  if (timedRun != slot->run || timedPosition != position || waitsForBegin) {
-    timedRun = slot->run;
-    timedPosition = position;
+    timedFirst = timedLate = now;
+  if (timedRun != slot->run || timedPosition != position)
     timedSince = now;
-  }
-  return timedSince + context.timeout();
+  timedRun = slot->run;
+  timedPosition = position;
+  // While a rank that lives has yet to begin the run, its commands may wait for that rank. Ranks
+  // are asked only about a run that seems to wait: that costs messages.
+  if (now - timedSince >= context.timeout() / 4 &&
+      now - timedFirst < kMostTimeouts * context.timeout() &&
+      context.bootstrap().begunByAll() < slot->order)
+    timedLate = now;
+  return std::max(timedSince, timedLate) + context.timeout();
 }
 
 std::vector<uint64_t> InstanceImpl::runsInFlight() {
@@ -548,6 +550,11 @@ std::string InstanceImpl::describeStall() {
   }
   std::string where = parts.empty() ? "no stream is in one of its commands"
                                     : fmt::format("{}", fmt::join(parts, "; "));
+  // What ranks know of each other is new only if deadline() has asked for a while.
+  const Slot *run = oldest();
+  if (run && Clock::now() - timedSince >= context.timeout() / 2)
+    if (std::string late = context.bootstrap().late(run->order); !late.empty())
+      where += "; " + late;
   return fmt::format("run of @{}: {}", programHandle->name(), where);
 }
 

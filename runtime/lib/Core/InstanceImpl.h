@@ -248,7 +248,9 @@ private:
   static constexpr uint64_t kTrial = ~uint64_t(1); ///< the number of tryCapture()'s run
   uint64_t timedRun = ~uint64_t(0); ///< the run that the watchdog times, and since when
   uint64_t timedPosition = 0;       ///< where its streams were then
-  std::chrono::steady_clock::time_point timedSince, timedFirst;
+  /// Since when it has that position; when it was first seen; when a rank was last known to have
+  /// yet to begin it.
+  std::chrono::steady_clock::time_point timedSince, timedFirst, timedLate;
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet
   bool tracing = false;
   bool watched = false;

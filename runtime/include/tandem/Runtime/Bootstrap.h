@@ -20,7 +20,7 @@ namespace tandem {
 
 /// Of what ranks exchange at start and at prepare, through whatever bootstrap. Raise it with every
 /// change of that: ranks of different versions end with an error that says so.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 /// The rank's place in its job, and an exchange of bytes, like MPI_Comm_rank and MPI_Allgather.
 /// Used at start and at prepare only, never in a run. All calls are collective over the world, in
@@ -62,6 +62,9 @@ public:
   /// rank has yet to begin may wait for longer than the timeout. Any thread. Default: kUnknown.
   virtual uint64_t begunByAll() { return kUnknown; }
   static constexpr uint64_t kUnknown = ~uint64_t(0);
+  /// A message's text about ranks that have begun fewer runs, or show no life: "rank 2 has not
+  /// begun it". Empty if none is known. Any thread; does not block.
+  virtual std::string late(uint64_t) { return {}; }
 };
 
 /// A bootstrap by two callbacks of an embedder. A non-zero return value is an error.
@@ -75,6 +78,8 @@ struct BootstrapCallbacks {
   /// Optional: noteBegun() and begunByAll().
   std::function<void(uint64_t)> noteBegun;
   std::function<uint64_t()> begunByAll;
+  /// Optional: late().
+  std::function<std::string(uint64_t)> late;
   std::string node; ///< optional: host() is hostOf(node)
 };
 

@@ -36,7 +36,7 @@ int capiDouble(const void *file, size_t size, int64_t count, float *x, float *y,
 int capiDouble(const void *file, size_t size, int64_t count, float *x, float *y, char *message,
                size_t messageSize) {
   tandem_launch launch = {sizeof launch, 0,    1,    0,    1,    allGather, barrier,
-                          NULL,          NULL, NULL, NULL, NULL, NULL};
+                          NULL,          NULL, NULL, NULL, NULL, NULL,      NULL};
   tandem_context_options options = {.struct_size = sizeof options};
   tandem_run_options run = {.struct_size = sizeof run};
   tandem_context *context = NULL;

@@ -8,6 +8,7 @@
 #include "tandem/Runtime/Rendezvous.h"
 #include "Wire.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <csignal>
@@ -513,11 +514,11 @@ TEST(Rendezvous, RankThatEndsIsNoticedByAll) {
   }
 }
 
-/// Rank 1 of the job in a process of its own, which joins, calls `body` and ends.
-template <typename F> pid_t rankOne(const Job &job, F &&body) {
+/// Rank 1, or another, of the job in a process of its own, which joins, calls `body` and ends.
+template <typename F> pid_t rankOne(const Job &job, F &&body, uint32_t rank = 1) {
   pid_t pid = ::fork();
   if (pid == 0) {
-    auto bootstrap = createTcpBootstrap(job.of(1));
+    auto bootstrap = createTcpBootstrap(job.of(rank));
     if (bootstrap)
       body(**bootstrap);
     ::_exit(0); // without a word
@@ -618,6 +619,92 @@ static std::vector<std::unique_ptr<Bootstrap>> joinAll(const Job &job) {
     joined[rank] = std::move(*bootstrap);
   });
   return joined;
+}
+
+/// Each rank learns how many runs the others have begun, at once if it asks for it.
+TEST(Rendezvous, RunsThatAllHaveBegun) {
+  Job job(4);
+  auto ranks = joinAll(job);
+  ASSERT_TRUE(ranks[0] && ranks[1] && ranks[2] && ranks[3]);
+  auto all = [&](uint64_t runs) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](auto &rank) { return rank->begunByAll() == runs; });
+  };
+  EXPECT_TRUE(all(0));
+  for (uint32_t last : {2u, 0u, 3u}) {
+    uint64_t before = ranks[0]->begunByAll();
+    for (uint32_t r = 0; r < 4; ++r)
+      if (r != last)
+        ranks[r]->noteBegun(before + 2 + r);
+    // The others wait for it, and can say so.
+    std::string expected = "rank " + std::to_string(last) + " has not begun it";
+    for (uint32_t r = 0; r < 4; ++r)
+      if (r != last)
+        eventually([&] {
+          EXPECT_EQ(ranks[r]->begunByAll(), before);
+          return ranks[r]->late(before + 1) == expected;
+        });
+    ranks[last]->noteBegun(before + 1);
+    eventually([&] { return all(before + 1); });
+    for (auto &rank : ranks)
+      eventually([&] { return rank->late(before + 1).empty(); });
+    for (auto &rank : ranks)
+      rank->noteBegun(before + 5);
+    eventually([&] { return all(before + 5); });
+  }
+  // A rank may be in an exchange already, to which the others have not come.
+  uint64_t runs = ranks[0]->begunByAll() + 1;
+  std::vector<char> part(1 << 20);
+  std::vector<std::thread> exchanges;
+  for (uint32_t r : {2u, 3u, 1u, 0u}) {
+    ranks[r]->noteBegun(runs);
+    if (r == 0)
+      eventually([&] { return ranks[0]->begunByAll() == runs; });
+    exchanges.emplace_back([&, r] {
+      std::vector<char> whole(4 << 20);
+      EXPECT_TRUE(ranks[r]->allGather(part.data(), part.size(), whole.data()).ok());
+    });
+  }
+  for (std::thread &exchange : exchanges)
+    exchange.join();
+  // Fewer runs, of another context, change nothing. A rank that has left is not waited for.
+  ranks[1]->noteBegun(1);
+  ranks[3].reset();
+  for (uint32_t r = 0; r < 3; ++r)
+    ranks[r]->noteBegun(runs + 1);
+  ranks.pop_back();
+  eventually([&] { return all(runs + 1); });
+}
+
+/// While a rank waits until a stopped one begins a run, that one is lost after the timeout.
+TEST(Rendezvous, StoppedRankBeginsNoRun) {
+  for (uint32_t stopped : {0u, 1u}) {
+    Job job(3);
+    job.env.exchangeTimeout = milliseconds(1500);
+    pid_t pid = rankOne(
+        job,
+        [](Bootstrap &bootstrap) {
+          bootstrap.barrier().ignore();
+          ::raise(SIGSTOP);
+        },
+        stopped);
+    ASSERT_GT(pid, 0);
+    onRanks(2, [&](uint32_t i) {
+      auto bootstrap = createTcpBootstrap(job.of(i == 0 ? 1 - stopped : 2));
+      ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+      ASSERT_TRUE((*bootstrap)->barrier().ok());
+      (*bootstrap)->noteBegun(1);
+      eventually([&] {
+        EXPECT_EQ((*bootstrap)->begunByAll(), 0u);
+        return !(*bootstrap)->health().ok();
+      });
+      // Without a run that waits it is 10 s.
+      EXPECT_THAT((*bootstrap)->health().message(),
+                  HasSubstr(fmt::format("lost rank {}: it has shown no life for 1.5 s", stopped)));
+    });
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
 }
 
 /// What is released behind giveUp() may end operations of others, who know of the failure by then.

@@ -9,6 +9,7 @@
 
 #include "tandem/Runtime/Context.h"
 #include "tandem/Runtime/Local.h"
+#include "tandem/Runtime/Rendezvous.h"
 
 #include <algorithm>
 #include <atomic>
@@ -74,27 +75,6 @@ TEST(Instance, PeerOfAnotherVersionIsAnErrorOnAllRanks) {
   other.join();
 }
 
-/// A bootstrap that knows how many runs each of two ranks has begun.
-class CountingBootstrap final : public Bootstrap {
-public:
-  CountingBootstrap(std::unique_ptr<Bootstrap> other, std::atomic<uint64_t> *begun)
-      : other(std::move(other)), begun(begun) {}
-  uint32_t rank() const override { return other->rank(); }
-  uint32_t worldSize() const override { return other->worldSize(); }
-  Status allGather(const void *mine, size_t bytes, void *all) override {
-    return other->allGather(mine, bytes, all);
-  }
-  Status barrier() override { return other->barrier(); }
-  Status health() override { return other->health(); }
-  void giveUp(const Status &reason) override { other->giveUp(reason); }
-  void noteBegun(uint64_t runs) override { begun[rank()] = runs; }
-  uint64_t begunByAll() override { return std::min(begun[0].load(), begun[1].load()); }
-
-private:
-  std::unique_ptr<Bootstrap> other;
-  std::atomic<uint64_t> *begun;
-};
-
 /// A rank that begins a run late is no failure, however long the others wait in it. One that has
 /// begun it, and does not send, is.
 TEST(Instance, LateBeginIsNoStall) {
@@ -102,13 +82,25 @@ TEST(Instance, LateBeginIsNoStall) {
   auto file = ProgramFile::fromMemory(spec.encode());
   for (bool begins : {false, true}) {
     auto world = LocalWorld::create(2, std::chrono::seconds(60));
-    std::atomic<uint64_t> begun[2] = {};
+    auto listener = ListenSocket::open(0, "127.0.0.1");
+    ASSERT_TRUE(listener.ok()) << listener.status().message();
     std::atomic<bool> waits{false};
     auto rank = [&](uint32_t r) {
+      BootstrapEnvironment env;
+      env.rank = env.localRank = r;
+      env.worldSize = env.localSize = 2;
+      env.addresses = {"127.0.0.1"};
+      env.port = listener->port();
+      env.secret = "of the test";
+      env.timeout = env.exchangeTimeout.emplace(std::chrono::seconds(60));
+      if (r == 0)
+        env.listenFd = listener->fd();
+      auto bootstrap = createTcpBootstrap(env);
+      ASSERT_TRUE(bootstrap.ok()) << bootstrap.status().message();
       ContextOptions options;
       options.device = createCpuDevice();
       options.transports.push_back(world->transport(r));
-      options.bootstrap = std::make_unique<CountingBootstrap>(world->bootstrap(r), begun);
+      options.bootstrap = std::move(*bootstrap);
       options.timeout = std::chrono::seconds(4);
       auto context = Context::create(std::move(options));
       auto instance = Instance::create(**context, *(*file)->rankProgram(r));
@@ -128,6 +120,11 @@ TEST(Instance, LateBeginIsNoStall) {
       if (status.ok())
         status = (*instance)->wait();
       EXPECT_EQ(status.ok(), !begins) << status.message();
+      if (begins) {
+        for (const char *part : {"rank 0: no end after 4000 ms: run of @", "recv from rank 1"})
+          EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+        EXPECT_EQ(status.message().find("has not begun"), std::string::npos) << status.message();
+      }
     };
     std::thread other([&] { rank(1); });
     rank(0);
