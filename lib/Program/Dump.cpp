@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-// The format is read by FileCheck tests: change it only together with them. docs/stream-program.md
-// describes it.
+// The format is read by FileCheck tests: change it only together with them.
 
 #include "ProgramImpl.h"
+#include "tandem/Program/AppendTo.h"
 
 #include <cstring>
 #include <fmt/ranges.h>
@@ -43,13 +43,12 @@ public:
       : program(program), table(program.data()), out(result) {}
 
   std::string run() {
-    fmt::format_to(out, "program @{} {}of {}\n", program.name(),
-                   program.isOracle() ? "oracle " : fmt::format("rank {} ", program.rank()),
-                   program.numRanks());
-    fmt::format_to(
-        out, "  streams {}, events {}, arena {}, symmetric 2x{}, signals {}, commands {}\n",
-        table.num_streams(), table.num_events(), table.arena_bytes(), table.symmetric_bytes(),
-        list(table.signal_slots()), sizeOfVector(table.commands()));
+    appendTo(out, "program @{} {}of {}\n", program.name(),
+             program.isOracle() ? "oracle " : fmt::format("rank {} ", program.rank()),
+             program.numRanks());
+    appendTo(out, "  streams {}, events {}, arena {}, symmetric 2x{}, signals {}, commands {}\n",
+             table.num_streams(), table.num_events(), table.arena_bytes(), table.symmetric_bytes(),
+             list(table.signal_slots()), sizeOfVector(table.commands()));
     arguments();
     buffers();
     channels();
@@ -62,21 +61,19 @@ private:
   void arguments() {
     for (uint32_t i = 0; i < program.args.size(); ++i) {
       const ArgumentInfo &info = program.args[i];
-      fmt::format_to(out, "  argument arg{} {} \"{}\" {}[{}]", i,
-                     info.isResult ? "result" : "input", info.name, toString(info.dtype),
-                     fmt::join(info.shape, ","));
+      appendTo(out, "  argument arg{} {} \"{}\" {}[{}]", i, info.isResult ? "result" : "input",
+               info.name, toString(info.dtype), fmt::join(info.shape, ","));
       if (!info.axes.empty())
-        fmt::format_to(out, " axes {}", info.axes);
+        appendTo(out, " axes {}", info.axes);
       if (info.partial)
-        fmt::format_to(out, " partial {} term {} of {}", toString(info.partialOp), info.term,
-                       info.terms);
+        appendTo(out, " partial {} term {} of {}", toString(info.partialOp), info.term, info.terms);
       if (!info.present) {
-        fmt::format_to(out, " absent\n");
+        appendTo(out, " absent\n");
         continue;
       }
       const sp::Shard &shard = *table.shards()->Get(i);
-      fmt::format_to(out, " local [{}] shard {}+{}:{}\n", fmt::join(info.localShape, ","),
-                     shard.offset(), list(shard.shape()), list(shard.strides()));
+      appendTo(out, " local [{}] shard {}+{}:{}\n", fmt::join(info.localShape, ","), shard.offset(),
+               list(shard.shape()), list(shard.strides()));
     }
   }
 
@@ -85,42 +82,41 @@ private:
       const sp::Buffer &buffer = *table.buffers()->Get(i);
       if (buffer.space() == sp::Space::argument)
         continue;
-      fmt::format_to(out, "  buffer {} {} at {} size {} \"{}\"\n", bufferName(i),
-                     sp::EnumNameSpace(buffer.space()), buffer.offset(), buffer.size(),
-                     program.nameText(buffer.name()));
+      appendTo(out, "  buffer {} {} at {} size {} \"{}\"\n", bufferName(i),
+               sp::EnumNameSpace(buffer.space()), buffer.offset(), buffer.size(),
+               program.nameText(buffer.name()));
     }
   }
 
   void channels() {
     for (uint32_t i = 0, e = sizeOfVector(table.channels()); i < e; ++i) {
       const sp::Channel &channel = *table.channels()->Get(i);
-      fmt::format_to(out, "  channel c{} \"{}\" {} link \"{}\" group {} self {}\n", i,
-                     text(channel.name()), capabilities(channel.capabilities()),
-                     text(channel.link_class()), list(channel.group()), channel.self());
+      appendTo(out, "  channel c{} \"{}\" {} link \"{}\" group {} self {}\n", i,
+               text(channel.name()), capabilities(channel.capabilities()),
+               text(channel.link_class()), list(channel.group()), channel.self());
     }
   }
 
   void kernels() {
     for (uint32_t i = 0, e = sizeOfVector(table.kernels()); i < e; ++i) {
       const sp::Kernel &kernel = *table.kernels()->Get(i);
-      fmt::format_to(out, "  kernel k{} \"{}\" {} target \"{}\" bytes {}", i, text(kernel.name()),
-                     sp::EnumNameKernelFormat(kernel.format()), text(kernel.target()),
-                     sizeOfVector(kernel.code()));
+      appendTo(out, "  kernel k{} \"{}\" {} target \"{}\" bytes {}", i, text(kernel.name()),
+               sp::EnumNameKernelFormat(kernel.format()), text(kernel.target()),
+               sizeOfVector(kernel.code()));
       for (uint32_t k = 0; k < sizeOfVector(kernel.native()); ++k) {
         const sp::NativeCode &native = *kernel.native()->Get(k);
-        fmt::format_to(out, ", {} target \"{}\" bytes {}",
-                       sp::EnumNameKernelFormat(native.format()), text(native.target()),
-                       sizeOfVector(native.code()));
+        appendTo(out, ", {} target \"{}\" bytes {}", sp::EnumNameKernelFormat(native.format()),
+                 text(native.target()), sizeOfVector(native.code()));
       }
       if (kernel.format() == sp::KernelFormat::external) {
-        fmt::format_to(out, " dims {} config \"{}\" flops {}", list(kernel.dims()),
-                       text(kernel.config()), kernel.flops());
+        appendTo(out, " dims {} config \"{}\" flops {}", list(kernel.dims()), text(kernel.config()),
+                 kernel.flops());
         if (kernel.bytes() >= 0)
-          fmt::format_to(out, " moves {}", kernel.bytes());
+          appendTo(out, " moves {}", kernel.bytes());
         if (kernel.strided())
-          fmt::format_to(out, " strided");
+          appendTo(out, " strided");
         if (kernel.effects() != sp::KernelEffects::none)
-          fmt::format_to(out, " {}", sp::EnumNameKernelEffects(kernel.effects()));
+          appendTo(out, " {}", sp::EnumNameKernelEffects(kernel.effects()));
       }
       *out++ = '\n';
     }
@@ -157,13 +153,13 @@ private:
       bool isHead = command.kind() == sp::CommandKind::gated_matmul ||
                     command.kind() == sp::CommandKind::fused_exchange;
       parts = isHead ? command.aux() : parts > 0 ? parts - 1 : 0;
-      fmt::format_to(out, "{:>5} s{} {}{}", i, command.stream(), isMember ? "  " : "",
-                     sp::EnumNameCommandKind(command.kind()));
+      appendTo(out, "{:>5} s{} {}{}", i, command.stream(), isMember ? "  " : "",
+               sp::EnumNameCommandKind(command.kind()));
       body(command);
       const sp::Name &name = *table.names()->Get(command.name());
-      fmt::format_to(out, " \"{}\"", text(name.text()));
+      appendTo(out, " \"{}\"", text(name.text()));
       if (!text(name.location()).empty())
-        fmt::format_to(out, " loc \"{}\"", text(name.location()));
+        appendTo(out, " loc \"{}\"", text(name.location()));
       result += '\n';
     }
   }
@@ -176,79 +172,79 @@ private:
   void body(const sp::Command &command) {
     auto operand = [&](unsigned k) { return view(command.operands()->Get(k)); };
     if (command.channel() != sp::kNoChannel)
-      fmt::format_to(out, " c{}", command.channel());
+      appendTo(out, " c{}", command.channel());
     switch (command.kind()) {
     case sp::CommandKind::record:
     case sp::CommandKind::wait:
-      fmt::format_to(out, " e{}", command.aux());
+      appendTo(out, " e{}", command.aux());
       break;
     case sp::CommandKind::copy:
-      fmt::format_to(out, " {} <- {} bytes {}", operand(0), operand(1), bytes(command, 0));
+      appendTo(out, " {} <- {} bytes {}", operand(0), operand(1), bytes(command, 0));
       break;
     case sp::CommandKind::matmul: {
       auto flag = [&](sp::CommandFlags f) { return command.flags() & static_cast<uint8_t>(f); };
-      fmt::format_to(out, " {} {} {}{} * {}{}", operand(0),
-                     flag(sp::CommandFlags::accumulate) ? "+=" : "=", operand(1),
-                     flag(sp::CommandFlags::transpose_a) ? "^T" : "", operand(2),
-                     flag(sp::CommandFlags::transpose_b) ? "^T" : "");
+      appendTo(out, " {} {} {}{} * {}{}", operand(0),
+               flag(sp::CommandFlags::accumulate) ? "+=" : "=", operand(1),
+               flag(sp::CommandFlags::transpose_a) ? "^T" : "", operand(2),
+               flag(sp::CommandFlags::transpose_b) ? "^T" : "");
       if (command.operands()->Get(3) != sp::kNoView)
-        fmt::format_to(out, " + {}", operand(3));
+        appendTo(out, " + {}", operand(3));
       break;
     }
     case sp::CommandKind::gated_matmul:
-      fmt::format_to(out, " {} parts leaves {} SMs", command.aux(), command.value());
+      appendTo(out, " {} parts leaves {} SMs", command.aux(), command.value());
       break;
     case sp::CommandKind::fused_exchange:
-      fmt::format_to(out, " {} parts by {} blocks", command.aux(), command.value());
+      appendTo(out, " {} parts by {} blocks", command.aux(), command.value());
       break;
     case sp::CommandKind::accumulate:
-      fmt::format_to(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),
-                     operand(1));
+      appendTo(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),
+               operand(1));
       break;
     case sp::CommandKind::reduce:
-      fmt::format_to(out, " {} {} <- {} dims {:#x}", sp::EnumNameReduceOp(command.reduce_op()),
-                     operand(0), operand(1), command.value());
+      appendTo(out, " {} {} <- {} dims {:#x}", sp::EnumNameReduceOp(command.reduce_op()),
+               operand(0), operand(1), command.value());
       break;
     case sp::CommandKind::collective: {
       auto kind = static_cast<CollectiveKind>(command.op());
-      fmt::format_to(out, " {}", toString(kind));
+      appendTo(out, " {}", toString(kind));
       if (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
           kind == CollectiveKind::Reduce)
-        fmt::format_to(out, " {}", sp::EnumNameReduceOp(command.reduce_op()));
-      fmt::format_to(out, " {} <- {}", operand(0), operand(1));
+        appendTo(out, " {}", sp::EnumNameReduceOp(command.reduce_op()));
+      appendTo(out, " {} <- {}", operand(0), operand(1));
       if (kind >= CollectiveKind::Broadcast)
-        fmt::format_to(out, " root {}", peer(command));
+        appendTo(out, " root {}", peer(command));
       break;
     }
     case sp::CommandKind::group:
-      fmt::format_to(out, " of {}", command.aux());
+      appendTo(out, " of {}", command.aux());
       break;
     case sp::CommandKind::send:
-      fmt::format_to(out, " {} to {} tag {} bytes {}", operand(0), peer(command), command.aux(),
-                     bytes(command, 0));
+      appendTo(out, " {} to {} tag {} bytes {}", operand(0), peer(command), command.aux(),
+               bytes(command, 0));
       break;
     case sp::CommandKind::recv:
-      fmt::format_to(out, " {} from {} tag {} bytes {}", operand(0), peer(command), command.aux(),
-                     bytes(command, 0));
+      appendTo(out, " {} from {} tag {} bytes {}", operand(0), peer(command), command.aux(),
+               bytes(command, 0));
       break;
     case sp::CommandKind::put:
-      fmt::format_to(out, " {} <- {} to {} bytes {}", operand(0), operand(1), peer(command),
-                     bytes(command, 0));
+      appendTo(out, " {} <- {} to {} bytes {}", operand(0), operand(1), peer(command),
+               bytes(command, 0));
       break;
     case sp::CommandKind::signal:
-      fmt::format_to(
-          out, " slot {} value {} to {}{}", command.aux(), command.value(), peer(command),
-          command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive) ? " exclusive" : "");
+      appendTo(out, " slot {} value {} to {}{}", command.aux(), command.value(), peer(command),
+               command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive) ? " exclusive"
+                                                                                   : "");
       break;
     case sp::CommandKind::wait_signal:
-      fmt::format_to(out, " slot {} value {}", command.aux(), command.value());
+      appendTo(out, " slot {} value {}", command.aux(), command.value());
       break;
     case sp::CommandKind::launch:
     case sp::CommandKind::call: {
-      fmt::format_to(out, " k{}(", command.aux());
+      appendTo(out, " k{}(", command.aux());
       for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
-        fmt::format_to(out, "{}{}", k ? ", " : "",
-                       view(table.launch_operands()->Get(command.operands()->Get(0) + k)));
+        appendTo(out, "{}{}", k ? ", " : "",
+                 view(table.launch_operands()->Get(command.operands()->Get(0) + k)));
       result += ')';
       if (command.kind() == sp::CommandKind::call)
         places(command);
@@ -270,7 +266,7 @@ private:
       offsets += fmt::format("{}{}", n ? ", " : "", place.offset());
       extents += fmt::format("{}{}", n ? ", " : "", place.extent());
     }
-    fmt::format_to(out, " at [{}] of [{}]", offsets, extents);
+    appendTo(out, " at [{}] of [{}]", offsets, extents);
   }
 
   uint64_t bytes(const sp::Command &command, unsigned k) const {
@@ -316,17 +312,17 @@ void expression(Out out, const sp::Kernel &kernel) {
     std::string_view name = sp::EnumNameExprOp(instr.op());
     std::string_view type = sp::EnumNameRegisterType(instr.type());
     if (instr.op() == sp::ExprOp::store) {
-      fmt::format_to(out, "  output {} = store {} %{}\n", instr.b(), type, instr.a());
+      appendTo(out, "  output {} = store {} %{}\n", instr.b(), type, instr.a());
       continue;
     }
-    fmt::format_to(out, "  %{} = {} {}", i, name, type);
+    appendTo(out, "  %{} = {} {}", i, name, type);
     if (instr.op() == sp::ExprOp::constant)
-      fmt::format_to(out, " {}", constantText(instr));
+      appendTo(out, " {}", constantText(instr));
     if (instr.op() == sp::ExprOp::load)
-      fmt::format_to(out, " input {}", instr.a());
+      appendTo(out, " input {}", instr.a());
     const uint32_t fields[] = {instr.a(), instr.b(), instr.c()};
     for (unsigned k = 0; k < registersRead(instr.op()); ++k)
-      fmt::format_to(out, " %{}", fields[k]);
+      appendTo(out, " %{}", fields[k]);
     *out++ = '\n';
   }
 }
@@ -381,14 +377,13 @@ std::string dumpKernels(const Program &program) {
   const auto *kernels = program.data().kernels();
   for (uint32_t i = 0; i < sizeOfVector(kernels); ++i) {
     const sp::Kernel &kernel = *kernels->Get(i);
-    fmt::format_to(out, "kernel k{} \"{}\"\n", i, kernel.name()->string_view());
+    appendTo(out, "kernel k{} \"{}\"\n", i, kernel.name()->string_view());
     if (kernel.format() == sp::KernelFormat::expression)
       expression(out, kernel);
     for (uint32_t k = 0; k < sizeOfVector(kernel.native()); ++k) {
       const sp::NativeCode &native = *kernel.native()->Get(k);
-      fmt::format_to(out, "kernel k{} {} target \"{}\"\n", i,
-                     sp::EnumNameKernelFormat(native.format()),
-                     native.target() ? native.target()->string_view() : std::string_view());
+      appendTo(out, "kernel k{} {} target \"{}\"\n", i, sp::EnumNameKernelFormat(native.format()),
+               native.target() ? native.target()->string_view() : std::string_view());
       if (native.format() == sp::KernelFormat::ptx)
         result.append(reinterpret_cast<const char *>(native.code()->data()), native.code()->size());
       *out++ = '\n';

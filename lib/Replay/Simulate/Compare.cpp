@@ -7,6 +7,7 @@
 
 #include "tandem/Replay/Simulate.h"
 
+#include "tandem/Program/AppendTo.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -115,12 +116,12 @@ Expected<Comparison> compare(const Timeline &measured, const Timeline &simulated
 std::string report(const Comparison &comparison) {
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "{:<14}{:>9}{:>14}{:>14}{:>9}{:>14}\n", "", "commands", "measured us",
-                 "simulated us", "ratio", "median error");
+  appendTo(out, "{:<14}{:>9}{:>14}{:>14}{:>9}{:>14}\n", "", "commands", "measured us",
+           "simulated us", "ratio", "median error");
   auto line = [&](const Comparison::Row &row) {
-    fmt::format_to(out, "{:<14}{:>9}{:>14.1f}{:>14.1f}{:>9.2f}{:>12.0f} %\n", row.what,
-                   row.commands, row.measured * 1e6, row.simulated * 1e6,
-                   row.measured > 0 ? row.simulated / row.measured : 0, 100 * row.medianError);
+    appendTo(out, "{:<14}{:>9}{:>14.1f}{:>14.1f}{:>9.2f}{:>12.0f} %\n", row.what, row.commands,
+             row.measured * 1e6, row.simulated * 1e6,
+             row.measured > 0 ? row.simulated / row.measured : 0, 100 * row.medianError);
   };
   for (const Comparison::Row &row : comparison.kinds)
     line(row);

@@ -7,6 +7,8 @@
 
 #include "tandem/Replay/Simulate.h"
 
+#include "tandem/Program/AppendTo.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <iterator>
@@ -86,8 +88,8 @@ void trafficText(const replay::World &world, std::string &text) {
       most = std::max(most, mine);
     }
     if (most > 0)
-      fmt::format_to(std::back_inserter(text), "{:<21} {} a rank, at most {}\n", what,
-                     sizeText(double(sum) / double(world.ranks.size())), sizeText(double(most)));
+      appendTo(std::back_inserter(text), "{:<21} {} a rank, at most {}\n", what,
+               sizeText(double(sum) / double(world.ranks.size())), sizeText(double(most)));
   };
   line("sent in messages", &Traffic::messages);
   line("payload collectives", &Traffic::collectives);
@@ -107,13 +109,13 @@ void stepsText(const replay::World &world, const Result &result, std::string &te
   steps.resize(std::min(steps.size(), most));
   std::sort(steps.begin(), steps.end()); // steps of one path are ordered by time
   if (!steps.empty())
-    fmt::format_to(out, "longest of its {} steps:\n", result.path.size());
+    appendTo(out, "longest of its {} steps:\n", result.path.size());
   for (const PathStep *step : steps) {
     const replay::Name &name = nameOf(world, step->command);
-    fmt::format_to(out, "  {:>12} + {:<12} rank {} command {} \"{}\"{}{}\n", timeText(step->begin),
-                   timeText(step->end - step->begin), world.rankOf(step->command),
-                   world.indexOf(step->command), name.text, name.location.empty() ? "" : " at ",
-                   name.location);
+    appendTo(out, "  {:>12} + {:<12} rank {} command {} \"{}\"{}{}\n", timeText(step->begin),
+             timeText(step->end - step->begin), world.rankOf(step->command),
+             world.indexOf(step->command), name.text, name.location.empty() ? "" : " at ",
+             name.location);
   }
 }
 
@@ -129,44 +131,44 @@ std::string report(const replay::World &world, const machine::Machine &machine,
     compute += rank.shares.compute;
   }
   auto ranks = static_cast<double>(std::max<size_t>(1, result.ranks.size()));
-  fmt::format_to(out, "@{} on {}: {} ranks, {} commands\n", world.name, machine.name,
-                 world.numRanks(), world.commands.size());
-  fmt::format_to(out, "time                  {}\n", timeText(result.seconds));
-  fmt::format_to(out, "one after the other   {}, speed-up {:.2f}\n", timeText(result.sequential),
-                 result.seconds > 0 ? result.sequential / result.seconds : 1);
-  fmt::format_to(out, "compute               {} per rank, {:.1f} % of the time\n",
-                 timeText(compute / ranks), percent(compute / ranks, result.seconds));
-  fmt::format_to(out, "exposed communication {} per rank, {:.1f} % of the time\n",
-                 timeText(exposed / ranks), percent(exposed / ranks, result.seconds));
+  appendTo(out, "@{} on {}: {} ranks, {} commands\n", world.name, machine.name, world.numRanks(),
+           world.commands.size());
+  appendTo(out, "time                  {}\n", timeText(result.seconds));
+  appendTo(out, "one after the other   {}, speed-up {:.2f}\n", timeText(result.sequential),
+           result.seconds > 0 ? result.sequential / result.seconds : 1);
+  appendTo(out, "compute               {} per rank, {:.1f} % of the time\n",
+           timeText(compute / ranks), percent(compute / ranks, result.seconds));
+  appendTo(out, "exposed communication {} per rank, {:.1f} % of the time\n",
+           timeText(exposed / ranks), percent(exposed / ranks, result.seconds));
   trafficText(world, text);
   for (const Utilisation &engine : result.utilisation)
-    fmt::format_to(out, "used {:<16} {:5.1f} %, at most {:.1f} %\n", engine.engine,
-                   100 * engine.average, 100 * engine.most);
+    appendTo(out, "used {:<16} {:5.1f} %, at most {:.1f} %\n", engine.engine, 100 * engine.average,
+             100 * engine.most);
   if (result.outOfReach != replay::kNone)
-    fmt::format_to(out, "not on this machine: {} goes to another node, copy engines do not\n",
-                   world.describe(result.outOfReach));
+    appendTo(out, "not on this machine: {} goes to another node, copy engines do not\n",
+             world.describe(result.outOfReach));
   if (result.ungated != replay::kNone)
-    fmt::format_to(out,
-                   "no kernels for gated matmuls on this machine: the parts of {} are "
-                   "matmuls of their own\n",
-                   world.describe(result.ungated));
+    appendTo(out,
+             "no kernels for gated matmuls on this machine: the parts of {} are "
+             "matmuls of their own\n",
+             world.describe(result.ungated));
   if (result.unfused != replay::kNone)
-    fmt::format_to(out,
-                   "no kernel for fused exchanges on this machine, or not for this one: the parts "
-                   "of {} run one by one\n",
-                   world.describe(result.unfused));
+    appendTo(out,
+             "no kernel for fused exchanges on this machine, or not for this one: the parts "
+             "of {} run one by one\n",
+             world.describe(result.unfused));
   if (result.ranks.empty())
     return text;
   const RankResult &slowest = result.ranks[result.slowestRank];
-  fmt::format_to(out, "critical path         rank {}: {}\n", result.slowestRank,
-                 pathText(slowest.path, slowest.shares.total));
+  appendTo(out, "critical path         rank {}: {}\n", result.slowestRank,
+           pathText(slowest.path, slowest.shares.total));
   stepsText(world, result, text);
   unsigned guessed = machine.numbersBySource[machine::Source::Estimate], all = 0;
   for (unsigned count : machine.numbersBySource)
     all += count;
   if (guessed > 0)
-    fmt::format_to(out, "note: {} of the {} numbers of machine \"{}\" are estimates\n", guessed,
-                   all, machine.name);
+    appendTo(out, "note: {} of the {} numbers of machine \"{}\" are estimates\n", guessed, all,
+             machine.name);
   return text;
 }
 

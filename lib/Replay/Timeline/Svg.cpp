@@ -7,6 +7,7 @@
 
 #include "tandem/Replay/Timeline.h"
 
+#include "tandem/Program/AppendTo.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -175,22 +176,21 @@ private:
 
   void frame(double height, double bottom) {
     double width = kLeft + kPlot + kRight;
-    fmt::format_to(out,
-                   R"(<?xml version="1.0" encoding="UTF-8"?>
+    appendTo(out,
+             R"(<?xml version="1.0" encoding="UTF-8"?>
 <svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">
 <rect width="{0:.0f}" height="{1:.0f}" fill="white"/>
 )",
-                   width, height);
+             width, height);
     TimeUnit unit = unitFor(total);
     std::string ranks = fmt::format("{} ranks", timeline.ranks.size());
     if (bands.size() < timeline.ranks.size())
       ranks += fmt::format(", {} of them shown", bands.size());
-    fmt::format_to(
-        out,
-        "<text x=\"{:.0f}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">@{}</text>\n"
-        "<text x=\"{:.0f}\" y=\"40\" fill=\"#555\">{}; {}; {:.4g} {} in all; {}</text>\n",
-        kLeft, escaped(timeline.program), kLeft, escaped(timeline.origin), ranks,
-        total * unit.factor, unit.name, summary());
+    appendTo(out,
+             "<text x=\"{:.0f}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">@{}</text>\n"
+             "<text x=\"{:.0f}\" y=\"40\" fill=\"#555\">{}; {}; {:.4g} {} in all; {}</text>\n",
+             kLeft, escaped(timeline.program), kLeft, escaped(timeline.origin), ranks,
+             total * unit.factor, unit.name, summary());
     legend();
     axis(unit, bottom);
   }
@@ -218,10 +218,10 @@ private:
     double at = kLeft;
     for (const Entry &entry : entries) {
       bool line = entry.colour == kExposedColour;
-      fmt::format_to(out,
-                     "<rect x=\"{:.0f}\" y=\"{}\" width=\"14\" height=\"{}\" fill=\"{}\"/>"
-                     "<text x=\"{:.0f}\" y=\"60\">{}</text>\n",
-                     at, line ? 55 : 51, line ? 3 : 10, entry.colour, at + 18, entry.label);
+      appendTo(out,
+               "<rect x=\"{:.0f}\" y=\"{}\" width=\"14\" height=\"{}\" fill=\"{}\"/>"
+               "<text x=\"{:.0f}\" y=\"60\">{}</text>\n",
+               at, line ? 55 : 51, line ? 3 : 10, entry.colour, at + 18, entry.label);
       at += 40 + 6.2 * static_cast<double>(std::string_view(entry.label).size());
     }
   }
@@ -229,16 +229,16 @@ private:
   void axis(TimeUnit unit, double bottom) {
     double step = tickFor(total);
     int ticks = static_cast<int>(total * 1.0001 / step);
-    fmt::format_to(out, "<g stroke=\"#ddd\">\n");
+    appendTo(out, "<g stroke=\"#ddd\">\n");
     for (int tick = 0; tick <= ticks; ++tick)
-      fmt::format_to(out, "<line x1=\"{0:.1f}\" y1=\"{1:.0f}\" x2=\"{0:.1f}\" y2=\"{2:.0f}\"/>\n",
-                     x(tick * step), kTop - 4, bottom);
-    fmt::format_to(out, "</g>\n<g text-anchor=\"middle\" fill=\"#555\">\n");
+      appendTo(out, "<line x1=\"{0:.1f}\" y1=\"{1:.0f}\" x2=\"{0:.1f}\" y2=\"{2:.0f}\"/>\n",
+               x(tick * step), kTop - 4, bottom);
+    appendTo(out, "</g>\n<g text-anchor=\"middle\" fill=\"#555\">\n");
     for (int tick = 0; tick <= ticks; ++tick)
-      fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{:.0f}\">{:.6g}</text>\n", x(tick * step),
-                     bottom + 14, std::round(tick * step * unit.factor * 1e6) / 1e6);
-    fmt::format_to(out, "<text x=\"{:.0f}\" y=\"{:.0f}\">time, {}</text>\n</g>\n",
-                   kLeft + kPlot / 2, bottom + 32, unit.name);
+      appendTo(out, "<text x=\"{:.1f}\" y=\"{:.0f}\">{:.6g}</text>\n", x(tick * step), bottom + 14,
+               std::round(tick * step * unit.factor * 1e6) / 1e6);
+    appendTo(out, "<text x=\"{:.0f}\" y=\"{:.0f}\">time, {}</text>\n</g>\n", kLeft + kPlot / 2,
+             bottom + 32, unit.name);
   }
 
   double draw(const Band &band, double y, std::string &body) {
@@ -246,28 +246,27 @@ private:
     double height = static_cast<double>(band.lanes.size()) * laneHeight + 5;
     const std::vector<Span> &spans = timeline.ranks[band.rank];
     Shares shares = sharesOf(spans);
-    fmt::format_to(to, "<text x=\"8\" y=\"{:.1f}\" font-weight=\"bold\">rank {}</text>\n",
-                   y + height / 2 + 3, band.rank);
-    fmt::format_to(to, "<text x=\"{:.0f}\" y=\"{:.1f}\" fill=\"{}\">{:.0f} % exposed</text>\n",
-                   kLeft + kPlot + 8, y + height / 2 + 3, kExposedColour,
-                   shares.total > 0 ? 100 * shares.exposed / shares.total : 0);
+    appendTo(to, "<text x=\"8\" y=\"{:.1f}\" font-weight=\"bold\">rank {}</text>\n",
+             y + height / 2 + 3, band.rank);
+    appendTo(to, "<text x=\"{:.0f}\" y=\"{:.1f}\" fill=\"{}\">{:.0f} % exposed</text>\n",
+             kLeft + kPlot + 8, y + height / 2 + 3, kExposedColour,
+             shares.total > 0 ? 100 * shares.exposed / shares.total : 0);
     double top = y;
     for (const Lane &lane : band.lanes) {
       if (!lane.label.empty() && laneHeight >= 9)
-        fmt::format_to(to,
-                       "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\" font-size=\"9\" "
-                       "fill=\"#777\">{}</text>\n",
-                       kLeft - 6, top + laneHeight / 2 + 3, lane.label);
+        appendTo(to,
+                 "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\" font-size=\"9\" "
+                 "fill=\"#777\">{}</text>\n",
+                 kLeft - 6, top + laneHeight / 2 + 3, lane.label);
       draw(lane, top, to);
       top += laneHeight;
     }
     for (const Interval &interval : exposedOf(spans))
       if (x(interval.end) - x(interval.begin) >= 0.1)
-        fmt::format_to(to,
-                       "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"2.5\" "
-                       "fill=\"{}\"/>\n",
-                       x(interval.begin), top + 0.5, x(interval.end) - x(interval.begin),
-                       kExposedColour);
+        appendTo(to,
+                 "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"2.5\" "
+                 "fill=\"{}\"/>\n",
+                 x(interval.begin), top + 0.5, x(interval.end) - x(interval.begin), kExposedColour);
     return y + height + (laneHeight >= 9 ? 7 : 3);
   }
 
@@ -297,31 +296,30 @@ private:
                          : span.category == Category::Communication ? kCommunicationColour
                                                                     : kWaitColour;
     double gap = end - begin > 3 ? 0.4 : 0;
-    fmt::format_to(to,
-                   "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"",
-                   begin, top + 1, std::max(0.15, end - begin - gap), laneHeight - 2, colour);
+    appendTo(to, "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"",
+             begin, top + 1, std::max(0.15, end - begin - gap), laneHeight - 2, colour);
     if (end - begin < 1 || joined == 0) {
-      fmt::format_to(to, "/>\n");
+      appendTo(to, "/>\n");
       return;
     }
     std::string name = span.name < timeline.names.size()
                            ? timeline.names[span.name].text
                            : sp::EnumNameCommandKind(static_cast<sp::CommandKind>(span.kind));
     TimeUnit unit = unitFor(span.end - span.begin);
-    fmt::format_to(to, "><title>{}, command {}, {:.4g} {}", escaped(name), span.command,
-                   (span.end - span.begin) * unit.factor, unit.name);
+    appendTo(to, "><title>{}, command {}, {:.4g} {}", escaped(name), span.command,
+             (span.end - span.begin) * unit.factor, unit.name);
     if (joined > 1)
-      fmt::format_to(to, ", and {} more", joined - 1);
+      appendTo(to, ", and {} more", joined - 1);
     if (span.name < timeline.names.size() && !timeline.names[span.name].location.empty())
-      fmt::format_to(to, ", {}", escaped(timeline.names[span.name].location));
-    fmt::format_to(to, "</title></rect>\n");
+      appendTo(to, ", {}", escaped(timeline.names[span.name].location));
+    appendTo(to, "</title></rect>\n");
     double room = (end - begin) / 5.4;
     if (span.category != Category::Waiting && laneHeight >= 12 &&
         room > static_cast<double>(name.size() + 1))
-      fmt::format_to(to,
-                     "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"9\" fill=\"white\" "
-                     "pointer-events=\"none\">{}</text>\n",
-                     begin + 3, top + laneHeight / 2 + 3, escaped(name));
+      appendTo(to,
+               "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"9\" fill=\"white\" "
+               "pointer-events=\"none\">{}</text>\n",
+               begin + 3, top + laneHeight / 2 + 3, escaped(name));
   }
 
   const Timeline &timeline;

@@ -10,6 +10,7 @@
 
 #include "tandem/Replay/Timeline.h"
 
+#include "tandem/Program/AppendTo.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -48,11 +49,11 @@ public:
       : timeline(timeline), file(file), ranks(ranks) {}
 
   bool run() {
-    fmt::format_to(out,
-                   "{{\"displayTimeUnit\":\"ns\",\n\"tandem\":{{\"version\":1,\"program\":{},"
-                   "\"origin\":{},\"seconds\":{:.9g},\"ranks\":{}}},\n\"traceEvents\":[\n",
-                   jsonText(timeline.program), jsonText(timeline.origin), timeline.seconds,
-                   timeline.ranks.size());
+    appendTo(out,
+             "{{\"displayTimeUnit\":\"ns\",\n\"tandem\":{{\"version\":1,\"program\":{},"
+             "\"origin\":{},\"seconds\":{:.9g},\"ranks\":{}}},\n\"traceEvents\":[\n",
+             jsonText(timeline.program), jsonText(timeline.origin), timeline.seconds,
+             timeline.ranks.size());
     for (const Name &name : timeline.names) {
       texts.push_back(jsonText(name.text));
       locations.push_back(jsonText(name.location));
@@ -66,7 +67,7 @@ public:
     for (const Flow &flow : timeline.flows)
       if (flow.fromRank < ranks && flow.toRank < ranks)
         write(flow, ++id);
-    fmt::format_to(out, "\n]}}\n");
+    appendTo(out, "\n]}}\n");
     return flush();
   }
 
@@ -87,12 +88,11 @@ private:
 
   void tracks(uint32_t rank) {
     separate();
-    fmt::format_to(
-        out,
-        R"({{"ph":"M","pid":{0},"name":"process_name","args":{{"name":"rank {0}"}}}},)"
-        "\n"
-        R"({{"ph":"M","pid":{0},"name":"process_sort_index","args":{{"sort_index":{0}}}}})",
-        rank);
+    appendTo(out,
+             R"({{"ph":"M","pid":{0},"name":"process_name","args":{{"name":"rank {0}"}}}},)"
+             "\n"
+             R"({{"ph":"M","pid":{0},"name":"process_sort_index","args":{{"sort_index":{0}}}}})",
+             rank);
     std::vector<char> seen;
     for (const Span &span : timeline.ranks[rank]) {
       if (span.stream >= seen.size())
@@ -101,10 +101,9 @@ private:
         continue;
       seen[span.stream] = 1;
       separate();
-      fmt::format_to(
-          out, R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"{}"}}}})",
-          rank, span.stream,
-          span.stream == 0 ? "main stream" : fmt::format("stream {}", span.stream));
+      appendTo(out, R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"{}"}}}})",
+               rank, span.stream,
+               span.stream == 0 ? "main stream" : fmt::format("stream {}", span.stream));
     }
   }
 
@@ -115,14 +114,13 @@ private:
       return;
     separate();
     bool named = span.name < texts.size();
-    fmt::format_to(out,
-                   R"({{"ph":"X","pid":{},"tid":{},"ts":{:.4f},"dur":{:.4f},"cat":"{}","name":{},)"
-                   R"("args":{{"command":{},"kind":"{}","location":{},"bytes":{}}}}})",
-                   rank, span.stream, span.begin * 1e6, (span.end - span.begin) * 1e6,
-                   categoryName(span.category),
-                   named ? texts[span.name] : jsonText(sp::EnumNameCommandKind(kind)), span.command,
-                   sp::EnumNameCommandKind(kind), named ? locations[span.name] : "\"\"",
-                   span.bytes);
+    appendTo(out,
+             R"({{"ph":"X","pid":{},"tid":{},"ts":{:.4f},"dur":{:.4f},"cat":"{}","name":{},)"
+             R"("args":{{"command":{},"kind":"{}","location":{},"bytes":{}}}}})",
+             rank, span.stream, span.begin * 1e6, (span.end - span.begin) * 1e6,
+             categoryName(span.category),
+             named ? texts[span.name] : jsonText(sp::EnumNameCommandKind(kind)), span.command,
+             sp::EnumNameCommandKind(kind), named ? locations[span.name] : "\"\"", span.bytes);
   }
 
   void write(const Flow &flow, uint64_t id) {
@@ -134,7 +132,7 @@ private:
     };
     const char *what = static_cast<Kind>(to.kind) == Kind::wait_signal ? "signal" : "message";
     separate();
-    fmt::format_to(
+    appendTo(
         out,
         R"({{"ph":"s","id":{0},"pid":{1},"tid":{2},"ts":{3:.4f},"cat":"flow","name":"{4}"}},)"
         "\n"
