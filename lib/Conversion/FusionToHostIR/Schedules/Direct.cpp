@@ -25,7 +25,7 @@ static constexpr int64_t kMostForOneShot = 256 * 1024;
 /// are fewer SMs than would keep any other kernel from running.
 static constexpr int64_t kBytesOfBlock = 4 * 1024, kMostBlocks = 32;
 /// Larger values are not worth a price: a ring of a library's collective adds as it sends.
-static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
+static constexpr int64_t kMostOfCandidate = 4 * 1024 * 1024;
 
 //===----------------------------------------------------------------------===//
 // Commands
