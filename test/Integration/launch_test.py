@@ -265,6 +265,20 @@ class Failures(harness.Test):
         self.assertRegex(done.err, r"rank 2: .*command \d+ \(group", str(done))
         self.assertIn("rank 1 did not end by itself and was killed", done.err)
 
+    def test_stopped_rank_zero(self):
+        """It is the one that tells the others of failures. They miss it, and wait until all must have."""
+        timeout = 6 * harness.SLOWER
+        launcher, ranks = self.running(f"--timeout={timeout}")
+        os.kill(ranks[0], signal.SIGSTOP)
+        self.ends([ranks[1], ranks[2]], 11 + timeout + 3 * harness.SLOWER)
+        done = finish(launcher)
+        self.assertNotEqual(done.code, 0)
+        for rank in (1, 2):
+            self.assertRegex(done.err, rf"rank {rank}: run of @long: .*command \d+ \(group.*"
+                                       r"(rank 0 has shown no life for|lost rank 0: it has shown no life)"
+                                       rf"|rank {rank}: no end after .*rank 0 has shown no life for", str(done))
+        self.assertIn("rank 0 did not end by itself and was killed", done.err)
+
     def test_killed_launcher_leaves_no_rank(self):
         launcher, ranks = self.running("--timeout=60", "--repeat=1000")
         launcher.kill()

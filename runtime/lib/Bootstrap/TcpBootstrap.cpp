@@ -110,8 +110,9 @@ public:
       std::memcpy(static_cast<char *>(all) + env.rank * bytes, mine, bytes);
     ++sequence;
     Status result = env.rank == 0 ? gather(bytes, all) : contribute(mine, bytes, all);
-    hearAll();
-    if (!result.ok()) {
+    if (result.ok()) {
+      hearAll();
+    } else {
       bool wasTold = env.rank != 0 && result.code() == Code::Aborted;
       lose(result.withPrefix(fmt::format("rank {}, exchange {} over tcp: ", env.rank, sequence)),
            wasTold);
@@ -135,7 +136,17 @@ public:
   void giveUp(const Status &reason) override {
     lose(reason);
     std::unique_lock<std::mutex> lock(state);
-    nowAllKnow.wait_until(lock, lostAt + env.noticeTimeout, [&] { return allKnow; });
+    while (!allKnow) {
+      Deadline until = lostAt + env.noticeTimeout;
+      // A stopped rank 0 tells nobody. The others then end when they miss its signs of life, which
+      // they have seen until about as late as this rank.
+      Deadline last{Clock::duration(heard[0])};
+      if (env.rank != 0 && isThere(0) && last < lostAt + kNotice)
+        until = std::max(until, last + std::max(patience(), kLeastSilence) + 2 * kPulse);
+      if (Clock::now() >= until)
+        return;
+      nowAllKnow.wait_until(lock, std::min(until, Clock::now() + kNotice / 2));
+    }
   }
 
   void noteBegun(uint64_t runs) override {
@@ -478,6 +489,7 @@ private:
           return noteLeft(i);
         if (*n == 0)
           return;
+        noteHeard(i);
         part.received += *n;
       }
       if (part.received < sizeof(FrameHeader))

