@@ -435,10 +435,21 @@ Clock::time_point InstanceImpl::deadline() {
     return Clock::time_point::max();
   // A command that begins is progress, and so are data that move. The streams of a graph have no
   // positions.
-  uint64_t position = context.progress();
-  for (uint32_t s = 0; s < streams.size() && !slot->replays; ++s)
-    if (usesStream[s])
-      position = position * 31 + (s == 0 ? slot->main.load() : streams[s])->position();
+  uint64_t position = 0;
+  bool isBehindOthers = false;
+  for (uint32_t s = 0; s < streams.size() && !slot->replays; ++s) {
+    // A stream that is through with this run shows the progress of later ones. One that is still in
+    // another instance's run has yet to come to this one.
+    if (!usesStream[s] || (!slot->enqueuing && slot->ends[s]->reached()))
+      continue;
+    Marker at = (s == 0 ? slot->main.load() : streams[s])->position();
+    isBehindOthers |= at != kNoMarker && at >> 32 != number;
+    position = position * 31 + at;
+  }
+  for (const auto &channel : channels)
+    position += channel && !isBehindOthers ? channel->progress() : 0;
+  if (isBehindOthers)
+    position += context.progress();
   Clock::time_point now = Clock::now();
   if (timedRun != slot->run)
     timedFirst = timedLate = now;

@@ -46,12 +46,13 @@ private:
   Device &device;
 };
 
-/// Operands of one operation and their copies in host memory, which the inner operation sees.
+/// Operands of one operation and their copies, which the inner operation sees: in host memory, or,
+/// if `isNear`, in the device's memory, of operands with gaps only.
 class Stage {
 public:
-  explicit Stage(Device &device) : device(device) {}
+  Stage(Device &device, bool isNear) : device(device), isNear(isNear) {}
 
-  /// The host's copy of `operand`, dense; loaded before the operation, stored after it, or both.
+  /// The copy of `operand`, dense; loaded before the operation, stored after it, or both.
   Expected<Operand> add(const Operand &operand, bool load, bool store) {
     auto slot = static_cast<uint32_t>(sources.size() * 2);
     Operand near = operand, far;
@@ -59,8 +60,14 @@ public:
     far.slot = slot + 1;
     far.layout =
         Layout::dense(operand.layout.dtype, operand.layout.shape.data(), operand.layout.rank);
-    TANDEM_ASSIGN_OR_RETURN(auto memory, device.allocate(far.layout.numBytes(), MemoryKind::Host));
     sources.push_back(operand.slot);
+    if (isNear && operand.layout.isDense()) {
+      copies.push_back(nullptr);
+      return near;
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        auto memory,
+        device.allocate(far.layout.numBytes(), isNear ? MemoryKind::Plain : MemoryKind::Host));
     copies.push_back(std::move(memory));
     if (far.layout.numElements() == 0)
       return far;
@@ -76,8 +83,9 @@ public:
   }
 
   Device &device;
-  std::vector<uint32_t> sources; ///< the program's slots
-  std::vector<std::unique_ptr<Memory>> copies;
+  bool isNear;
+  std::vector<uint32_t> sources;               ///< the program's slots
+  std::vector<std::unique_ptr<Memory>> copies; ///< null: none is needed
   std::vector<std::unique_ptr<Operation>> loads, stores;
 };
 
@@ -94,7 +102,7 @@ public:
     at.resize(stage.sources.size() * 2);
     for (size_t i = 0; i < stage.sources.size(); ++i) {
       at[2 * i] = frame.pointers[stage.sources[i]];
-      at[2 * i + 1] = stage.copies[i]->data();
+      at[2 * i + 1] = stage.copies[i] ? stage.copies[i]->data() : nullptr;
     }
     mine = frame;
     mine.pointers = at.data();
@@ -122,11 +130,11 @@ private:
 
 class StagedChannel final : public Channel {
 public:
-  StagedChannel(Device &device, std::unique_ptr<Channel> inner)
-      : device(device), inner(std::move(inner)) {}
+  StagedChannel(Device &device, bool isNear, std::unique_ptr<Channel> inner)
+      : device(device), isNear(isNear), inner(std::move(inner)) {}
 
   Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &messages) override {
-    Stage stage(device);
+    Stage stage(device, isNear);
     std::vector<Message> staged = messages;
     for (Message &message : staged) {
       TANDEM_ASSIGN_OR_RETURN(message.buffer,
@@ -137,7 +145,7 @@ public:
   }
 
   Expected<std::unique_ptr<Operation>> prepareCollective(const Collective &collective) override {
-    Stage stage(device);
+    Stage stage(device, isNear);
     Collective staged = collective;
     if (collective.in.present()) {
       TANDEM_ASSIGN_OR_RETURN(staged.in, stage.add(collective.in, true, false));
@@ -149,6 +157,7 @@ public:
     return std::make_unique<StagedOperation>(std::move(stage), std::move(operation));
   }
 
+  uint64_t progress() const override { return inner->progress(); }
   std::string prepared() override { return inner->prepared(); }
   Status compare(const std::vector<std::string> &members, Marker &culprit) override {
     return inner->compare(members, culprit);
@@ -157,6 +166,7 @@ public:
 
 private:
   Device &device;
+  bool isNear;
   std::unique_ptr<Channel> inner;
 };
 
@@ -172,18 +182,20 @@ public:
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                    Bootstrap &bootstrap) override {
+    bool isNear = inner->movesDense(device);
     if (!facade) {
       facade = std::make_unique<HostFacade>(device);
-      if (bootstrap.rank() == 0)
+      if (bootstrap.rank() == 0 && !isNear)
         device.log(
             LogLevel::Warning,
             fmt::format("channel {} moves host memory: data of device {} is copied through it",
                         inner->name(), device.name()));
     }
-    TANDEM_ASSIGN_OR_RETURN(auto channel, inner->createChannel(desc, *facade, bootstrap));
+    TANDEM_ASSIGN_OR_RETURN(auto channel,
+                            inner->createChannel(desc, isNear ? device : *facade, bootstrap));
     if (!channel)
       return std::unique_ptr<Channel>();
-    return std::make_unique<StagedChannel>(device, std::move(channel));
+    return std::make_unique<StagedChannel>(device, isNear, std::move(channel));
   }
   Status checkRun() const override { return inner->checkRun(); }
   uint64_t progress() const override { return inner->progress(); }

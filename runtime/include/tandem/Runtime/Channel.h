@@ -158,6 +158,10 @@ public:
   virtual std::string prepared() { return {}; }
   virtual Status compare(const std::vector<std::string> &members, Marker &culprit);
 
+  /// Grows while data of this channel move, also within a command that takes long: then the
+  /// watchdog does not end the run. Any thread. Default: not known.
+  virtual uint64_t progress() const { return 0; }
+
   /// Makes waiting operations return `reason`, and later ones fail with it. Informs the peers if
   /// that does not block. Any thread, any number of times, also while operations run.
   virtual void abort(const Status &reason) = 0;
@@ -179,6 +183,9 @@ public:
   /// True if its channels can access memory of `device` directly. Otherwise the transport is staged
   /// through host memory; see stageThroughHost().
   virtual bool moves(const Device &device) const { return device.hostMemory(); }
+  /// Where it does not: true if its channels can access dense operands in memory of `device`, for
+  /// two-sided messages.
+  virtual bool movesDense(const Device &) const { return false; }
   /// Collective over the world: every rank calls it for every channel of the table, in order. A
   /// rank with an empty group gets null. Exchanges addresses and symmetric memory through
   /// `bootstrap`, and checks that all members named the same group. `device` and `bootstrap`
@@ -188,13 +195,13 @@ public:
   /// Called when a run has ended. Returns an error if a rank has aborted although this rank's
   /// operations succeeded (see docs/gpu.md, "Abort board"). Does not block; any thread.
   virtual Status checkRun() const { return Status(); }
-  /// Grows while data moves, also within a command that takes long: then the watchdog does not end
-  /// the run. Any thread. Default: not known.
+  /// The same as Channel::progress(), of all its channels together.
   virtual uint64_t progress() const { return 0; }
 };
 
-/// A transport that copies device memory to and from host memory and communicates by `inner`. It
-/// lacks OneSided, because peers cannot access the device's memory that way.
+/// A transport that copies device memory to and from host memory and communicates by `inner`; if
+/// that movesDense(), it copies only operands with gaps, to dense memory of the device. It lacks
+/// OneSided, because peers cannot access the device's memory that way.
 std::unique_ptr<Transport> stageThroughHost(std::unique_ptr<Transport> inner);
 
 } // namespace tandem

@@ -282,6 +282,10 @@ public:
   virtual Status upload(void *dst, const void *src, uint64_t bytes);
   virtual Status download(void *dst, const void *src, uint64_t bytes);
 
+  /// Runs `body` with the device current on this thread, for libraries that ask the vendor's
+  /// driver.
+  virtual void within(const std::function<void()> &body) { body(); }
+
   /// Prepared operations. dst and src: same shape and dtype.
   virtual Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
                                                            const Operand &src) = 0;

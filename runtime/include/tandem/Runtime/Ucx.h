@@ -23,17 +23,22 @@ struct UcxOptions {
   std::chrono::milliseconds closeTimeout{5000};
   /// Use the network also between ranks of this host.
   bool networkOnly = false;
+  /// Let UCX access memory of GPUs, if it was built for that; else it is copied through host
+  /// memory.
+  bool gpuDirect = true;
 };
 
-/// The options from the environment: TANDEM_UCX_SPIN (microseconds), TANDEM_UCX_NETWORK_ONLY (1).
+/// The options from the environment: TANDEM_UCX_SPIN (microseconds), TANDEM_UCX_NETWORK_ONLY (1),
+/// TANDEM_UCX_GPU_DIRECT (0).
 /// UCX reads its own UCX_* variables.
 UcxOptions ucxOptionsFromEnvironment();
 
-/// The transport "ucx": two-sided and one-sided, for host memory; no collectives (the compiler
-/// expands them). Opens libucp.so.0 (or TANDEM_UCX_LIBRARY) at run time; Unsupported, with the
-/// loader's message, if it is missing. One thread drives all communication of the transport,
-/// concurrently with compute. If a peer dies, every waiting operation ends with an error that names
-/// both ranks, and the transport stops. Several contexts may share a process.
+/// The transport "ucx": two-sided and one-sided, for host memory; two-sided for memory of GPUs, if
+/// UCX says that it moves that; no collectives (the compiler expands them). Opens libucp.so.0 (or
+/// TANDEM_UCX_LIBRARY) at run time; Unsupported, with the loader's message, if it is missing. One
+/// thread drives all communication of the transport, concurrently with compute. If a peer dies,
+/// every waiting operation ends with an error that names both ranks, and the transport stops.
+/// Several contexts may share a process.
 Expected<std::unique_ptr<Transport>>
 createUcxTransport(const UcxOptions &options = ucxOptionsFromEnvironment());
 

@@ -153,6 +153,7 @@ public:
                                                  tree ? route.treeBytes : route.ringBytes);
   }
 
+  uint64_t progress() const override { return inner->progress(); }
   const uint64_t *signalWords() const override { return inner->signalWords(); }
   std::string prepared() override { return inner->prepared(); }
   Status compare(const std::vector<std::string> &summaries, Marker &culprit) override {
@@ -183,6 +184,7 @@ public:
   uint32_t capabilities() const override { return inner->capabilities(); }
   Reach reach() const override { return inner->reach(); }
   bool moves(const Device &device) const override { return inner->moves(device); }
+  bool movesDense(const Device &device) const override { return inner->movesDense(device); }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                    Bootstrap &bootstrap) override {

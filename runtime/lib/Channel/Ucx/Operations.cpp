@@ -17,11 +17,11 @@ using namespace tandem::ucx;
 
 namespace {
 
-ucp_request_param_t hostParam() {
+ucp_request_param_t operandParam(const Worker &worker) {
   ucp_request_param_t param{};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  param.memory_type = worker.memoryType();
   return param;
 }
 
@@ -158,7 +158,7 @@ private:
   static void pieceEnded(Worker &worker, Piece &piece, const Status &status) {
     Part &part = *piece.part;
     piece.part = nullptr;
-    worker.noteProgress();
+    part.owner->state->noteProgress();
     if (part.result.ok())
       part.result = status;
     if (!part.isPosting)
@@ -170,7 +170,7 @@ private:
     auto endpoint = worker.endpoint(part.peer);
     if (!endpoint)
       return pieceEnded(worker, piece, endpoint.status());
-    ucp_request_param_t param = hostParam();
+    ucp_request_param_t param = operandParam(worker);
     param.cb.send = [](void *request, ucs_status_t status, void *data) {
       auto &piece = *static_cast<Piece *>(data);
       Worker &worker = *piece.part->owner->state->worker;
@@ -191,7 +191,7 @@ private:
     Part &part = *piece.part;
     bool ended = false;
     piece.ended = &ended;
-    ucp_request_param_t param = hostParam();
+    ucp_request_param_t param = operandParam(worker);
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     param.cb.recv = [](void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
                        void *data) {
@@ -314,7 +314,7 @@ private:
       good = endpoint.status();
       return;
     }
-    ucp_request_param_t param = hostParam();
+    ucp_request_param_t param = operandParam(worker);
     param.cb.send = [](void *request, ucs_status_t status, void *data) {
       auto &turn = *static_cast<Turn *>(data);
       std::shared_ptr<Work> keep = turn.owner->shared_from_this();
@@ -347,10 +347,12 @@ private:
   }
 
   void endTurn(Worker &worker) {
-    worker.noteProgress();
-    if (++ended < turns.size() && good.ok())
-      worker.sendControl(*this, member.rank, Control());
-    else
+    state->noteProgress();
+    if (++ended < turns.size() && good.ok()) {
+      Control control;
+      control.channel = state->number;
+      worker.sendControl(*this, member.rank, control);
+    } else
       finishPart(worker, good);
   }
 

@@ -218,6 +218,7 @@ void Worker::receiveControl(const void *header, size_t headerBytes, const void *
   noteProgress();
   switch (control.kind) {
   case Control::Signal:
+  case Control::Hello:
     // No run of a closed channel is left to wait for it.
     if (auto sink = sinks.find(control.channel); sink != sinks.end())
       sink->second->receive(control);
@@ -243,8 +244,6 @@ void Worker::receiveControl(const void *header, size_t headerBytes, const void *
                 fmt::format("rank {}: rank {} ended the run: {}", worldRank, control.source,
                             std::string_view(static_cast<const char *>(data), bytes))),
          false);
-    break;
-  case Control::Hello:
     break;
   }
 }

@@ -66,6 +66,9 @@ public:
   std::string_view name() const override { return "ucx"; }
   uint32_t capabilities() const override { return TwoSided | OneSided; }
   uint64_t progress() const override { return worker->progress(); }
+  bool movesDense(const Device &device) const override {
+    return !device.hostMemory() && worker->movesGpu(device.name());
+  }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                    Bootstrap &bootstrap) override {
@@ -113,14 +116,14 @@ private:
     if (joined)
       return joinResult;
     joined = true;
-    joinResult = exchangeAddresses(bootstrap);
-    if (joinResult.ok() && !device.hostMemory())
+    joinResult = exchangeAddresses(bootstrap, device);
+    if (joinResult.ok() && !device.hostMemory() && !movesDense(device))
       joinResult = Status(Code::Unsupported,
                           fmt::format("channel ucx: device {} has no host memory", device.name()));
     return joinResult;
   }
 
-  Status exchangeAddresses(Bootstrap &bootstrap) {
+  Status exchangeAddresses(Bootstrap &bootstrap, Device &device) {
     if (bootstrap.worldSize() > (1u << kSourceBits))
       return Status(Code::Unsupported, fmt::format("channel ucx: {} ranks, expected at most {}",
                                                    bootstrap.worldSize(), 1u << kSourceBits));
@@ -135,7 +138,7 @@ private:
       addresses.push_back(std::move(*address));
     }
     return worker->call([&] {
-      worker->join(bootstrap.rank(), bootstrap.localSize(), std::move(addresses));
+      worker->join(bootstrap.rank(), bootstrap.localSize(), std::move(addresses), device);
       return Status::success();
     });
   }
@@ -254,6 +257,8 @@ UcxOptions tandem::ucxOptionsFromEnvironment() {
     options.spin = std::chrono::microseconds(std::strtol(spin, nullptr, 10));
   const char *network = std::getenv("TANDEM_UCX_NETWORK_ONLY");
   options.networkOnly = network && !std::strcmp(network, "1");
+  const char *direct = std::getenv("TANDEM_UCX_GPU_DIRECT");
+  options.gpuDirect = !direct || std::strcmp(direct, "0") != 0;
   return options;
 }
 

@@ -50,7 +50,14 @@ struct ChannelState : ControlSink {
   std::mutex mutex;
   std::condition_variable condition;
   Status failure; ///< guarded by mutex
+  std::atomic<uint64_t> moved{0};
 
+  /// Progress thread: a piece has arrived or left.
+  void noteProgress() {
+    moved.fetch_add(1, std::memory_order_relaxed);
+    worker->noteProgress();
+  }
+  uint64_t progress() const { return moved; }
   void receive(const Control &control) override;
   void failed(const Status &status) override;
   /// Waits until local signal `slot` is at least `value`.
@@ -73,6 +80,7 @@ public:
   Expected<std::unique_ptr<Operation>> preparePut(const Put &put) override;
   Expected<std::unique_ptr<Operation>> prepareSignal(const tandem::Signal &signal) override;
   Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override;
+  uint64_t progress() const override { return state->progress(); }
   void abort(const Status &reason) override;
 
 private:

@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace tandem;
 using namespace tandem::ucx;
@@ -27,6 +28,14 @@ constexpr std::chrono::milliseconds kLastWords{100};
 
 Status systemError(const char *what) {
   return Status(Code::Io, fmt::format("channel ucx: {}: {}", what, std::strerror(errno)));
+}
+
+/// Of memory of a device; host memory if UCX knows no other.
+ucs_memory_type_t memoryTypeOf(std::string_view device) {
+  std::string_view kind = device.substr(0, device.find(':'));
+  return kind == "cuda"  ? UCS_MEMORY_TYPE_CUDA
+         : kind == "hip" ? UCS_MEMORY_TYPE_ROCM
+                         : UCS_MEMORY_TYPE_HOST;
 }
 
 uint32_t coresOfThisProcess() {
@@ -61,6 +70,11 @@ Status Worker::open() {
   ucs_status_t made = api.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
   api.ucp_config_release(config);
   TANDEM_RETURN_IF_ERROR(api.status(made, "ucp_init"));
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  TANDEM_RETURN_IF_ERROR(
+      api.status(api.ucp_context_query(context, &attributes), "ucp_context_query"));
+  memoryTypes = attributes.memory_types;
 
   ucp_worker_params_t workerParams{};
   workerParams.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -123,7 +137,18 @@ Worker::~Worker() {
       ::close(fd);
 }
 
-void Worker::join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses) {
+bool Worker::movesGpu(std::string_view device) const {
+  ucs_memory_type_t type = memoryTypeOf(device);
+  return options.gpuDirect && type != UCS_MEMORY_TYPE_HOST && (memoryTypes >> type & 1) != 0;
+}
+
+void Worker::join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses,
+                  Device &device) {
+  if (!device.hostMemory()) {
+    operandType = memoryTypeOf(device.name());
+    gpu = &device;
+    entersGpu = true;
+  }
   worldRank = rank;
   spinTime = options.spin;
   // With more ranks than cores, a polling rank would take the core of the rank it waits for.
@@ -223,8 +248,20 @@ bool Worker::takeSubmitted() {
 }
 
 void Worker::run() {
+  loop();
+  if (std::exchange(entersGpu, false))
+    gpu->within([this] { loop(); });
+  // The waiting threads are gone, but UCX may still write to these.
+  for (auto &work : inFlight) {
+    work->abandon(Status(Code::Aborted, "the transport has been closed"));
+    forgotten.push_back(work);
+  }
+  inFlight.clear();
+}
+
+void Worker::loop() {
   auto lastProgress = Clock::now();
-  for (;;) {
+  while (!entersGpu) {
     bool busy = takeSubmitted();
     if (busy) {
       std::lock_guard<std::mutex> lock(mutex);
@@ -243,12 +280,6 @@ void Worker::run() {
     sleep();
     lastProgress = Clock::now();
   }
-  // The waiting threads are gone, but UCX may still write to these.
-  for (auto &work : inFlight) {
-    work->abandon(Status(Code::Aborted, "the transport has been closed"));
-    forgotten.push_back(work);
-  }
-  inFlight.clear();
 }
 
 void Worker::sleep() {

@@ -14,6 +14,7 @@
 #define TANDEM_CHANNEL_UCX_WORKER_H
 
 #include "Work.h"
+#include "tandem/Runtime/Device.h"
 #include "tandem/Runtime/Ucx.h"
 
 #include <string>
@@ -42,7 +43,7 @@ struct Control {
     Leave,  ///< sender's transport ends in good order: nothing will come from it any more
     Answer, ///< to Leave: the sender has received what came before it
     Abort,  ///< sender gives up; text says why
-    Hello,  ///< no effect: opens the connection
+    Hello,  ///< opens the connection, or shows progress of a channel; no other effect
   };
   Kind kind = Hello;
   uint32_t source = 0; ///< world rank
@@ -55,6 +56,7 @@ struct Control {
 class ControlSink {
 public:
   virtual ~ControlSink();
+  /// Signal or Hello.
   virtual void receive(const Control &control) = 0;
   /// The worker has failed: wake all waiting threads.
   virtual void failed(const Status &status) = 0;
@@ -71,6 +73,8 @@ public:
   uint32_t rank() const { return worldRank; }
   /// Grows while pieces of messages and controls arrive or leave.
   uint64_t progress() const { return moved; }
+  /// Whether UCX was built to move memory of the GPU `device` directly.
+  bool movesGpu(std::string_view device) const;
   /// Whether the rank shares memory with this one. After join().
   bool isNear(uint32_t rank) const {
     return rank == worldRank || (!self.host.empty() && peers[rank]->address.host == self.host);
@@ -90,7 +94,10 @@ public:
 
   // Progress thread only: from call() or a Work.
   /// Called once, first: all addresses, and this rank's number.
-  void join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses);
+  /// Operands are in memory of `device`, which outlives the thread.
+  void join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses, Device &device);
+  /// Of operands. After join().
+  ucs_memory_type_t memoryType() const { return operandType; }
   /// False if the channel already has a sink.
   bool addSink(uint32_t channel, ControlSink *sink);
   /// No effect if `sink` is not the channel's.
@@ -126,6 +133,8 @@ private:
   Worker(const Api &api, const UcxOptions &options) : api(api), options(options) {}
   Status open();
   void run();
+  /// Until the thread ends, or join() has given it a GPU.
+  void loop();
   bool takeSubmitted();
   void sleep();
   void watchProcess(Peer &peer);
@@ -140,8 +149,12 @@ private:
   UcxOptions options;
   std::atomic<uint64_t> moved{0};
   PeerAddress self;
-  std::chrono::microseconds spinTime{0}; ///< fixed by join
-  uint32_t worldRank = 0;                ///< fixed by join
+  std::chrono::microseconds spinTime{0};                ///< fixed by join
+  uint32_t worldRank = 0;                               ///< fixed by join
+  uint64_t memoryTypes = 0;                             ///< that UCX moves, as bits
+  ucs_memory_type_t operandType = UCS_MEMORY_TYPE_HOST; ///< fixed by join
+  Device *gpu = nullptr;                                ///< progress thread: of the operands
+  bool entersGpu = false; ///< progress thread: the GPU is to become current
   std::vector<std::unique_ptr<Peer>> peers;
   int ucxEvents = -1, wakeEvent = -1, epoll = -1;
 

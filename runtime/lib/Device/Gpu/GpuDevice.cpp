@@ -145,6 +145,14 @@ public:
     return tools->gatedKernels(why) != nullptr;
   }
   bool hostMemory() const override { return false; }
+  void within(const std::function<void()> &body) override {
+    state->driver
+        ->within([&] {
+          body();
+          return Status();
+        })
+        .ignore(); // there is no other error
+  }
   void useAllocator(std::shared_ptr<const Allocator> given) override {
     state->allocator = std::move(given);
   }

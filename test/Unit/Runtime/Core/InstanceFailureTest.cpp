@@ -270,6 +270,101 @@ TEST(Instance, OneSidedChannelsOfAllInstancesAreAbortedFirst) {
             (std::vector<std::string>{"1 signals", "2 signals", "1 messages", "2 messages"}));
 }
 
+/// Messages of channel "hangs" end only when it is aborted, or at `release`; those of others move
+/// data and end soon.
+class MovingChannel final : public Channel {
+public:
+  MovingChannel(bool hangs, std::atomic<uint64_t> &total, std::shared_future<void> release)
+      : hangs(hangs), total(total), release(std::move(release)) {}
+  Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &) override {
+    return std::unique_ptr<Operation>(std::make_unique<Transfer>(*this));
+  }
+  uint64_t progress() const override { return moved; }
+  void abort(const Status &) override { isAborted = true; }
+
+private:
+  class Transfer final : public HostOperation {
+  public:
+    explicit Transfer(MovingChannel &channel) : channel(channel) {}
+    Status execute(const Frame &) override {
+      do
+        channel.release.wait_for(std::chrono::milliseconds(2));
+      while (channel.hangs && !channel.isAborted &&
+             channel.release.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready);
+      ++channel.moved;
+      ++channel.total;
+      return channel.isAborted ? Status(Code::Aborted, "ended") : Status();
+    }
+
+  private:
+    MovingChannel &channel;
+  };
+  const bool hangs;
+  std::atomic<uint64_t> &total, moved{0};
+  std::shared_future<void> release;
+  std::atomic<bool> isAborted{false};
+};
+
+class MovingTransport final : public Transport {
+public:
+  explicit MovingTransport(std::shared_future<void> release) : release(std::move(release)) {}
+  std::string_view name() const override { return "moving"; }
+  uint32_t capabilities() const override { return TwoSided; }
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &,
+                                                   Bootstrap &) override {
+    return std::unique_ptr<Channel>(
+        std::make_unique<MovingChannel>(desc.name == "hangs", total, release));
+  }
+  uint64_t progress() const override { return total; }
+
+private:
+  std::atomic<uint64_t> total{0};
+  std::shared_future<void> release;
+};
+
+static Expected<InstancePtr> prepareMessages(Context &context, const std::string &channel,
+                                             uint16_t stream) {
+  ProgramSpec spec(1);
+  spec.name = channel;
+  RankSpec &rank = spec.ranks[0];
+  if (stream != 0)
+    rank.sync(stream, 0);
+  uint16_t number = rank.channel({0}, TwoSided, channel);
+  for (int i = 0; i < 10; ++i)
+    rank.group(stream, number, 0);
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(spec.encode()));
+  TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(0));
+  return Instance::create(context, program);
+}
+
+/// A run that hangs ends after the timeout, although another instance's runs move data, and begin
+/// commands on a stream that the hanging run has passed.
+TEST(Instance, ProgressOfOtherRunsDoesNotCount) {
+  std::promise<void> release;
+  ContextOptions options;
+  options.device = createCpuDevice();
+  options.transports.push_back(std::make_unique<MovingTransport>(release.get_future().share()));
+  options.bootstrap = createSelfBootstrap();
+  options.timeout = std::chrono::seconds(1);
+  options.shareMemory = false; // else the other runs begin when this one has ended
+  auto context = Context::create(std::move(options));
+  auto hung = prepareMessages(**context, "hangs", 1),
+       other = prepareMessages(**context, "moves", 0);
+  ASSERT_TRUE(hung.ok()) << hung.status().message();
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  ASSERT_TRUE((*hung)->enqueue().ok());
+  Status status;
+  auto begin = std::chrono::steady_clock::now();
+  uint64_t runs = 0;
+  for (; status.ok() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20); ++runs)
+    status = (*other)->run();
+  release.set_value();
+  EXPECT_NE(status.message().find("no end after 1000 ms: run of @hangs: stream 1 in command"),
+            std::string::npos)
+      << status.message();
+  EXPECT_GT(runs, 1u);
+}
+
 /// Messages do not end before the channel is aborted, and the abort waits for `gate`.
 class SlowChannel final : public Channel {
 public:

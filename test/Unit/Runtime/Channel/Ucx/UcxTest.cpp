@@ -63,24 +63,28 @@ struct Rank {
   std::unique_ptr<Channel> channel;
   void *pointers[4] = {};
 
-  void open(const BootstrapEnvironment &env, UcxOptions options = {},
-            const ucx::Api *api = nullptr) {
+  /// `on`: the device, if it is another one than a HostOnly.
+  void open(const BootstrapEnvironment &env, UcxOptions options = {}, const ucx::Api *api = nullptr,
+            Device *on = nullptr) {
     auto made = createTcpBootstrap(env);
     ASSERT_TRUE(made) << made.status().message();
     bootstrap = std::move(*made);
     auto ucx = api ? ucx::createTransport(*api, options) : createUcxTransport(options);
     ASSERT_TRUE(ucx) << ucx.status().message();
     transport = std::move(*ucx);
+    if (on && !transport->moves(*on))
+      transport = stageThroughHost(std::move(transport));
     ChannelDesc desc;
     desc.name = "c";
     desc.id = 1 << 16;
-    desc.capabilities = TwoSided | OneSided;
+    desc.capabilities = on ? TwoSided : TwoSided | OneSided;
     for (uint32_t rank = 0; rank < env.worldSize; ++rank)
       desc.group.push_back(rank);
     desc.self = env.rank;
     memory.resize(halfBytes / 4 + 512);
-    desc.symmetric = {memory.data(), memory.size() * 8, halfBytes, 2 * halfBytes, 8};
-    auto opened = transport->createChannel(desc, device, *bootstrap);
+    if (!on)
+      desc.symmetric = {memory.data(), memory.size() * 8, halfBytes, 2 * halfBytes, 8};
+    auto opened = transport->createChannel(desc, on ? *on : device, *bootstrap);
     ASSERT_TRUE(opened) << opened.status().message();
     channel = std::move(*opened);
   }
@@ -494,4 +498,126 @@ TEST(Ucx, TurnsOfAPutOverlap) {
   });
   EXPECT_EQ(mostPuts, 4u);
   EXPECT_EQ(mostPutBytes, 1u << 20);
+}
+
+namespace {
+
+thread_local bool gpuIsCurrent = false;
+
+/// A GPU whose memory the host can access, over a device `cpu`.
+class NearGpu final : public HostOnly {
+public:
+  std::string_view name() const override { return "cuda:0"; }
+  bool hostMemory() const override { return false; }
+  void within(const std::function<void()> &body) override {
+    gpuIsCurrent = true;
+    body();
+    gpuIsCurrent = false;
+  }
+  Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) override {
+    return cpu->createStream(priority);
+  }
+  Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) override {
+    allocated.push_back(kind);
+    return cpu->allocate(bytes, kind);
+  }
+  Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &to,
+                                                   const Operand &from) override {
+    return cpu->prepareCopy(to, from);
+  }
+
+  std::vector<MemoryKind> allocated;
+
+private:
+  std::unique_ptr<Device> cpu = createCpuDevice();
+};
+
+std::atomic<unsigned> gpuMessages, hostMessages;
+
+/// UCX as if built for CUDA. What a message says of its memory is counted.
+ucx::Api withCuda(const ucx::Api &real) {
+  static const ucx::Api &library = real;
+  static const auto onHost = [](const ucp_request_param_t *param) {
+    EXPECT_TRUE(param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE);
+    bool isGpu = param->memory_type == UCS_MEMORY_TYPE_CUDA;
+    EXPECT_TRUE(isGpu || param->memory_type == UCS_MEMORY_TYPE_HOST);
+    EXPECT_EQ(isGpu, gpuIsCurrent); // UCX asks for the context of the thread
+    ++(isGpu ? gpuMessages : hostMessages);
+    ucp_request_param_t other = *param;
+    other.memory_type = UCS_MEMORY_TYPE_HOST;
+    return other;
+  };
+  ucx::Api api = real;
+  api.ucp_context_query = [](ucp_context_h context, ucp_context_attr_t *attributes) {
+    ucs_status_t status = library.ucp_context_query(context, attributes);
+    EXPECT_TRUE(attributes->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES);
+    attributes->memory_types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA);
+    return status;
+  };
+  api.ucp_tag_send_nbx = [](ucp_ep_h to, const void *data, size_t count, ucp_tag_t tag,
+                            const ucp_request_param_t *param) {
+    ucp_request_param_t other = onHost(param);
+    return library.ucp_tag_send_nbx(to, data, count, tag, &other);
+  };
+  api.ucp_tag_recv_nbx = [](ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag,
+                            ucp_tag_t mask, const ucp_request_param_t *param) {
+    ucp_request_param_t other = onHost(param);
+    return library.ucp_tag_recv_nbx(worker, data, count, tag, mask, &other);
+  };
+  return api;
+}
+
+} // namespace
+
+/// Memory of a GPU goes through the host only if UCX was not built for it, or is not to do it. Then
+/// peers need not do the same.
+TEST(Ucx, MemoryOfGpus) {
+  auto real = ucx::Api::get();
+  ASSERT_TRUE(real) << real.status().message();
+  const ucx::Api cuda = withCuda(**real);
+  for (bool isAllowed : {true, false}) {
+    gpuMessages = hostMessages = 0;
+    Job job(2);
+    job.onRanks([&](uint32_t r) {
+      UcxOptions options;
+      options.gpuDirect = isAllowed;
+      bool isDirect = r == 0 && isAllowed;
+      {
+        auto transport = ucx::createTransport(r == 0 ? cuda : **real, options);
+        ASSERT_TRUE(transport) << transport.status().message();
+        EXPECT_EQ((*transport)->movesDense(NearGpu()), isDirect);
+        EXPECT_FALSE((*transport)->movesDense(HostOnly()));
+      }
+      NearGpu gpu;
+      Rank rank;
+      rank.open(job.of(r), options, r == 0 ? &cuda : &**real, &gpu);
+      ASSERT_TRUE(rank.channel);
+      // Rank 0 sends rows with gaps, and receives dense rows.
+      constexpr int64_t kRows = 3, kColumns = 4;
+      Message send = message(true, 1 - r, 0, 0), receive = message(false, 1 - r, 1, 0);
+      send.buffer.layout = receive.buffer.layout = Layout::dense(DType::I32, {kRows, kColumns});
+      send.buffer.layout.strides[0] = 2 * kColumns;
+      auto group = rank.channel->prepareGroup({send, receive});
+      ASSERT_TRUE(group) << group.status().message();
+      EXPECT_EQ(gpu.allocated, isDirect ? std::vector<MemoryKind>{MemoryKind::Plain}
+                                        : std::vector<MemoryKind>(2, MemoryKind::Host));
+      auto stream = gpu.createStream(StreamPriority::Normal);
+      ASSERT_TRUE(stream) << stream.status().message();
+      std::vector<int32_t> out(2 * kRows * kColumns), in(kRows * kColumns);
+      rank.pointers[0] = out.data();
+      rank.pointers[1] = in.data();
+      for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+        std::iota(out.begin(), out.end(), int32_t(1000 * r + 100 * epoch));
+        Frame frame;
+        frame.pointers = rank.pointers;
+        frame.epoch = epoch;
+        ASSERT_TRUE((*group)->enqueue(**stream, frame).ok());
+        ASSERT_TRUE((*stream)->synchronize().ok());
+        for (int64_t i = 0; i < kRows * kColumns; ++i)
+          EXPECT_EQ(in[i], int64_t(1000 * (1 - r) + 100 * epoch) + i + i / kColumns * kColumns);
+      }
+    });
+    EXPECT_EQ(gpuMessages, isAllowed ? 6u : 0u);
+    EXPECT_EQ(hostMessages, isAllowed ? 0u : 6u);
+  }
 }
