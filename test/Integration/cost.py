@@ -5,7 +5,7 @@
   cost.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 1. Every function of test/Programs, compiled by price for several machines, is not slower than by the fixed rules, as
-   the simulator says it. (--all: on every machine; else machines in turn, and half of the numbers of devices.)
+   the simulator says it. (--all: on every machine; else machines and numbers of devices in turn.)
 2. choices.mlir: what is left open is not slower than what a user could have written.
 3. Layers of several kinds and sizes, left open, are not slower than with any number of slices and any registered
    schedule. (--all: all layers and all numbers of slices.)
@@ -69,10 +69,10 @@ def programs(options):
     for n, function in enumerate(functions()):
         one_sided = ONE_SIDED.search(pathlib.Path(function.path).read_text())
         chosen = [devices for devices in function.devices if devices in DEVICES]
-        if len(chosen) > 1 and not options.all:
-            chosen = chosen[n % 2::2]
-        for d, devices in enumerate(chosen):
-            for machine, target in MACHINES if options.all else [MACHINES[(n // 2 + d) % len(MACHINES)]]:
+        if not options.all:
+            chosen = [chosen[n % len(chosen)]]
+        for devices in chosen:
+            for machine, target in MACHINES if options.all else [MACHINES[n // 2 % len(MACHINES)]]:
                 if one_sided and target == "cuda-nccl":
                     target = "cuda-peer"
                 yield Program(function, devices, machine, target)
