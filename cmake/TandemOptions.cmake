@@ -47,6 +47,9 @@ else()
   # GCC 12 reports these in the LLVM and standard headers it inlines.
   add_compile_options(-fdiagnostics-color -Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds
                       -Wno-stringop-overflow -Wno-stringop-overread)
+  if(CMAKE_UNITY_BUILD) # it takes sources that are included for headers
+    add_compile_options(-Wno-subobject-linkage)
+  endif()
 endif()
 add_link_options(-Wl,--gc-sections)
 add_compile_options(-ffunction-sections -fdata-sections)

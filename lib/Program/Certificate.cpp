@@ -18,7 +18,7 @@ namespace tandem {
 
 namespace {
 
-std::string text(const flatbuffers::String *string) { return string ? string->str() : ""; }
+std::string asString(const flatbuffers::String *string) { return string ? string->str() : ""; }
 
 std::vector<std::string>
 texts(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *strings) {
@@ -30,13 +30,13 @@ texts(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *strin
 
 Certificate::Loop decodeLoop(const sp::LoopChoice &from) {
   Certificate::Loop loop;
-  loop.reshards = text(from.reshards());
+  loop.reshards = asString(from.reshards());
   loop.locations = texts(from.locations());
-  loop.what = text(from.what());
-  loop.source = text(from.source());
+  loop.what = asString(from.what());
+  loop.source = asString(from.source());
   for (uint32_t i = 0; i < program::sizeOfVector(from.candidates()); ++i) {
     const sp::Candidate &candidate = *from.candidates()->Get(i);
-    loop.candidates.push_back({text(candidate.what()), candidate.seconds()});
+    loop.candidates.push_back({asString(candidate.what()), candidate.seconds()});
   }
   loop.communication = from.communication();
   loop.exposed = from.exposed();
@@ -94,13 +94,13 @@ Expected<std::optional<Certificate>> program::decodeCertificate(const Bytes &byt
   if (from.content() != content)
     return std::optional<Certificate>();
   Certificate to;
-  to.producer = text(from.producer());
+  to.producer = asString(from.producer());
   to.properties = texts(from.properties());
   to.limits = texts(from.limits());
-  to.data = text(from.data());
+  to.data = asString(from.data());
   to.queues = from.queues();
   to.bufferedSends = from.buffered_sends();
-  to.machine = text(from.machine());
+  to.machine = asString(from.machine());
   to.machineHash = from.machine_hash();
   to.seconds = from.seconds();
   to.baselineSeconds = from.baseline_seconds();
@@ -108,7 +108,7 @@ Expected<std::optional<Certificate>> program::decodeCertificate(const Bytes &byt
     to.loops.push_back(decodeLoop(*from.loops()->Get(i)));
   for (uint32_t i = 0; i < sizeOfVector(from.alternatives()); ++i)
     to.alternatives.push_back(
-        {text(from.alternatives()->Get(i)->what()), from.alternatives()->Get(i)->seconds()});
+        {asString(from.alternatives()->Get(i)->what()), from.alternatives()->Get(i)->seconds()});
   to.sms = from.sms();
   return std::optional<Certificate>(std::move(to));
 }

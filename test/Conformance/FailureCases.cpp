@@ -13,13 +13,6 @@ namespace tandem::test {
 
 namespace {
 
-std::vector<uint32_t> everybody(uint32_t ranks) {
-  std::vector<uint32_t> group(ranks);
-  for (uint32_t r = 0; r < ranks; ++r)
-    group[r] = r;
-  return group;
-}
-
 /// All wait for a message of the last rank, on a worker stream that the main stream waits for.
 Scenario messages(uint32_t ranks) {
   Scenario scenario(ranks);

@@ -13,13 +13,6 @@ namespace tandem::test {
 
 namespace {
 
-std::vector<uint32_t> everybody(uint32_t ranks) {
-  std::vector<uint32_t> group(ranks);
-  for (uint32_t r = 0; r < ranks; ++r)
-    group[r] = r;
-  return group;
-}
-
 /// Everybody puts its input into slot r of everybody's symmetric memory, in `chunks` chunks with a
 /// signal each, and copies what has arrived to its output. Slot s of the signals counts the chunks
 /// of rank s. The runs alternate between the two halves, and every pair of ranks waits for each
@@ -73,8 +66,8 @@ Scenario gather(uint32_t ranks, DType t, int64_t n, int64_t chunks, unsigned run
 }
 
 /// A put whose two ends are strided, to the next rank.
-Scenario strided(uint32_t ranks, DType t, Shape shape, Shape srcStrides, Shape dstStrides,
-                 int64_t storage) {
+Scenario stridedPut(uint32_t ranks, DType t, Shape shape, Shape srcStrides, Shape dstStrides,
+                    int64_t storage) {
   Scenario scenario(ranks);
   uint64_t bytes = static_cast<uint64_t>(storage) * sizeOf(t);
   uint32_t in = scenario.spec.stacked("in", false, t, {storage});
@@ -97,7 +90,7 @@ Scenario strided(uint32_t ranks, DType t, Shape shape, Shape srcStrides, Shape d
     // The reader tells the writer: else with more than two ranks one could be two runs ahead.
     rank.signal(0, ch, previous, 1, 1);
     rank.waitSignal(0, ch, 1, 1);
-    Tensor src = test::strided(t, shape, srcStrides, 0, storage);
+    Tensor src = strided(t, shape, srcStrides, 0, storage);
     scenario.at(0, r, in) = encodeValues(t, numbers(storage, r));
     src.values = numbers(storage, previous);
     std::vector<double> expected;
@@ -182,9 +175,9 @@ void addOneSidedCases(Cases &cases) {
   });
   for (DType t : kAllDTypes)
     add("strided." + nameOf(t), {1, 2, 3},
-        [=](uint32_t p) { return strided(p, t, {5, 4}, {1, 6}, {11, 2}, 60); });
+        [=](uint32_t p) { return stridedPut(p, t, {5, 4}, {1, 6}, {11, 2}, 60); });
   add("strided.columns", {2},
-      [](uint32_t p) { return strided(p, DType::F32, {50, 40}, {90, 1}, {64, 1}, 4500); });
+      [](uint32_t p) { return stridedPut(p, DType::F32, {50, 40}, {90, 1}, {64, 1}, 4500); });
   add("across-groups", {3}, [](uint32_t) { return acrossGroups(); });
   add("token", {1, 2, 3, 4}, [](uint32_t p) { return token(p, 7); });
 }

@@ -32,6 +32,14 @@ double rounded(DType type, double value);
 /// What a fresh result holds before a run.
 inline constexpr char kPoison = '\x5a';
 
+/// A group of all ranks.
+inline std::vector<uint32_t> everybody(uint32_t ranks) {
+  std::vector<uint32_t> group(ranks);
+  for (uint32_t r = 0; r < ranks; ++r)
+    group[r] = r;
+  return group;
+}
+
 struct Scenario {
   explicit Scenario(uint32_t ranks) : spec(ranks) {}
 

@@ -41,7 +41,9 @@ using tandem::fake::add;
 using tandem::fake::currentGpu;
 using tandem::fake::Event;
 using tandem::fake::knownKernels;
+using tandem::fake::load;
 using tandem::fake::lockOf;
+using tandem::fake::nap;
 using tandem::fake::Node;
 using tandem::fake::number;
 using tandem::fake::Queue;
@@ -51,12 +53,6 @@ using tandem::fake::Work;
 
 /// The GPU, from 1, that is current.
 thread_local std::vector<CUcontext> contexts;
-
-void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
-
-uint64_t load(const void *at) {
-  return __atomic_load_n(static_cast<const uint64_t *>(at), __ATOMIC_ACQUIRE);
-}
 
 /// Physical memory: a file.
 struct Physical {

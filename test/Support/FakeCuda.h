@@ -15,9 +15,16 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tandem::fake {
+
+/// Between two looks at memory that another thread will change.
+inline void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+inline uint64_t load(const void *at) {
+  return __atomic_load_n(static_cast<const uint64_t *>(at), __ATOMIC_ACQUIRE);
+}
 
 using Work = std::function<void()>;
 /// Does `work` when it is its turn in the stream, or puts it into the graph that is captured.

@@ -25,14 +25,10 @@
 
 namespace {
 
+using tandem::fake::load;
+using tandem::fake::nap;
 using tandem::fake::Work;
 using tandem::gpu::Nest;
-
-void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
-
-uint64_t load(const void *at) {
-  return __atomic_load_n(static_cast<const uint64_t *>(at), __ATOMIC_ACQUIRE);
-}
 
 /// Where unit `i` of operand k lies.
 int64_t locate(const Nest &nest, uint64_t i, int k) {

@@ -20,10 +20,10 @@ using namespace tandem;
 using namespace tandem::bench;
 using Json = nlohmann::ordered_json;
 
-static constexpr int kVersion = 1;
+static constexpr int kFiguresVersion = 1;
 static constexpr uint32_t kMaxRanks = 65536; // as option -n has it
 
-static double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+static double inMicroseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
 void bench::roundTimes(Figures &figures) {
   for (Measurement &m : figures.measurements)
@@ -32,10 +32,10 @@ void bench::roundTimes(Figures &figures) {
         time = std::round(time * 1e9) * 1e-9;
 }
 
-static Json microseconds(const std::vector<double> &seconds) {
+static Json inMicroseconds(const std::vector<double> &seconds) {
   Json list = Json::array();
   for (double value : seconds)
-    list.push_back(microseconds(value));
+    list.push_back(inMicroseconds(value));
   return list;
 }
 
@@ -54,21 +54,25 @@ std::string bench::figuresJson(const Figures &figures) {
     Quantiles q = quantilesOf(m.seconds);
     if (auto probe = parseProbe(m.name))
       entry["repeats"] = probe->repeats;
-    entry["median_us"] = microseconds(q.median);
-    entry["p10_us"] = microseconds(q.p10);
-    entry["host_median_us"] = microseconds(quantilesOf(m.host).median);
+    entry["median_us"] = inMicroseconds(q.median);
+    entry["p10_us"] = inMicroseconds(q.p10);
+    entry["host_median_us"] = inMicroseconds(quantilesOf(m.host).median);
     if (i < figures.predicted.size() && figures.predicted[i] > 0) {
-      entry["predicted_us"] = microseconds(figures.predicted[i]);
+      entry["predicted_us"] = inMicroseconds(figures.predicted[i]);
       entry["prediction_error"] = figures.predicted[i] / q.median - 1;
     }
-    entry["times_us"] = microseconds(m.seconds);
-    entry["host_us"] = microseconds(m.host);
+    entry["times_us"] = inMicroseconds(m.seconds);
+    entry["host_us"] = inMicroseconds(m.host);
     list.push_back(std::move(entry));
   }
-  Json file = {{"tandem_probe_figures", kVersion}, {"ranks", figures.ranks},
-               {"target", figures.target},         {"host_ranks", figures.hostRanks},
-               {"cores", figures.cores},           {"command", figures.command},
-               {"not_measured", figures.left},     {"figures", list}};
+  Json file = {{"tandem_probe_figures", kFiguresVersion},
+               {"ranks", figures.ranks},
+               {"target", figures.target},
+               {"host_ranks", figures.hostRanks},
+               {"cores", figures.cores},
+               {"command", figures.command},
+               {"not_measured", figures.left},
+               {"figures", list}};
   // A line a measurement: lists of times are long.
   std::string text = "{\n";
   for (auto &[key, value] : file.items()) {
@@ -121,11 +125,11 @@ Expected<Figures> bench::readFigures(const std::string &path) {
   TANDEM_ASSIGN_OR_RETURN(std::string text, run::readFile(path));
   try {
     Json file = Json::parse(text);
-    if (!file.is_object() || file.value("tandem_probe_figures", 0) != kVersion)
+    if (!file.is_object() || file.value("tandem_probe_figures", 0) != kFiguresVersion)
       throw std::runtime_error(
           fmt::format("tandem_probe_figures: expected version {}; --calibrate with --json writes "
                       "such a file",
-                      kVersion));
+                      kFiguresVersion));
     Figures figures;
     figures.ranks = file.at("ranks").get<uint32_t>();
     figures.target = file.at("target").get<std::string>();

@@ -17,7 +17,7 @@ using namespace tandem;
 using namespace tandem::bench;
 using run::splitList;
 
-static Status wrong(std::string message) {
+static Status wrongShape(std::string message) {
   return Status(Code::InvalidArgument, std::move(message));
 }
 
@@ -35,7 +35,7 @@ Expected<Op> bench::parseOp(const std::string &text) {
   for (Op op : {Op::AllGather, Op::ReduceScatter, Op::AllReduce})
     if (text == toString(op))
       return op;
-  return wrong(fmt::format("expected one of ag, rs, ar, found \"{}\"", text));
+  return wrongShape(fmt::format("expected one of ag, rs, ar, found \"{}\"", text));
 }
 
 double Case::bytesReceived(uint32_t ranks) const {
@@ -62,7 +62,7 @@ Expected<int64_t> extent(const std::string &option, const std::string &text) {
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMaxExtent)
-    return wrong(
+    return wrongShape(
         fmt::format("{}: expected a number from 1 to {}, found \"{}\"", option, kMaxExtent, text));
   return value;
 }
@@ -71,7 +71,7 @@ Expected<DType> parseDType(const std::string &text) {
   for (DType type : {DType::F32, DType::F16, DType::BF16})
     if (text == tandem::toString(type))
       return type;
-  return wrong(fmt::format("--dtypes: expected one of f32, f16, bf16, found \"{}\"", text));
+  return wrongShape(fmt::format("--dtypes: expected one of f32, f16, bf16, found \"{}\"", text));
 }
 
 /// "ag:MxNxK" or "ag:NxK", for each of the tokens.
@@ -93,7 +93,7 @@ Status addShape(const std::string &text, const std::vector<int64_t> &tokens,
     for (int64_t m : tokens)
       cases.push_back({*op, m, extents[0], extents[1]});
   else
-    return wrong(fmt::format("--shapes: expected OP:MxNxK or OP:NxK, found \"{}\"", text));
+    return wrongShape(fmt::format("--shapes: expected OP:MxNxK or OP:NxK, found \"{}\"", text));
   return Status();
 }
 
@@ -155,7 +155,7 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
       schedule.merge.push_back(count);
     }
   } else {
-    return wrong(
+    return wrongShape(
         fmt::format("{}: not known there; expected deterministic, slices or streams of "
                     "pipeline and exchange, slices, streams, order or merge of push, shots of "
                     "direct",
@@ -177,7 +177,7 @@ Expected<Schedule> bench::parseSchedule(const std::string &text) {
   for (size_t i = 1; i < parts.size(); ++i) {
     size_t equals = parts[i].find('=');
     if (equals == std::string::npos)
-      return wrong(
+      return wrongShape(
           fmt::format("--schedules: \"{}\": expected key=value, found \"{}\"", text, parts[i]));
     TANDEM_RETURN_IF_ERROR(
         setKey(schedule, parts[i].substr(0, equals), parts[i].substr(equals + 1)));

@@ -15,9 +15,9 @@ using namespace tandem::python;
 namespace {
 
 /// By tandem_dtype.
-constexpr std::array<const char *, 11> kTypes = {{"float32", "float16", "bfloat16", "int32",
-                                                  "float64", "int64", "int8", "bool", "int16",
-                                                  "float8_e4m3fn", "float8_e5m2"}};
+constexpr std::array<const char *, 11> kTorchTypes = {{"float32", "float16", "bfloat16", "int32",
+                                                       "float64", "int64", "int8", "bool", "int16",
+                                                       "float8_e4m3fn", "float8_e5m2"}};
 
 /// Interned names of attributes.
 struct Names {
@@ -38,7 +38,7 @@ struct Names {
 struct Torch {
   nb::object tensor;
   nb::object parameter; ///< null: as good as unknown
-  std::array<nb::object, kTypes.size()> dtypes;
+  std::array<nb::object, kTorchTypes.size()> dtypes;
   const dlpack::Exchange *exchange = nullptr; ///< null if this version has none
 
   static const Torch *get() {
@@ -51,10 +51,10 @@ struct Torch {
       return nullptr;
     auto *made = new Torch;
     made->tensor = nb::borrow(module).attr("Tensor");
-    for (size_t i = 0; i < kTypes.size(); ++i)
+    for (size_t i = 0; i < kTorchTypes.size(); ++i)
       // Those of 8 bits are missing in torch before 2.1.
-      made->dtypes[i] = PyObject_HasAttrString(module, kTypes[i])
-                            ? nb::object(nb::borrow(module).attr(kTypes[i]))
+      made->dtypes[i] = PyObject_HasAttrString(module, kTorchTypes[i])
+                            ? nb::object(nb::borrow(module).attr(kTorchTypes[i]))
                             : nb::none();
     if (PyObject_HasAttrString(module, "nn"))
       made->parameter = nb::borrow(module).attr("nn").attr("Parameter");
@@ -191,9 +191,9 @@ std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to)
     return std::nullopt;
   nb::object type = nb::getattr(object, names.dtype);
   size_t found = 0;
-  while (found < kTypes.size() && torch.dtypes[found].ptr() != type.ptr())
+  while (found < kTorchTypes.size() && torch.dtypes[found].ptr() != type.ptr())
     ++found;
-  if (found == kTypes.size())
+  if (found == kTorchTypes.size())
     return "expected elements of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i64, i32, i16, i8 or i1, "
            "found " +
            std::string(nb::str(type).c_str());

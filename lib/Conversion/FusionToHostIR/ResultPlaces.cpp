@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace tandem;
 
-static SmallVector<int64_t> getShape(Value value) {
+static SmallVector<int64_t> getShapeOnDevice(Value value) {
   return *fusion::getLocalShape(cast<RankedTensorType>(value.getType()));
 }
 
@@ -50,7 +50,7 @@ static bool isGather(Operation *op) {
 
 /// Whether a concat's operands follow each other in memory.
 static bool isContiguous(fusion::ConcatOp concat) {
-  SmallVector<int64_t> shape = getShape(concat.getResult());
+  SmallVector<int64_t> shape = getShapeOnDevice(concat.getResult());
   return ShapedType::getNumElements(ArrayRef(shape).take_front(concat.getDim())) == 1;
 }
 
@@ -60,7 +60,7 @@ static bool isGathered(const ProgramBuilder &program, Value value) {
     return false;
   value = getOrigin(value);
   Operation *op = value.getDefiningOp();
-  if (!op || program.getBuffer(value) || llvm::is_contained(getShape(value), 0))
+  if (!op || program.getBuffer(value) || llvm::is_contained(getShapeOnDevice(value), 0))
     return false;
   if (isGather(op))
     return true;
@@ -85,7 +85,7 @@ static void place(ProgramBuilder &program, Value value, Value buffer) {
   Location loc = op->getLoc();
   OpBuilder &builder = program.getBuilder();
   if (auto reshape = dyn_cast<fusion::ReshapeOp>(op)) {
-    SmallVector<int64_t> shape = getShape(reshape.getInput()), strides;
+    SmallVector<int64_t> shape = getShapeOnDevice(reshape.getInput()), strides;
     int64_t offset = 0;
     (void)cast<MemRefType>(buffer.getType()).getStridesAndOffset(strides, offset);
     program.setInPlace(op);
@@ -96,7 +96,7 @@ static void place(ProgramBuilder &program, Value value, Value buffer) {
     int64_t begin = 0;
     program.setInPlace(op);
     for (Value input : concat.getInputs()) {
-      int64_t extent = getShape(input)[dim];
+      int64_t extent = getShapeOnDevice(input)[dim];
       place(program, input,
             hostir::buildRangeView(builder, loc, buffer, dim, builder.getIndexAttr(begin), extent));
       begin += extent;
@@ -150,7 +150,7 @@ static bool isGatheredInParts(Value value, int64_t count) {
 
 MemRefType ResultParts::getType() const {
   auto type = cast<RankedTensorType>(gathered.getType());
-  return MemRefType::get(getShape(gathered), type.getElementType());
+  return MemRefType::get(getShapeOnDevice(gathered), type.getElementType());
 }
 
 std::optional<ResultParts> tandem::findParts(func::FuncOp func, unsigned first) {
@@ -195,7 +195,7 @@ void tandem::placeParts(ProgramBuilder &program, func::FuncOp func, const Result
     }
     int64_t offset = i * (buffer.getType().getNumElements() / parts.count);
     for (Operation *op : ops) {
-      SmallVector<int64_t> shape = getShape(op->getResult(0));
+      SmallVector<int64_t> shape = getShapeOnDevice(op->getResult(0));
       program.setInPlace(op);
       program.setBuffer(op->getResult(0), reinterpret(builder, op->getLoc(), buffer, offset, shape,
                                                       computeStrides(shape)));

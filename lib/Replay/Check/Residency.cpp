@@ -58,9 +58,9 @@ struct Gated {
 };
 
 /// Which holders of a rank may hold SMs at the same time, by the order of its streams and events.
-class Overlaps {
+class SmOverlaps {
 public:
-  Overlaps(const World &world, const Rank &rank, const SmLimits &sms);
+  SmOverlaps(const World &world, const Rank &rank, const SmLimits &sms);
   /// The most SMs that pairwise overlapping holders have. All of them, if that is not found soon.
   unsigned most();
   /// Whether what may run beside a gated matmul are small kernels for which it leaves SMs.
@@ -85,7 +85,7 @@ private:
   unsigned best = 0, steps = 0;
 };
 
-Overlaps::Overlaps(const World &world, const Rank &rank, const SmLimits &sms)
+SmOverlaps::SmOverlaps(const World &world, const Rank &rank, const SmLimits &sms)
     : numStreams(0), sms(sms) {
   for (CommandId c = rank.begin; c < rank.end; ++c)
     numStreams = std::max(numStreams, world.commands[c].stream + 1U);
@@ -98,7 +98,7 @@ Overlaps::Overlaps(const World &world, const Rank &rank, const SmLimits &sms)
   follow(world, rank);
 }
 
-size_t Overlaps::holderOf(uint64_t key, unsigned sms) {
+size_t SmOverlaps::holderOf(uint64_t key, unsigned sms) {
   auto [found, isNew] = numbers.try_emplace(key, holders.size());
   if (isNew)
     holders.push_back({sms, std::vector<uint64_t>(numStreams, 0), 0});
@@ -107,7 +107,7 @@ size_t Overlaps::holderOf(uint64_t key, unsigned sms) {
   return found->second;
 }
 
-void Overlaps::follow(const World &world, const Rank &rank) {
+void SmOverlaps::follow(const World &world, const Rank &rank) {
   std::map<uint32_t, std::vector<uint64_t>> events;
   unsigned ofExchange = 0; // SMs of the last fused exchange
   for (CommandId c = rank.begin; c < rank.end; ++c) {
@@ -144,8 +144,8 @@ void Overlaps::follow(const World &world, const Rank &rank) {
   }
 }
 
-void Overlaps::followGated(const World &world, const Rank &rank, const Command &command,
-                           uint64_t position) {
+void SmOverlaps::followGated(const World &world, const Rank &rank, const Command &command,
+                             uint64_t position) {
   const std::vector<uint64_t> &mine = known[command.stream];
   auto runsBeside = [&](Gated &matmul, uint32_t stream, bool small) {
     matmul.isAlone &= small;
@@ -176,7 +176,7 @@ void Overlaps::followGated(const World &world, const Rank &rank, const Command &
   gated[command.stream].push_back(std::move(matmul));
 }
 
-bool Overlaps::leavesEnough() const {
+bool SmOverlaps::leavesEnough() const {
   for (const std::vector<Gated> &ofStream : gated)
     for (const Gated &matmul : ofStream)
       if (!matmul.isAlone ||
@@ -185,7 +185,7 @@ bool Overlaps::leavesEnough() const {
   return true;
 }
 
-unsigned Overlaps::total(uint64_t of) const {
+unsigned SmOverlaps::total(uint64_t of) const {
   unsigned sum = 0;
   for (size_t i = 0; i < holders.size(); ++i)
     if (i >= 64 || of >> i & 1)
@@ -193,7 +193,7 @@ unsigned Overlaps::total(uint64_t of) const {
   return sum;
 }
 
-void Overlaps::grow(unsigned held, uint64_t candidates) {
+void SmOverlaps::grow(unsigned held, uint64_t candidates) {
   best = std::max(best, held);
   ++steps;
   for (size_t i = 0; i < holders.size(); ++i) {
@@ -206,7 +206,7 @@ void Overlaps::grow(unsigned held, uint64_t candidates) {
   }
 }
 
-unsigned Overlaps::most() {
+unsigned SmOverlaps::most() {
   if (holders.size() <= 64)
     grow(0, ~uint64_t(0));
   return holders.size() > 64 || steps > kMostSteps ? total(~uint64_t(0)) : best;
@@ -244,7 +244,7 @@ void checkResidency(const World &world, const CheckOptions &options, Findings &f
   unsigned most = 0;
   bool leavesEnough = true;
   for (const Rank &rank : world.ranks) {
-    Overlaps overlaps(world, rank, sms);
+    SmOverlaps overlaps(world, rank, sms);
     most = std::max(most, overlaps.most());
     leavesEnough = leavesEnough && overlaps.leavesEnough();
   }

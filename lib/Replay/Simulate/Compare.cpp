@@ -44,14 +44,14 @@ bool counts(const Span &span) {
          span.end > span.begin;
 }
 
-struct Kind {
+struct KindOfCommand {
   Comparison::Row row;
   std::vector<double> errors;
 };
 
 /// Pairs a rank's commands; false if the kinds of a pair differ.
 bool pairUp(const std::vector<Span> &measured, const std::vector<Span> &simulated,
-            std::vector<Kind> &kinds) {
+            std::vector<KindOfCommand> &kinds) {
   size_t next = 0;
   for (const Span &span : measured) {
     while (next < simulated.size() && simulated[next].command < span.command)
@@ -66,7 +66,7 @@ bool pairUp(const std::vector<Span> &measured, const std::vector<Span> &simulate
       return false;
     if (!counts(span) && !(isWait(span) && counts(other)))
       continue;
-    Kind &kind = kinds[span.kind];
+    KindOfCommand &kind = kinds[span.kind];
     double real = span.end - span.begin, guess = other.end - other.begin;
     ++kind.row.commands;
     kind.row.measured += real;
@@ -92,7 +92,7 @@ Expected<Comparison> compare(const Timeline &measured, const Timeline &simulated
   Comparison comparison;
   comparison.measured = measured.seconds;
   comparison.simulated = simulated.seconds;
-  std::vector<Kind> kinds(256);
+  std::vector<KindOfCommand> kinds(256);
   for (size_t r = 0; r < measured.ranks.size(); ++r) {
     if (!pairUp(measured.ranks[r], simulated.ranks[r], kinds))
       return differ(fmt::format("the commands of rank {} differ", r));

@@ -16,8 +16,6 @@ using test::RankSpec;
 
 namespace {
 
-const std::set<std::string> kWrong = {"wrong-result"};
-
 /// y[s, c] of a kernel of x[s, h], which is needed whole in h, and of w[h]. Rows and columns are
 /// parallel: ranks have `rows` of them each, and compute columns 0 ... 1 and 2 ... 3 by two calls.
 struct Calls : DataSpec {

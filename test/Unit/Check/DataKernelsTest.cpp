@@ -16,8 +16,6 @@ using namespace tandem;
 using namespace tandem::check;
 using sp::ExprOp;
 
-static const std::set<std::string> kWrong = {"wrong-result"};
-
 using Instructions = std::vector<test::Instr>;
 
 /// Loads of two inputs, `body` (from register 2 on), and a store of the last register.

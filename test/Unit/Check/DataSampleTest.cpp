@@ -11,8 +11,6 @@ using namespace tandem;
 using namespace tandem::check;
 using sp::ExprOp;
 
-static const std::set<std::string> kWrong = {"wrong-result"};
-static constexpr auto kAdd = static_cast<uint8_t>(sp::CommandFlags::accumulate);
 static constexpr int64_t kSlices = 8, kRows = 4096, kInner = 8192, kColumns = 2048;
 
 namespace {

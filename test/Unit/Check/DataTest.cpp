@@ -12,8 +12,6 @@
 using namespace tandem;
 using namespace tandem::check;
 
-static const std::set<std::string> kWrong = {"wrong-result"};
-
 /// Moves operand k of a command by so many elements.
 static void shift(DataSpec &spec, uint32_t rank, Kind kind, size_t n, uint32_t k,
                   int64_t elements) {
@@ -171,7 +169,6 @@ static DataSpec twoSteps(uint8_t first, uint8_t second, bool biasFirst, bool bia
          biasSecond ? spec.view(rank, b) : sp::kNoView);
   return spec;
 }
-static constexpr auto kAdd = static_cast<uint8_t>(sp::CommandFlags::accumulate);
 
 TEST(Data, StepsOfAContraction) {
   expectClean(twoSteps(0, kAdd, true, false));

@@ -14,12 +14,6 @@ using test::ExchangeSpec;
 
 namespace {
 
-CheckOptions onGpu(unsigned total = 132) {
-  CheckOptions options;
-  options.sms.total = total;
-  return options;
-}
-
 /// Two fused exchanges of two ranks, one after the other or at the same time; then rank 1 has each
 /// on the other one's stream.
 ProgramSpec two(uint64_t blocks, bool atOnce) {

@@ -14,12 +14,6 @@ using test::GatedSpec;
 
 namespace {
 
-CheckOptions onGpu(unsigned total = 132) {
-  CheckOptions options;
-  options.sms.total = total;
-  return options;
-}
-
 /// Another kernel on stream 2 of each rank, unordered with the gated matmul: a signal that nothing
 /// waits for, or a reduction.
 GatedSpec withNeighbour(bool isSignal, uint64_t leaves) {

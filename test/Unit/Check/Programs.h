@@ -17,6 +17,18 @@
 
 namespace tandem::check {
 
+/// The finding of programs that compute something else.
+inline const std::set<std::string> kWrong = {"wrong-result"};
+/// The flag of commands that add to what is there.
+inline constexpr auto kAdd = static_cast<uint8_t>(sp::CommandFlags::accumulate);
+
+/// On a GPU of so many SMs.
+inline CheckOptions onGpu(unsigned total = 132) {
+  CheckOptions options;
+  options.sms.total = total;
+  return options;
+}
+
 using test::CommandSpec;
 using test::ProgramSpec;
 using test::RankSpec;

@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const char *const kText = R"mlir(
+const char *const kReportedText = R"mlir(
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #whole = #fusion.axes<#tp, [-, -]>
@@ -39,7 +39,8 @@ struct Bytes {
     options.target = "cuda-peer";
     options.machine = machine.c_str();
     options.certify = certify;
-    compilation.reset(tandem_compile(kText, std::strlen(kText), "f.mlir", &options));
+    compilation.reset(
+        tandem_compile(kReportedText, std::strlen(kReportedText), "f.mlir", &options));
     data = tandem_compilation_bytes(compilation.get(), &size);
   }
 

@@ -21,7 +21,7 @@ using namespace tandem::compiler;
 
 namespace {
 
-const char *const kText = R"mlir(
+const char *const kFamilyText = R"mlir(
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #whole = #fusion.axes<#tp, [-, -]>
@@ -58,7 +58,7 @@ TEST(Family, Steps) {
 }
 
 TEST(Family, FewPrograms) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kFamilyText);
   ProgramFamily family(compiler, {}, {40, 8, 2});
   std::set<std::shared_ptr<const CompileResult>> programs;
   for (int64_t extent = 0; extent <= 40; ++extent) {
@@ -72,7 +72,7 @@ TEST(Family, FewPrograms) {
 }
 
 TEST(Family, CompilesAll) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kFamilyText);
   ProgramFamily family(compiler, {}, {40, 8, 2});
   auto last = family.compileAll(3);
   ASSERT_TRUE(last->ok) << last->errorText();
@@ -86,7 +86,7 @@ TEST(Family, CompilesAll) {
 }
 
 TEST(Family, ArgumentsOfAnExtent) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kFamilyText);
   auto compiled = ProgramFamily(compiler, {}, {16, 8, 2}).program(13);
   ASSERT_TRUE(compiled->ok) << compiled->errorText();
   auto file = ProgramFile::fromMemory(compiled->output);
@@ -157,7 +157,7 @@ TEST(Family, SearchesFewSteps) {
 }
 
 TEST(Family, Errors) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kFamilyText);
   EXPECT_EQ(ProgramFamily(compiler, {}, {16}).program(17)->errorText(),
             "error: expected an extent of 0 to 16, found 17");
   EXPECT_EQ(ProgramFamily(compiler, {}, {16, 0}).program(1)->errorText(),
@@ -173,7 +173,7 @@ TEST(Family, Errors) {
 
 TEST(Family, CApi) {
   tandem_module_compiler *compiler =
-      tandem_module_compiler_create(kText, std::strlen(kText), nullptr);
+      tandem_module_compiler_create(kFamilyText, std::strlen(kFamilyText), nullptr);
   tandem_family_options options = {};
   options.struct_size = sizeof options;
   options.bound = 40;

@@ -20,7 +20,7 @@ using namespace tandem::compiler;
 
 namespace {
 
-const char *const kText = R"mlir(
+const char *const kModuleText = R"mlir(
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
@@ -39,12 +39,12 @@ CompileOptions sizes(int64_t ranks, int64_t rows, int64_t inner) {
 }
 
 TEST(ModuleCompiler, ProgramsByShape) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kModuleText);
   auto small = compiler.compile(sizes(2, 4, 6));
   ASSERT_TRUE(small->ok) << small->errorText();
-  EXPECT_EQ(small->output, compileText(kText, sizes(2, 4, 6)).output);
+  EXPECT_EQ(small->output, compileText(kModuleText, sizes(2, 4, 6)).output);
   auto large = compiler.compile(sizes(4, 32, 6));
-  EXPECT_EQ(large->output, compileText(kText, sizes(4, 32, 6)).output);
+  EXPECT_EQ(large->output, compileText(kModuleText, sizes(4, 32, 6)).output);
   EXPECT_NE(small->output, large->output);
   // The order in which sizes are named is no part of the question.
   CompileOptions turned = sizes(2, 4, 6);
@@ -57,7 +57,7 @@ TEST(ModuleCompiler, ProgramsByShape) {
 }
 
 TEST(ModuleCompiler, EveryOptionCounts) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kModuleText);
   const CompileOptions base = sizes(2, 4, 6);
   std::vector<CompileOptions> all(12, base);
   all[1].entry = "layer";
@@ -74,14 +74,14 @@ TEST(ModuleCompiler, EveryOptionCounts) {
   for (const CompileOptions &options : all) {
     auto result = compiler.compile(options);
     EXPECT_TRUE(result->ok) << result->errorText();
-    EXPECT_EQ(result->output, compileText(kText, options).output);
+    EXPECT_EQ(result->output, compileText(kModuleText, options).output);
   }
   EXPECT_EQ(compiler.statistics().compiled, all.size());
   EXPECT_EQ(compiler.statistics().hits, 0u);
 }
 
 TEST(ModuleCompiler, MoreThanAProgramIsNotKept) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kModuleText);
   CompileOptions options = sizes(2, 4, 6);
   options.log = true;
   EXPECT_FALSE(compiler.compile(options)->diagnostics.empty());
@@ -103,7 +103,7 @@ TEST(ModuleCompiler, TextThatCannotBeRead) {
 
 // A wrong shape names the argument, the dimension, what was found and what would do.
 TEST(ModuleCompiler, WrongShapes) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kModuleText);
   auto errorOf = [&](const CompileOptions &options) {
     auto result = compiler.compile(options);
     EXPECT_FALSE(result->ok);
@@ -130,7 +130,7 @@ TEST(ModuleCompiler, WrongShapes) {
 }
 
 TEST(ModuleCompiler, ManyThreads) {
-  ModuleCompiler compiler(kText);
+  ModuleCompiler compiler(kModuleText);
   std::vector<std::shared_ptr<const CompileResult>> results(12);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < results.size(); ++i)
@@ -150,7 +150,7 @@ TEST(ModuleCompiler, ManyThreads) {
 TEST(ModuleCompiler, MoreCompilesThanAContextIsGoodFor) {
   CompilerSettings settings;
   settings.limits.programs = 4;
-  ModuleCompiler compiler(kText, settings);
+  ModuleCompiler compiler(kModuleText, settings);
   for (int64_t i = 1; i <= 150; ++i)
     ASSERT_TRUE(compiler.compile(sizes(1, i, 2))->ok);
   EXPECT_EQ(compiler.statistics().evicted, 146u);
@@ -173,8 +173,8 @@ TEST(ModuleCompiler, ProgramsOutliveTheCompiler) {
   Folder folder;
   CompilerSettings settings;
   settings.directory = folder.path / "made";
-  std::string bytes = ModuleCompiler(kText, settings).compile(sizes(2, 4, 6))->output;
-  ModuleCompiler again(kText, settings);
+  std::string bytes = ModuleCompiler(kModuleText, settings).compile(sizes(2, 4, 6))->output;
+  ModuleCompiler again(kModuleText, settings);
   auto found = again.compile(sizes(2, 4, 6));
   EXPECT_EQ(found->output, bytes);
   EXPECT_EQ(found->numRanks, 2u);
@@ -182,7 +182,7 @@ TEST(ModuleCompiler, ProgramsOutliveTheCompiler) {
   EXPECT_EQ(again.statistics().fromDisk, 1u);
   EXPECT_EQ(again.statistics().compiled, 0u);
   // Another text, other sizes.
-  ModuleCompiler other(std::string(kText) + "// changed\n", settings);
+  ModuleCompiler other(std::string(kModuleText) + "// changed\n", settings);
   EXPECT_TRUE(other.compile(sizes(2, 4, 6))->ok);
   EXPECT_EQ(other.statistics().fromDisk, 0u);
   EXPECT_TRUE(again.compile(sizes(2, 6, 6))->ok);
@@ -205,12 +205,12 @@ TEST(ModuleCompiler, MachinesCountByWhatTheySay) {
   options.machine = machine;
   // In one process and in the next, which finds the programs of this one in the folder.
   for (unsigned process = 0; process < 2; ++process) {
-    ModuleCompiler compiler(kText, settings);
+    ModuleCompiler compiler(kModuleText, settings);
     for (const char *name : {"cpu2", "h200x8", "cpu2"}) {
       writeMachine(machine, name);
       auto result = compiler.compile(options);
       ASSERT_TRUE(result->ok) << result->errorText();
-      EXPECT_EQ(result->output, compileText(kText, options).output);
+      EXPECT_EQ(result->output, compileText(kModuleText, options).output);
     }
     EXPECT_TRUE(compiler.compile(none)->ok);
     CacheStatistics counts = compiler.statistics();
@@ -218,7 +218,7 @@ TEST(ModuleCompiler, MachinesCountByWhatTheySay) {
     EXPECT_EQ(process == 0 ? counts.compiled : counts.fromDisk, 3u);
   }
   std::filesystem::remove(machine);
-  ModuleCompiler compiler(kText, settings);
+  ModuleCompiler compiler(kModuleText, settings);
   EXPECT_FALSE(compiler.compile(options)->ok);
 }
 
@@ -226,7 +226,7 @@ TEST(ModuleCompiler, DamagedFilesAreCompiledAnew) {
   Folder folder;
   CompilerSettings settings;
   settings.directory = folder.path;
-  std::string bytes = ModuleCompiler(kText, settings).compile(sizes(2, 4, 6))->output;
+  std::string bytes = ModuleCompiler(kModuleText, settings).compile(sizes(2, 4, 6))->output;
   std::filesystem::path file = folder.onlyFile();
   std::stringstream whole;
   whole << std::ifstream(file, std::ios::binary).rdbuf();
@@ -236,11 +236,11 @@ TEST(ModuleCompiler, DamagedFilesAreCompiledAnew) {
   for (const std::string &damaged : {std::string(), good.substr(0, good.size() / 2), flipped,
                                      std::string("tandem-cache 1 "), good + "x"}) {
     std::ofstream(file, std::ios::binary | std::ios::trunc) << damaged;
-    ModuleCompiler compiler(kText, settings);
+    ModuleCompiler compiler(kModuleText, settings);
     EXPECT_EQ(compiler.compile(sizes(2, 4, 6))->output, bytes);
     EXPECT_EQ(compiler.statistics().compiled, 1u);
   }
-  EXPECT_EQ(ModuleCompiler(kText, settings).compile(sizes(2, 4, 6))->output, bytes);
+  EXPECT_EQ(ModuleCompiler(kModuleText, settings).compile(sizes(2, 4, 6))->output, bytes);
 }
 
 TEST(ModuleCompiler, FolderThatCannotBeMade) {
@@ -248,7 +248,7 @@ TEST(ModuleCompiler, FolderThatCannotBeMade) {
   std::ofstream(folder.path / "file") << "in the way";
   CompilerSettings settings;
   settings.directory = folder.path / "file";
-  EXPECT_TRUE(ModuleCompiler(kText, settings).compile(sizes(2, 4, 6))->ok);
+  EXPECT_TRUE(ModuleCompiler(kModuleText, settings).compile(sizes(2, 4, 6))->ok);
 }
 
 } // namespace

@@ -19,7 +19,7 @@ namespace {
 using program::describeGated;
 using program::GatedPart;
 
-std::string errorOf(const ProgramSpec &spec, uint32_t rank = 0) {
+std::string errorOfRank(const ProgramSpec &spec, uint32_t rank = 0) {
   auto file = ProgramFile::fromMemory(spec.encode());
   if (!file)
     return file.status().message();
@@ -28,11 +28,11 @@ std::string errorOf(const ProgramSpec &spec, uint32_t rank = 0) {
 }
 
 /// Expects that rank 0's program is refused after a change, with this text in the message.
-void expectError(const std::string &text,
-                 const std::function<void(GatedSpec &, RankSpec &)> &edit) {
+void expectGatedError(const std::string &text,
+                      const std::function<void(GatedSpec &, RankSpec &)> &edit) {
   GatedSpec spec(3);
   edit(spec, spec.ranks[0]);
-  std::string error = errorOf(spec);
+  std::string error = errorOfRank(spec);
   EXPECT_NE(error.find(text), std::string::npos) << "expected " << text << "\nfound " << error;
 }
 
@@ -71,42 +71,45 @@ TEST(Gated, Dump) {
 }
 
 TEST(Gated, PartsAreThoseThatFollow) {
-  EXPECT_EQ(errorOf(GatedSpec(3)), "");
-  expectError("command 7 (gated_matmul \"gated_matmul #7\"): field aux: 99 parts, only 7 commands",
-              [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 99; });
-  expectError("is inside the gated matmul of command 7, which has 1 more parts",
-              [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 6; });
-  expectError("(matmul \"matmul #8\"): is on stream 1, its gated matmul (command 7) on 0",
-              [](GatedSpec &s, RankSpec &) { s.part(0, 0).stream = 1; });
-  expectError("field value: expected at most 1048576 SMs, found 1048577",
-              [](GatedSpec &s, RankSpec &r) { r.commands[s.head].value = (1 << 20) + 1; });
-  expectError("field flags: unexpected 0x1",
-              [](GatedSpec &s, RankSpec &r) { r.commands[s.head].flags = 1; });
-  expectError("expected a matmul with elements, found none",
-              [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 0; });
+  EXPECT_EQ(errorOfRank(GatedSpec(3)), "");
+  expectGatedError(
+      "command 7 (gated_matmul \"gated_matmul #7\"): field aux: 99 parts, only 7 commands",
+      [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 99; });
+  expectGatedError("is inside the gated matmul of command 7, which has 1 more parts",
+                   [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 6; });
+  expectGatedError("(matmul \"matmul #8\"): is on stream 1, its gated matmul (command 7) on 0",
+                   [](GatedSpec &s, RankSpec &) { s.part(0, 0).stream = 1; });
+  expectGatedError("field value: expected at most 1048576 SMs, found 1048577",
+                   [](GatedSpec &s, RankSpec &r) { r.commands[s.head].value = (1 << 20) + 1; });
+  expectGatedError("field flags: unexpected 0x1",
+                   [](GatedSpec &s, RankSpec &r) { r.commands[s.head].flags = 1; });
+  expectGatedError("expected a matmul with elements, found none",
+                   [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 0; });
 }
 
 TEST(Gated, PartsAreBlocksOfOneProduct) {
-  expectError("(gated_matmul \"gated_matmul #7\"): part 2: out: expected row 2, as in a, found an "
-              "offset of 12 elements",
-              [](GatedSpec &s, RankSpec &) {
-                std::swap(s.part(0, 2).operands[0], s.part(0, 4).operands[0]);
-              });
-  expectError("expected rows that are computed once, without gaps: 2 next, found 0",
-              [](GatedSpec &s, RankSpec &) {
-                for (int k = 0; k < 2; ++k)
-                  s.part(0, 2).operands[k] = s.part(0, 0).operands[k];
-              });
-  expectError("expected rows that are computed once, without gaps: 2 next, found 4",
-              [](GatedSpec &s, RankSpec &r) {
-                r.commands.erase(r.commands.begin() + s.head + 3);
-                r.commands[s.head].aux = 4;
-              });
-  expectError("part 2: accumulates: expected a slice of the rows before it",
-              [](GatedSpec &s, RankSpec &) { s.part(0, 2).flags = 4; });
-  expectError("part 2: a: expected the buffer of the first matmul", [](GatedSpec &s, RankSpec &r) {
-    s.part(0, 2).operands[1] = r.commands[2].operands[1]; // the argument
-  });
+  expectGatedError(
+      "(gated_matmul \"gated_matmul #7\"): part 2: out: expected row 2, as in a, found an "
+      "offset of 12 elements",
+      [](GatedSpec &s, RankSpec &) {
+        std::swap(s.part(0, 2).operands[0], s.part(0, 4).operands[0]);
+      });
+  expectGatedError("expected rows that are computed once, without gaps: 2 next, found 0",
+                   [](GatedSpec &s, RankSpec &) {
+                     for (int k = 0; k < 2; ++k)
+                       s.part(0, 2).operands[k] = s.part(0, 0).operands[k];
+                   });
+  expectGatedError("expected rows that are computed once, without gaps: 2 next, found 4",
+                   [](GatedSpec &s, RankSpec &r) {
+                     r.commands.erase(r.commands.begin() + s.head + 3);
+                     r.commands[s.head].aux = 4;
+                   });
+  expectGatedError("part 2: accumulates: expected a slice of the rows before it",
+                   [](GatedSpec &s, RankSpec &) { s.part(0, 2).flags = 4; });
+  expectGatedError("part 2: a: expected the buffer of the first matmul",
+                   [](GatedSpec &s, RankSpec &r) {
+                     s.part(0, 2).operands[1] = r.commands[2].operands[1]; // the argument
+                   });
 }
 
 /// A slice of K of rows, of a product with M = 4, N = 2, K = 6.

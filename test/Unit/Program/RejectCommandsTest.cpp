@@ -19,7 +19,7 @@ using P = ProgramSpec;
 using R = RankSpec;
 namespace s = sample;
 
-std::vector<Reject> rejects() {
+std::vector<Reject> brokenCommands() {
   std::vector<Reject> all;
   auto add = [&](const char *name, const char *expected, std::function<void(P &, R &)> breakIt) {
     all.push_back({name, std::move(breakIt), expected});
@@ -369,13 +369,7 @@ std::vector<Reject> rejects() {
 class RejectCommands : public testing::TestWithParam<Reject> {};
 TEST_P(RejectCommands, SaysWhere) { expectRejected(GetParam()); }
 
-std::string nameOf(const testing::TestParamInfo<Reject> &info) {
-  std::string name = info.param.name;
-  for (char &c : name)
-    c = c == '-' ? '_' : c;
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(All, RejectCommands, testing::ValuesIn(rejects()), nameOf);
+INSTANTIATE_TEST_SUITE_P(All, RejectCommands, testing::ValuesIn(brokenCommands()), nameOf);
 
 TEST(AcceptCommands, Sample) {
   auto file = ProgramFile::fromMemory(sampleProgram().encode());

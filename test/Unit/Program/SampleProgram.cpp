@@ -81,4 +81,11 @@ void expectRejected(const Reject &reject) {
   EXPECT_EQ(status.message().rfind("memory: ", 0), 0u) << status.message();
 }
 
+std::string nameOf(const testing::TestParamInfo<Reject> &info) {
+  std::string name = info.param.name;
+  for (char &c : name)
+    c = c == '-' ? '_' : c;
+  return name;
+}
+
 } // namespace tandem::test

@@ -11,6 +11,7 @@
 #include "Support/ProgramSpec.h"
 
 #include <functional>
+#include <gtest/gtest.h>
 #include <string>
 
 namespace tandem::test {
@@ -50,6 +51,8 @@ struct Reject {
 
 /// Loads rank 1 of the broken sample; fails the test unless it is refused with the message.
 void expectRejected(const Reject &reject);
+/// The name of its test.
+std::string nameOf(const testing::TestParamInfo<Reject> &info);
 
 } // namespace tandem::test
 

@@ -12,13 +12,6 @@
 namespace tandem::test {
 namespace {
 
-constexpr double kNear = 1e-9;
-
-double endOf(const simulate::Result &result, const replay::World &world, uint32_t rank,
-             uint32_t command) {
-  return result.end[world.ranks[rank].begin + command];
-}
-
 // Rank 1 receives two chunks one after the other and multiplies each when it is there: the second
 // arrives behind the first multiplication.
 TEST(SimulateCommunication, PipelineOfTwo) {

@@ -15,7 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kNear = 1e-9;
 const char *const kLaunch = R"([1, "ms", "toy"])";
 
 /// Two parts of a millisecond each at the library's rate. Rank 1 puts a megabyte (a millisecond)

@@ -15,13 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kNear = 1e-9;
-
-double endOf(const simulate::Result &result, const replay::World &world, uint32_t rank,
-             uint32_t command) {
-  return result.end[world.ranks[rank].begin + command];
-}
-
 TEST(Simulate, CommandsOfAStreamFollowEachOther) {
   ToyProgram program(1);
   program.matmul(0, 0, 2);

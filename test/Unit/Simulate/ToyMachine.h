@@ -48,6 +48,15 @@ struct ToyProgram {
   ProgramSpec spec;
 };
 
+/// Seconds by which times may differ.
+inline constexpr double kNear = 1e-9;
+
+/// When a rank's command ends.
+inline double endOf(const simulate::Result &result, const replay::World &world, uint32_t rank,
+                    uint32_t command) {
+  return result.end[world.ranks[rank].begin + command];
+}
+
 } // namespace tandem::test
 
 #endif // TANDEM_TEST_UNIT_SIMULATE_TOYMACHINE_H

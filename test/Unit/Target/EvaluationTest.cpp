@@ -46,7 +46,7 @@ std::vector<int> shown(const Translated &t, uint32_t rank = 0) {
   return numbers;
 }
 
-std::string program(const std::string &body, int ranks = 1) {
+std::string evaluatedProgram(const std::string &body, int ranks = 1) {
   return programText(kArguments,
                      "  %c0 = arith.constant 0 : index\n  %c1 = arith.constant 1 : index\n"
                      "  %c2 = arith.constant 2 : index\n  %c3 = arith.constant 3 : index\n"
@@ -57,39 +57,40 @@ std::string program(const std::string &body, int ranks = 1) {
 using Numbers = std::vector<int>;
 
 TEST(Evaluation, LoopsAndSteps) {
-  Translated t(program("  scf.for %i = %c1 to %c10 step %c3 {\n" + show("%i", "    ") +
-                       "  }\n"
-                       "  scf.for %i = %c3 to %c3 step %c1 {\n" +
-                       show("%i", "    ") + "  }\n"));
+  Translated t(evaluatedProgram("  scf.for %i = %c1 to %c10 step %c3 {\n" + show("%i", "    ") +
+                                "  }\n"
+                                "  scf.for %i = %c3 to %c3 step %c1 {\n" +
+                                show("%i", "    ") + "  }\n"));
   EXPECT_EQ(shown(t), (Numbers{1, 4, 7}));
 }
 
 TEST(Evaluation, NestedLoopsWithCarriedValues) {
   // Fibonacci: a swap of carried values, whose result leaves the loop.
-  Translated t(
-      program("  %r:2 = scf.for %i = %c0 to %c10 step %c1 iter_args(%a = %c0, %b = %c1) -> (index, "
-              "index) {\n"
-              "    %n = arith.addi %a, %b : index\n    scf.yield %b, %n : index, index\n  }\n" +
-              show("%r#0") + show("%r#1") +
-              "  scf.for %i = %c0 to %c2 step %c1 {\n"
-              "    %s = scf.for %j = %c0 to %c3 step %c1 iter_args(%a = %i) -> index {\n"
-              "      %n = arith.addi %a, %j : index\n      scf.yield %n : index\n    }\n" +
-              show("%s", "    ") + "  }\n"));
+  Translated t(evaluatedProgram(
+      "  %r:2 = scf.for %i = %c0 to %c10 step %c1 iter_args(%a = %c0, %b = %c1) -> (index, "
+      "index) {\n"
+      "    %n = arith.addi %a, %b : index\n    scf.yield %b, %n : index, index\n  }\n" +
+      show("%r#0") + show("%r#1") +
+      "  scf.for %i = %c0 to %c2 step %c1 {\n"
+      "    %s = scf.for %j = %c0 to %c3 step %c1 iter_args(%a = %i) -> index {\n"
+      "      %n = arith.addi %a, %j : index\n      scf.yield %n : index\n    }\n" +
+      show("%s", "    ") + "  }\n"));
   EXPECT_EQ(shown(t), (Numbers{55, 89, 3, 4}));
 }
 
 TEST(Evaluation, Conditions) {
-  Translated t(
-      program("  scf.for %i = %c0 to %c3 step %c1 {\n"
-              "    %eq = arith.cmpi eq, %i, %c1 : index\n"
-              "    %v = scf.if %eq -> index {\n      scf.yield %c10 : index\n    } else {\n"
-              "      scf.yield %i : index\n    }\n" +
-              show("%v", "    ") + "    scf.if %eq {\n" + show("%c3", "      ") + "    }\n  }\n"));
+  Translated t(evaluatedProgram(
+      "  scf.for %i = %c0 to %c3 step %c1 {\n"
+      "    %eq = arith.cmpi eq, %i, %c1 : index\n"
+      "    %v = scf.if %eq -> index {\n      scf.yield %c10 : index\n    } else {\n"
+      "      scf.yield %i : index\n    }\n" +
+      show("%v", "    ") + "    scf.if %eq {\n" + show("%c3", "      ") + "    }\n  }\n"));
   EXPECT_EQ(shown(t), (Numbers{0, 10, 3, 2}));
 }
 
 TEST(Evaluation, RanksDiffer) {
-  Translated t(program("  %p = arith.constant 4 : index\n  %n = arith.addi %me, %c1 : index\n"
+  Translated t(
+      evaluatedProgram("  %p = arith.constant 4 : index\n  %n = arith.addi %me, %c1 : index\n"
                        "  %next = arith.remui %n, %p : index\n" +
                            show("%next"),
                        4));
@@ -122,16 +123,17 @@ TEST(Evaluation, PositionsInAnotherMesh) {
   std::string meshes = "  %both = arith.remui %me, %c2 : index\n";
   for (auto [from, to] : {std::pair("#tp", "#part"), std::pair("#part", "#tp")}) {
     Translated t("#part = #tandem.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
-                 program(meshes + "  %t = hostir.translate_position %both from " + from + " to " +
-                             to + "\n  %n = arith.addi %t, %c1 : index\n" + show("%n"),
-                         4));
+                 evaluatedProgram(meshes + "  %t = hostir.translate_position %both from " + from +
+                                      " to " + to + "\n  %n = arith.addi %t, %c1 : index\n" +
+                                      show("%n"),
+                                  4));
     bool intoPart = to == std::string("#part");
     EXPECT_EQ(shown(t, 2), Numbers({intoPart ? 0 : 4}));
     EXPECT_EQ(shown(t, 3), Numbers({2}));
   }
   Translated outside(
       "#part = #tandem.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
-      program("  %t = hostir.translate_position %me from #part to #tp\n" + show("%t"), 4));
+      evaluatedProgram("  %t = hostir.translate_position %me from #part to #tp\n" + show("%t"), 4));
   EXPECT_NE(outside.errors.find("position 2 is outside"), std::string::npos) << outside.errors;
 }
 
@@ -174,7 +176,7 @@ TEST(Evaluation, Integers) {
             ", %o" + i + " : index\n" + show("%s" + i);
     expected.push_back(500 + c.expected);
   }
-  EXPECT_EQ(shown(Translated(program(body))), expected);
+  EXPECT_EQ(shown(Translated(evaluatedProgram(body))), expected);
 }
 
 TEST(Evaluation, ComparisonsAndCasts) {
@@ -206,7 +208,7 @@ TEST(Evaluation, ComparisonsAndCasts) {
           "  %z = arith.index_cast %tr : i8 to index\n" +
           show("%z");
   expected.push_back(3);
-  EXPECT_EQ(shown(Translated(program(body))), expected);
+  EXPECT_EQ(shown(Translated(evaluatedProgram(body))), expected);
 }
 
 /// The views that a copy shows: "+bytes:type[shape]{strides}".
@@ -312,11 +314,11 @@ TEST(Evaluation, BuffersOfWorkers) {
 /// What is said once in the text stands once in the tables, however often a loop runs.
 TEST(Evaluation, TablesAreInterned) {
   auto sizes = [](int iterations) {
-    Translated t(
-        program("  %n = arith.constant " + std::to_string(iterations) +
-                " : index\n"
-                "  scf.for %i = %c0 to %n step %c1 {\n    %v = arith.remui %i, %c10 : index\n" +
-                show("%v", "    ") + "  }\n"));
+    Translated t(evaluatedProgram(
+        "  %n = arith.constant " + std::to_string(iterations) +
+        " : index\n"
+        "  scf.for %i = %c0 to %n step %c1 {\n    %v = arith.remui %i, %c10 : index\n" +
+        show("%v", "    ") + "  }\n"));
     EXPECT_TRUE(t.ok) << t.errors;
     auto loaded = t.file->rankProgram(0);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();

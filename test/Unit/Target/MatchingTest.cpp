@@ -14,7 +14,7 @@ using namespace tandem::test;
 
 namespace {
 
-std::string program(const std::string &body, int ranks = 4) {
+std::string ringProgram(const std::string &body, int ranks = 4) {
   return programText(
       "%in: memref<8xf32>, %out: memref<4x8xf32> {hostir.result}",
       "  %c0 = arith.constant 0 : index\n  %c1 = arith.constant 1 : index\n"
@@ -35,14 +35,14 @@ std::string row(const std::string &name, const std::string &index) {
 const std::string kRow = "memref<8xf32, strided<[1], offset: ?>>";
 
 TEST(Matching, TagsCountPerPairAndDirection) {
-  Translated t(program(row("r", "%left") +
-                       "  %c3 = arith.constant 3 : index\n"
-                       "  scf.for %i = %c0 to %c3 step %c1 {\n"
-                       "    hostir.group via %ch on %main {\n"
-                       "      hostir.recv %r from %left : " +
-                       kRow +
-                       "\n"
-                       "      hostir.send %in to %right : memref<8xf32>\n    }\n  }\n"));
+  Translated t(ringProgram(row("r", "%left") +
+                           "  %c3 = arith.constant 3 : index\n"
+                           "  scf.for %i = %c0 to %c3 step %c1 {\n"
+                           "    hostir.group via %ch on %main {\n"
+                           "      hostir.recv %r from %left : " +
+                           kRow +
+                           "\n"
+                           "      hostir.send %in to %right : memref<8xf32>\n    }\n  }\n"));
   ASSERT_TRUE(t.ok) << t.errors;
   std::string text = t.commands(1);
   for (std::string tag : {"0", "1", "2"}) {
@@ -156,28 +156,28 @@ TEST(Matching, PartOfTheWorld) {
 }
 
 TEST(Matching, SendWithoutReceive) {
-  Translated t(program("  %first = arith.cmpi eq, %me, %c0 : index\n  scf.if %first {\n"
-                       "    hostir.group via %ch on %main {\n      hostir.send %in to %right : "
-                       "memref<8xf32>\n    }\n  }\n"));
+  Translated t(ringProgram("  %first = arith.cmpi eq, %me, %c0 : index\n  scf.if %first {\n"
+                           "    hostir.group via %ch on %main {\n      hostir.send %in to %right : "
+                           "memref<8xf32>\n    }\n  }\n"));
   EXPECT_EQ(t.errors, "'hostir.send' op rank 0: sends message 0 from rank 0 to rank 1 over channel "
                       "\"ring\", which rank 1 never receives\n");
 }
 
 TEST(Matching, ReceiveWithoutSend) {
-  Translated t(program(row("r", "%left") +
-                       "  hostir.group via %ch on %main {\n      hostir.recv %r from %left : " +
-                       kRow + "\n    }\n"));
+  Translated t(ringProgram(row("r", "%left") +
+                           "  hostir.group via %ch on %main {\n      hostir.recv %r from %left : " +
+                           kRow + "\n    }\n"));
   EXPECT_EQ(t.errors,
             "'hostir.recv' op rank 1: expects message 0 from rank 0 to rank 1 over channel "
             "\"ring\", which rank 0 never sends\n");
 }
 
 TEST(Matching, SizesMustBeEqual) {
-  Translated t(program("  %r = memref.subview %out[0, 0] [1, 4] [1, 1] : memref<4x8xf32> to "
-                       "memref<4xf32, strided<[1]>>\n"
-                       "  hostir.group via %ch on %main {\n      hostir.recv %r from %left : "
-                       "memref<4xf32, strided<[1]>>\n"
-                       "      hostir.send %in to %right : memref<8xf32>\n    }\n"));
+  Translated t(ringProgram("  %r = memref.subview %out[0, 0] [1, 4] [1, 1] : memref<4x8xf32> to "
+                           "memref<4xf32, strided<[1]>>\n"
+                           "  hostir.group via %ch on %main {\n      hostir.recv %r from %left : "
+                           "memref<4xf32, strided<[1]>>\n"
+                           "      hostir.send %in to %right : memref<8xf32>\n    }\n"));
   EXPECT_EQ(t.errors,
             "'hostir.recv' op message 0 from rank 0 to rank 1 over channel \"ring\": 32 bytes "
             "of f32 are sent, 16 bytes of f32 are expected\nnote: see the send\n");
@@ -186,8 +186,8 @@ TEST(Matching, SizesMustBeEqual) {
 TEST(Matching, OneRankAloneIsNotMatched) {
   tandem::StreamProgramOptions options;
   options.rank = 0;
-  Translated t(program("  hostir.group via %ch on %main {\n      hostir.send %in to %right : "
-                       "memref<8xf32>\n    }\n"),
+  Translated t(ringProgram("  hostir.group via %ch on %main {\n      hostir.send %in to %right : "
+                           "memref<8xf32>\n    }\n"),
                options);
   ASSERT_TRUE(t.ok) << t.errors;
   EXPECT_TRUE(t.file->hasRank(0));
@@ -209,7 +209,7 @@ std::string broadcast(const std::string &root) {
 }
 
 TEST(Matching, CollectivesAgree) {
-  Translated t(program(gather() + broadcast("%c1")), local());
+  Translated t(ringProgram(gather() + broadcast("%c1")), local());
   ASSERT_TRUE(t.ok) << t.errors;
   // The input of a broadcast is read on the root alone.
   EXPECT_EQ(t.commands(0), "s0 collective c0 all_gather arg1:f32[4,8] <- arg0:f32[8]\n"
@@ -219,7 +219,7 @@ TEST(Matching, CollectivesAgree) {
 }
 
 TEST(Matching, RootsMustAgree) {
-  Translated t(program(broadcast("%me")), local());
+  Translated t(ringProgram(broadcast("%me")), local());
   EXPECT_EQ(t.errors, "'hostir.collective' op rank 1 calls broadcast of 32 bytes of f32 with root "
                       "1 as collective 0 "
                       "of channel \"ring\", rank 0 calls broadcast of 32 bytes of f32 with root 0\n"
@@ -227,9 +227,9 @@ TEST(Matching, RootsMustAgree) {
 }
 
 TEST(Matching, ACollectiveTooFew) {
-  Translated t(program(gather() +
-                       "  %first = arith.cmpi eq, %me, %c0 : index\n  scf.if %first {\n" +
-                       gather("    ") + "  }\n"),
+  Translated t(ringProgram(gather() +
+                           "  %first = arith.cmpi eq, %me, %c0 : index\n  scf.if %first {\n" +
+                           gather("    ") + "  }\n"),
                local());
   EXPECT_EQ(
       t.errors,
@@ -237,9 +237,9 @@ TEST(Matching, ACollectiveTooFew) {
 }
 
 TEST(Matching, ACollectiveTooMany) {
-  Translated t(program(gather() +
-                       "  %first = arith.cmpi ne, %me, %c0 : index\n  scf.if %first {\n" +
-                       gather("    ") + "  }\n"),
+  Translated t(ringProgram(gather() +
+                           "  %first = arith.cmpi ne, %me, %c0 : index\n  scf.if %first {\n" +
+                           gather("    ") + "  }\n"),
                local());
   EXPECT_EQ(t.errors, "'hostir.collective' op rank 1 calls collective 1 of channel \"ring\" "
                       "(all_gather of 32 bytes "

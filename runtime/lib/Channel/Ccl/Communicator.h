@@ -19,6 +19,10 @@ namespace tandem::ccl {
 
 using gpu::DeviceState;
 
+inline NativeStream native(gpu::GpuStream &stream) {
+  return static_cast<NativeStream>(stream.native());
+}
+
 /// One group of GPUs under NCCL. Any thread.
 ///
 /// A non-blocking NCCL communicator can be aborted at any time, but starts a thread for each group

@@ -65,8 +65,6 @@ namespace {
 
 using CountersRef = std::shared_ptr<Counters>;
 
-NativeStream native(GpuStream &stream) { return static_cast<NativeStream>(stream.native()); }
-
 /// In a graph, NCCL lets a sender raise a counter only after the receiver has taken the raise
 /// before: other waits than the program's, which the checker does not know.
 const char *const kNoGraph = "NCCL's signals in a graph wait for their receiver";

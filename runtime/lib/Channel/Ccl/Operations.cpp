@@ -17,8 +17,6 @@ using gpu::Kernels;
 
 namespace {
 
-NativeStream native(GpuStream &stream) { return static_cast<NativeStream>(stream.native()); }
-
 Status track(GpuStream &stream, Marker marker) {
   if (stream.capturing()) // NCCL tracks the graphs that contain its work
     stream.capturing()->updatable = false;

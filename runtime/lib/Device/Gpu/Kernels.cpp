@@ -14,7 +14,6 @@ namespace tandem::gpu {
 
 namespace {
 
-constexpr unsigned kThreads = 256;
 /// The widest access of a thread, in bytes.
 constexpr unsigned kWidest = 16;
 

@@ -18,6 +18,9 @@
 
 namespace tandem::gpu {
 
+/// Threads of a block.
+inline constexpr unsigned kThreads = 256;
+
 /// Loops over operands of one shape (at most kMaxNestOperands), merged where strides allow. The
 /// first operand decides their order.
 class Loops {

@@ -20,7 +20,6 @@ namespace tandem::gpu {
 
 namespace {
 
-constexpr unsigned kThreads = 256;
 /// Bytes that a thread of `rows` moves at once, of the widest operand.
 constexpr unsigned kAccessBytes = 16;
 /// Dimensions that `strided` walks.

@@ -14,6 +14,8 @@
 
 namespace tandem::hostir {
 
+inline MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
+
 /// Builds commands before a collective, on its channel and stream. Indices are `index` values.
 class CollectiveBuilder {
 public:

@@ -8,12 +8,11 @@
 #include "CollectiveBuilder.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
 using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
-
-static MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
 
 namespace {
 /// A ring: data moves to the right neighbour.
@@ -96,23 +95,6 @@ void hostir::expandAllToAll(CollectiveBuilder &build, Value input, Value output)
 //===----------------------------------------------------------------------===//
 // All-reduce
 //===----------------------------------------------------------------------===//
-
-// Whether the elements are contiguous, in order.
-static bool isDense(MemRefType type) {
-  if (type.getLayout().isIdentity())
-    return true;
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  if (failed(type.getStridesAndOffset(strides, offset)))
-    return false;
-  int64_t expected = 1;
-  for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
-    if (type.getDimSize(dim) != 1 && strides[dim] != expected)
-      return false;
-    expected *= type.getDimSize(dim);
-  }
-  return true;
-}
 
 static Value flatten(CollectiveBuilder &build, Value buffer) {
   ReassociationIndices all(typeOf(buffer).getRank());

@@ -20,8 +20,6 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-static MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
-
 namespace {
 struct Tree {
   Tree(CollectiveBuilder &build, Value root)

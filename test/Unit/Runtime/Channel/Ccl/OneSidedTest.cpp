@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 namespace {
 
-const bool named = [] {
+const bool namedLibrary = [] {
   ::setenv("TANDEM_NCCL_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("TANDEM_FAKE_GPUS", "3", 1);
   return true;
@@ -31,7 +31,7 @@ class CclOneSided : public testing::Test {
 protected:
   void SetUp() override {
     auto api = ccl::Api::get(gpu::kCuda);
-    ASSERT_TRUE(named && api.ok()) << api.status().message();
+    ASSERT_TRUE(namedLibrary && api.ok()) << api.status().message();
     if (!(*api)->oneSided.complete())
       GTEST_SKIP() << "TANDEM_NCCL_ONE_SIDED=0";
     misuse = fakeNumber("nccl-misuse");
@@ -100,11 +100,6 @@ Status fiveRuns(Context &context, Instance &instance) {
   for (int run = 0; run < 5; ++run)
     TANDEM_RETURN_IF_ERROR(check(memory, context, instance, run));
   return Status();
-}
-
-void expectAllOk(const std::vector<Status> &ranks) {
-  for (size_t r = 0; r < ranks.size(); ++r)
-    EXPECT_TRUE(ranks[r].ok()) << "rank " << r << ": " << ranks[r].message();
 }
 
 /// All ranks refuse the program, for the same reason.

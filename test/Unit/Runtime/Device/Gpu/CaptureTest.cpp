@@ -27,7 +27,7 @@ constexpr int64_t kCount = 16;
 
 /// Each rank puts x to the next one, which copies it to y. The space is free again when that is
 /// signalled, on another stream than the put's.
-ProgramSpec ring(uint32_t ranks) {
+ProgramSpec capturedRing(uint32_t ranks) {
   ProgramSpec spec(ranks);
   uint32_t x = spec.stacked("x", false, DType::F32, {kCount});
   uint32_t y = spec.stacked("y", true, DType::F32, {kCount});
@@ -173,13 +173,13 @@ Status captureAndReplay(Context &context, Instance &instance) {
 }
 
 TEST(GpuCapture, RunsBecomePartOfTheCallersGraph) {
-  for (const Status &status : runRanks(ring(2), "peer", captureAndReplay))
+  for (const Status &status : runRanks(capturedRing(2), "peer", captureAndReplay))
     EXPECT_TRUE(status.ok()) << status.message();
 }
 
 /// Replays of one instance between runs of another one, which shares all memory with it.
 Status replayBetweenOthers(Context &context, Instance &instance) {
-  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(ring(2).encode()));
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(capturedRing(2).encode()));
   TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(context.rank()));
   TANDEM_ASSIGN_OR_RETURN(auto other, Instance::create(context, program));
   TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
@@ -211,7 +211,7 @@ Status replayBetweenOthers(Context &context, Instance &instance) {
 }
 
 TEST(GpuCapture, ReplaysBetweenRunsOfInstancesThatShareTheirMemory) {
-  for (const Status &status : runRanks(ring(2), "peer", replayBetweenOthers))
+  for (const Status &status : runRanks(capturedRing(2), "peer", replayBetweenOthers))
     EXPECT_TRUE(status.ok()) << status.message();
 }
 
@@ -224,7 +224,8 @@ TEST(GpuCapture, CollectivesToo) {
 
 TEST(GpuCapture, AProgramWithoutAGraphSaysSo) {
   Variable mode("TANDEM_GRAPH", "0");
-  for (const Status &status : runRanks(ring(2), "peer", [](Context &context, Instance &instance) {
+  for (const Status &status :
+       runRanks(capturedRing(2), "peer", [](Context &context, Instance &instance) {
          auto memory = bindAll(context, instance);
          auto caller = Caller::make(context.rank() % 2);
          std::shared_ptr<Stream> main = std::move(*context.device().wrapStream((*caller)->stream));

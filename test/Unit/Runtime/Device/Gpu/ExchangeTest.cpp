@@ -42,11 +42,6 @@ Status runFive(Context &context, Instance &instance) {
   return Status();
 }
 
-void expectAllOk(const std::vector<Status> &ranks) {
-  for (size_t r = 0; r < ranks.size(); ++r)
-    EXPECT_TRUE(ranks[r].ok()) << "rank " << r << ": " << ranks[r].message();
-}
-
 TEST(GpuExchange, OneKernelForAllParts) {
   for (const char *graph : {"1", "0"})
     for (bool twoShots : {false, true})

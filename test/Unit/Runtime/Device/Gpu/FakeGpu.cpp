@@ -145,4 +145,9 @@ Expected<std::vector<std::unique_ptr<Memory>>> bindAll(Context &context, Instanc
   return memory;
 }
 
+void expectAllOk(const std::vector<Status> &ranks) {
+  for (size_t r = 0; r < ranks.size(); ++r)
+    EXPECT_TRUE(ranks[r].ok()) << "rank " << r << ": " << ranks[r].message();
+}
+
 } // namespace tandem::test

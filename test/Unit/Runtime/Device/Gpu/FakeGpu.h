@@ -67,6 +67,9 @@ std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel
                              std::chrono::milliseconds timeout = std::chrono::seconds(20),
                              bool apart = false);
 
+/// Fails the test unless all ranks ended well.
+void expectAllOk(const std::vector<Status> &ranks);
+
 /// Memory of the device for every argument that the rank has, bound.
 Expected<std::vector<std::unique_ptr<Memory>>> bindAll(Context &context, Instance &instance);
 

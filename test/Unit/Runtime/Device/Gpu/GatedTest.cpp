@@ -117,7 +117,7 @@ private:
 
 /// Five runs, each with other values: a[row][k] = row + k of the whole matrix, times the run's
 /// number + 1; w = rank + 1 everywhere.
-Status runFive(Context &context, Instance &instance) {
+Status runProducts(Context &context, Instance &instance) {
   TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
   uint32_t rows = 2 * context.worldSize();
   std::vector<float> w(12, static_cast<float>(context.rank() + 1)), y(size_t(rows) * 3);
@@ -143,18 +143,13 @@ Status runFive(Context &context, Instance &instance) {
   return Status();
 }
 
-void expectAllOk(const std::vector<Status> &ranks) {
-  for (size_t r = 0; r < ranks.size(); ++r)
-    EXPECT_TRUE(ranks[r].ok()) << "rank " << r << ": " << ranks[r].message();
-}
-
 TEST(GpuGated, OneKernelForAllParts) {
   WithKernels kernels;
   for (const char *graph : {"1", "0"}) {
     Variable variable("TANDEM_GRAPH", graph);
     int before = launches;
     int64_t replayed = fakeNumber("graph-launches");
-    expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+    expectAllOk(runRanks(GatedSpec(2), "peer", runProducts));
     EXPECT_GE(launches - before, 2); // captured once per rank and half
     EXPECT_EQ(fakeNumber("graph-launches") - replayed, *graph == '1' ? 10 : 0);
     EXPECT_EQ(takeLog().find("one by one"), std::string::npos);
@@ -165,14 +160,14 @@ TEST(GpuGated, OneKernelForAllParts) {
 TEST(GpuGated, RanksThatShareAGpuUseNoGraphs) {
   WithKernels kernels;
   int64_t replayed = fakeNumber("graph-launches");
-  expectAllOk(runRanks(GatedSpec(4), "peer", runFive)); // on two GPUs
+  expectAllOk(runRanks(GatedSpec(4), "peer", runProducts)); // on two GPUs
   EXPECT_EQ(fakeNumber("graph-launches"), replayed);
 }
 
 TEST(GpuGated, WithoutKernelsThePartsRunOneByOne) {
   Variable none("TANDEM_GATED_LIBRARY", "/nonexistent");
   takeLog();
-  expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+  expectAllOk(runRanks(GatedSpec(2), "peer", runProducts));
   std::string log = takeLog();
   EXPECT_NE(log.find("@program: command 5 (gated_matmul of 3 parts \"gated_matmul #5\"): its 3 "
                      "parts run one by one: gated matmuls: "),
@@ -188,7 +183,7 @@ TEST(GpuGated, OnHipThePartsRunOneByOne) {
   for (const char *graph : {"1", "0"}) {
     Variable variable("TANDEM_GRAPH", graph);
     takeLog();
-    expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+    expectAllOk(runRanks(GatedSpec(2), "peer", runProducts));
     std::string log = takeLog();
     EXPECT_NE(log.find("its 3 parts run one by one: gated matmuls: expected a GPU of compute "
                        "capability 9.0, found gfx942"),
@@ -212,7 +207,7 @@ TEST(GpuGated, ShapesThatTheKernelsRefuse) {
   WithKernels kernels;
   takeLog();
   refuses = true;
-  expectAllOk(runRanks(GatedSpec(2), "peer", runFive));
+  expectAllOk(runRanks(GatedSpec(2), "peer", runProducts));
   refuses = false;
   std::string log = takeLog();
   EXPECT_NE(log.find("one by one: expected a multiple of 8 columns, found 3"), std::string::npos)
@@ -221,11 +216,11 @@ TEST(GpuGated, ShapesThatTheKernelsRefuse) {
 
 TEST(GpuGated, SignalsMustHaveAnSM) {
   WithKernels kernels;
-  for (const Status &rank : runRanks(GatedSpec(2, 0), "peer", runFive))
+  for (const Status &rank : runRanks(GatedSpec(2, 0), "peer", runProducts))
     EXPECT_NE(rank.message().find("leaves no SMs, and the program's signals may need one"),
               std::string::npos)
         << rank.message();
-  expectAllOk(runRanks(GatedSpec(2, 1), "peer", runFive));
+  expectAllOk(runRanks(GatedSpec(2, 1), "peer", runProducts));
 }
 
 TEST(GpuGated, AStallNamesIt) {
