@@ -229,6 +229,25 @@ class Staged(Matrix):
         self.assertVerified(done, 3)
         self.assertIn("channel ucx moves host memory: data of device cuda:0 is copied through it", done.err)
 
+    def test_ucx_accesses_gpu_memory(self):
+        """With a UCX that says so, nothing is copied through host memory, unless the user wants it: the stand-in ends a
+        process that sends other memory."""
+        ucx = next(iter(glob.glob(os.path.join(harness.BIN, "..", "lib", "libTandemFakeUcx.*"))), None)
+        if not ucx:
+            self.skipTest("no stand-in for UCX")
+        kinds = {"cuda": LIBRARIES, "hip": HIP_LIBRARIES} if runs_here("hip-peer") else {"cuda": LIBRARIES}
+        for device, libraries in kinds.items():
+            env = environment(TANDEM_FAKE_GPUS=4, TANDEM_UCX_LIBRARY=ucx, **{name: FAKE for name in libraries})
+            for name, ranks in (("matmul-3", 3), ("gather-3", 3)):
+                done = harness.tandem_run(program(name), "--channel=ucx", f"--device={device}", "--verify", "--repeat=3",
+                                          env=env)
+                self.assertVerified(done, ranks)
+                self.assertNotIn("copied through it", done.err)
+        env["TANDEM_UCX_GPU_DIRECT"] = "0"
+        done = harness.tandem_run(program("matmul-3"), "--channel=ucx", f"--device={device}", "--verify", env=env)
+        self.assertVerified(done, 3)
+        self.assertIn("copied through it", done.err)
+
     def test_puts_have_another_channel(self):
         """Peers cannot access staged memory: a program with puts takes the next channel, or says what is missing."""
         env = environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
