@@ -48,7 +48,7 @@ else()
   add_compile_options(-fdiagnostics-color -Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds
                       -Wno-stringop-overflow -Wno-stringop-overread)
   if(CMAKE_UNITY_BUILD) # it takes sources that are included for headers
-    add_compile_options(-Wno-subobject-linkage)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
 endif()
 add_link_options(-Wl,--gc-sections)
