@@ -129,12 +129,17 @@ static double toleranceOf(DType dtype) {
   }
 }
 
+/// Of the sums of products of 8-bit floats: the tensor cores of Hopper keep 14 bits of each term.
+static constexpr double kFp8Products = 5e-4;
+
 Comparison run::compare(const Tensor &out, const Tensor &reference, const Path &path,
                         bool reducedWire) {
   Comparison result;
   result.exact = !path.computed || !isFloat(out.dtype);
   if (!result.exact) {
     result.tolerance = std::max(toleranceOf(out.dtype), toleranceOf(path.loosest));
+    if (path.multipliesFp8)
+      result.tolerance = std::max(result.tolerance, kFp8Products);
     result.tolerance *= reducedWire ? 2 : 1;
   }
   if (out.data == reference.data)
@@ -207,9 +212,11 @@ std::vector<Path> run::pathsToResults(const Program &program) {
     path.computed = computes(*command);
     auto merge = [&path](const Path &other) {
       path.computed |= other.computed;
+      path.multipliesFp8 |= other.multipliesFp8;
       if (toleranceOf(other.loosest) > toleranceOf(path.loosest))
         path.loosest = other.loosest;
     };
+    bool multiplies = command->kind() == sp::CommandKind::matmul;
     for (size_t i = 0; i < views.size(); ++i)
       if (views[i] != sp::kNoView) {
         const sp::View &view = *data.views()->Get(views[i]);
@@ -218,6 +225,8 @@ std::vector<Path> run::pathsToResults(const Program &program) {
         // 8 bits are read as they are: inputs are the same in the reference.
         if (!isFp8(dtype) || (i < written && computes(*command)))
           merge({false, dtype});
+        else if (multiplies)
+          path.multipliesFp8 = true;
       }
     // A buffer is written piece by piece: what it was counts on, having been merged above.
     for (size_t i = 0; i < std::min(written, views.size()); ++i)

@@ -21,9 +21,9 @@ using namespace tandem;
 /// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes of the value that a thread block stores, and the most blocks: estimates. So many blocks
-/// are fewer SMs than would keep any other kernel from running.
-static constexpr int64_t kBytesOfBlock = 4 * 1024, kMostBlocks = 32;
+/// Bytes of the value that a thread block stores, and the most blocks: each thread then has four
+/// stores in flight, and half of an H100's SMs are left to other kernels.
+static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64;
 /// Larger values are not worth a price: a ring of a library's collective adds as it sends.
 static constexpr int64_t kMostOfCandidate = 4 * 1024 * 1024;
 

@@ -64,9 +64,7 @@ private:
 
 using PeerMemoryRef = std::shared_ptr<PeerMemory>;
 
-/// An abort writes this value into the rank's own signals. It is above every epoch, and its
-/// difference to any epoch is positive as a signed number.
-inline constexpr uint64_t kReleased = uint64_t(1) << 62;
+using gpu::kReleased;
 
 // Puts and signals by the GPU (Operations.cpp). `kernels`: of the device; outlives the operations.
 Expected<std::unique_ptr<Operation>> preparePut(PeerMemoryRef peers, const gpu::Kernels &kernels,

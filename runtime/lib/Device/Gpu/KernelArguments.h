@@ -42,6 +42,10 @@ struct RunWords {
   SignalWord words[kMaxSignalWords];
 };
 
+/// An abort writes this value into the rank's own signals. It is above every epoch, and its
+/// difference to any epoch is positive as a signed number.
+constexpr uint64_t kReleased = uint64_t(1) << 62;
+
 /// A signal that a fused exchange raises or awaits: *epoch * perRun + value, epoch 0 if null.
 struct ExchangeSignal {
   uint64_t *at = nullptr;

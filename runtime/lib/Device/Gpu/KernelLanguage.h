@@ -63,6 +63,10 @@ __device__ inline Bfloat16 bfloat16FromFloat(float x) { return static_cast<Bfloa
 template <typename T> __device__ T loadShared(const T *at) {
   return __hip_atomic_load(at, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
+/// What was written before the value that it reads is visible to the thread afterwards.
+__device__ inline uint64_t acquireShared(const uint64_t *at) {
+  return __hip_atomic_load(at, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
 template <typename T> __device__ void storeShared(T *at, T value) {
   __hip_atomic_store(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
@@ -110,6 +114,12 @@ __device__ inline Bfloat16 bfloat16FromFloat(float x) { return __float2bfloat16_
 
 template <typename T> __device__ T loadShared(const T *at) {
   return *static_cast<const volatile T *>(at);
+}
+/// What was written before the value that it reads is visible to the thread afterwards.
+__device__ inline uint64_t acquireShared(const uint64_t *at) {
+  unsigned long long value;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
 }
 template <typename T> __device__ void storeShared(T *at, T value) {
   *static_cast<volatile T *>(at) = value;

@@ -280,8 +280,14 @@ __device__ uint64_t targetOf(const ExchangeArguments &exchange, const ExchangeSi
   return (exchange.epoch ? *exchange.epoch : 0) * signal.perRun + signal.value;
 }
 
+/// So often a wait looks at its signal, a millisecond or less, before it says that it waits and looks
+/// whether the run was aborted: words of the host and of other uses cost more than the wait.
+constexpr unsigned kShortPolls = 1024;
+
 /// False after an abort, for all threads of the block.
 __device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step) {
+  if (step.numWaits == 0)
+    return true;
   __shared__ int hasWaited, isReleased;
   unsigned thread = threadNumber();
   if (thread == 0)
@@ -289,62 +295,91 @@ __device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeSt
   syncBlock();
   if (thread < static_cast<unsigned>(step.numWaits)) {
     const ExchangeSignal &wait = step.waits[thread];
-    uint64_t target = targetOf(exchange, wait);
-    if (loadShared(wait.at) < target) {
-      hasWaited = 1;
-      if (blockNumber() == 0)
+    uint64_t target = targetOf(exchange, wait), value = 0;
+    for (unsigned polls = 0; (value = acquireShared(wait.at)) < target; ++polls) {
+      if (polls < kShortPolls)
+        continue;
+      if (polls == kShortPolls && blockNumber() == 0) {
+        hasWaited = 1;
         storeShared(exchange.progress, exchange.command);
-      while (loadShared(wait.at) < target && !loadShared(exchange.letGo))
-        pauseThread();
+      }
+      // A peer's signal may have overwritten what the abort has raised.
+      if (loadShared(exchange.letGo)) {
+        value = kReleased;
+        break;
+      }
+      pauseThread();
     }
-    fenceSystem();
+    if (value >= kReleased)
+      isReleased = 1;
   }
   syncBlock();
-  if (thread == 0) {
-    // An abort lets go, then raises all signals: also those of runs that begin later.
-    isReleased = loadShared(exchange.letGo) != 0;
-    if (blockNumber() == 0 && hasWaited)
-      storeShared(exchange.progress, ~uint64_t(0));
-  }
-  syncBlock();
+  if (thread == 0 && hasWaited)
+    storeShared(exchange.progress, ~uint64_t(0));
   bool goesOn = !isReleased;
   syncBlock();
   return goesOn;
 }
+
+/// Units that a thread handles at a time, so that their loads do not wait for each other.
+constexpr int kBatch = 4;
 
 /// Thread i handles the same units in every step, so it may read what it has written.
 template <typename T, int N> __device__ void moveUnits(const ExchangeStepArguments &step) {
   using P = Pack<T, N>;
   using A = typename Arithmetic<T>::Type;
   uint32_t total = step.nest.total, units = unitStep<uint32_t>();
-  for (auto i = firstUnit<uint32_t>(); i < total; i += units) {
-    int64_t at[2];
-    locate(step.nest, i, at);
-    P value;
+  for (auto i = firstUnit<uint32_t>(); i < total; i += kBatch * units) {
+    int64_t at[kBatch][2];
+    P value[kBatch];
+    bool has[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      has[b] = i + b * units < total;
+      if (has[b])
+        locate(step.nest, i + b * units, at[b]);
+    }
     const T *last = nullptr;
 #pragma unroll 1
     for (int k = 0; k < step.numStores; ++k) {
-      const T *source = static_cast<const T *>(step.sources[k]) + at[1];
+      const T *source = static_cast<const T *>(step.sources[k]);
       if (source != last && !step.reduces) {
-        value = *reinterpret_cast<const P *>(source);
-      } else if (source != last) {
-        A sum[N];
 #pragma unroll
-        for (int e = 0; e < N; ++e)
-          sum[e] = identity<T>(step.op);
-#pragma unroll 4
-        for (int64_t term = 0; term < step.terms; ++term) {
-          P x = *reinterpret_cast<const P *>(source + term * step.termStride);
+        for (int b = 0; b < kBatch; ++b)
+          if (has[b])
+            value[b] = *reinterpret_cast<const P *>(source + at[b][1]);
+      } else if (source != last) {
+        A sum[kBatch][N];
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b)
 #pragma unroll
           for (int e = 0; e < N; ++e)
-            sum[e] = combine(step.op, sum[e], widen(x.v[e]));
+            sum[b][e] = identity<T>(step.op);
+#pragma unroll 1
+        for (int64_t term = 0; term < step.terms; ++term) {
+          P x[kBatch];
+#pragma unroll
+          for (int b = 0; b < kBatch; ++b)
+            if (has[b])
+              x[b] = *reinterpret_cast<const P *>(source + at[b][1] + term * step.termStride);
+#pragma unroll
+          for (int b = 0; b < kBatch; ++b)
+            if (has[b])
+#pragma unroll
+              for (int e = 0; e < N; ++e)
+                sum[b][e] = combine(step.op, sum[b][e], widen(x[b].v[e]));
         }
 #pragma unroll
-        for (int e = 0; e < N; ++e)
-          narrow(sum[e], value.v[e]);
+        for (int b = 0; b < kBatch; ++b)
+#pragma unroll
+          for (int e = 0; e < N; ++e)
+            narrow(sum[b][e], value[b].v[e]);
       }
       last = source;
-      *reinterpret_cast<P *>(static_cast<T *>(step.targets[k]) + at[0]) = value;
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b)
+        if (has[b])
+          *reinterpret_cast<P *>(static_cast<T *>(step.targets[k]) + at[b][0]) = value[b];
     }
   }
 }
@@ -354,20 +389,24 @@ template <typename T, int N> __device__ void moveUnits(const ExchangeStepArgumen
 __device__ void raiseSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step,
                              uint64_t *arrivals) {
   __shared__ int isLast;
+  // Looked at early: the load takes as long as the fence.
+  bool raises = threadNumber() < static_cast<unsigned>(step.numSignals) &&
+                !loadShared(exchange.released);
   syncBlock();
   if (threadNumber() == 0) {
-    fenceSystem();
-    isLast = (addDevice(arrivals, 1) + 1) % gridBlocks() == 0;
+    isLast = 1;
+    if (gridBlocks() > 1) {
+      fenceSystem();
+      isLast = (addDevice(arrivals, 1) + 1) % gridBlocks() == 0;
+    }
   }
   syncBlock();
-  if (isLast && threadNumber() < static_cast<unsigned>(step.numSignals) &&
-      !loadShared(exchange.released)) {
+  if (isLast && raises) {
     const ExchangeSignal &signal = step.signals[threadNumber()];
     fenceSystem();
     raiseShared(reinterpret_cast<unsigned long long *>(signal.at),
                 static_cast<unsigned long long>(targetOf(exchange, signal)));
   }
-  syncBlock();
 }
 
 /// All blocks run at the same time: each waits for peers, whose signals wait for all its blocks.

@@ -205,6 +205,8 @@ TEST(Compare, TolerancesOfTheDesign) {
   Tensor wide = filled(DType::F32, {1}, 1, 0);
   EXPECT_DOUBLE_EQ(compare(wide, wide, computed(DType::BF16), false).tolerance, 8e-3);
   EXPECT_DOUBLE_EQ(compare(wide, wide, computed(DType::F16), true).tolerance, 2e-3);
+  EXPECT_DOUBLE_EQ(compare(wide, wide, {true, DType::F32, true}, false).tolerance, 5e-4);
+  EXPECT_DOUBLE_EQ(compare(wide, wide, {true, DType::BF16, true}, false).tolerance, 8e-3);
 }
 
 TEST(Compare, NamesTheFirstThatIsWrong) {
