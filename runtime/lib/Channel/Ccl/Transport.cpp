@@ -11,10 +11,12 @@
 
 #include "tandem/Runtime/Gpu.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
+#include <mutex>
 #include <sstream>
 
 namespace tandem {
@@ -25,10 +27,52 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeout{60000};
 
-/// Unused communicators by group. All ranks create and destroy instances in the same order, so all
-/// members of a group find the same one.
-struct Pool {
-  std::map<std::vector<uint32_t>, std::vector<CommunicatorRef>> idle;
+/// Communicators by group: one takes hundreds of megabytes and a second. Programs share them, since
+/// their runs follow each other in one order on all ranks (as they share memory); the channels of
+/// one program do not. One-sided commands count per communicator, so a channel with such commands
+/// has one of its own. All ranks create instances in the same order, and find the same ones.
+class Pool {
+public:
+  /// For a channel of instance `program`, or null: a new one is needed. `owned`: for it alone.
+  CommunicatorRef take(const std::vector<uint32_t> &group, uint64_t program, bool owned) {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Entry &entry : entries[{owned, group}])
+      if (owned ? !entry.isTaken : entry.program != program) {
+        entry.program = program;
+        entry.isTaken = true;
+        return entry.communicator;
+      }
+    return nullptr;
+  }
+  void add(const CommunicatorRef &communicator, uint64_t program, bool owned) {
+    std::lock_guard<std::mutex> lock(mutex);
+    entries[{owned, communicator->group}].push_back({communicator, program, true});
+  }
+  /// A channel that owned it has ended.
+  void giveBack(const CommunicatorRef &communicator) {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Entry &entry : entries[{true, communicator->group}])
+      if (entry.communicator == communicator)
+        entry.isTaken = false;
+  }
+  /// It was aborted.
+  void remove(const CommunicatorRef &communicator) {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (bool owned : {false, true}) {
+      std::vector<Entry> &all = entries[{owned, communicator->group}];
+      auto gone = [&](const Entry &entry) { return entry.communicator == communicator; };
+      all.erase(std::remove_if(all.begin(), all.end(), gone), all.end());
+    }
+  }
+
+private:
+  struct Entry {
+    CommunicatorRef communicator;
+    uint64_t program; ///< that took it last
+    bool isTaken;
+  };
+  std::mutex mutex;
+  std::map<std::pair<bool, std::vector<uint32_t>>, std::vector<Entry>> entries;
 };
 
 Status checkAbortBoard(const AbortBoard &board) {
@@ -54,9 +98,10 @@ public:
   }
   ~CclChannel() override {
     state().removePoller(this);
+    if (!oneSided || aborted)
+      return;
     oneSided.reset();
-    if (!aborted)
-      pool->idle[communicator->group].push_back(communicator);
+    pool->giveBack(communicator);
   }
 
   Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &messages) override {
@@ -138,6 +183,7 @@ public:
 
   void abort(const Status &reason) override {
     aborted = true;
+    pool->remove(communicator);
     board->post(reason.message());
     communicator->abort(reason);
   }
@@ -226,7 +272,11 @@ public:
     }
     // One exchange of: this rank's status, group and GPU, its pooled communicator, how it creates
     // communicators, its abort board; and for a new communicator the id, from the first member.
-    CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
+    bool owned = (desc.capabilities & Capability::OneSided) != 0;
+    uint64_t program = desc.id >> 16;
+    CommunicatorRef communicator;
+    if (mine.ok() && !desc.group.empty())
+      communicator = pool->take(desc.group, program, owned);
     ncclUniqueId id{};
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
     if (leads)
@@ -265,11 +315,16 @@ public:
       TANDEM_ASSIGN_OR_RETURN(
           communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
       TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
+      pool->add(communicator, program, owned);
     }
     std::unique_ptr<ccl::OneSided> oneSided;
-    if (desc.capabilities & Capability::OneSided) {
-      TANDEM_ASSIGN_OR_RETURN(
-          oneSided, ccl::OneSided::create(communicator, gpu->kernels(), symmetric, kTimeout));
+    if (owned) {
+      auto made = ccl::OneSided::create(communicator, gpu->kernels(), symmetric, kTimeout);
+      if (!made) {
+        pool->remove(communicator);
+        return made.status();
+      }
+      oneSided = std::move(*made);
     }
     return std::make_unique<CclChannel>(pool, board, std::move(communicator), gpu->kernels(),
                                         std::move(oneSided));
@@ -278,15 +333,6 @@ public:
   Status checkRun() const override { return checkAbortBoard(*board); }
 
 private:
-  CommunicatorRef takeIdle(const std::vector<uint32_t> &group) {
-    auto found = pool->idle.find(group);
-    if (group.empty() || found == pool->idle.end() || found->second.empty())
-      return nullptr;
-    CommunicatorRef communicator = found->second.back();
-    found->second.pop_back();
-    return communicator;
-  }
-
   static std::string lineOf(const std::string &said, int line) {
     std::istringstream in(said);
     std::string text;

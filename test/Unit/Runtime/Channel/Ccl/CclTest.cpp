@@ -275,6 +275,47 @@ ProgramSpec allReduce() {
   return spec;
 }
 
+/// How many communicators three programs make that `spec` says, which run by turns.
+uint64_t communicatorsOf(const ProgramSpec &spec) {
+  Knob ids("nccl-ids", 0);
+  auto runThree = [&](Context &context, Instance &first) -> Status {
+    std::vector<std::unique_ptr<Instance, InstanceDeleter>> others;
+    std::vector<Instance *> all{&first};
+    for (int i = 0; i < 2; ++i) {
+      TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(spec.encode()));
+      TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(context.rank()));
+      TANDEM_ASSIGN_OR_RETURN(auto other, Instance::create(context, program));
+      all.push_back(others.emplace_back(std::move(other)).get());
+    }
+    std::vector<std::vector<std::unique_ptr<Memory>>> memory;
+    for (Instance *instance : all) {
+      TANDEM_ASSIGN_OR_RETURN(auto bound, bindAll(context, *instance));
+      memory.push_back(std::move(bound));
+    }
+    for (int turn = 0; turn < 4; ++turn)
+      for (Instance *instance : all)
+        TANDEM_RETURN_IF_ERROR(instance->run());
+    return Status();
+  };
+  for (const Status &status : runRanks(spec, "ccl", runThree, seconds(20)))
+    EXPECT_TRUE(status.ok()) << status.message();
+  return fakeNumber("nccl-ids");
+}
+
+TEST_F(Ccl, ProgramsShareCommunicators) {
+  for (const char *graphs : {"0", "1"}) {
+    Variable mode("TANDEM_GRAPH", graphs);
+    EXPECT_EQ(communicatorsOf(allReduce()), 1u);
+    // Two channels may be busy at the same time.
+    ProgramSpec both = allReduce();
+    for (RankSpec &rank : both.ranks) {
+      uint32_t view = rank.view(rank.arena(64), DType::F32, {16});
+      rank.collective(0, rank.channel({0, 1}, Collectives), CollectiveKind::AllReduce, view, view);
+    }
+    EXPECT_EQ(communicatorsOf(both), 2u);
+  }
+}
+
 /// A rank that stays in NCCL, on the host, while it enqueues a run or captures it: the run ends on
 /// both, and says where it was.
 void expectHeldRunsEnd(const char *graphs) {
