@@ -199,6 +199,8 @@ def autocast(rank, ranks):
                 found, wanted = (getattr(model, name).weight.grad for model in (split, whole))
                 assert found.dtype == torch.float32
                 torch.testing.assert_close(_full(found), wanted, rtol=5e-2, atol=1e-1)
+    if KIND != "cpu":  # where f64 is not multiplied
+        return
     with torch.autocast(KIND, dtype=torch.bfloat16):
         double = torch.ones(4, 4, dtype=torch.float64)
         assert tt.matmul_all_reduce(double, double).dtype == torch.float64
