@@ -59,15 +59,17 @@ public:
   bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
 
   bool isWorth(double seconds, double plain, bool oneSided, bool sliced,
-               bool oneKernel) const override {
+               Stores stores) const override {
+    bool alone = stores == Stores::InsteadOfCollective;
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
     bool beside = oneSided
                       ? takesSms(machine.oneSided.mover)
                       : takesSms(machine.twoSided.mover) || takesSms(machine.collectives.mover);
-    double fraction = oneKernel || (oneSided && !beside) ? kLeastGainOfCopies : kLeastGain;
+    bool byEngines = oneSided && !beside && stores == Stores::None;
+    double fraction = alone || byEngines ? kLeastGainOfCopies : kLeastGain;
     if (sliced && beside)
       fraction = std::max(fraction, machine.leastGainBesideSms);
-    double least = oneKernel ? kLeastGainOfKernel : kLeastGainSeconds;
+    double least = alone ? kLeastGainOfKernel : kLeastGainSeconds;
     return plain - seconds >= std::max(fraction * plain, least);
   }
 

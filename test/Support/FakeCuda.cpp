@@ -124,6 +124,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice) {
   *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR        ? 9
            : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR      ? 0
+           : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT          ? 132
            : which == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS ? number("no-values") == 0
                                                                         : 1;
   return CUDA_SUCCESS;
@@ -308,13 +309,14 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
   *offset = 0; // not used by the runtime
   return *size = sizes[index], CUDA_SUCCESS;
 }
-CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, unsigned, CUstream stream, void **arguments, void **) {
+CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned,
+                        unsigned, unsigned, unsigned, CUstream stream, void **arguments, void **) {
   const auto &kernels = knownKernels();
   auto found = kernels.find(tandem::fake::nameOf(function));
   if (found == kernels.end())
     return CUDA_ERROR_NOT_SUPPORTED;
   ++number("launches." + found->first);
+  number("blocks." + found->first) = blocks; // of the last launch
   Node node;
   node.work = found->second(arguments);
   node.function = function;

@@ -166,22 +166,25 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
   auto targetOf = [&](const tandem::gpu::ExchangeSignal &signal) {
     return (exchange.epoch ? load(exchange.epoch) : 0) * signal.perRun + signal.value;
   };
+  const tandem::gpu::ExchangeSignal *waits = exchange.waits, *signals = exchange.signals;
+  const tandem::gpu::ExchangeStore *stores = exchange.stores;
   for (int s = 0; s < exchange.numSteps; ++s) {
     const tandem::gpu::ExchangeStepArguments &step = exchange.steps[s];
+    const Nest &nest = exchange.nests[step.nest];
     for (int i = 0; i < step.numWaits; ++i) {
-      uint64_t target = targetOf(step.waits[i]);
+      uint64_t target = targetOf(waits[i]);
       __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
-      while (load(step.waits[i].at) < target && !load(exchange.letGo))
+      while (load(waits[i].at) < target && !load(exchange.letGo))
         nap();
       __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
     }
     if (load(exchange.letGo)) // an abort raises all signals
       return;
-    for (uint64_t i = 0; i < step.nest.total; ++i)
+    for (uint64_t i = 0; step.numStores > 0 && i < nest.total; ++i)
       for (int k = 0; k < step.numStores; ++k)
         for (int e = 0; e < width; ++e) {
-          const T *source = static_cast<const T *>(step.sources[k]) + locate(step.nest, i, 1) + e;
-          T &to = static_cast<T *>(step.targets[k])[locate(step.nest, i, 0) + e];
+          const T *source = static_cast<const T *>(stores[k].source) + locate(nest, i, 1) + e;
+          T &to = static_cast<T *>(stores[k].target)[locate(nest, i, 0) + e];
           if constexpr (std::is_same_v<T, float>) {
             if (step.reduces) {
               float sum = identity(step.op);
@@ -193,11 +196,13 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
           }
           to = *source;
         }
-    if (step.numSignals == 0)
-      continue;
-    __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
+    if (step.numSignals > 0)
+      __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
     for (int i = 0; i < step.numSignals && !load(exchange.released); ++i)
-      raise(step.signals[i].at, targetOf(step.signals[i]));
+      raise(signals[i].at, targetOf(signals[i]));
+    waits += step.numWaits;
+    stores += step.numStores;
+    signals += step.numSignals;
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace tandem::test {
 
-GatedSpec::GatedSpec(uint32_t size, uint64_t leaves) : ProgramSpec(size) {
+GatedSpec::GatedSpec(uint32_t size, uint64_t leaves, uint64_t blocks) : ProgramSpec(size) {
   constexpr int64_t rows = 2, k = 4, columns = 3;
   constexpr uint64_t bytesOfA = rows * k * 4, bytesOfY = rows * columns * 4;
   uint32_t a = stacked("a", false, DType::F32, {rows, k});
@@ -30,6 +30,11 @@ GatedSpec::GatedSpec(uint32_t size, uint64_t leaves) : ProgramSpec(size) {
     uint16_t channel = rank.channel(everybody, 2); // one-sided
     rank.slots.assign(size, 1);
     rank.sync(1, 0);
+    if (blocks > 0) {
+      CommandSpec &exchange = rank.add(sp::CommandKind::fused_exchange, 1);
+      exchange.aux = 2 * (size - 1);
+      exchange.value = blocks;
+    }
     for (uint32_t distance = 1; distance < size; ++distance) {
       uint32_t to = (rank.rank + size - distance) % size;
       rank.put(1, channel, gathered[rank.rank], own, to);

@@ -17,7 +17,8 @@ namespace tandem::test {
 /// on. The gated matmul is on stream 0, command `head` of each rank; its parts are a matmul, then
 /// for each other rank a wait and a matmul.
 struct GatedSpec : ProgramSpec {
-  explicit GatedSpec(uint32_t ranks, uint64_t leaves = 2);
+  /// `blocks`: the puts are a fused exchange of so many thread blocks; 0: commands of their own.
+  explicit GatedSpec(uint32_t ranks, uint64_t leaves = 2, uint64_t blocks = 0);
   uint32_t head = 0;
   CommandSpec &part(uint32_t rank, uint32_t number) {
     return ranks[rank].commands[head + 1 + number];

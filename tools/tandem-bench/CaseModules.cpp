@@ -29,6 +29,12 @@ std::string attribute(const Schedule &schedule, uint32_t ranks, bool reduces) {
   std::string text = schedule.name == "sequence" ? "pipeline" : schedule.name;
   if (!schedule.shots.empty())
     text += fmt::format(", shots = \"{}\"", schedule.shots);
+  if (schedule.bySms)
+    text += ", by = sms";
+  if (schedule.blocks)
+    text += fmt::format(", blocks = {}", schedule.blocks);
+  if (schedule.copies)
+    text += fmt::format(", copies = {}", schedule.copies);
   if (schedule.streams)
     text += fmt::format(", streams = {}", schedule.streams);
   if (!schedule.order.empty())

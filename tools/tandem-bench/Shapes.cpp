@@ -136,11 +136,19 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
     schedule.shots = value;
     return run::checkChoice(value, {"one", "two"}).withPrefix(option + ": ");
   }
+  if ((push || schedule.name == "gated") && key == "by") {
+    schedule.bySms = value == "sms";
+    return run::checkChoice(value, {"engines", "sms"}).withPrefix(option + ": ");
+  }
   bool sliced = schedule.name != "sequence" && schedule.name != "auto" && schedule.name != "direct";
   if (key == "slices" && sliced) {
     TANDEM_ASSIGN_OR_RETURN(schedule.slices, extent(option, value));
   } else if (key == "streams" && sliced && schedule.name != "gated") {
     TANDEM_ASSIGN_OR_RETURN(schedule.streams, extent(option, value));
+  } else if (key == "blocks" && (push || schedule.name == "gated" || schedule.name == "direct")) {
+    TANDEM_ASSIGN_OR_RETURN(schedule.blocks, extent(option, value));
+  } else if (key == "copies" && push) {
+    TANDEM_ASSIGN_OR_RETURN(schedule.copies, extent(option, value));
   } else if (key == "order" && push) {
     schedule.order = value;
     return run::checkChoice(value, {"rotated", "xor"}).withPrefix(option + ": ");
@@ -157,8 +165,8 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
   } else {
     return wrongShape(
         fmt::format("{}: not known there; expected deterministic, slices or streams of "
-                    "pipeline and exchange, slices, streams, order or merge of push, shots of "
-                    "direct",
+                    "pipeline and exchange, slices, streams, order, merge, copies, by or blocks of "
+                    "push, by or blocks of gated, shots or blocks of direct",
                     option));
   }
   return Status();

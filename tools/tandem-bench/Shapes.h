@@ -61,6 +61,9 @@ struct Schedule {
   std::vector<int64_t> merge; ///< empty: none
   bool doubling = false;      ///< merge 1, 1, 2, 4, ... as the ranks ask for
   std::string shots;          ///< of direct: "one" or "two"; "": as it chooses
+  bool bySms = false;         ///< of push and gated, gathers only
+  int64_t blocks = 0;         ///< of direct, and by SMs; 0: as the schedule chooses
+  int64_t copies = 0;         ///< of push; 0: one
   std::string deterministic;  ///< "bitwise" or "batch"; "": sums in any order
 };
 Expected<Schedule> parseSchedule(const std::string &text);

@@ -30,6 +30,13 @@ int64_t getWorldSize(func::FuncOp func);
 /// locations. Ops of one context with equal signatures have equal prices.
 std::string getSignature(Operation *op);
 
+/// Stores to peers by kernels of a candidate's own (docs/fused-exchange.md).
+enum class Stores : uint8_t {
+  None,
+  InsteadOfCollective, ///< one kernel, and all else is the same
+  BesideCompute,
+};
+
 /// Prices candidates for one machine and target. One thread at a time.
 class Pricer {
 public:
@@ -76,10 +83,9 @@ public:
   /// predicted. `oneSided`: the candidate's messages are. `sliced`: it has slices, and the plainer
   /// one has none. Then the machine file may ask for more of transports that use SMs during a
   /// matmul, where the model is least exact.
-  /// `oneKernel`: a kernel takes the place of a collective, and all else is the same. Then
-  /// kLeastGainOfCopies and kLeastGainOfKernel are enough.
+  /// `stores`: with InsteadOfCollective, kLeastGainOfCopies and kLeastGainOfKernel are enough.
   virtual bool isWorth(double seconds, double plain, bool oneSided, bool sliced,
-                       bool oneKernel = false) const = 0;
+                       Stores stores = Stores::None) const = 0;
   static constexpr double kLeastGain = 0.06;
   static constexpr double kLeastGainOfCopies = 0.03; ///< of puts without SMs, and of one kernel
   static constexpr double kLeastGainSeconds = 5e-6;

@@ -57,8 +57,9 @@ struct ExchangeStep {
 /// threads, but for waits and signals. An error says which part does not fit, as "part 3: ...".
 Expected<std::vector<ExchangeStep>> describeExchange(const std::vector<ExchangePart> &parts);
 
-/// The limits of a kernel: waits, stores and signals in a step, and steps.
-inline constexpr uint32_t kMostExchangePeers = 8, kMostExchangeSteps = 3;
+/// The limits of a kernel, of all its steps. `Shapes`: pairs of layouts, of targets and sources.
+inline constexpr int kMostExchangeSteps = 28, kMostExchangeShapes = 2, kMostExchangeStores = 28,
+                     kMostExchangeWaits = 16, kMostExchangeSignals = 28;
 /// Whether there are kernels for elements of this type.
 constexpr bool hasExchangeKernel(DType type) {
   return type == DType::F32 || type == DType::F16 || type == DType::BF16;

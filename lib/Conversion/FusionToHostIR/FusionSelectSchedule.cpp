@@ -313,7 +313,8 @@ private:
   struct Priced {
     ScheduleAttr schedule;
     double seconds = 0;
-    bool isOneSided = false, isOneKernel = false;
+    bool isOneSided = false;
+    Stores stores = Stores::None;
   };
 
   /// Candidates with the same slices. Once priced, those that have a price, in their order.
@@ -327,7 +328,7 @@ private:
       for (const Priced &other : schedules)
         if (other.seconds < best->seconds &&
             pricer.isWorth(other.seconds, schedules.front().seconds, other.isOneSided,
-                           /*sliced=*/false, other.isOneKernel))
+                           /*sliced=*/false, other.stores))
           best = &other;
       return *best;
     }
@@ -387,7 +388,7 @@ private:
       if (succeeded(seconds))
         priced.seconds = *seconds;
       priced.isOneSided = plan->isOneSided;
-      priced.isOneKernel = plan->isOneKernel;
+      priced.stores = plan->stores;
       return failed(seconds);
     });
     op.removeScheduleAttr();
@@ -478,7 +479,8 @@ private:
       if (choice.schedules.empty())
         continue;
       const Priced &trial = choice.getBest(pricer);
-      bool trialGains = pricer.isWorth(trial.seconds, seconds, trial.isOneSided, /*sliced=*/true);
+      bool trialGains = pricer.isWorth(trial.seconds, seconds, trial.isOneSided,
+                                       /*sliced=*/true, trial.stores);
       if (!best || std::pair(!trialGains, trial.seconds) <
                        std::pair(!gains, best->getBest(pricer).seconds)) {
         best = &choice;

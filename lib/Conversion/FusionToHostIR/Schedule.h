@@ -10,6 +10,7 @@
 
 #include "LoopEmitter.h"
 #include "StreamLoop.h"
+#include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
 #include "tandem/Support/LLVM.h"
@@ -31,9 +32,8 @@ struct SchedulePlan {
   /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
   /// gain nothing.
   bool isGated = false;
-  /// Whether one kernel takes the place of a collective, beside which nothing runs: see
-  /// Pricer::isWorth.
-  bool isOneKernel = false;
+  /// Stores to peers by kernels of the schedule.
+  Stores stores = Stores::None;
 };
 
 /// A schedule with options that is worth a price.

@@ -38,6 +38,13 @@ bool needsSms(const World &world, const Rank &rank, const Command &command) {
 /// Kernels that one SM is enough for, in blocks of which none needs another one.
 bool isSmall(Kind kind) { return kind == Kind::Signal || kind == Kind::WaitSignal || isCopy(kind); }
 
+/// Whether a fused exchange waits for nothing: then its blocks end once they run.
+bool isWithoutWaits(const World &world, CommandId exchange) {
+  const Command *first = &world.commands[exchange] + 1;
+  return std::none_of(first, first + world.commands[exchange].aux,
+                      [](const Command &part) { return part.kind == Kind::WaitSignal; });
+}
+
 /// What holds SMs while it waits: a channel with messages or collectives, one kernel at a time, or
 /// the waits or the fused exchanges of a stream.
 struct Holder {
@@ -67,7 +74,9 @@ public:
   bool leavesEnough() const;
 
 private:
-  void followGated(const World &world, const Rank &rank, const Command &command, uint64_t position);
+  /// `blocks`: the SMs of a fused exchange without waits; 0 for other commands.
+  void followGated(const World &world, const Rank &rank, const Command &command, uint64_t position,
+                   unsigned blocks);
   void follow(const World &world, const Rank &rank);
   void grow(unsigned held, uint64_t candidates);
   unsigned total(uint64_t of) const;
@@ -82,6 +91,7 @@ private:
   std::vector<std::vector<Gated>> gated; ///< per stream, in its order
   /// Per stream: positions of the last small kernel, and of the last other one.
   std::vector<uint64_t> lastSmall, lastLarge;
+  std::vector<unsigned> mostSmall; ///< per stream: the most SMs of a small one so far
   unsigned best = 0, steps = 0;
 };
 
@@ -93,6 +103,7 @@ SmOverlaps::SmOverlaps(const World &world, const Rank &rank, const SmLimits &sms
   gated.resize(numStreams);
   lastSmall.assign(numStreams, 0);
   lastLarge.assign(numStreams, 0);
+  mostSmall.assign(numStreams, 0);
   // A kernel of one run may overlap with one of the next.
   follow(world, rank);
   follow(world, rank);
@@ -110,6 +121,7 @@ size_t SmOverlaps::holderOf(uint64_t key, unsigned sms) {
 void SmOverlaps::follow(const World &world, const Rank &rank) {
   std::map<uint32_t, std::vector<uint64_t>> events;
   unsigned ofExchange = 0; // SMs of the last fused exchange
+  bool endsAlone = false;  // ... which has no waits
   for (CommandId c = rank.begin; c < rank.end; ++c) {
     const Command &command = world.commands[c];
     if (isMessage(command.kind))
@@ -122,10 +134,12 @@ void SmOverlaps::follow(const World &world, const Rank &rank) {
     }
     bool isChannel = command.kind == Kind::Group || command.kind == Kind::Collective;
     bool isExchange = command.kind == Kind::FusedExchange || command.isFused;
-    if (command.kind == Kind::FusedExchange)
+    if (command.kind == Kind::FusedExchange) {
       ofExchange = heldByExchange(sms, command);
+      endsAlone = isWithoutWaits(world, c);
+    }
     uint64_t position = mine[command.stream] + 1;
-    followGated(world, rank, command, position);
+    followGated(world, rank, command, position, isExchange && endsAlone ? ofExchange : 0);
     if (isChannel || isExchange || (command.kind == Kind::WaitSignal && !command.isGated)) {
       size_t number = isChannel    ? holderOf(command.channel, sms.perChannel)
                       : isExchange ? holderOf((uint64_t(2) << 32) + command.stream, ofExchange)
@@ -145,14 +159,17 @@ void SmOverlaps::follow(const World &world, const Rank &rank) {
 }
 
 void SmOverlaps::followGated(const World &world, const Rank &rank, const Command &command,
-                             uint64_t position) {
+                             uint64_t position, unsigned blocks) {
   const std::vector<uint64_t> &mine = known[command.stream];
   auto runsBeside = [&](Gated &matmul, uint32_t stream, bool small) {
     matmul.isAlone &= small;
     if (small)
-      matmul.beside[stream] = std::max(1U, sms.perWait);
+      matmul.beside[stream] = std::max(matmul.beside[stream], mostSmall[stream]);
   };
-  bool small = isSmall(command.kind) && !command.isFused;
+  bool small = blocks > 0 || (isSmall(command.kind) && !command.isFused);
+  if (small)
+    mostSmall[command.stream] =
+        std::max({mostSmall[command.stream], blocks, blocks > 0 ? 0U : std::max(1U, sms.perWait)});
   if (!command.isGated && needsSms(world, rank, command)) {
     // Gated matmuls issued before it.
     for (uint32_t s = 0; s < numStreams; ++s)

@@ -70,22 +70,28 @@ void CommandCosts::findExchangeKernels() {
 
 /// Steps as program::describeExchange finds them.
 bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
-  uint32_t steps = 0, waits = 0, moves = 0, signals = 0;
+  int steps = 0, waits = 0, stores = 0, signals = 0;
+  std::set<std::pair<uint32_t, uint32_t>> shapes;
+  Kind before = Kind::Signal;
   for (CommandId c = exchange + 1; c <= exchange + world.commands[exchange].aux; ++c) {
     const Command &part = world.commands[c];
     bool isWait = part.kind == Kind::WaitSignal, isSignal = part.kind == Kind::Signal;
-    if (steps == 0 || (isWait && moves + signals > 0) || (!isWait && !isSignal && signals > 0)) {
-      ++steps;
-      waits = moves = signals = 0;
-    }
-    ++(isWait ? waits : isSignal ? signals : moves);
-    const View *view = isWait || isSignal ? nullptr : world.operand(rank, part, 0);
-    if (std::max({waits, moves, signals}) > program::kMostExchangePeers ||
-        steps > program::kMostExchangeSteps ||
-        (view && !program::hasExchangeKernel(world.layoutOf(*view).dtype)))
+    steps += steps == 0 || (isWait && before != Kind::WaitSignal) ||
+             (!isSignal && before == Kind::Signal);
+    ++(isWait ? waits : isSignal ? signals : stores);
+    before = part.kind;
+    if (isWait || isSignal)
+      continue;
+    const View *out = world.operand(rank, part, 0), *in = world.operand(rank, part, 1);
+    if (!out || !in || !program::hasExchangeKernel(world.layoutOf(*out).dtype))
       return false;
+    // A put of a sum is a store of its reduction.
+    if (part.kind == Kind::Reduce || shapes.empty() || out->layout != in->layout)
+      shapes.insert({out->layout, in->layout});
   }
-  return true;
+  return steps <= program::kMostExchangeSteps && waits <= program::kMostExchangeWaits &&
+         stores <= program::kMostExchangeStores && signals <= program::kMostExchangeSignals &&
+         shapes.size() <= static_cast<size_t>(program::kMostExchangeShapes);
 }
 
 double CommandCosts::exchangeBlocks(CommandId command) const {

@@ -180,3 +180,53 @@ func.func @all_reduce(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], p
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2>} : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @reduction_by_sms(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, by = sms: expected a gather, found a reduction}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = sms>} : !p -> !r
+  return %3 : !r
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
+func.func @blocks_of_engines(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
+  // expected-error @below {{schedule push: expected 'blocks' only with by = sms}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, blocks = 4>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
+func.func @many_blocks(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
+  // expected-error @below {{schedule push: expected at most 1024 thread blocks, found 1025}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, by = sms, blocks = 1025>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!s = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+
+func.func @two_gathers_by_sms(%0: !s, %1: !s) -> !g {
+  // expected-error @below {{schedule push, by = sms: expected one gather, found 2}}
+  %2 = fusion.reshard %0 {schedule = #fusion.schedule<push, by = sms>} : !s -> !g
+  %3 = fusion.reshard %1 {schedule = #fusion.schedule<push, by = sms>} : !s -> !g
+  %4 = arith.addf %2, %3 : !g
+  return %4 : !g
+}

@@ -82,15 +82,19 @@ class Operations:
         if kind == "hierarchical":
             return f"#fusion.schedule<hierarchical{', merge = ' + chr(34) + 'node' + chr(34) if self.chance(0.2) else ''}>"
         if kind == "gated":
-            return "#fusion.schedule<gated>"
+            return f"#fusion.schedule<gated{self.by_sms()}>"
         if kind == "direct":
             return self.direct()
         more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
         if kind == "push":
+            more += self.by_sms()
             more += ", order = xor" if self.chance(0.2) else ""
             more += f", copies = {r.randint(2, 5)}" if self.chance(0.2) else ""
             more += f", merge = [{r.choice(('1, 1', '2', '1, 2', '1, 1, 2', '2, 2'))}]" if self.chance(0.2) else ""
         return f"#fusion.schedule<{kind}{more}>"
+
+    def by_sms(self):
+        return f", by = sms, blocks = {self.random.randint(1, 20)}" if self.chance(0.2) else ""
 
     def direct(self):
         return f"#fusion.schedule<direct, shots = {chr(34)}{self.random.choice(('auto', 'one', 'two'))}{chr(34)}>"
@@ -231,7 +235,7 @@ class Operations:
         self.arguments[-1] = self.values[-1] = x
         digits = (("stream", size),) + ((("stream", slices),) if slices > 1 else ())
         rows = self.move("reshard", [x], x.shape, Axes(mesh, at(*digits)),
-                         schedule="#fusion.schedule<gated>" if self.chance(0.7) else self.schedule())
+                         schedule=f"#fusion.schedule<gated{self.by_sms()}>" if self.chance(0.7) else self.schedule())
         transpose = self.chance(0.3)
         operands = [rows, self.argument((n, shape[-1]) if transpose else (shape[-1], n), value.dtype)]
         if self.chance(0.3):

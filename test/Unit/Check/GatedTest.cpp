@@ -68,6 +68,15 @@ TEST(Gated, SignalsNeedTheSMsThatItLeaves) {
   expectClean(GatedSpec(4, 0));
 }
 
+TEST(Gated, AFusedExchangeThatPushesNeedsAnSMPerBlock) {
+  Report report = run(GatedSpec(4, 12, 12), onGpu());
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_TRUE(report.limits.empty()) << report.limits.front();
+  // One SM is missing: no matmul ends before the peers have pushed.
+  expectOnly(GatedSpec(4, 11, 12), {"sm-deadlock"}, onGpu());
+  expectClean(GatedSpec(4, 11, 12));
+}
+
 TEST(Gated, SaysWhoHoldsTheSMs) {
   Report report = run(GatedSpec(2, 0), onGpu());
   ASSERT_EQ(report.findings.size(), 1u);

@@ -279,12 +279,19 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   // One kernel instead of a collective: 3 %, in short loops 1 us.
   auto kernelGains = [&](double seconds, double plain) {
     return pricer->isWorth(seconds * 1e-6, plain * 1e-6, /*oneSided=*/true, /*sliced=*/false,
-                           /*oneKernel=*/true);
+                           Stores::InsteadOfCollective);
   };
   EXPECT_TRUE(kernelGains(8.9, 10));
   EXPECT_FALSE(kernelGains(9.1, 10));
   EXPECT_TRUE(kernelGains(969, 1000));
   EXPECT_FALSE(kernelGains(971, 1000));
+  // Pushes by SMs: 6 %.
+  auto pushGains = [&](double seconds) {
+    return pricer->isWorth(seconds * 1e-6, 1e-3, /*oneSided=*/true, /*sliced=*/true,
+                           Stores::BesideCompute);
+  };
+  EXPECT_TRUE(pushGains(939));
+  EXPECT_FALSE(pushGains(941));
 }
 
 TEST_F(PricerTest, MachineErrors) {

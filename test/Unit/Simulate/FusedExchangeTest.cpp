@@ -25,7 +25,7 @@ const char *const kKernel = R"({"startup": [1, "ms", "toy"], "signal": [2, "ms",
 
 machine::Machine withKernel(const std::string &kernel = kKernel) {
   return toyMachine({{"/transports/fused_exchange", kernel},
-                     {"/devices_per_node", "16"},
+                     {"/devices_per_node", "32"},
                      {"/launch/streams/device/kernel", R"([4, "ms", "toy"])"},
                      {"/launch/streams/device/wait_signal", R"([7, "ms", "toy"])"}});
 }
@@ -75,8 +75,9 @@ TEST(SimulateFusedExchange, WithoutAKernelItsPartsAreCommands) {
 }
 
 TEST(SimulateFusedExchange, TheKernelHasLimits) {
-  EXPECT_EQ(exchange(4, 8).simulate(withKernel()).unfused, replay::kNone);
-  EXPECT_NE(exchange(4, 9).simulate(withKernel()).unfused, replay::kNone);
+  // Each rank waits for all others.
+  EXPECT_EQ(exchange(4, 16).simulate(withKernel()).unfused, replay::kNone);
+  EXPECT_NE(exchange(4, 18).simulate(withKernel()).unfused, replay::kNone);
   ToyProgram program = exchange(4);
   for (RankSpec &rank : program.spec.ranks)
     for (LayoutSpec &layout : rank.layouts)

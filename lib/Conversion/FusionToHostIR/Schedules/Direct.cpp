@@ -180,16 +180,10 @@ void DirectEmission::emitTwoShots() {
 
 void DirectEmission::exchange() {
   fusion::ReshardOp op = all.reshard;
-  auto fused = hostir::FusedExchangeOp::create(builder, loc, program.getMainStream(),
-                                               builder.getI64IntegerAttr(all.blocks));
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.createBlock(&fused.getBody());
-    if (all.cut)
-      emitTwoShots();
-    else
-      emitOneShot();
-  }
+  (void)emitFusedExchange(program, loc, program.getMainStream(), all.blocks, [&] {
+    all.cut ? emitTwoShots() : emitOneShot();
+    return success();
+  });
   if (Value result = program.getBuffer(op.getResult()); all.cut && result != sums)
     copy(sums, result);
 }
@@ -279,11 +273,12 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   if (blocks == 0)
     blocks = std::clamp<int64_t>(llvm::divideCeil(bytes, kBytesOfBlock), 1, kMostBlocks);
   DirectAllReduce all{loop, reshards.front(), std::move(*plan), cut, blocks};
-  return SchedulePlan{[all = std::move(all)](ProgramBuilder &program) {
+  SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
-                      /*isOneSided=*/true, /*addsInRankOrder=*/true, /*isGated=*/false,
-                      /*isOneKernel=*/true};
+                      /*isOneSided=*/true};
+  result.stores = Stores::InsteadOfCollective;
+  return result;
 }
 
 /// Only machines with its kernel have a price for it.

@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace tandem;
 
 /// SMs that the kernel leaves to others: a signal needs one, and clusters of thread blocks take two
-/// at a time.
+/// at a time. Also those of a kernel that pushes.
 static constexpr int64_t kLeft = 2;
 
 //===----------------------------------------------------------------------===//
@@ -121,10 +121,11 @@ struct GatedOps {
 /// operand of each matmul: own rows first, then those of the others as they arrive.
 class GatedGather {
 public:
-  GatedGather(const GatherLoop &gather, ProgramBuilder &program)
-      : gather(gather), ops(gather), reshard(gather.gathers.front()), body(gather.loop, program),
-        program(program), builder(program.getBuilder()), loc(gather.getLoc()),
-        me(program.getGroupPosition(loc, gather.plan.mesh, gather.plan.axes)),
+  /// `blocks`: of the kernel that pushes; none: copy engines do.
+  GatedGather(const GatherLoop &gather, ProgramBuilder &program, std::optional<int64_t> blocks)
+      : gather(gather), blocks(blocks), ops(gather), reshard(gather.gathers.front()),
+        body(gather.loop, program), program(program), builder(program.getBuilder()),
+        loc(gather.getLoc()), me(program.getGroupPosition(loc, gather.plan.mesh, gather.plan.axes)),
         peers(program, loc, me, gather.digits.devices, PeerOrder::Rotated),
         puts(program, loc, gather.plan.mesh, gather.plan.axes, me, gather.digits.devices) {}
 
@@ -134,6 +135,7 @@ private:
   using SliceBody = function_ref<LogicalResult(Value number, const SliceIndex &slice)>;
   LogicalResult forEachSlice(Value owner, bool isOwn, SliceBody emitSlice);
   LogicalResult pushOwn();
+  LogicalResult pushOwn(Value copies);
   LogicalResult copyOwn();
   LogicalResult prepare();
   LogicalResult multiply(fusion::MatmulOp matmul);
@@ -141,6 +143,7 @@ private:
   LogicalResult copyToResult();
 
   const GatherLoop &gather;
+  const std::optional<int64_t> blocks;
   const GatedOps ops;
   fusion::ReshardOp reshard;
   LoopEmitter body;
@@ -230,6 +233,12 @@ LogicalResult GatedGather::forEachSlice(Value owner, bool isOwn, SliceBody emitS
 
 LogicalResult GatedGather::pushOwn() {
   Value copies = hostir::WorkerStreamOp::create(builder, loc, program.getIndex(0));
+  if (!blocks || gather.digits.devices == 1)
+    return pushOwn(copies);
+  return emitFusedExchange(program, loc, copies, *blocks, [&] { return pushOwn(copies); });
+}
+
+LogicalResult GatedGather::pushOwn(Value copies) {
   return program.loop(loc, 1, gather.digits.devices, [&](Value distance) {
     Value peer = peers.getTarget(distance);
     return forEachSlice(me, /*isOwn=*/true, [&](Value number, const SliceIndex &slice) {
@@ -267,7 +276,8 @@ LogicalResult GatedGather::prepare() {
 
 LogicalResult GatedGather::multiply(fusion::MatmulOp matmul) {
   Value main = program.getMainStream();
-  auto gated = hostir::GatedMatmulOp::create(builder, loc, main, builder.getI64IntegerAttr(kLeft));
+  int64_t left = std::max(kLeft, blocks.value_or(0));
+  auto gated = hostir::GatedMatmulOp::create(builder, loc, main, builder.getI64IntegerAttr(left));
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.createBlock(&gated.getBody());
@@ -346,7 +356,7 @@ namespace {
 /// For gathers of rows that matmuls read: each of these is one kernel that waits for the rows
 /// (docs/gated.md). What else the loop computes runs after them.
 class Gated : public Schedule {
-  fusion::ScheduleInfo getInfo() const override { return {"gated", {}}; }
+  fusion::ScheduleInfo getInfo() const override { return {"gated", withPushOptions({})}; }
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
                                 function_ref<InFlightDiagnostic()> why) const override;
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
@@ -364,17 +374,29 @@ FailureOr<SchedulePlan> Gated::match(const StreamLoop &loop,
     return why() << "schedule gated " << reason;
   if (std::string obstacle = findObstacle(*gather); !obstacle.empty())
     return why() << "schedule gated: expected " << obstacle;
-  return SchedulePlan{
-      [gather = *gather](ProgramBuilder &program) { return GatedGather(gather, program).emit(); },
-      /*isOneSided=*/true, /*addsInRankOrder=*/true, /*isGated=*/true};
+  FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
+  if (failed(blocks))
+    return failure();
+  SchedulePlan plan{[gather = *gather, blocks = *blocks](ProgramBuilder &program) {
+                      return GatedGather(gather, program, blocks).emit();
+                    },
+                    /*isOneSided=*/true, /*addsInRankOrder=*/true, /*isGated=*/true};
+  if (*blocks)
+    plan.stores = Stores::BesideCompute;
+  return plan;
 }
 
 void Gated::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   // A machine without gated kernels has no price for it.
-  fusion::ScheduleAttr schedule = getAttr(loop.place->getContext());
-  if (!loop.streamSizes.empty())
-    candidates.push_back({schedule});
-  addSliced(loop, schedule, getOwnerFactor, candidates);
+  MLIRContext *context = loop.place->getContext();
+  NamedAttrList bySms;
+  bySms.set("by", StringAttr::get(context, "sms"));
+  for (const NamedAttrList &options : {NamedAttrList(), bySms}) {
+    fusion::ScheduleAttr schedule = getAttr(context, options);
+    if (!loop.streamSizes.empty())
+      candidates.push_back({schedule});
+    addSliced(loop, schedule, getOwnerFactor, candidates);
+  }
 }
 
 std::unique_ptr<Schedule> tandem::createGatedSchedule() { return std::make_unique<Gated>(); }

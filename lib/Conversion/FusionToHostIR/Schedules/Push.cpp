@@ -37,8 +37,9 @@ struct Batch {
 /// more that compute, a channel, and a signal slot for each source.
 class PushLoop {
 public:
+  /// `blocks`: of the kernel that pushes; none: copy engines do.
   PushLoop(const StreamLoop &loop, const ReshardPlan &plan, const OwnerDigits &digits, Location loc,
-           ProgramBuilder &program);
+           ProgramBuilder &program, std::optional<int64_t> blocks = std::nullopt);
 
   /// Work begins after what the main stream has done, and the main stream goes on after it.
   void fork() const { program.fork(loc, numForked()); }
@@ -46,7 +47,7 @@ public:
   /// That copies to the peer at a distance (1 or more).
   Value getCopyStream(Value distance) const;
   /// Whether peers are pushed to at once: then a slice goes to all of them before the next one.
-  bool pushesAtOnce() const { return copyStreams > 1; }
+  bool pushesAtOnce() const { return atOnce > 1; }
   /// Of a piece of work by its number.
   Value getComputeStream(Value number) const;
 
@@ -54,8 +55,14 @@ public:
   struct Piece {
     Value source, target;
   };
-  /// Copies all pieces of slice `number` of this device to a peer, then signals their arrival.
-  void push(ArrayRef<Piece> pieces, Value peer, Value number, Value stream) const;
+  /// Copies all pieces of a slice of this device to a peer.
+  void put(ArrayRef<Piece> pieces, Value peer, Value stream) const;
+  /// Tells the peer that slice `number` has arrived.
+  void signal(Value peer, Value number, Value stream) const { puts.signal(peer, number, stream); }
+  void push(ArrayRef<Piece> pieces, Value peer, Value number, Value stream) const {
+    put(pieces, peer, stream);
+    signal(peer, number, stream);
+  }
   /// Holds `stream` until slice `number` of device `from` has come.
   void waitFor(Value from, Value number, Value stream) const { puts.waitFor(from, number, stream); }
 
@@ -65,6 +72,8 @@ public:
   int64_t devices;
   Value me;
   Peers peers;
+  std::optional<int64_t> blocks;
+  int64_t atOnce; ///< peers that a slice is pushed to at once
 
 private:
   int64_t numForked() const { return copyStreams + (computeStreams == 1 ? 0 : computeStreams); }
@@ -80,14 +89,15 @@ static PeerOrder getOrder(fusion::ScheduleAttr schedule) {
 }
 
 PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const OwnerDigits &digits,
-                   Location loc, ProgramBuilder &program)
+                   Location loc, ProgramBuilder &program, std::optional<int64_t> blocks)
     : program(program), builder(program.getBuilder()), loc(loc), devices(digits.devices),
       me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
-      peers(program, loc, me, devices, getOrder(stream.schedule)),
+      peers(program, loc, me, devices, getOrder(stream.schedule)), blocks(blocks),
       puts(program, loc, plan.mesh, plan.axes, me, devices) {
   // The first workers copy. One compute stream is the main stream, which spares both ends an event.
-  copyStreams = std::max<int64_t>(stream.schedule.getInteger("copies"), 1);
-  copyStreams = std::min({copyStreams, program.getWorkers(), std::max<int64_t>(devices - 1, 1)});
+  atOnce = std::min(stream.schedule.getInteger("copies"), devices - 1);
+  atOnce = std::max<int64_t>(blocks ? atOnce : std::min(atOnce, program.getWorkers()), 1);
+  copyStreams = blocks ? 1 : atOnce;
   computeStreams =
       std::min(stream.schedule.getInteger("streams"), program.getWorkers() - copyStreams);
   computeStreams = std::max<int64_t>(computeStreams, 1);
@@ -109,10 +119,9 @@ Value PushLoop::getComputeStream(Value number) const {
   return hostir::WorkerStreamOp::create(builder, loc, worker);
 }
 
-void PushLoop::push(ArrayRef<Piece> pieces, Value peer, Value number, Value stream) const {
+void PushLoop::put(ArrayRef<Piece> pieces, Value peer, Value stream) const {
   for (const Piece &piece : pieces)
     puts.put(piece.source, piece.target, peer, stream);
-  puts.signal(peer, number, stream);
 }
 
 //===----------------------------------------------------------------------===//
@@ -124,8 +133,9 @@ namespace {
 /// Own slices go to the peers' receive memory while they are computed on; then what has arrived is.
 class PushGather {
 public:
-  PushGather(const GatherLoop &gather, ProgramBuilder &program)
-      : gather(gather), loop(gather.loop, gather.plan, gather.digits, gather.getLoc(), program),
+  PushGather(const GatherLoop &gather, ProgramBuilder &program, std::optional<int64_t> blocks)
+      : gather(gather),
+        loop(gather.loop, gather.plan, gather.digits, gather.getLoc(), program, blocks),
         body(gather.loop, program), program(program), builder(program.getBuilder()),
         loc(gather.getLoc()) {}
 
@@ -138,7 +148,18 @@ private:
   /// Gives the gathered values receive memory, and the results of the loop theirs.
   LogicalResult prepare();
   LogicalResult pushOwn();
-  LogicalResult pushOwn(SliceNumbers numbers);
+  /// One kernel does it. A slice goes to one peer after the other, or to several at once.
+  LogicalResult pushOwnBySms();
+  /// Peers at distances first ... end - 1.
+  struct Distances {
+    int64_t first, end;
+  };
+  /// Own slices, for each peer. `stream`: null: the copy stream of the peer.
+  LogicalResult
+  forEachOwn(Distances distances, SliceNumbers numbers, Value stream,
+             function_ref<LogicalResult(Value peer, Value stream, Value number, SliceIndex slice)>
+                 pushSlice);
+  FailureOr<SmallVector<PushLoop::Piece>> getPieces(const SliceIndex &slice, Value peer);
   LogicalResult compute(ArrayRef<Batch> batches);
   LogicalResult computeFrom(Value distance, SliceNumbers numbers = {});
   LogicalResult computeBatch(Batch batch, Value number);
@@ -170,30 +191,80 @@ LogicalResult PushGather::prepare() {
   return body.prepare();
 }
 
-LogicalResult PushGather::pushOwn() {
-  return forEachTurn([&](SliceNumbers numbers) { return pushOwn(numbers); });
+FailureOr<SmallVector<PushLoop::Piece>> PushGather::getPieces(const SliceIndex &slice, Value peer) {
+  SmallVector<PushLoop::Piece> pieces;
+  for (auto [gathered, to] : llvm::zip_equal(gather.gathers, received)) {
+    fusion::ReshardOp reshard = gathered;
+    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, peer, builder);
+    if (failed(plan))
+      return failure();
+    Value source = program.getBuffer(reshard.getInput());
+    pieces.push_back({makeView(builder, loc, source, plan->source, true),
+                      makeView(builder, loc, to, plan->target, true)});
+  }
+  return pieces;
 }
 
-LogicalResult PushGather::pushOwn(SliceNumbers numbers) {
+LogicalResult
+PushGather::forEachOwn(Distances distances, SliceNumbers numbers, Value stream,
+                       function_ref<LogicalResult(Value, Value, Value, SliceIndex)> pushSlice) {
   auto [first, end] = numbers.of(gather.digits);
-  return program.loop(loc, 1, loop.devices, [&, first = first, end = end](Value distance) {
-    Value peer = loop.peers.getTarget(distance), stream = loop.getCopyStream(distance);
-    return program.loop(loc, first, end, [&](Value number) {
-      SliceIndex index = gather.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
-      return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
-        SmallVector<PushLoop::Piece> pieces;
-        for (auto [gathered, to] : llvm::zip_equal(gather.gathers, received)) {
-          fusion::ReshardOp reshard = gathered;
-          FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, peer, builder);
-          if (failed(plan))
-            return failure();
-          Value source = program.getBuffer(reshard.getInput());
-          pieces.push_back({makeView(builder, loc, source, plan->source, true),
-                            makeView(builder, loc, to, plan->target, true)});
-        }
-        loop.push(pieces, peer, number, stream);
-        return success();
-      });
+  return program.loop(loc, distances.first, distances.end,
+                      [&, first = first, end = end](Value distance) {
+                        Value peer = loop.peers.getTarget(distance),
+                              copies = stream ? stream : loop.getCopyStream(distance);
+                        return program.loop(loc, first, end, [&](Value number) {
+                          SliceIndex index = gather.digits.getIndex(builder, loc, loop.me, number,
+                                                                    /*isFirst=*/true);
+                          return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+                            return pushSlice(peer, copies, number, slice);
+                          });
+                        });
+                      });
+}
+
+LogicalResult PushGather::pushOwn() {
+  if (loop.blocks)
+    return pushOwnBySms();
+  return forEachTurn([&](SliceNumbers numbers) {
+    return forEachOwn({1, loop.devices}, numbers, /*stream=*/Value(),
+                      [&](Value peer, Value stream, Value number, const SliceIndex &slice) {
+                        auto pieces = getPieces(slice, peer);
+                        if (succeeded(pieces))
+                          loop.push(*pieces, peer, number, stream);
+                        return LogicalResult(pieces);
+                      });
+  });
+}
+
+LogicalResult PushGather::pushOwnBySms() {
+  if (loop.devices == 1)
+    return success();
+  Value stream = loop.getCopyStream(program.getIndex(0));
+  bool atOnce = loop.pushesAtOnce();
+  auto put = [&](Value peer, Value copies, Value number, const SliceIndex &slice) {
+    auto pieces = getPieces(slice, peer);
+    if (failed(pieces))
+      return failure();
+    loop.put(*pieces, peer, copies);
+    if (!atOnce)
+      loop.signal(peer, number, copies);
+    return success();
+  };
+  auto signal = [&](Value peer, Value copies, Value number, const SliceIndex &) {
+    loop.signal(peer, number, copies);
+    return success();
+  };
+  return emitFusedExchange(program, loc, stream, *loop.blocks, [&] {
+    return forEachTurn([&](SliceNumbers numbers) {
+      int64_t step = atOnce ? loop.atOnce : loop.devices;
+      for (int64_t first = 1; first < loop.devices; first += step) {
+        Distances distances{first, std::min(first + step, loop.devices)};
+        if (failed(forEachOwn(distances, numbers, stream, put)) ||
+            (atOnce && failed(forEachOwn(distances, numbers, stream, signal))))
+          return failure();
+      }
+      return success();
     });
   });
 }
@@ -426,11 +497,10 @@ namespace {
 class Push : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
-    return {"push",
-            {{"streams", Option::Kind::Integer},
-             {"copies", Option::Kind::Integer},
-             {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
-             {"merge", Option::Kind::Integers, 1}}};
+    return {"push", withPushOptions({{"streams", Option::Kind::Integer},
+                                     {"copies", Option::Kind::Integer},
+                                     {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
+                                     {"merge", Option::Kind::Integers, 1}})};
   }
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
                                 function_ref<InFlightDiagnostic()> why) const override;
@@ -502,6 +572,8 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
         loop.schedule.getInteger("copies") > 1)
       return why() << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
+    if (failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
+      return failure();
     return matchPushAllReduce(loop, getOrder(loop.schedule), why);
   }
   if (ScatterLoop::isScatterLoop(loop)) {
@@ -510,7 +582,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
       return failure();
     FailureOr<SmallVector<Batch>> batches =
         getBatches(loop, scatter->scattered.plan, scatter->digits, /*gather=*/nullptr, why);
-    if (failed(batches))
+    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
       return failure();
     return SchedulePlan{[scatter = *scatter, batches = *batches](ProgramBuilder &program) {
                           return PushReduce(scatter, program).emit(batches);
@@ -523,18 +595,26 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     return why() << "schedule push " << reason;
   FailureOr<SmallVector<Batch>> batches =
       getBatches(loop, gather->plan, gather->digits, &*gather, why);
-  if (failed(batches))
+  FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
+  if (failed(batches) || failed(blocks))
     return failure();
-  return SchedulePlan{[gather = *gather, batches = *batches](ProgramBuilder &program) {
-                        return PushGather(gather, program).emit(batches);
-                      },
-                      /*isOneSided=*/true};
+  SchedulePlan plan{
+      [gather = *gather, batches = *batches, blocks = *blocks](ProgramBuilder &program) {
+        return PushGather(gather, program, blocks).emit(batches);
+      },
+      /*isOneSided=*/true};
+  if (*blocks)
+    plan.stores = Stores::BesideCompute;
+  return plan;
 }
 
 void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   Builder builder(loop.place->getContext());
-  auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge, int64_t copies = 0) {
+  auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge, int64_t copies = 0,
+                     bool bySms = false) {
     NamedAttrList options;
+    if (bySms)
+      options.set("by", builder.getStringAttr("sms"));
     if (copies)
       options.set("copies", builder.getI64IntegerAttr(copies));
     if (streams)
@@ -566,6 +646,8 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
       if (!merge.empty())
         candidates.push_back({getPush(streams, merge)});
   }
+  if (!loop.streamSizes.empty() && !ScatterLoop::isScatterLoop(loop) && !isAllReduceLoop(loop))
+    candidates.push_back({getPush(0, {}, 0, /*bySms=*/true)});
   addSliced(loop, getPush(0, {}), getAllReduceFactors, candidates);
   for (int64_t streams : {0, 2}) {
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
@@ -576,12 +658,34 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   addSliced(loop, getPush(0, {}, kCopies), getFineOwnerFactors, candidates);
   for (Candidate &candidate : MutableArrayRef(candidates).drop_front(first))
     candidate.needsLinkPerPair = true;
+  // One kernel for all slices: to one peer after the other, or to all at once.
+  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
+    SmallVector<fusion::StreamFactor> factors = getOwnerFactor(reshard);
+    llvm::append_range(factors, getFineOwnerFactors(reshard));
+    for (const fusion::StreamFactor &factor : factors) {
+      int64_t peers = factor.count / factor.perOwner - 1;
+      if (factor.toOwners)
+        continue;
+      std::pair slices(static_cast<unsigned>(number), factor);
+      candidates.push_back({getPush(0, {}, 0, /*bySms=*/true), slices});
+      if (peers > 1)
+        candidates.push_back({getPush(0, {}, peers, /*bySms=*/true), slices});
+    }
+  }
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
-    for (const fusion::StreamFactor &factor : getOwnerFactor(reshard))
-      if (SmallVector<int64_t> merge = getMerge(factor.count, factor.toOwners); !merge.empty())
-        for (int64_t streams : {0, 2})
-          candidates.push_back(
-              {getPush(streams, merge), std::pair(static_cast<unsigned>(number), factor)});
+    for (const fusion::StreamFactor &factor : getOwnerFactor(reshard)) {
+      std::pair slices(static_cast<unsigned>(number), factor);
+      SmallVector<int64_t> merge = getMerge(factor.count, factor.toOwners);
+      for (int64_t streams : {0, 2})
+        if (!merge.empty())
+          candidates.push_back({getPush(streams, merge), slices});
+      // One kernel that pushes also pays with one matmul behind it.
+      if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
+        continue;
+      if (!merge.empty())
+        candidates.push_back({getPush(0, merge, 0, /*bySms=*/true), slices});
+      candidates.push_back({getPush(0, {factor.count}, 0, /*bySms=*/true), slices});
+    }
 }
 
 std::unique_ptr<Schedule> tandem::createPushSchedule() { return std::make_unique<Push>(); }

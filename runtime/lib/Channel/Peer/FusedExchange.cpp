@@ -10,13 +10,13 @@
 
 #include "PeerMemory.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace tandem::peer {
 
 using gpu::ExchangeArguments;
 using gpu::ExchangeSignal;
-using gpu::ExchangeStepArguments;
 using gpu::GpuStream;
 using gpu::Kernels;
 
@@ -45,17 +45,18 @@ public:
           static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot)), perRun,
           value + (capture ? 0 : frame.epoch * perRun)};
     };
+    ExchangeSignal *waits = arguments.waits, *signals = arguments.signals;
+    gpu::ExchangeStore *stores = arguments.stores;
     for (size_t s = 0; s < exchange.steps.size(); ++s) {
       const FusedExchange::Step &from = exchange.steps[s];
-      ExchangeStepArguments &step = arguments.steps[s];
+      arguments.steps[s].numWaits = static_cast<int32_t>(from.waits.size());
+      arguments.steps[s].numSignals = static_cast<int32_t>(from.signals.size());
       for (const WaitSignal &wait : from.waits)
-        step.waits[step.numWaits++] = at(self, wait.slot, wait.perRun, wait.value);
+        *waits++ = at(self, wait.slot, wait.perRun, wait.value);
       for (const Signal &signal : from.signals)
-        step.signals[step.numSignals++] = at(signal.peer, signal.slot, signal.perRun, signal.value);
-      for (size_t k = 0; k < from.sources.size(); ++k) {
-        step.sources[k] = frame.pointers[from.sources[k].slot];
-        step.targets[k] = addressOf(from.targets[k], frame);
-      }
+        *signals++ = at(signal.peer, signal.slot, signal.perRun, signal.value);
+      for (size_t k = 0; k < from.sources.size(); ++k)
+        *stores++ = {addressOf(from.targets[k], frame), frame.pointers[from.sources[k].slot]};
     }
     arguments.released = static_cast<const uint64_t *>(released);
     arguments.letGo = static_cast<const uint64_t *>(peers->shared().letGoWord());
@@ -96,12 +97,17 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   // The parts alone are prepared for their checks, and for what they say of graphs.
   std::string whyNoGraph;
   std::vector<program::ExchangeMove> moves;
+  size_t waits = 0, signals = 0;
   for (const FusedExchange::Step &step : exchange.steps) {
-    size_t most = gpu::kMostExchangePeers;
-    if (step.waits.size() > most || step.signals.size() > most)
-      return Status(Code::Unsupported,
-                    fmt::format("expected at most {} waits and signals in a step, found {} and {}",
-                                most, step.waits.size(), step.signals.size()));
+    waits += step.waits.size();
+    signals += step.signals.size();
+  }
+  if (waits > gpu::kMostExchangeWaits || signals > gpu::kMostExchangeSignals)
+    return Status(Code::Unsupported,
+                  fmt::format("expected at most {} waits and {} signals, found {} and {}",
+                              int(gpu::kMostExchangeWaits), int(gpu::kMostExchangeSignals), waits,
+                              signals));
+  for (const FusedExchange::Step &step : exchange.steps) {
     moves.push_back(step.move);
     for (const WaitSignal &wait : step.waits) {
       TANDEM_ASSIGN_OR_RETURN(auto alone, prepareWaitSignal(peers, self, kernels, wait));
@@ -113,8 +119,15 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
       if (target.put)
         TANDEM_RETURN_IF_ERROR(preparePut(peers, kernels, *target.put).status());
   }
-  TANDEM_ASSIGN_OR_RETURN(gpu::ExchangePlan plan,
-                          gpu::ExchangePlan::make(kernels, moves, exchange.blocks));
+  // All blocks of all ranks run at the same time.
+  uint32_t ranks = peers->numRanksOfGpu();
+  unsigned most = peers->shared().driver->info().processors / ranks;
+  if (most == 0)
+    return Status(Code::Unsupported, fmt::format("{} ranks share this GPU, which has {} SMs", ranks,
+                                                 peers->shared().driver->info().processors));
+  TANDEM_ASSIGN_OR_RETURN(
+      gpu::ExchangePlan plan,
+      gpu::ExchangePlan::make(kernels, moves, std::min<unsigned>(exchange.blocks, most)));
   constexpr uint64_t kBytes = gpu::kMostExchangeSteps * sizeof(uint64_t);
   std::shared_ptr<DeviceState> state = peers->shared().shared_from_this();
   TANDEM_ASSIGN_OR_RETURN(gpu::Scratch arrivals, gpu::Scratch::make(state, kBytes));

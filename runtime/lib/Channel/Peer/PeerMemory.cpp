@@ -9,6 +9,7 @@
 
 #include "Descriptors.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <fmt/format.h>
@@ -163,7 +164,7 @@ public:
       Card card = Card::parse(text);
       sharing += card.process == processId() && card.gpu == driver.info().index;
     }
-    peers.sharesQueues = sharing > 1;
+    peers.ranksOfGpu = std::max(sharing, 1U);
     for (size_t m = 0; m < cards.size(); ++m) {
       const Card &card = cards[m], &self = cards[desc.self];
       uint32_t rank = desc.group[m];

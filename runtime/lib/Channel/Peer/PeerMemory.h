@@ -50,7 +50,9 @@ public:
 
   /// Whether streams of several ranks share this GPU's hardware queues. Then a stream memory
   /// operation that waits blocks all commands behind it in its queue, perhaps the awaited signal.
-  bool ranksShareQueues() const { return sharesQueues; }
+  bool ranksShareQueues() const { return ranksOfGpu > 1; }
+  /// Ranks of this process whose GPU this is, at least 1. Their kernels share its SMs.
+  uint32_t numRanksOfGpu() const { return ranksOfGpu; }
 
 private:
   explicit PeerMemory(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
@@ -58,7 +60,7 @@ private:
   std::shared_ptr<DeviceState> state;
   std::shared_ptr<gpu::SymmetricBlock> signals; ///< of this rank, where they lie apart
   std::vector<Member> members;
-  bool sharesQueues = false;
+  uint32_t ranksOfGpu = 1;
   friend class Exchange;
 };
 

@@ -235,7 +235,7 @@ class ExchangePlan {
 public:
   ExchangePlan() = default;
   /// Unsupported, with the reason, if there is no kernel for it. `moves`: of each step; without
-  /// stores where it has none.
+  /// stores where it has none. `blocks`: no more than can run at the same time.
   static Expected<ExchangePlan>
   make(const Kernels &kernels, const std::vector<program::ExchangeMove> &moves, unsigned blocks);
   /// `exchange` has all addresses, waits and signals, and gets the rest.
@@ -245,10 +245,11 @@ private:
   struct Variant {
     unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
     FunctionHandle function = nullptr;
-    std::vector<Nest> nests; ///< per step
+    std::vector<Nest> nests; ///< of each shape
   };
   std::vector<Variant> variants; ///< widest first
   std::vector<program::ExchangeMove> moves;
+  std::vector<int> nestOfStep;
   unsigned blocks = 1;
 };
 

@@ -52,18 +52,26 @@ struct ExchangeSignal {
   uint64_t perRun = 0, value = 0;
 };
 
-/// A step of a fused exchange: all waits, then targets[k] = the sum of the `terms` sources that
-/// begin at sources[k], then all signals.
-enum : int { kMostExchangePeers = 8, kMostExchangeSteps = 3 };
+/// The limits of a fused exchange (program::kMostExchangeSteps and so on).
+enum : int {
+  kMostExchangeSteps = 28,
+  kMostExchangeNests = 2,
+  kMostExchangeStores = 28,
+  kMostExchangeWaits = 16,
+  kMostExchangeSignals = 28
+};
+struct ExchangeStore {
+  void *target = nullptr;
+  const void *source = nullptr;
+};
+/// A step of a fused exchange: all waits, then each target = the sum of the `terms` sources that
+/// begin at its source, then all signals. The steps' waits, stores and signals follow each other.
 struct ExchangeStepArguments {
-  Nest nest;                         ///< operands: target, source
   int64_t terms = 1, termStride = 0; ///< elements
-  int32_t reduces = 0;               ///< else bits are copied
-  int32_t op = 0;                    ///< ReduceOp
+  int32_t nest = 0;
+  int16_t reduces = 0; ///< else bits are copied
+  int16_t op = 0;      ///< ReduceOp
   int32_t numWaits = 0, numStores = 0, numSignals = 0, reserved = 0;
-  void *targets[kMostExchangePeers] = {};
-  const void *sources[kMostExchangePeers] = {};
-  ExchangeSignal waits[kMostExchangePeers], signals[kMostExchangePeers];
 };
 struct ExchangeArguments {
   const uint64_t *epoch = nullptr;
@@ -73,6 +81,9 @@ struct ExchangeArguments {
   uint64_t *arrivals = nullptr; ///< per step: blocks that have come to its end, in all runs
   int32_t numSteps = 0, reserved = 0;
   ExchangeStepArguments steps[kMostExchangeSteps];
+  Nest nests[kMostExchangeNests]; ///< operands: target, source
+  ExchangeStore stores[kMostExchangeStores];
+  ExchangeSignal waits[kMostExchangeWaits], signals[kMostExchangeSignals];
 };
 static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as an argument");
 

@@ -39,6 +39,12 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
 
 /// The types that fused exchanges have kernels for.
 constexpr DType kExchanged[] = {DType::F32, DType::F16, DType::BF16};
+static_assert(kMostExchangeSteps == program::kMostExchangeSteps &&
+                  kMostExchangeNests == program::kMostExchangeShapes &&
+                  kMostExchangeStores == program::kMostExchangeStores &&
+                  kMostExchangeWaits == program::kMostExchangeWaits &&
+                  kMostExchangeSignals == program::kMostExchangeSignals,
+              "the simulator knows the limits, too");
 
 } // namespace
 
@@ -308,34 +314,47 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
                                           const std::vector<program::ExchangeMove> &moves,
                                           unsigned blocks) {
   ExchangePlan plan;
-  plan.blocks = std::min(blocks, kernels.driver.info().processors); // all run at the same time
+  plan.blocks = blocks;
   plan.moves = moves;
   auto no = [](const std::string &why) { return Status(Code::Unsupported, why); };
-  if (moves.size() > kMostExchangeSteps)
-    return no(
-        fmt::format("expected at most {} steps, found {}", int(kMostExchangeSteps), moves.size()));
+  size_t stores = 0;
+  for (const program::ExchangeMove &move : moves)
+    stores += move.stores.size();
+  if (moves.size() > kMostExchangeSteps || stores > kMostExchangeStores)
+    return no(fmt::format("expected at most {} steps and {} stores, found {} and {}",
+                          int(kMostExchangeSteps), int(kMostExchangeStores), moves.size(), stores));
   std::optional<DType> type;
+  std::vector<std::pair<Layout, Layout>> shapes; // of targets and sources
   std::vector<Loops> loops;
   unsigned pack = kWidest;
   for (const program::ExchangeMove &move : moves) {
-    if (move.stores.size() > kMostExchangePeers)
-      return no(fmt::format("expected at most {} stores in a step, found {}",
-                            int(kMostExchangePeers), move.stores.size()));
-    if (move.stores.empty()) {
-      loops.emplace_back();
+    plan.nestOfStep.push_back(0);
+    if (move.stores.empty())
       continue;
-    }
+    std::pair layouts(move.out, move.in);
+    auto known = std::find(shapes.begin(), shapes.end(), layouts);
+    plan.nestOfStep.back() = static_cast<int>(known - shapes.begin());
+    if (known == shapes.end())
+      shapes.push_back(std::move(layouts));
+    unsigned most = kWidest / sizeOf(move.out.dtype);
+    if (move.termStride % most != 0)
+      pack = 1;
     if (!type)
       type = move.out.dtype;
     if (*type != move.out.dtype)
       return no("expected one type in all steps");
+  }
+  if (shapes.size() > kMostExchangeNests)
+    return no(fmt::format("expected at most {} shapes, found {}", int(kMostExchangeNests),
+                          shapes.size()));
+  for (const auto &[out, in] : shapes) {
     // In order: unit i is the same elements in all steps.
-    loops.emplace_back(std::vector<Layout>{move.out, move.in}, /*inOrder=*/true);
+    loops.emplace_back(std::vector<Layout>{out, in}, /*inOrder=*/true);
     if (loops.back().total() >= uint64_t(1) << 31)
       return no("its values are too large");
     unsigned most = kWidest / sizeOf(*type);
     pack = std::min(pack, most);
-    if (loops.back().pack(most) != most || move.termStride % most != 0)
+    if (loops.back().pack(most) != most)
       pack = 1;
   }
   if (!type ||
@@ -356,22 +375,24 @@ Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream,
                          ExchangeArguments &exchange) const {
   exchange.numSteps = static_cast<int32_t>(moves.size());
   uintptr_t addresses = kWidest;
+  size_t stores = 0;
   for (size_t s = 0; s < moves.size(); ++s) {
     ExchangeStepArguments &step = exchange.steps[s];
     step.terms = moves[s].terms;
     step.termStride = moves[s].termStride;
+    step.nest = nestOfStep[s];
     step.reduces = moves[s].reduces;
     step.op = moves[s].reduceOp;
     step.numStores = static_cast<int32_t>(moves[s].stores.size());
-    for (int k = 0; k < step.numStores; ++k)
-      addresses |= reinterpret_cast<uintptr_t>(step.targets[k]) |
-                   reinterpret_cast<uintptr_t>(step.sources[k]);
+    stores += moves[s].stores.size();
   }
+  for (size_t k = 0; k < stores; ++k)
+    addresses |= reinterpret_cast<uintptr_t>(exchange.stores[k].target) |
+                 reinterpret_cast<uintptr_t>(exchange.stores[k].source);
   // One variant for all steps, in which a thread handles the same elements.
   uint64_t alignment = addresses & (~addresses + 1);
   const Variant &variant = variants.front().bytes <= alignment ? variants.front() : variants.back();
-  for (size_t s = 0; s < moves.size(); ++s)
-    exchange.steps[s].nest = variant.nests[s];
+  std::copy(variant.nests.begin(), variant.nests.end(), exchange.nests);
   void *arguments[] = {argument(exchange)};
   return kernels.driver.launch(variant.function, {blocks, 1, kThreads}, stream, arguments);
 }

@@ -285,7 +285,8 @@ __device__ uint64_t targetOf(const ExchangeArguments &exchange, const ExchangeSi
 constexpr unsigned kShortPolls = 1024;
 
 /// False after an abort, for all threads of the block.
-__device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step) {
+__device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step,
+                             const ExchangeSignal *waits) {
   if (step.numWaits == 0)
     return true;
   __shared__ int hasWaited, isReleased;
@@ -294,7 +295,7 @@ __device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeSt
     hasWaited = isReleased = 0;
   syncBlock();
   if (thread < static_cast<unsigned>(step.numWaits)) {
-    const ExchangeSignal &wait = step.waits[thread];
+    const ExchangeSignal &wait = waits[thread];
     uint64_t target = targetOf(exchange, wait), value = 0;
     for (unsigned polls = 0; (value = acquireShared(wait.at)) < target; ++polls) {
       if (polls < kShortPolls)
@@ -325,10 +326,14 @@ __device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeSt
 constexpr int kBatch = 4;
 
 /// Thread i handles the same units in every step, so it may read what it has written.
-template <typename T, int N> __device__ void moveUnits(const ExchangeStepArguments &step) {
+template <typename T, int N>
+__device__ void moveUnits(const ExchangeStepArguments &step, const Nest &nest,
+                          const ExchangeStore *stores) {
   using P = Pack<T, N>;
   using A = typename Arithmetic<T>::Type;
-  uint32_t total = step.nest.total, units = unitStep<uint32_t>();
+  if (step.numStores == 0)
+    return;
+  uint32_t total = nest.total, units = unitStep<uint32_t>();
   for (auto i = firstUnit<uint32_t>(); i < total; i += kBatch * units) {
     int64_t at[kBatch][2];
     P value[kBatch];
@@ -337,12 +342,12 @@ template <typename T, int N> __device__ void moveUnits(const ExchangeStepArgumen
     for (int b = 0; b < kBatch; ++b) {
       has[b] = i + b * units < total;
       if (has[b])
-        locate(step.nest, i + b * units, at[b]);
+        locate(nest, i + b * units, at[b]);
     }
     const T *last = nullptr;
 #pragma unroll 1
     for (int k = 0; k < step.numStores; ++k) {
-      const T *source = static_cast<const T *>(step.sources[k]);
+      const T *source = static_cast<const T *>(stores[k].source);
       if (source != last && !step.reduces) {
 #pragma unroll
         for (int b = 0; b < kBatch; ++b)
@@ -379,7 +384,7 @@ template <typename T, int N> __device__ void moveUnits(const ExchangeStepArgumen
 #pragma unroll
       for (int b = 0; b < kBatch; ++b)
         if (has[b])
-          *reinterpret_cast<P *>(static_cast<T *>(step.targets[k]) + at[b][0]) = value[b];
+          *reinterpret_cast<P *>(static_cast<T *>(stores[k].target) + at[b][0]) = value[b];
     }
   }
 }
@@ -387,7 +392,7 @@ template <typename T, int N> __device__ void moveUnits(const ExchangeStepArgumen
 /// The last block that comes here raises the signals: what all have stored is visible by then. Not
 /// after an abort.
 __device__ void raiseSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step,
-                             uint64_t *arrivals) {
+                             const ExchangeSignal *signals, uint64_t *arrivals) {
   __shared__ int isLast;
   // Looked at early: the load takes as long as the fence.
   bool raises = threadNumber() < static_cast<unsigned>(step.numSignals) &&
@@ -402,7 +407,7 @@ __device__ void raiseSignals(const ExchangeArguments &exchange, const ExchangeSt
   }
   syncBlock();
   if (isLast && raises) {
-    const ExchangeSignal &signal = step.signals[threadNumber()];
+    const ExchangeSignal &signal = signals[threadNumber()];
     fenceSystem();
     raiseShared(reinterpret_cast<unsigned long long *>(signal.at),
                 static_cast<unsigned long long>(targetOf(exchange, signal)));
@@ -411,14 +416,19 @@ __device__ void raiseSignals(const ExchangeArguments &exchange, const ExchangeSt
 
 /// All blocks run at the same time: each waits for peers, whose signals wait for all its blocks.
 template <typename T, int N> __device__ void runExchange(const ExchangeArguments &exchange) {
+  const ExchangeSignal *waits = exchange.waits, *signals = exchange.signals;
+  const ExchangeStore *stores = exchange.stores;
 #pragma unroll 1
   for (int s = 0; s < exchange.numSteps; ++s) {
     const ExchangeStepArguments &step = exchange.steps[s];
-    if (!awaitSignals(exchange, step))
+    if (!awaitSignals(exchange, step, waits))
       return;
-    moveUnits<T, N>(step);
+    moveUnits<T, N>(step, exchange.nests[step.nest], stores);
     if (step.numSignals > 0)
-      raiseSignals(exchange, step, exchange.arrivals + s);
+      raiseSignals(exchange, step, signals, exchange.arrivals + s);
+    waits += step.numWaits;
+    stores += step.numStores;
+    signals += step.numSignals;
   }
 }
 

@@ -9,6 +9,9 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_ONESIDED_H
 
 #include "../../ProgramBuilder.h"
+#include "GatherLoop.h"
+
+#include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
@@ -37,6 +40,19 @@ private:
   Value me, channel;
   int64_t devices, firstSignal;
 };
+
+/// Emits copies, puts, signals, waits and reductions on `stream` as one kernel of so many thread
+/// blocks (docs/fused-exchange.md). The stream must be defined before.
+LogicalResult emitFusedExchange(ProgramBuilder &program, Location loc, Value stream, int64_t blocks,
+                                function_ref<LogicalResult()> body);
+
+/// Also the options `by` and `blocks`: slices are pushed by copy engines or by SMs.
+SmallVector<fusion::ScheduleOption, 0>
+withPushOptions(SmallVector<fusion::ScheduleOption, 0> options);
+/// The thread blocks that push; none: copy engines do. Failure if the loop cannot have that; then
+/// `why` gets the reason. `gather`: null for other loops.
+FailureOr<std::optional<int64_t>> getPushBlocks(const StreamLoop &loop, const GatherLoop *gather,
+                                                function_ref<InFlightDiagnostic()> why);
 
 } // namespace tandem
 

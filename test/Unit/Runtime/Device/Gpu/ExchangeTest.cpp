@@ -7,10 +7,12 @@
 
 #include "FakeGpu.h"
 #include "Support/ExchangeSpec.h"
+#include "Support/GatedSpec.h"
 
 #include <atomic>
 #include <gtest/gtest.h>
 #include <thread>
+#include <tuple>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -77,6 +79,58 @@ TEST(GpuExchange, RanksThatShareAGpu) {
   EXPECT_EQ(fakeNumber("graph-launches"), replayed); // which wait in kernels: no graphs
 }
 
+TEST(GpuExchange, TheRanksOfAGpuShareItsSms) {
+  if (testsHip())
+    GTEST_SKIP() << "parts of fused exchanges run one by one";
+  // Two GPUs of 132 SMs.
+  for (auto [ranks, blocks, launched] : {std::tuple(2, 200, 132), std::tuple(4, 132, 66),
+                                         std::tuple(8, 132, 33), std::tuple(8, 16, 16)}) {
+    expectAllOk(runRanks(ExchangeSpec(ranks, false, 64, blocks), "peer", runFive));
+    EXPECT_EQ(fakeNumber("blocks.exchange_f32_4"), launched) << ranks << " ranks";
+  }
+}
+
+TEST(GpuExchange, PushesForAMatmul) {
+  // A step for each peer. The stand-in has no gated kernels, so waits and matmuls are commands.
+  auto multiply = [](Context &context, Instance &instance) -> Status {
+    TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+    uint32_t ranks = context.worldSize();
+    std::vector<float> a(8), w(12, 1), y(size_t(6) * ranks);
+    TANDEM_RETURN_IF_ERROR(context.device().upload(memory[1]->data(), w.data(), w.size() * 4));
+    for (int run = 0; run < 5; ++run) {
+      for (size_t i = 0; i < a.size(); ++i)
+        a[i] = static_cast<float>(static_cast<int>(context.rank()) * 100 + run);
+      TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), a.data(), a.size() * 4));
+      TANDEM_RETURN_IF_ERROR(instance.run());
+      TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), memory[2]->data(), y.size() * 4));
+      for (size_t i = 0; i < y.size(); ++i)
+        if (auto expected = static_cast<float>(4 * (static_cast<int>(i / 6) * 100 + run));
+            y[i] != expected)
+          return Status(Code::Internal, "run " + std::to_string(run) + ", element " +
+                                            std::to_string(i) + ": expected " +
+                                            std::to_string(expected) + ", found " +
+                                            std::to_string(y[i]));
+    }
+    return Status();
+  };
+  for (uint32_t ranks : {2, 4, 8}) {
+    int64_t launched = fakeNumber("launches.exchange_f32_4"),
+            raised = fakeNumber("launches.signal_raise");
+    takeLog();
+    expectAllOk(runRanks(GatedSpec(ranks, 2, 2), "peer", multiply));
+    std::string log = takeLog();
+    if (testsHip())
+      continue;
+    EXPECT_GE(fakeNumber("launches.exchange_f32_4") - launched, ranks);
+    EXPECT_EQ(fakeNumber("launches.signal_raise"), raised);
+    EXPECT_EQ(log.find("fused_exchange"), std::string::npos) << log;
+  }
+  // Blocks without SMs: copy engines do it.
+  takeLog();
+  expectAllOk(runRanks(GatedSpec(2, 2, 3), "peer", multiply));
+  EXPECT_NE(takeLog().find("its 2 parts run one by one: "), std::string::npos);
+}
+
 TEST(GpuExchange, WhatTheKernelsRefuseRunsOneByOne) {
   auto expectLog = [](const ExchangeSpec &spec, const std::string &why) {
     takeLog();
@@ -85,8 +139,9 @@ TEST(GpuExchange, WhatTheKernelsRefuseRunsOneByOne) {
     EXPECT_NE(log.find("(fused_exchange of "), std::string::npos) << log;
     EXPECT_NE(log.find("parts run one by one: " + why), std::string::npos) << log;
   };
-  // Between nine other ranks.
-  expectLog(ExchangeSpec(10, false, 20), "expected at most 8 waits and signals in a step, found");
+  // Two shots of ten ranks: 18 waits. The limits are of all steps.
+  expectLog(ExchangeSpec(10, true, 20),
+            "expected at most 16 waits and 28 signals, found 18 and 18");
 }
 
 TEST(GpuExchange, AStallNamesIt) {

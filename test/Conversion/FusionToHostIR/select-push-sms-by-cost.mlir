@@ -1,0 +1,31 @@
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITH
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+// RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
+
+// Slices of few tokens are pushed by SMs, as copy engines begin late; those of many tokens by copy engines.
+
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#cols = #fusion.axes<#tp, [-, didx("x")]>
+
+// WITHOUT-NOT: sms
+// WITH-LABEL: func @few
+// WITH: fusion.stream_loop schedule <push, by = sms{{.*}}> from cost
+// EXPLAIN: push, by = sms
+func.func @few(%x: tensor<2048x4096xbf16, #rows>, %w: tensor<4096x11008xbf16, #cols>) -> tensor<2048x11008xbf16, #cols> {
+  %g = fusion.reshard %x : tensor<2048x4096xbf16, #rows> -> tensor<2048x4096xbf16, #fusion.axes<#tp, [-, -]>>
+  %y = fusion.matmul %g, %w : tensor<2048x4096xbf16, #fusion.axes<#tp, [-, -]>>, tensor<4096x11008xbf16, #cols> -> tensor<2048x11008xbf16, #cols>
+  return %y : tensor<2048x11008xbf16, #cols>
+}
+
+// WITH-LABEL: func @many
+// WITH: fusion.stream_loop schedule <push
+// WITH-NOT: by = sms
+// WITH-SAME: from cost
+func.func @many(%x: tensor<8192x16384xbf16, #rows>, %w: tensor<16384x53248xbf16, #cols>) -> tensor<8192x53248xbf16, #cols> {
+  %g = fusion.reshard %x : tensor<8192x16384xbf16, #rows> -> tensor<8192x16384xbf16, #fusion.axes<#tp, [-, -]>>
+  %y = fusion.matmul %g, %w : tensor<8192x16384xbf16, #fusion.axes<#tp, [-, -]>>, tensor<16384x53248xbf16, #cols> -> tensor<8192x53248xbf16, #cols>
+  return %y : tensor<8192x53248xbf16, #cols>
+}

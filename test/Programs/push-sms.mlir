@@ -1,0 +1,64 @@
+// RUN: tandem-compile %s --entry=gather_sms --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=EACH
+// RUN: tandem-compile %s --entry=gather_sms_at_once --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=ONCE
+// RUN: tandem-compile %s --entry=gather_sms_gated --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=GATED
+// RUN: tandem-compile %s --entry=gather_sms --mesh x=8 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=gather_sms_gated --mesh x=8 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
+
+// The schedule `push` by SMs: one kernel stores the own slices to all peers, next to the matmuls.
+//
+// EACH: s1 fused_exchange 6 parts by 12 blocks
+// EACH-NEXT: s1   put c0 sym[[G:[0-9]+]]:f32[12,16] <- arg0:f32[12,16] to 3
+// EACH-NEXT: s1   signal c0 slot 0 value 1 to 3
+// EACH-NEXT: s1   put c0 sym[[G]]:f32[12,16] <- arg0:f32[12,16] to 2
+// EACH-NEXT: s1   signal c0 slot 0 value 1 to 2
+// EACH-NEXT: s1   put c0 sym[[G]]:f32[12,16] <- arg0:f32[12,16] to 1
+// EACH-NEXT: s1   signal c0 slot 0 value 1 to 1
+// EACH: s0 matmul
+// EACH: s0 wait_signal c0 slot 1 value 1
+// EACH-NEXT: s0 matmul
+//
+// A slice goes to two peers at once, then to the third one; then the next slice.
+//
+// ONCE: s1 fused_exchange 12 parts by 4 blocks
+// ONCE-NEXT: s1   put {{.*}} to 3
+// ONCE-NEXT: s1   put {{.*}} to 2
+// ONCE-NEXT: s1   signal {{.*}} value 1 to 3
+// ONCE-NEXT: s1   signal {{.*}} value 1 to 2
+// ONCE-NEXT: s1   put {{.*}} to 1
+// ONCE-NEXT: s1   signal {{.*}} value 1 to 1
+// ONCE-NEXT: s1   put {{.*}} to 3
+//
+// The gated matmul leaves the SMs.
+//
+// GATED: s1 fused_exchange 6 parts by 12 blocks
+// GATED: s0 copy
+// GATED-NEXT: s0 gated_matmul 7 parts leaves 12 SMs
+//
+// PROVEN: no error
+
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+!x = tensor<?x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!w = tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!g = tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>
+!y = tensor<?x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+
+func.func @gather_sms(%x: !x {fusion.name = "x", fusion.shape = [48, 16]}, %w: !w {fusion.name = "w"}) -> (!y {fusion.name = "y"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<push, by = sms>} : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}
+
+!g2 = tensor<?x16xf32, #fusion.axes<#tp, [stream("x") * stream(2), -]>>
+!y2 = tensor<?x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>>
+
+func.func @gather_sms_at_once(%x: !x {fusion.name = "x", fusion.shape = [48, 16]}, %w: !w {fusion.name = "w"}) -> (!y2 {fusion.name = "y"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<push, by = sms, blocks = 4, copies = 2, streams = 2>} : !x -> !g2
+  %y = fusion.matmul %g, %w : !g2, !w -> !y2
+  return %y : !y2
+}
+
+func.func @gather_sms_gated(%x: !x {fusion.name = "x", fusion.shape = [48, 16]}, %w: !w {fusion.name = "w"}) -> (!y {fusion.name = "y"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<gated, by = sms>} : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}
