@@ -32,7 +32,9 @@ def parse(arguments=None):
     add("--dtype", choices=("float32", "bfloat16"), help="default: bfloat16 on GPUs")
     add("--variants", default="torch,tandem", help=f"of {', '.join(VARIANTS)}")
     add("--losses", type=int, default=0, metavar="STEPS", help="train so many steps, compare with the model on one rank")
-    add("--rounds", type=int, default=0, help="time so many steps of each variant, interleaved")
+    add("--rounds", type=int, default=0, help="time so many turns of each variant, interleaved")
+    add("--turn", type=int, default=1, metavar="STEPS", help="of a turn, one after the other as in training; above 1, "
+        "one step before them is not timed")
     add("--profile", action="store_true", help="where the time of a step goes, in each variant (torch.profiler): by kind "
         "of kernel, until the first launch, idle; then the kernels that differ most. One GPU: --ranks 1 --device cuda "
         "--model 8b --blocks 2 --tokens 2048 --variants none-compiled,torch-compiled,tandem-compiled --profile")
@@ -50,6 +52,8 @@ def parse(arguments=None):
         parser.error(f"--variants: expected {', '.join(known)}, found {', '.join(sorted(wrong))}")
     if options.ranks_share_gpu and (options.device != "cuda" or not set(options.variants) <= {"tandem", "tandem-compiled"}):
         parser.error("--ranks-share-gpu: expected --device cuda and variants of tandem: NCCL needs a GPU per rank")
+    if options.turn < 1:
+        parser.error(f"--turn: expected at least 1, found {options.turn}")
     if "async" in options.variants and options.device != "cuda":
         parser.error("--variants: async: torch's symmetric memory needs GPUs")
     return options
@@ -153,21 +157,30 @@ class Job:
         seconds = {name: [] for name in names}
         for index in range(rounds):
             for name in names[index % len(names):] + names[:index % len(names)]:
-                seconds[name].append(self.one(*made[name][:2]))
+                seconds[name].append(self.turn(*made[name][:2]))
         values = torch.tensor([seconds[name] for name in names], dtype=torch.float64, device=self.device)
         dist.all_reduce(values, dist.ReduceOp.MAX)
         return {name: (statistics.median(row), memory[name]) for name, row in zip(names, values.tolist())}
 
-    def one(self, model, call):
-        """Seconds of a step."""
+    def turn(self, model, call):
+        """Seconds of a step, of those of a turn."""
+        if self.options.turn > 1:
+            self.one(model, call)
+        return self.one(model, call, self.options.turn)
+
+    def one(self, model, call, steps=1):
+        """Seconds of a step, of so many in a row."""
         model.zero_grad(set_to_none=True)
         self.settle()
         self.dist.barrier()
         self.settle()
         start = time.perf_counter()
-        self.step(call)
+        for step in range(steps):
+            if step:
+                model.zero_grad(set_to_none=True)
+            self.step(call)
         self.settle()
-        return time.perf_counter() - start
+        return (time.perf_counter() - start) / steps
 
     def memory(self, model, call):
         """The most that torch's allocator holds in a step for this model alone, in bytes; None on CPUs."""

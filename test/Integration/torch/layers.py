@@ -269,7 +269,8 @@ def passes(rank, ranks):
 
     group = dist.group.WORLD
     torch.manual_seed(4)
-    x, w, v = torch.randn(2 * ranks, 8), torch.randn(8, 6), torch.randn(8, 4)
+    # Inductor pads products of GPUs whose extents 8 does not divide, and reduces a slice then.
+    x, w, v = torch.randn(2 * ranks, 8), torch.randn(8, 8), torch.randn(8, 4)
     local, small = part(x, rank, ranks), torch.eye(2 * ranks)  # sums of small numbers are exact in bf16
 
     def gathers(x, w, v):

@@ -16,7 +16,7 @@ def test_losses_and_times(tmp_path):
     """Losses are those of plain torch, by torch's layers and by Tandem's; steps are timed."""
     sys.path.insert(0, FOLDER)
     import llama
-    options = llama.parse(["--blocks=2", "--losses=3", "--rounds=2", "--profile", f"--json={tmp_path}/report"])
+    options = llama.parse(["--blocks=2", "--losses=3", "--rounds=2", "--turn=2", "--profile", f"--json={tmp_path}/report"])
 
     def start(environment, log):
         environment["LLAMA_STORE"] = "file://" + environment["TANDEM_TEST_STORE"]
