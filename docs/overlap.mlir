@@ -1,14 +1,14 @@
-// The two programs of docs/images/overlap.svg: a layer on 4 devices without overlap, and with one-sided puts.
+// The two programs of docs/images/overlap.svg: a layer on 2 devices, each as one of eight, without overlap, and with one-sided puts.
 // `tools/dev docs` compiles and simulates them (docs/pictures.py).
 
-#tp = #tandem.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
 !slices = tensor<8192x8192xbf16, #fusion.axes<#tp, [stream("x"), -]>>
-!w = tensor<8192x14336xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-!y = tensor<8192x14336xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-!ys = tensor<8192x14336xbf16, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+!w = tensor<8192x3584xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<8192x3584xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!ys = tensor<8192x3584xbf16, #fusion.axes<#tp, [stream("x"), didx("x")]>>
 
 func.func @baseline(%x: !x, %w: !w) -> !y {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<pipeline>} : !x -> !whole

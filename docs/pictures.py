@@ -24,8 +24,8 @@ from drawing import COMMUNICATION, GRID, INK, MUTED, TANDEM, Drawing
 DOCS = os.path.dirname(os.path.abspath(__file__))
 ENTRIES = ("baseline", "push")
 #: The case of docs/measured that has the sizes of docs/overlap.mlir.
-CASE = ("ag", 8192, 14336, 8192, "bf16")
-MEASURED = "h200x4"
+CASE = ("ag", 8192, 3584, 8192, "bf16")
+MEASURED = "h100x2"
 
 
 def draw_axes(path):
@@ -61,7 +61,7 @@ def simulated(tools, name, trace):
         program = os.path.join(scratch, "p.tsp")
         subprocess.run([os.path.join(tools, "tandem-compile"), os.path.join(DOCS, "overlap.mlir"), f"--entry={name}",
                         "--target=cuda-peer", "--no-oracle", "-o", program], check=True)
-        subprocess.run([os.path.join(tools, "tandem-sim"), program, "--machine=h200x4", f"--trace={trace}"], check=True,
+        subprocess.run([os.path.join(tools, "tandem-sim"), program, "--machine=h100x2", f"--trace={trace}"], check=True,
                        stdout=subprocess.DEVNULL)
 
 
@@ -117,7 +117,7 @@ def draw_overlap(traces, path, at_size=False):
         if at(end) - at(start) > 7 * len(label):
             drawing.text(at((start + end) / 2), y + 19, label, "#ffffff", "middle", size=12)
 
-    size = "8192 x 8192 gathered, then multiplied by 8192 x 14336, bf16" if at_size else "an all-gather, then a matmul"
+    size = "8192 x 8192 gathered, then multiplied by 8192 x 1792, bf16" if at_size else "an all-gather, then a matmul"
     drawing.text(20, 26, f"Rank 0 of {baseline.ranks}: {size}", weight="bold", size=16)
     about = (f"Timelines: {baseline.origin}, one traced run each; tracing adds time. " if baseline.measured else
              f"Timelines: predicted, not measured ({baseline.origin}). ")

@@ -54,7 +54,7 @@ class Docs(harness.Test):
         block = next(block for block in blocks(page("docs", "performance.md"), "sh") if "--trace=docs/measured/trace-" in block)
         loop = block.split("done\n")[0] + "done\n"
         with open(self.path("small.mlir"), "w") as file:
-            file.write(page("docs", "overlap.mlir").replace("8192x8192x", "64x32x").replace("8192x14336x", "32x48x")
+            file.write(page("docs", "overlap.mlir").replace("8192x8192x", "64x32x").replace("8192x3584x", "32x48x")
                        .replace("!y = tensor<32x", "!y = tensor<64x").replace("!ys = tensor<32x", "!ys = tensor<64x"))
         for old, new in ((" --target=cuda-peer", ""), (" --device=cuda --channel=peer,ccl", ""), ("docs/overlap.mlir", self.path("small.mlir")),
                          ("docs/measured/trace-", self.path("")), ("tandem-compile", os.path.abspath(harness.tool("tandem-compile"))),

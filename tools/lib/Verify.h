@@ -62,7 +62,8 @@ std::vector<Path> pathsToResults(const Program &program);
 
 /// Tolerances of the design, by the path's loosest type: f32 1e-5, f16 1e-3, bf16 8e-3, f8E4M3FN
 /// 0.13, f8E5M2 0.25 (the last two only where they are computed, not where they are read), at least
-/// 5e-4 for matmuls of 8-bit floats, twice that if `reducedWire`; i32 and what is not computed to the last bit.
+/// 5e-4 for matmuls of 8-bit floats, twice that if `reducedWire`; i32 and what is not computed to
+/// the last bit.
 Comparison compare(const Tensor &out, const Tensor &reference, const Path &path, bool reducedWire);
 
 /// Runs the oracle on device cpu. `inputs` are the logical tensors of the input arguments, in

@@ -96,9 +96,10 @@ public:
       return row;
     }
     row.shape = options.cases[index - 1];
+    Schedule sequence;
+    sequence.text = sequence.name = "sequence";
     row.variants = {
-        compileFused(Role::Sequence, Schedule{"sequence", "sequence", 1, 0, "", {}, false, "", ""},
-                     row.shape),
+        compileFused(Role::Sequence, sequence, row.shape),
         compile(Role::Matmul, "matmul", matmulText(row.shape, size)),
         compile(Role::Communication, "communication", communicationText(row.shape, size))};
     for (const Schedule &schedule : options.schedules)

@@ -88,6 +88,8 @@ public:
                        Stores stores = Stores::None) const = 0;
   static constexpr double kLeastGain = 0.06;
   static constexpr double kLeastGainOfCopies = 0.03; ///< of puts without SMs, and of one kernel
+  /// Of kernels that store beside a matmul, over copies that do: their price was not measured.
+  static constexpr double kLeastGainOfStores = 0.1;
   static constexpr double kLeastGainSeconds = 5e-6;
   static constexpr double kLeastGainOfKernel = 1e-6; ///< seconds; an estimate
   /// The seconds that splitting an all-reduce into two reshards must gain: the model prices short

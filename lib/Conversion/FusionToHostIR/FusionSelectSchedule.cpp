@@ -322,14 +322,19 @@ private:
     Slices slices; ///< of a reshard of the loop, by its number
     SmallVector<Priced> schedules;
 
-    /// The quickest: the first, which is the plainest, unless the gain is worth it.
+    /// The quickest: the first, which is the plainest, unless the gain is worth it. Stores beside
+    /// a matmul come last, as they must gain over the others.
     const Priced &getBest(const Pricer &pricer) const {
       const Priced *best = schedules.begin();
-      for (const Priced &other : schedules)
-        if (other.seconds < best->seconds &&
-            pricer.isWorth(other.seconds, schedules.front().seconds, other.isOneSided,
-                           /*sliced=*/false, other.stores))
-          best = &other;
+      for (bool beside : {false, true}) {
+        double most = best->seconds * (beside ? 1 - Pricer::kLeastGainOfStores : 1);
+        for (const Priced &other : schedules)
+          if ((other.stores == Stores::BesideCompute) == beside &&
+              other.seconds < std::min(most, best->seconds) &&
+              pricer.isWorth(other.seconds, schedules.front().seconds, other.isOneSided,
+                             /*sliced=*/false, other.stores))
+            best = &other;
+      }
       return *best;
     }
   };

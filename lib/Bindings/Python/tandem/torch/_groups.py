@@ -116,7 +116,7 @@ def machine(context, device, ranks):
         return None
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
-        for model, sizes in (("H200", (2, 4, 8)), ("H100", (8,))):
+        for model, sizes in (("H200", (2, 4, 8)), ("H100", (2, 8))):
             if model in name and ranks <= sizes[-1]:
                 return f"{model.lower()}x{min(size for size in sizes if size >= ranks)}"
     return None
