@@ -72,7 +72,7 @@ class Docs(harness.Test):
         self.assertEqual(done.code, 0, str(done))
         with open(picture) as file:
             text = file.read()
-        self.assertIn("Timelines: measured on cpu over ucx, one traced run each; tracing adds time.", text)
+        self.assertIn("Timelines: measured on cpu over ucx, one traced run each; tracing slows them.", text)
         self.assertNotIn("predicted", text)
         for label, count in (("all-gather", 3), ("matmul", 1), ("own rows", 1), ("rows of rank 3", 1), ("put to 1", 1), ("put to 3", 1)):
             self.assertEqual(len(re.findall(rf"<title>{label}: \d+ us</title>", text)), count, label)
