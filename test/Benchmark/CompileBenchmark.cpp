@@ -69,7 +69,8 @@ BENCHMARK(compileText)
     ->Unit(benchmark::kMillisecond);
 
 /// A matmul on slices of a gathered operand, `slices` of each owner, that peers push.
-std::string slicedGather(int64_t ranks, int64_t rows, int64_t slices) {
+std::string slicedGather(int64_t ranks, int64_t rows, int64_t slices,
+                         const std::string &schedule = "push") {
   std::ostringstream text;
   auto x = [&](const char *axes) {
     return "tensor<" + std::to_string(ranks * slices * rows) + "x1024xbf16, #fusion.axes<#tp, [" +
@@ -85,9 +86,9 @@ std::string slicedGather(int64_t ranks, int64_t rows, int64_t slices) {
   std::string gathered = x(stream.c_str()), owned = x("didx(\"x\")");
   text << "#tp = #tandem.mesh<\"tp\", [\"x\" = " << ranks << "]>\nfunc.func @sliced(%x: " << owned
        << ", %w: " << weight << ") -> " << result
-       << " {\n  %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : " << owned << " -> "
-       << gathered << "\n  %h = fusion.matmul %g, %w : " << gathered << ", " << weight << " -> "
-       << result << "\n  return %h : " << result << "\n}\n";
+       << " {\n  %g = fusion.reshard %x {schedule = #fusion.schedule<" << schedule
+       << ">} : " << owned << " -> " << gathered << "\n  %h = fusion.matmul %g, %w : " << gathered
+       << ", " << weight << " -> " << result << "\n  return %h : " << result << "\n}\n";
   return text.str();
 }
 
@@ -255,11 +256,11 @@ void priceCandidate(benchmark::State &state) {
   std::unique_ptr<Pricer> pricer = createPricer(&context, options, error);
   if (!pricer)
     return state.SkipWithError(error.c_str());
-  int64_t rows = 64;
+  int64_t rows = 64; // `exchange`: puts do not cross the pod's nodes
   for (auto _ : state) {
     state.PauseTiming();
     auto module = mlir::parseSourceString<mlir::ModuleOp>(
-        slicedGather(state.range(0), rows += 8, 1), &context);
+        slicedGather(state.range(0), rows += 8, 1, "exchange"), &context);
     mlir::func::FuncOp func = *module->getOps<mlir::func::FuncOp>().begin();
     state.ResumeTiming();
     if (mlir::failed(pricer->price(func, Pricer::From::FormLoops)))
