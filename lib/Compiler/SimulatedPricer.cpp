@@ -61,13 +61,16 @@ public:
   bool isWorth(double seconds, double plain, bool oneSided, bool sliced,
                Stores stores) const override {
     bool alone = stores == Stores::InsteadOfCollective;
+    bool besideCompute = stores == Stores::BesideCompute;
+    if (besideCompute && machine.exchange.besideCompute == 0)
+      return false;
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
     bool beside = oneSided
                       ? takesSms(machine.oneSided.mover)
                       : takesSms(machine.twoSided.mover) || takesSms(machine.collectives.mover);
     bool byEngines = oneSided && !beside && stores == Stores::None;
     double fraction = alone || byEngines ? kLeastGainOfCopies : kLeastGain;
-    if (sliced && beside)
+    if (sliced && (beside || besideCompute))
       fraction = std::max(fraction, machine.leastGainBesideSms);
     double least = alone ? kLeastGainOfKernel : kLeastGainSeconds;
     return plain - seconds >= std::max(fraction * plain, least);

@@ -9,6 +9,8 @@
 
 #include "ProgramImpl.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 namespace tandem::program {
@@ -19,10 +21,48 @@ bool isSame(const PlacedView &a, const PlacedView &b) {
   return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
 }
 
-/// Whether bytes between the first and the last of both may be the same.
+/// A dimension of more than one element.
+struct Extent {
+  int64_t stride, count;
+};
+
+/// Whether two boxes whose dimensions are nested have an element in common, if one begins
+/// `distance` elements behind the other.
+bool boxesOverlap(const std::vector<Extent> &dims, size_t first, int64_t distance) {
+  if (first == dims.size())
+    return distance == 0;
+  // The inner dimensions together reach less far than a stride: there are two ways at most.
+  auto [stride, count] = dims[first];
+  int64_t steps = distance / stride - (distance % stride < 0 ? 1 : 0);
+  for (int64_t step : {steps, steps + 1})
+    if (std::abs(step) < count && boxesOverlap(dims, first + 1, distance - step * stride))
+      return true;
+  return false;
+}
+
+/// Exact for views of one layout whose dimensions are nested, such as slices of a matrix; else
+/// whether bytes between the first and the last of both may be the same.
 bool mayOverlap(const PlacedView &a, const PlacedView &b) {
-  return a.buffer == b.buffer && a.address < b.address + b.layout.spanBytes() &&
-         b.address < a.address + a.layout.spanBytes();
+  if (a.buffer != b.buffer || a.address >= b.address + b.layout.spanBytes() ||
+      b.address >= a.address + a.layout.spanBytes())
+    return false;
+  auto distance = static_cast<int64_t>(b.address - a.address);
+  auto bytes = static_cast<int64_t>(sizeOf(a.layout.dtype));
+  if (a.layout != b.layout || distance % bytes != 0)
+    return true;
+  std::vector<Extent> dims;
+  for (unsigned d = 0; d < a.layout.rank; ++d)
+    if (a.layout.shape[d] > 1)
+      dims.push_back({a.layout.strides[d], a.layout.shape[d]});
+  std::sort(dims.begin(), dims.end(),
+            [](const Extent &x, const Extent &y) { return x.stride > y.stride; });
+  int64_t reach = 0; // of the inner dimensions
+  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+    if (dim->stride <= reach)
+      return true;
+    reach += dim->stride * (dim->count - 1);
+  }
+  return boxesOverlap(dims, 0, distance / bytes);
 }
 
 /// Puts parts together to steps, and checks that no thread needs what another one has written.

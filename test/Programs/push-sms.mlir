@@ -3,6 +3,7 @@
 // RUN: tandem-compile %s --entry=gather_sms_gated --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=GATED
 // RUN: tandem-compile %s --entry=gather_sms --mesh x=8 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile %s --entry=gather_sms_gated --mesh x=8 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=gather_sms_columns --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
 
 // The schedule `push` by SMs: one kernel stores the own slices to all peers, next to the matmuls.
 //
@@ -61,4 +62,16 @@ func.func @gather_sms_gated(%x: !x {fusion.name = "x", fusion.shape = [48, 16]},
   %g = fusion.reshard %x {schedule = #fusion.schedule<gated, by = sms>} : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y
   return %y : !y
+}
+
+// Slices of columns: the puts of two interleave in the peer's matrix, and have no element in common.
+
+!xc = tensor<?x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!gc = tensor<?x16xf32, #fusion.axes<#tp, [-, stream("x") * stream(2)]>>
+!wc = tensor<16x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>>
+!yc = tensor<?x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
+func.func @gather_sms_columns(%x: !xc {fusion.name = "x", fusion.shape = [48, 16]}, %w: !wc {fusion.name = "w"}) -> (!yc {fusion.name = "y"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<push, by = sms>} : !xc -> !gc
+  %y = fusion.matmul %g, %w : !gc, !wc -> !yc
+  return %y : !yc
 }

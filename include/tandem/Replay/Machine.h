@@ -130,6 +130,8 @@ struct ExchangeKernel {
   double signal = 0;  ///< from the last store of a step until peers see its signals
   double stores = 0;  ///< bytes that a thread block stores to peers per second
   double memory = 0;  ///< bytes that a thread block reads and writes here per second
+  /// 1: these numbers hold next to a matmul; 0: not known.
+  double besideCompute = 0;
 };
 
 /// The parts of a collective's time.

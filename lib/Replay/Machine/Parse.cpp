@@ -433,8 +433,8 @@ private:
       out.networkBandwidth = c.number("network_bandwidth", Unit::Bandwidth, 1, 1e18);
     }
     if (object.has("fused_exchange"))
-      fusedExchange(
-          object.object("fused_exchange", {"startup", "signal", "block_stores", "block_memory"}));
+      fusedExchange(object.object("fused_exchange", {"startup", "signal", "block_stores",
+                                                     "block_memory", "beside_compute"}));
   }
 
   void fusedExchange(const Object &object) {
@@ -446,6 +446,7 @@ private:
     object.number("block_stores", Unit::Bandwidth, 1, 1e18, kernel.stores);
     kernel.memory = machine.memory[static_cast<size_t>(MemoryWork::Reduce)].most() / machine.sms;
     object.number("block_memory", Unit::Bandwidth, 1, 1e18, kernel.memory);
+    object.number("beside_compute", Unit::Count, 0, 1, kernel.besideCompute);
   }
 
   Machine &machine;

@@ -127,8 +127,7 @@ double CommandCosts::part(const Rank &rank, const Command &command) {
     const Layout &left = layoutOf(c, 1);
     return static_cast<double>(left.shape[0]) * static_cast<double>(left.shape[1]);
   };
-  auto [found, added] = gated.try_emplace(command.partner);
-  GatedCost &cost = found->second;
+  auto [found, added] = gated.try_emplace(command.partner, 0);
   if (added) {
     // Rows are counted once, with their first slices of K. All parts have the same columns.
     CommandId head = command.partner;
@@ -137,27 +136,17 @@ double CommandCosts::part(const Rank &rank, const Command &command) {
       const Command &other = world.commands[c];
       if (other.kind != Kind::Matmul)
         continue;
-      cost.last = c;
       if (!(other.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate)))
         rows += static_cast<double>(layoutOf(other, 1).shape[0]);
       all += area(other);
     }
     auto columns = static_cast<double>(layoutOf(command, 0).shape[1]);
-    if (rows > 0 && all > 0) {
-      auto left = double(world.commands[head].value);
-      double seconds =
-          machine.gatedMatmulSeconds(layoutOf(command, 1).dtype, rows, columns, all / rows, left);
-      cost.perArea = seconds / all;
-      // Every SM has a tile at a time. Those of the last part are begun when its gate opens.
-      double tiles = std::ceil(rows / 128) * std::ceil(columns / 256);
-      double waves = std::ceil(tiles / std::max(machine.sms - left, 1.0));
-      const Layout &last = layoutOf(world.commands[cost.last], 1);
-      cost.tile = seconds / waves * (static_cast<double>(last.shape[1]) / (all / rows));
-    }
+    if (rows > 0 && all > 0)
+      found->second = machine.gatedMatmulSeconds(layoutOf(command, 1).dtype, rows, columns,
+                                                 all / rows, double(world.commands[head].value)) /
+                      all;
   }
-  double share = cost.perArea * area(command);
-  bool isLast = &command == &world.commands[cost.last];
-  return isLast ? std::max(share, cost.tile) : share;
+  return found->second * area(command);
 }
 
 double CommandCosts::matmul(const Rank &rank, const Command &command) {

@@ -93,12 +93,8 @@ private:
   std::vector<double> layoutBytes;
   std::vector<char> exchangeKernels; ///< by command; empty: none
   std::unordered_map<uint64_t, double> matmuls;
-  struct GatedCost {
-    double perArea = 0;         ///< seconds for a row and an index of K
-    double tile = 0;            ///< seconds of one tile of the last part, 128 rows by 256 columns
-    replay::CommandId last = 0; ///< part
-  };
-  std::unordered_map<replay::CommandId, GatedCost> gated;
+  /// Of gated matmuls: seconds for a row and an index of K.
+  std::unordered_map<replay::CommandId, double> gated;
   std::unordered_map<uint64_t, machine::CollectiveCost> collectives;
 };
 

@@ -154,6 +154,8 @@ public:
     uint64_t known = begun;
     while (known < runs && !begun.compare_exchange_weak(known, runs)) {
     }
+    if (known < runs && known < awaited) // others wait for it
+      wakePulse();
   }
 
   uint64_t begunByAll() override {

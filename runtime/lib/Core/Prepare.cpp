@@ -148,6 +148,7 @@ Status InstanceImpl::makeChannels() {
     if (in.group())
       desc.group.assign(in.group()->begin(), in.group()->end());
     desc.self = in.self();
+    desc.runsFollow = context.sharesMemory();
     if ((desc.capabilities & OneSided) && symmetric)
       desc.symmetric = symmetric->memory;
     std::string where = fmt::format("channel c{} \"{}\": ", c, desc.name);

@@ -16,12 +16,12 @@ namespace tandem::core {
 namespace {
 /// The signals of an instance begin at a multiple of these.
 constexpr uint32_t kUnit = sp::kAlignment / sizeof(uint64_t);
-uint32_t roundUp(uint32_t signals) { return (signals + kUnit - 1) / kUnit * kUnit; }
+uint32_t wholeUnits(uint32_t signals) { return (signals + kUnit - 1) / kUnit * kUnit; }
 } // namespace
 
 Expected<std::shared_ptr<SymmetricPool>>
 SymmetricPool::create(Device &device, uint32_t number, uint64_t halfBytes, uint32_t signals) {
-  uint32_t capacity = roundUp(signals);
+  uint32_t capacity = wholeUnits(signals);
   TANDEM_ASSIGN_OR_RETURN(auto block, device.allocate(2 * halfBytes + capacity * sizeof(uint64_t),
                                                       MemoryKind::Symmetric));
   return std::shared_ptr<SymmetricPool>(
@@ -35,7 +35,7 @@ SymmetricPool::take(Device &device, uint64_t atLeast, uint32_t signals) {
   for (const auto &[begin, count] : taken) {
     if (begin - first >= signals)
       break;
-    first = begin + roundUp(count);
+    first = begin + wholeUnits(count);
   }
   if (halfBytes < atLeast || first + signals > capacity)
     return std::unique_ptr<Share>();

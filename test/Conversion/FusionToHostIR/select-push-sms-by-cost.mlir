@@ -1,10 +1,13 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITH
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['least_gain_beside_sms'] = [0, '1', 'exchange']; m['transports']['fused_exchange'].update(beside_compute=[1, '1', 'exchange'], startup=[1, 'us', 'exchange'], signal=[2.5, 'us', 'exchange']); json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.measured.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.measured.json one-sided=true' | FileCheck %s --check-prefix=WITH
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.measured.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITHOUT
 // RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
-// RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
+// RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=%t.measured.json --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
 
-// Slices of few tokens are pushed by SMs, as copy engines begin late; those of many tokens by copy engines.
+// Slices of few tokens are pushed by SMs, as copy engines begin late; those of many tokens by copy engines. Not where the machine
+// file does not say that its numbers hold next to a matmul.
 
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>

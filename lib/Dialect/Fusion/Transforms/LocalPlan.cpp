@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
+static SmallVector<AxesAttr> axesOfOperands(Operation *op) {
   return llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
 }
 
@@ -126,14 +126,14 @@ static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operand
 }
 
 FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
-  SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
+  SmallVector<AxesAttr> operands = reduceBefore(op, axesOfOperands(op));
   AxesRule rule = *getAxesRule(op);
   return planChoice(op, operands, rule, chooseFactors(op, rule, operands, resultAxesOf(op)),
                     reason);
 }
 
 SmallVector<LocalPlan> fusion::listPlansAfter(Operation *op) {
-  SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
+  SmallVector<AxesAttr> operands = reduceBefore(op, axesOfOperands(op));
   AxesRule rule = *getAxesRule(op);
   SmallVector<LocalPlan> plans;
   std::string ignored;
@@ -149,7 +149,7 @@ namespace {
 class BeforePlanner {
 public:
   BeforePlanner(Operation *op, std::string &reason)
-      : op(op), reason(reason), rule(*getAxesRule(op)), whole(reduceBefore(op, operandAxesOf(op))),
+      : op(op), reason(reason), rule(*getAxesRule(op)), whole(reduceBefore(op, axesOfOperands(op))),
         operands(splitOperandAxes(rule, whole)), results(splitResultAxes(rule, resultAxesOf(op))),
         target(results.front()), mesh(target.getMesh()),
         factors(rule.factors.size(), DimAxesAttr::get(op->getContext(), {})) {}
@@ -289,12 +289,12 @@ private:
 
 FailureOr<LocalPlan> fusion::planLocal(Operation *op, GatherMode gather, std::string &reason) {
   // Reduce before the move: fewer bytes are sent to the result's placement.
-  if (mustReduce(op, operandAxesOf(op)))
+  if (mustReduce(op, axesOfOperands(op)))
     gather = GatherMode::Before;
   // A reshape that cannot run on the operand's axes moves it to the result's placement.
   std::optional<AxesConflict> conflict;
   if (getAxesRule(op)->regroups())
-    (void)inferResultAxes(op, 0, operandAxesOf(op), conflict);
+    (void)inferResultAxes(op, 0, axesOfOperands(op), conflict);
   if (conflict)
     gather = GatherMode::Before;
   return gather == GatherMode::Before ? BeforePlanner(op, reason).plan() : planAfter(op, reason);

@@ -100,7 +100,7 @@ static bool keepsZero(Operation *op) {
              math::CeilOp, math::RoundOp, math::TruncOp>(op);
 }
 
-static int64_t getRank(Value value) {
+static int64_t getRankOf(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type ? type.getRank() : 0;
 }
@@ -112,14 +112,14 @@ bool ZeroPadding::isZero(Value value, int64_t dim) const {
 
 ZeroPadding::ZeroPadding(func::FuncOp function) {
   for (Value argument : function.getArguments()) {
-    zeros[argument].assign(getRank(argument), true);
+    zeros[argument].assign(getRankOf(argument), true);
     given[argument] = true;
   }
   function.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
     for (OpResult result : op->getResults()) {
       given[result] = hasGivenElements(result);
       SmallVector<bool> list;
-      for (int64_t dim = 0; dim < getRank(result); ++dim)
+      for (int64_t dim = 0; dim < getRankOf(result); ++dim)
         list.push_back(compute(result, dim));
       zeros[result] = std::move(list);
     }
@@ -152,7 +152,7 @@ bool ZeroPadding::compute(OpResult result, int64_t dim) const {
   // None: the operand has no such dimension.
   auto isOperandZero = [&](unsigned operand) -> std::optional<bool> {
     Value value = op->getOperand(operand);
-    for (int64_t d = 0; d < getRank(value); ++d)
+    for (int64_t d = 0; d < getRankOf(value); ++d)
       if (getOperandFactor(*rule, operand, d) == factor)
         return isZero(value, d);
     return std::nullopt;

@@ -58,6 +58,8 @@ struct ChannelDesc {
       group; ///< world ranks in group order, all different; empty: this rank does not take part
   uint32_t self = 0;         ///< this rank's index in `group`
   SymmetricMemory symmetric; ///< empty unless capabilities has OneSided
+  /// Runs of the context's instances follow each other, in one order on all ranks.
+  bool runsFollow = false;
 };
 
 /// One message of a group. Matched by (channel, source, frame.epoch, tag): each run counts tags

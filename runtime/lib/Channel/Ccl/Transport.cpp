@@ -27,22 +27,28 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeout{60000};
 
-/// Communicators by group: one takes hundreds of megabytes and a second. Programs share them, since
-/// their runs follow each other in one order on all ranks (as they share memory); the channels of
-/// one program do not. One-sided commands count per communicator, so a channel with such commands
-/// has one of its own. All ranks create instances in the same order, and find the same ones.
+/// Communicators by group: one takes hundreds of megabytes and a second. Programs whose runs follow
+/// each other in one order on all ranks share them; the channels of one program do not. One-sided
+/// commands count per communicator, so a channel with such commands has one of its own. All ranks
+/// create instances in the same order, and find the same ones.
 class Pool {
 public:
   /// For a channel of instance `program`, or null: a new one is needed. `owned`: for it alone.
-  CommunicatorRef take(const std::vector<uint32_t> &group, uint64_t program, bool owned) {
+  CommunicatorRef find(const std::vector<uint32_t> &group, uint64_t program, bool owned) {
     std::lock_guard<std::mutex> lock(mutex);
     for (Entry &entry : entries[{owned, group}])
-      if (owned ? !entry.isTaken : entry.program != program) {
+      if (owned ? !entry.isTaken : entry.program != program)
+        return entry.communicator;
+    return nullptr;
+  }
+  /// All members have found it.
+  void take(const CommunicatorRef &communicator, uint64_t program, bool owned) {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Entry &entry : entries[{owned, communicator->group}])
+      if (entry.communicator == communicator) {
         entry.program = program;
         entry.isTaken = true;
-        return entry.communicator;
       }
-    return nullptr;
   }
   void add(const CommunicatorRef &communicator, uint64_t program, bool owned) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -87,10 +93,10 @@ Status checkAbortBoard(const AbortBoard &board) {
 class CclChannel final : public Channel {
 public:
   CclChannel(std::shared_ptr<Pool> pool, std::shared_ptr<AbortBoard> board,
-             CommunicatorRef communicator, const gpu::Kernels &kernels,
+             CommunicatorRef communicator, bool owned, const gpu::Kernels &kernels,
              std::unique_ptr<ccl::OneSided> oneSided)
       : pool(std::move(pool)), board(std::move(board)), communicator(std::move(communicator)),
-        oneSided(std::move(oneSided)), kernels(kernels) {
+        owned(owned), oneSided(std::move(oneSided)), kernels(kernels) {
     state().addPoller(this, [this] {
       TANDEM_RETURN_IF_ERROR(this->communicator->poll());
       return checkAbortBoard(*this->board);
@@ -98,10 +104,9 @@ public:
   }
   ~CclChannel() override {
     state().removePoller(this);
-    if (!oneSided || aborted)
-      return;
     oneSided.reset();
-    pool->giveBack(communicator);
+    if (owned && !aborted)
+      pool->giveBack(communicator);
   }
 
   Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &messages) override {
@@ -229,6 +234,7 @@ private:
   std::shared_ptr<Pool> pool;
   const std::shared_ptr<AbortBoard> board;
   CommunicatorRef communicator;
+  const bool owned;
   std::unique_ptr<ccl::OneSided> oneSided; ///< null: the program has no such commands
   const gpu::Kernels &kernels;
   std::vector<Line> lines; ///< of the prepared commands, in order
@@ -272,11 +278,12 @@ public:
     }
     // One exchange of: this rank's status, group and GPU, its pooled communicator, how it creates
     // communicators, its abort board; and for a new communicator the id, from the first member.
-    bool owned = (desc.capabilities & Capability::OneSided) != 0;
+    bool hasOneSided = (desc.capabilities & Capability::OneSided) != 0;
+    bool owned = hasOneSided || !desc.runsFollow;
     uint64_t program = desc.id >> 16;
     CommunicatorRef communicator;
     if (mine.ok() && !desc.group.empty())
-      communicator = pool->take(desc.group, program, owned);
+      communicator = pool->find(desc.group, program, owned);
     ncclUniqueId id{};
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
     if (leads)
@@ -316,9 +323,11 @@ public:
           communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
       TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
       pool->add(communicator, program, owned);
+    } else {
+      pool->take(communicator, program, owned);
     }
     std::unique_ptr<ccl::OneSided> oneSided;
-    if (owned) {
+    if (hasOneSided) {
       auto made = ccl::OneSided::create(communicator, gpu->kernels(), symmetric, kTimeout);
       if (!made) {
         pool->remove(communicator);
@@ -326,7 +335,7 @@ public:
       }
       oneSided = std::move(*made);
     }
-    return std::make_unique<CclChannel>(pool, board, std::move(communicator), gpu->kernels(),
+    return std::make_unique<CclChannel>(pool, board, std::move(communicator), owned, gpu->kernels(),
                                         std::move(oneSided));
   }
 

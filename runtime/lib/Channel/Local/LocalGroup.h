@@ -28,17 +28,17 @@ struct Group;
 class WorldImpl final : public LocalWorld {
 public:
   WorldImpl(uint32_t size, std::chrono::milliseconds timeout)
-      : size(size), timeout(timeout), pieces(size), arrived(size, 0), left(size, 0),
-        transports(size, 0) {}
+      : size(size), timeout(timeout), bootstraps(size, 0), transports(size, 0) {}
 
   Status checkRank(uint32_t rank) const override;
   std::unique_ptr<Bootstrap> bootstrap(uint32_t rank) override;
   std::unique_ptr<Transport> transport(uint32_t rank) override;
 
-  Status allGather(uint32_t rank, const void *mine, size_t bytes, void *all);
+  /// `number`: of the bootstrap. The k-th ones of all ranks belong together.
+  Status allGather(uint32_t rank, uint32_t number, const void *mine, size_t bytes, void *all);
   Status health();
   void giveUp(const Status &reason);
-  void leave(uint32_t rank);
+  void leave(uint32_t rank, uint32_t number);
   /// The group of `desc`, created by its first member. `generation` counts the transports of a
   /// rank.
   std::shared_ptr<Group> group(uint32_t generation, const ChannelDesc &desc);
@@ -53,12 +53,17 @@ public:
 private:
   std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
-  std::vector<std::string> pieces;
-  std::vector<char> arrived, left;
-  Status givenUp; ///< the first reason
-  uint32_t numArrived = 0;
-  uint64_t generation = 0;
-  std::shared_ptr<const std::vector<std::string>> result;
+  /// Exchanges of the bootstraps of one number.
+  struct Meeting {
+    std::vector<std::string> pieces;
+    std::vector<char> arrived, left;
+    uint32_t numArrived = 0;
+    uint64_t generation = 0;
+    std::shared_ptr<const std::vector<std::string>> result;
+  };
+  std::map<uint32_t, Meeting> meetings; ///< until all ranks have left
+  std::vector<uint32_t> bootstraps;     ///< per rank, the number of its bootstraps
+  Status givenUp;                       ///< the first reason
   std::map<std::tuple<uint32_t, uint64_t, std::vector<uint32_t>>, std::weak_ptr<Group>> groups;
   std::vector<uint32_t> transports; ///< per rank, the number of its transports
 };

@@ -26,21 +26,21 @@ namespace {
 
 class LocalBootstrap final : public Bootstrap {
 public:
-  LocalBootstrap(std::shared_ptr<WorldImpl> world, uint32_t rank)
-      : world(std::move(world)), self(rank) {}
-  ~LocalBootstrap() override { world->leave(self); }
+  LocalBootstrap(std::shared_ptr<WorldImpl> world, uint32_t rank, uint32_t number)
+      : world(std::move(world)), self(rank), number(number) {}
+  ~LocalBootstrap() override { world->leave(self, number); }
   uint32_t rank() const override { return self; }
   uint32_t worldSize() const override { return world->size; }
   Status allGather(const void *mine, size_t bytes, void *all) override {
-    return world->allGather(self, mine, bytes, all);
+    return world->allGather(self, number, mine, bytes, all);
   }
-  Status barrier() override { return world->allGather(self, nullptr, 0, nullptr); }
+  Status barrier() override { return world->allGather(self, number, nullptr, 0, nullptr); }
   Status health() override { return world->health(); }
   void giveUp(const Status &reason) override { world->giveUp(reason); }
 
 private:
   std::shared_ptr<WorldImpl> world;
-  uint32_t self;
+  uint32_t self, number;
 };
 
 class LocalChannel final : public Channel {
@@ -142,8 +142,16 @@ Status WorldImpl::checkRank(uint32_t rank) const {
 }
 
 std::unique_ptr<Bootstrap> WorldImpl::bootstrap(uint32_t rank) {
+  std::lock_guard<std::mutex> lock(mutex);
+  uint32_t number = bootstraps[rank]++;
+  Meeting &meeting = meetings[number];
+  if (meeting.pieces.empty()) {
+    meeting.pieces.resize(size);
+    meeting.arrived.assign(size, 0);
+    meeting.left.assign(size, 0);
+  }
   return std::make_unique<LocalBootstrap>(std::static_pointer_cast<WorldImpl>(shared_from_this()),
-                                          rank);
+                                          rank, number);
 }
 
 std::unique_ptr<Transport> WorldImpl::transport(uint32_t rank) {
@@ -152,45 +160,52 @@ std::unique_ptr<Transport> WorldImpl::transport(uint32_t rank) {
                                           transports[rank]++);
 }
 
-Status WorldImpl::allGather(uint32_t rank, const void *mine, size_t bytes, void *all) {
+Status WorldImpl::allGather(uint32_t rank, uint32_t number, const void *mine, size_t bytes,
+                            void *all) {
   std::unique_lock<std::mutex> lock(mutex);
   TANDEM_RETURN_IF_ERROR(givenUp);
-  pieces[rank].assign(static_cast<const char *>(mine), mine ? bytes : 0);
-  arrived[rank] = 1;
-  uint64_t before = generation;
-  if (++numArrived == size) {
-    result = std::make_shared<const std::vector<std::string>>(std::move(pieces));
-    pieces.assign(size, std::string());
-    arrived.assign(size, 0);
-    numArrived = 0;
-    ++generation;
+  Meeting &at = meetings.at(number); // stays, as this rank has not left
+  if (at.arrived[rank])
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("rank {} is in an exchange already: is it used by two threads?", rank));
+  at.pieces[rank].assign(static_cast<const char *>(mine), mine ? bytes : 0);
+  at.arrived[rank] = 1;
+  uint64_t before = at.generation;
+  if (++at.numArrived == size) {
+    at.result = std::make_shared<const std::vector<std::string>>(std::move(at.pieces));
+    at.pieces.assign(size, std::string());
+    at.arrived.assign(size, 0);
+    at.numArrived = 0;
+    ++at.generation;
     changed.notify_all();
   } else {
     uint32_t missing = size;
     auto gone = [&] {
       for (uint32_t r = 0; r < size; ++r)
-        if (left[r] && !arrived[r]) {
+        if (at.left[r] && !at.arrived[r]) {
           missing = r;
           return true;
         }
       return false;
     };
-    bool inTime = changed.wait_for(lock, timeout,
-                                   [&] { return generation != before || !givenUp.ok() || gone(); });
-    if (generation == before)
+    bool inTime = changed.wait_for(
+        lock, timeout, [&] { return at.generation != before || !givenUp.ok() || gone(); });
+    if (at.generation == before) { // it may be tried again
+      at.arrived[rank] = 0;
+      --at.numArrived;
       TANDEM_RETURN_IF_ERROR(givenUp);
-    if (generation == before && inTime)
-      return Status(Code::Aborted, fmt::format("rank {} has left", missing));
-    if (generation == before) {
+      if (inTime)
+        return Status(Code::Aborted, fmt::format("rank {} has left", missing));
       std::string who;
       for (uint32_t r = 0; r < size; ++r)
-        if (!arrived[r])
+        if (r != rank && !at.arrived[r])
           who += fmt::format("{}{}", who.empty() ? "" : ", ", r);
       return Status(Code::Timeout, fmt::format("rank {}: no message from rank {} in {} ms", rank,
                                                who, timeout.count()));
     }
   }
-  auto pieces = result; // kept until all ranks have reached the next exchange
+  auto pieces = at.result; // kept until all ranks have reached the next exchange
   lock.unlock();
   for (uint32_t r = 0; r < size; ++r) {
     if ((*pieces)[r].size() != bytes)
@@ -214,10 +229,13 @@ void WorldImpl::giveUp(const Status &reason) {
   changed.notify_all();
 }
 
-void WorldImpl::leave(uint32_t rank) {
+void WorldImpl::leave(uint32_t rank, uint32_t number) {
   std::lock_guard<std::mutex> lock(mutex);
-  left[rank] = 1;
+  Meeting &at = meetings.at(number);
+  at.left[rank] = 1;
   changed.notify_all();
+  if (std::all_of(at.left.begin(), at.left.end(), [](char left) { return left; }))
+    meetings.erase(number);
 }
 
 GroupRef WorldImpl::group(uint32_t generation, const ChannelDesc &desc) {

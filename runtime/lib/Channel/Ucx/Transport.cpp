@@ -225,7 +225,9 @@ private:
           if (status != UCS_OK)
             unpacked = worker.peerError(status, "ucp_ep_rkey_unpack", member.rank);
         }
-        worker.sendControl(self, member.rank, Control());
+        Control hello;
+        hello.channel = state.number;
+        worker.sendControl(self, member.rank, hello);
       }
       self.finishPart(worker, unpacked);
     });

@@ -146,7 +146,7 @@ def all_gather_scaled_matmul(x, weights, scale_x, scales, group=None, tokens=Non
                                    + (f" and {len(results)} of results" if results else ""))
     scale_x = _scale(op, "scale_x", scale_x, x, 0)
     scales = [_scale(op, "a weight's scale", scale, weight, 1) for scale, weight in zip(scales, weights)]
-    if any(scale.dtype != torch.float32 or scale.numel() != 1 or scale.device != x.device for scale in results):
+    if any(not isinstance(scale, torch.Tensor) or scale.dtype != torch.float32 or scale.numel() != 1 or scale.device != x.device for scale in results):
         raise tandem.ArgumentError(f"{op}: expected scale_result of float32, one number on {x.device}, found {scale_result}")
     call = _all_gather_scaled_matmul if _ops._is_direct(x, weights) else torch.ops.tandem.all_gather_scaled_matmul
     made = call(x, weights, scale_x, scales, group, tokens, out_dtype, [scale.reshape(()) for scale in results])
@@ -171,4 +171,4 @@ def scaled_matmul_reduce_scatter(x, weight, scale_x, scale, group=None, out_dtyp
 
 
 def _list(given):
-    return [given] if isinstance(given, torch.Tensor) else list(given)
+    return list(given) if isinstance(given, (list, tuple)) else [given]

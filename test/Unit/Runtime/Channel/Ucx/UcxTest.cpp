@@ -432,7 +432,9 @@ ucx::Api withLatePuts(const ucx::Api &real) {
                        const ucp_request_param_t *param) -> ucs_status_ptr_t {
     std::memcpy(reinterpret_cast<void *>(to), from, bytes);
     latePuts.push_back({param->cb.send, param->user_data});
-    mostPuts = std::max<size_t>(mostPuts, latePuts.size());
+    size_t now = latePuts.size(), most = mostPuts;
+    while (most < now && !mostPuts.compare_exchange_weak(most, now)) {
+    }
     mostPutBytes = std::max<size_t>(mostPutBytes, bytes);
     return latePuts.back().request.get();
   };
