@@ -21,6 +21,9 @@
 
 namespace tandem::core {
 
+/// Of a vector of a FlatBuffer, which is null if it is empty.
+template <typename V> uint32_t count(const V *vector) { return vector ? vector->size() : 0; }
+
 /// The symmetric memory of a program, if it shares none; without an address.
 SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks);
 

@@ -17,10 +17,6 @@
 
 namespace tandem::core {
 
-namespace {
-template <typename V> uint32_t count(const V *vector) { return vector ? vector->size() : 0; }
-} // namespace
-
 std::string InstanceImpl::prefix() const {
   return fmt::format("rank {}: @{}: ", context.rank(), programHandle->name());
 }

@@ -22,7 +22,6 @@ namespace tandem::core {
 
 namespace {
 
-template <typename V> uint32_t count(const V *vector) { return vector ? vector->size() : 0; }
 uint64_t roundUp(uint64_t n) { return (n + sp::kAlignment - 1) / sp::kAlignment * sp::kAlignment; }
 
 bool isOneSided(const sp::Channel &channel) { return (channel.capabilities() & OneSided) != 0; }
