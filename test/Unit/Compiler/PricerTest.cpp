@@ -285,13 +285,23 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   EXPECT_FALSE(kernelGains(9.1, 10));
   EXPECT_TRUE(kernelGains(969, 1000));
   EXPECT_FALSE(kernelGains(971, 1000));
-  // Pushes by SMs: 6 %.
+  // Pushes by SMs: never before somebody has measured them, then as slices that use SMs.
   auto pushGains = [&](double seconds) {
     return pricer->isWorth(seconds * 1e-6, 1e-3, /*oneSided=*/true, /*sliced=*/true,
                            Stores::BesideCompute);
   };
-  EXPECT_TRUE(pushGains(939));
-  EXPECT_FALSE(pushGains(941));
+  EXPECT_FALSE(pushGains(1));
+  std::ifstream shipped(TANDEM_MACHINES "/h200x8.json");
+  std::string text{std::istreambuf_iterator<char>(shipped), {}};
+  size_t field = text.find("\"block_memory\"");
+  ASSERT_NE(field, std::string::npos);
+  text.insert(field, "\"beside_compute\": [1, \"1\", \"exchange\"], ");
+  std::string path = testing::TempDir() + "PricerTest.beside.json";
+  std::ofstream(path) << text;
+  pricer = makePricer(path);
+  ASSERT_TRUE(pricer) << error;
+  EXPECT_TRUE(pushGains(799));
+  EXPECT_FALSE(pushGains(801));
 }
 
 TEST_F(PricerTest, MachineErrors) {
