@@ -200,6 +200,8 @@ TEST_F(Ccl, AnAbortLetsGoOfWhoeverIsInACall) {
   EXPECT_LT(Clock::now() - start, seconds(5));
   EXPECT_EQ(ended.message(), "the watchdog's words");
   EXPECT_TRUE(made[0]->poll().ok());
+  // NCCL's thread, which has the stream, ends by the abort, not by the end of `hold`.
+  EXPECT_TRUE(waitFor([] { return fakeNumber("nccl-held") == 0; }));
   EXPECT_TRUE(states[0]->driver->destroyStream(stream).ok());
 }
 
