@@ -138,8 +138,8 @@ public:
     std::unique_lock<std::mutex> lock(state);
     while (!allKnow) {
       Deadline until = lostAt + env.noticeTimeout;
-      // A stopped rank 0 tells nobody. The others then end when they miss its signs of life, which
-      // they have seen until about as late as this rank.
+      // A stopped rank 0 passes nothing on. The others then end when they miss its signs of life,
+      // which they have seen until about as late as this rank.
       Deadline last{Clock::duration(heard[0])};
       if (env.rank != 0 && isThere(0) && last < lostAt + kNotice)
         until = std::max(until, last + std::max(patience(), kLeastSilence) + 2 * kPulse);

@@ -763,7 +763,7 @@ TEST(Rendezvous, GivingUpDoesNotWaitForTheStopped) {
   ::waitpid(pid, nullptr, 0);
 }
 
-/// A stopped rank 0 tells nobody: a rank that gives up waits until the others miss rank 0.
+/// A stopped rank 0 passes nothing on: a rank that gives up waits until the others miss rank 0.
 TEST(Rendezvous, GivingUpWithoutRankZero) {
   Job job(3);
   job.env.exchangeTimeout = milliseconds(1500);

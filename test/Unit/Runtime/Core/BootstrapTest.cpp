@@ -185,6 +185,34 @@ TEST(LocalWorld, SaysWhoIsMissing) {
   EXPECT_EQ(first->barrier().message(), "rank 1 has left");
 }
 
+/// Both ranks meet by the bootstraps that they make now.
+void expectRanksMeet(LocalWorld &world) {
+  auto one = [&](uint32_t r) {
+    auto bootstrap = world.bootstrap(r);
+    return bootstrap->barrier();
+  };
+  Status second;
+  std::thread thread([&] { second = one(1); });
+  EXPECT_EQ(one(0).message(), "");
+  thread.join();
+  EXPECT_EQ(second.message(), "");
+}
+
+TEST(LocalWorld, ServesContextsThatFollow) {
+  auto world = LocalWorld::create(2, std::chrono::seconds(30));
+  for (int k = 0; k < 3; ++k)
+    expectRanksMeet(*world);
+}
+
+TEST(LocalWorld, AnExchangeThatTimedOutIsTriedAgain) {
+  auto world = LocalWorld::create(2, std::chrono::milliseconds(50));
+  auto first = world->bootstrap(0), second = world->bootstrap(1);
+  EXPECT_EQ(first->barrier().code(), Code::Timeout);
+  // Its first try does not count as the other rank's.
+  EXPECT_EQ(first->barrier().code(), Code::Timeout);
+  EXPECT_EQ(second->barrier().message(), "rank 1: no message from rank 0 in 50 ms");
+}
+
 TEST(LocalWorld, SizesMustAgree) {
   auto world = LocalWorld::create(2, std::chrono::seconds(10));
   auto one = [&](uint32_t r) {

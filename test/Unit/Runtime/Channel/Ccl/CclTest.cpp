@@ -277,7 +277,7 @@ ProgramSpec allReduce() {
   return spec;
 }
 
-/// How many communicators three programs make that `spec` says, which run by turns.
+/// The number of communicators of three instances of a program, which run in turn.
 uint64_t communicatorsOf(const ProgramSpec &spec) {
   Knob ids("nccl-ids", 0);
   auto runThree = [&](Context &context, Instance &first) -> Status {

@@ -536,7 +536,7 @@ private:
 
 std::atomic<unsigned> gpuMessages, hostMessages;
 
-/// UCX as if built for CUDA. What a message says of its memory is counted.
+/// A UCX that claims to be built for CUDA, and counts the memory types that messages name.
 ucx::Api withCuda(const ucx::Api &real) {
   static const ucx::Api &library = real;
   static const auto onHost = [](const ucp_request_param_t *param) {
