@@ -95,7 +95,8 @@ typedef struct tandem_memory_needs {
   uint64_t arena_bytes;     /* intermediate values */
   uint64_t symmetric_bytes; /* peers access it */
   uint64_t workspace_bytes; /* scratch memory of matrix libraries, for the streams with matmuls */
-  uint64_t own_bytes;       /* never shared: copies of arguments with a varying extent */
+  uint64_t own_bytes; /* never shared: copies of arguments with a varying extent, and of slices
+                       * that UCX cannot access in place */
 } tandem_memory_needs;
 
 tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_needs *needs);

@@ -182,12 +182,12 @@ tandem_code tandem_program_shard(const tandem_program *program, uint32_t argumen
 tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_needs *needs) {
   return guardedBy(program, [&] {
     const Program &rank = *program->program;
-    MemoryNeeds found = memoryNeeds(rank);
+    Context &context = *program->context->context;
+    MemoryNeeds found = memoryNeeds(rank, context);
     tandem_memory_needs result{};
     result.arena_bytes = found.arena;
     result.symmetric_bytes = found.symmetric;
     result.own_bytes = found.own;
-    Context &context = *program->context->context;
     // A graph is captured on streams of its own.
     bool twice = context.device().hasGraphs() && !context.sharesMemory();
     result.workspace_bytes = found.workspaces * context.device().workspaceBytes() * (twice ? 2 : 1);

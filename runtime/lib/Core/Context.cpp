@@ -217,6 +217,18 @@ Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
                             have.empty() ? "no channels" : have));
 }
 
+bool ContextImpl::copiesGaps(uint32_t capabilities) const {
+  for (const auto &transport : options.transports) {
+    if ((transport->capabilities() & capabilities) != capabilities)
+      continue;
+    if (transport->copiesGaps(*options.device))
+      return true;
+    if (transport->reach() == Transport::Reach::World)
+      return false;
+  }
+  return false;
+}
+
 std::string ContextImpl::description() {
   std::string text = options.device->description();
   const char *separator = "; ";
@@ -331,9 +343,11 @@ Expected<std::unique_ptr<Context>> Context::create(ContextOptions options) {
         fmt::format("timeout: expected a positive time, found {} ms", options.timeout.count()));
   options.device->log = std::move(options.log);
   options.device->useAllocator(std::move(options.allocator));
-  for (auto &transport : options.transports)
+  for (auto &transport : options.transports) {
+    TANDEM_RETURN_IF_ERROR(transport->open(*options.device));
     if (!transport->moves(*options.device))
       transport = stageThroughHost(std::move(transport));
+  }
   return std::make_unique<core::ContextImpl>(std::move(options));
 }
 

@@ -78,6 +78,9 @@ public:
   /// Collective over the world: each rank gives the channel with its own group. The capabilities
   /// are equal on all ranks.
   Expected<Transport *> transport(const ChannelDesc &channel);
+  /// Whether a channel with these capabilities, wherever its ranks are, may copy operands with gaps
+  /// in memory of the device. Local.
+  bool copiesGaps(uint32_t capabilities) const;
   /// Waits for the current runs in flight of all instances, or until health() is an error, which it
   /// then returns. Call it before a driver call that blocks until the device is idle: during such a
   /// call no abort gets through. A run that a thread is still enqueuing does not count, because the

@@ -313,9 +313,13 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
     if (part(number).channel() != sp::kNoChannel)
       channel = channels[part(number).channel()].get();
   // A kernel that waits for this rank, and whose rank this one's kernel waits for, must leave SMs.
-  for (const sp::Command *other : *data.commands())
-    if (other->kind() == sp::CommandKind::gated_matmul && other->value() < command.value())
+  for (const sp::Command *other : *data.commands()) {
+    if (other->kind() != sp::CommandKind::gated_matmul)
+      continue;
+    exchange.besideGated = true;
+    if (other->value() < command.value())
       why = fmt::format("a gated matmul of the program leaves {} SMs", other->value());
+  }
   if (!channel)
     why = "it has no message";
   if (why.empty()) {
@@ -631,11 +635,33 @@ Status InstanceImpl::agreeOnGraphs() {
 
 } // namespace tandem::core
 
-tandem::MemoryNeeds tandem::memoryNeeds(const Program &program) {
+/// Of operands with gaps in messages and collectives, where the channel copies them.
+static uint64_t bytesOfCopies(const tandem::Program &program,
+                              const tandem::core::ContextImpl &context) {
+  namespace sp = tandem::sp;
+  uint64_t bytes = 0;
+  for (const sp::Command *command : *program.data().commands()) {
+    bool isMessage =
+        command->kind() == sp::CommandKind::send || command->kind() == sp::CommandKind::recv;
+    if ((!isMessage && command->kind() != sp::CommandKind::collective) ||
+        !context.copiesGaps(program.data().channels()->Get(command->channel())->capabilities()))
+      continue;
+    for (uint32_t k = 0; k < (isMessage ? 1u : 2u); ++k)
+      if (uint32_t view = command->operands()->Get(k); view != sp::kNoView)
+        if (const tandem::Layout &layout =
+                program.layout(program.data().views()->Get(view)->layout());
+            !layout.isDense())
+          bytes += layout.numBytes();
+  }
+  return bytes;
+}
+
+tandem::MemoryNeeds tandem::memoryNeeds(const Program &program, const Context &context) {
   MemoryNeeds needs;
   needs.arena = program.data().arena_bytes();
   needs.symmetric = core::layoutSymmetric(program.data(), program.numRanks()).totalBytes;
-  needs.own = core::VaryingArguments::bytesOf(program);
+  needs.own = core::VaryingArguments::bytesOf(program) +
+              bytesOfCopies(program, static_cast<const core::ContextImpl &>(context));
   for (char multiplies : core::streamsWithMatmuls(program.data()))
     needs.workspaces += multiplies ? 1 : 0;
   return needs;

@@ -178,7 +178,9 @@ public:
   uint32_t capabilities() const override {
     return inner->capabilities() & ~static_cast<uint32_t>(OneSided);
   }
+  Status open(Device &device) override { return inner->open(device); }
   bool moves(const Device &) const override { return true; }
+  bool copiesGaps(const Device &device) const override { return inner->movesDense(device); }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                    Bootstrap &bootstrap) override {

@@ -124,6 +124,9 @@ struct FusedExchange {
   };
   std::vector<Step> steps;
   uint32_t blocks = 1; ///< thread blocks of the kernel
+  /// The program has gated matmuls. Those of ranks that share a GPU hold the SMs that each of them
+  /// leaves to this kernel.
+  bool besideGated = false;
 };
 
 /// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,
@@ -182,12 +185,17 @@ public:
   virtual std::string description() const { return std::string(name()); }
   virtual uint32_t capabilities() const = 0;
   virtual Reach reach() const { return Reach::World; }
+  /// Opens what may need the device of the later calls, which outlives the transport. Local. A
+  /// context calls it first.
+  virtual Status open(Device &) { return Status(); }
   /// True if its channels can access memory of `device` directly. Otherwise the transport is staged
   /// through host memory; see stageThroughHost().
   virtual bool moves(const Device &device) const { return device.hostMemory(); }
   /// Where it does not: true if its channels can access dense operands in memory of `device`, for
   /// two-sided messages.
   virtual bool movesDense(const Device &) const { return false; }
+  /// True if its channels keep a dense copy of each operand with gaps, in memory of `device`.
+  virtual bool copiesGaps(const Device &) const { return false; }
   /// Collective over the world: every rank calls it for every channel of the table, in order. A
   /// rank with an empty group gets null. Exchanges addresses and symmetric memory through
   /// `bootstrap`, and checks that all members named the same group. `device` and `bootstrap`

@@ -88,12 +88,13 @@ public:
 
 /// Bytes that a program needs on its rank.
 struct MemoryNeeds {
-  uint64_t arena = 0;      ///< intermediate values
-  uint64_t symmetric = 0;  ///< that peers access: two halves, and signals
-  uint64_t own = 0;        ///< never shared: copies of arguments with a varying extent
+  uint64_t arena = 0;     ///< intermediate values
+  uint64_t symmetric = 0; ///< that peers access: two halves, and signals
+  uint64_t own = 0; ///< never shared: copies of arguments with a varying extent, and of operands
+                    ///< with gaps that channels of the context read or write
   uint32_t workspaces = 0; ///< streams with matmuls
 };
-MemoryNeeds memoryNeeds(const Program &program);
+MemoryNeeds memoryNeeds(const Program &program, const Context &context);
 
 class Instance;
 struct InstanceDeleter {

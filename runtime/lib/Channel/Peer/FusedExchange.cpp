@@ -121,6 +121,10 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   }
   // All blocks of all ranks run at the same time.
   uint32_t ranks = peers->numRanksOfGpu();
+  if (ranks > 1 && exchange.besideGated)
+    return Status(
+        Code::Unsupported,
+        fmt::format("{} ranks share this GPU: their gated matmuls may hold all of its SMs", ranks));
   unsigned most = peers->shared().driver->info().processors / ranks;
   if (most == 0)
     return Status(Code::Unsupported, fmt::format("{} ranks share this GPU, which has {} SMs", ranks,

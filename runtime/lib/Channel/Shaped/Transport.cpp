@@ -183,6 +183,7 @@ public:
   }
   uint32_t capabilities() const override { return inner->capabilities(); }
   Reach reach() const override { return inner->reach(); }
+  Status open(Device &device) override { return inner->open(device); }
   bool moves(const Device &device) const override { return inner->moves(device); }
   bool movesDense(const Device &device) const override { return inner->movesDense(device); }
 

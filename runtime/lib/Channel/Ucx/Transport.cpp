@@ -59,19 +59,31 @@ bool decode(std::string_view text, DecodedOffer &result) {
 
 class UcxTransport : public Transport {
 public:
-  UcxTransport(std::shared_ptr<Worker> worker, const UcxOptions &options)
-      : worker(std::move(worker)), options(options) {}
-  ~UcxTransport() override { worker->leave(options.closeTimeout); }
+  UcxTransport(const Api &api, const UcxOptions &options) : api(api), options(options) {}
+  ~UcxTransport() override {
+    if (worker)
+      worker->leave(options.closeTimeout);
+  }
 
   std::string_view name() const override { return "ucx"; }
   uint32_t capabilities() const override { return TwoSided | OneSided; }
-  uint64_t progress() const override { return worker->progress(); }
+  uint64_t progress() const override { return worker ? worker->progress() : 0; }
+  Status open(Device &device) override {
+    if (worker)
+      return Status();
+    auto made = Worker::create(api, options, device);
+    if (!made)
+      return made.status().withPrefix("channel ucx: ");
+    worker = std::move(*made);
+    return Status();
+  }
   bool movesDense(const Device &device) const override {
-    return !device.hostMemory() && worker->movesGpu(device.name());
+    return worker && !device.hostMemory() && worker->movesGpu(device.name());
   }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                    Bootstrap &bootstrap) override {
+    TANDEM_RETURN_IF_ERROR(open(device));
     Status joined = join(bootstrap, device);
     auto state = std::make_shared<ChannelState>();
     state->worker = worker;
@@ -244,7 +256,8 @@ private:
 
   static constexpr std::chrono::milliseconds connectTimeout{30000};
 
-  std::shared_ptr<Worker> worker;
+  const Api &api;
+  std::shared_ptr<Worker> worker; ///< null until open()
   UcxOptions options;
   uint32_t nextChannel = 0;
   bool joined = false;
@@ -271,9 +284,5 @@ Expected<std::unique_ptr<Transport>> tandem::createUcxTransport(const UcxOptions
 
 Expected<std::unique_ptr<Transport>> tandem::ucx::createTransport(const Api &api,
                                                                   const UcxOptions &options) {
-  auto worker = Worker::create(api, options);
-  if (!worker)
-    return worker.status().withPrefix("channel ucx: ");
-  return std::unique_ptr<Transport>(
-      new UcxTransport(std::shared_ptr<Worker>(std::move(*worker)), options));
+  return std::unique_ptr<Transport>(new UcxTransport(api, options));
 }

@@ -49,9 +49,12 @@ uint32_t coresOfThisProcess() {
 
 ControlSink::~ControlSink() = default;
 
-Expected<std::unique_ptr<Worker>> Worker::create(const Api &api, const UcxOptions &options) {
-  std::unique_ptr<Worker> worker(new Worker(api, options));
-  TANDEM_RETURN_IF_ERROR(worker->open());
+Expected<std::unique_ptr<Worker>> Worker::create(const Api &api, const UcxOptions &options,
+                                                 Device &device) {
+  std::unique_ptr<Worker> worker(new Worker(api, options, device));
+  Status opened;
+  device.within([&] { opened = worker->open(); });
+  TANDEM_RETURN_IF_ERROR(opened);
   worker->thread = std::thread([raw = worker.get()] { raw->run(); });
   return worker;
 }
@@ -128,10 +131,12 @@ Worker::~Worker() {
     if (peer->process >= 0)
       ::close(peer->process);
   // Ends the operations that UCX still holds; their callbacks find their work in `forgotten`.
-  if (worker)
-    api.ucp_worker_destroy(worker);
-  if (context)
-    api.ucp_cleanup(context);
+  device.within([this] {
+    if (worker)
+      api.ucp_worker_destroy(worker);
+    if (context)
+      api.ucp_cleanup(context);
+  });
   for (int fd : {wakeEvent, epoll})
     if (fd >= 0)
       ::close(fd);
@@ -143,12 +148,9 @@ bool Worker::movesGpu(std::string_view device) const {
 }
 
 void Worker::join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses,
-                  Device &device) {
-  if (!device.hostMemory()) {
-    operandType = memoryTypeOf(device.name());
-    gpu = &device;
-    entersGpu = true;
-  }
+                  const Device &operands) {
+  if (!operands.hostMemory())
+    operandType = memoryTypeOf(operands.name());
   worldRank = rank;
   spinTime = options.spin;
   // With more ranks than cores, a polling rank would take the core of the rank it waits for.
@@ -248,9 +250,7 @@ bool Worker::takeSubmitted() {
 }
 
 void Worker::run() {
-  loop();
-  if (std::exchange(entersGpu, false))
-    gpu->within([this] { loop(); });
+  device.within([this] { loop(); });
   // The waiting threads are gone, but UCX may still write to these.
   for (auto &work : inFlight) {
     work->abandon(Status(Code::Aborted, "the transport has been closed"));
@@ -261,7 +261,7 @@ void Worker::run() {
 
 void Worker::loop() {
   auto lastProgress = Clock::now();
-  while (!entersGpu) {
+  for (;;) {
     bool busy = takeSubmitted();
     if (busy) {
       std::lock_guard<std::mutex> lock(mutex);

@@ -64,7 +64,10 @@ public:
 
 class Worker {
 public:
-  static Expected<std::unique_ptr<Worker>> create(const Api &api, const UcxOptions &options);
+  /// UCX finds out at several places which GPU is current: all calls are made with `device`, which
+  /// outlives the worker, current.
+  static Expected<std::unique_ptr<Worker>> create(const Api &api, const UcxOptions &options,
+                                                  Device &device);
   ~Worker();
 
   // Any thread.
@@ -94,8 +97,9 @@ public:
 
   // Progress thread only: from call() or a Work.
   /// Called once, first: all addresses, and this rank's number.
-  /// Operands are in memory of `device`, which outlives the thread.
-  void join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses, Device &device);
+  /// Messages are in memory of `operands`.
+  void join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses,
+            const Device &operands);
   /// Of operands. After join().
   ucs_memory_type_t memoryType() const { return operandType; }
   /// False if the channel already has a sink.
@@ -130,10 +134,10 @@ private:
     bool answers = false; ///< its answer to Leave has yet to come
   };
 
-  Worker(const Api &api, const UcxOptions &options) : api(api), options(options) {}
+  Worker(const Api &api, const UcxOptions &options, Device &device)
+      : api(api), options(options), device(device) {}
   Status open();
   void run();
-  /// Until the thread ends, or join() has given it a GPU.
   void loop();
   bool takeSubmitted();
   void sleep();
@@ -147,14 +151,13 @@ private:
   void wakeThread();
 
   UcxOptions options;
+  Device &device;
   std::atomic<uint64_t> moved{0};
   PeerAddress self;
   std::chrono::microseconds spinTime{0};                ///< fixed by join
   uint32_t worldRank = 0;                               ///< fixed by join
   uint64_t memoryTypes = 0;                             ///< that UCX moves, as bits
   ucs_memory_type_t operandType = UCS_MEMORY_TYPE_HOST; ///< fixed by join
-  Device *gpu = nullptr;                                ///< progress thread: of the operands
-  bool entersGpu = false; ///< progress thread: the GPU is to become current
   std::vector<std::unique_ptr<Peer>> peers;
   int ucxEvents = -1, wakeEvent = -1, epoll = -1;
 

@@ -72,6 +72,8 @@ struct Rank {
     auto ucx = api ? ucx::createTransport(*api, options) : createUcxTransport(options);
     ASSERT_TRUE(ucx) << ucx.status().message();
     transport = std::move(*ucx);
+    Status usable = transport->open(on ? *on : device);
+    ASSERT_TRUE(usable.ok()) << usable.message();
     if (on && !transport->moves(*on))
       transport = stageThroughHost(std::move(transport));
     ChannelDesc desc;
@@ -543,13 +545,32 @@ ucx::Api withCuda(const ucx::Api &real) {
     EXPECT_TRUE(param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE);
     bool isGpu = param->memory_type == UCS_MEMORY_TYPE_CUDA;
     EXPECT_TRUE(isGpu || param->memory_type == UCS_MEMORY_TYPE_HOST);
-    EXPECT_EQ(isGpu, gpuIsCurrent); // UCX asks for the context of the thread
+    EXPECT_TRUE(gpuIsCurrent); // UCX asks for the context of the thread
     ++(isGpu ? gpuMessages : hostMessages);
     ucp_request_param_t other = *param;
     other.memory_type = UCS_MEMORY_TYPE_HOST;
     return other;
   };
   ucx::Api api = real;
+  // What UCX makes without a GPU that is current does not move its memory.
+  api.ucp_init_version = [](unsigned major, unsigned minor, const ucp_params_t *params,
+                            const ucp_config_t *config, ucp_context_h *context) {
+    EXPECT_TRUE(gpuIsCurrent);
+    return library.ucp_init_version(major, minor, params, config, context);
+  };
+  api.ucp_worker_create = [](ucp_context_h context, const ucp_worker_params_t *params,
+                             ucp_worker_h *worker) {
+    EXPECT_TRUE(gpuIsCurrent);
+    return library.ucp_worker_create(context, params, worker);
+  };
+  api.ucp_worker_destroy = [](ucp_worker_h worker) {
+    EXPECT_TRUE(gpuIsCurrent);
+    library.ucp_worker_destroy(worker);
+  };
+  api.ucp_cleanup = [](ucp_context_h context) {
+    EXPECT_TRUE(gpuIsCurrent);
+    library.ucp_cleanup(context);
+  };
   api.ucp_context_query = [](ucp_context_h context, ucp_context_attr_t *attributes) {
     ucs_status_t status = library.ucp_context_query(context, attributes);
     EXPECT_TRUE(attributes->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES);
@@ -585,9 +606,11 @@ TEST(Ucx, MemoryOfGpus) {
       options.gpuDirect = isAllowed;
       bool isDirect = r == 0 && isAllowed;
       {
+        NearGpu gpu;
         auto transport = ucx::createTransport(r == 0 ? cuda : **real, options);
         ASSERT_TRUE(transport) << transport.status().message();
-        EXPECT_EQ((*transport)->movesDense(NearGpu()), isDirect);
+        ASSERT_TRUE((*transport)->open(gpu).ok());
+        EXPECT_EQ((*transport)->movesDense(gpu), isDirect);
         EXPECT_FALSE((*transport)->movesDense(HostOnly()));
       }
       NearGpu gpu;

@@ -121,6 +121,14 @@ TEST(GpuExchange, PushesForAMatmul) {
     std::string log = takeLog();
     if (testsHip())
       continue;
+    if (ranks >
+        2) { // on two GPUs: a rank's gated matmul could take the SMs that another one's leaves
+      EXPECT_EQ(fakeNumber("launches.exchange_f32_4"), launched);
+      EXPECT_NE(log.find("one by one: " + std::to_string(ranks / 2) + " ranks share this GPU"),
+                std::string::npos)
+          << log;
+      continue;
+    }
     EXPECT_GE(fakeNumber("launches.exchange_f32_4") - launched, ranks);
     EXPECT_EQ(fakeNumber("launches.signal_raise"), raised);
     EXPECT_EQ(log.find("fused_exchange"), std::string::npos) << log;

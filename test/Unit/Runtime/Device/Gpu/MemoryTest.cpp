@@ -94,7 +94,7 @@ public:
   Status add(uint64_t arenaBytes) {
     TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(product(arenaBytes).encode()));
     TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(0));
-    needs = memoryNeeds(*program);
+    needs = memoryNeeds(*program, *context);
     TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, program));
     instances.push_back(std::move(instance));
     return Status();
@@ -420,6 +420,64 @@ TEST_P(GpuMemory, SymmetricMemoryGrows) {
     }
     return Status();
   });
+}
+
+class NoOperation final : public HostOperation {
+public:
+  Status execute(const Frame &) override { return Status(); }
+};
+
+/// A transport whose channels access dense operands in memory of a GPU, and move nothing.
+class DenseTransport final : public Transport {
+public:
+  std::string_view name() const override { return "dense"; }
+  uint32_t capabilities() const override { return TwoSided; }
+  bool movesDense(const Device &) const override { return true; }
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &, Device &,
+                                                   Bootstrap &) override {
+    class Made final : public Channel {
+      Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &) override {
+        return std::make_unique<NoOperation>();
+      }
+      void abort(const Status &) override {}
+    };
+    return std::make_unique<Made>();
+  }
+};
+
+// Of an operand with gaps there is a copy. A transport that comes first and has no messages, or
+// moves all memory, makes no difference.
+TEST(GpuMemoryNeeds, CopiesOfSlicesForUcxCount) {
+  ProgramSpec spec(1);
+  RankSpec &rank = spec.ranks[0];
+  uint32_t matrix = rank.arena(4096);
+  uint16_t channel = rank.channel({0}, TwoSided);
+  rank.group(0, channel, 2);
+  rank.send(0, channel, rank.view(matrix, DType::F32, {4, 16}, {32, 1}, 0), 0, 0);
+  rank.recv(0, channel, rank.view(matrix, DType::F32, {4, 16}, 2048), 0, 0);
+  for (bool isNear : {true, false}) {
+    Counter counter;
+    ContextOptions options;
+    options.device = fakeDevice();
+    options.bootstrap = createSelfBootstrap();
+    options.allocator = counter.allocator();
+    auto peer = createTransport("peer");
+    ASSERT_TRUE(peer.ok()) << peer.status().message();
+    options.transports.push_back(std::move(*peer));
+    auto world = LocalWorld::create(1, std::chrono::seconds(20));
+    options.transports.push_back(isNear ? std::make_unique<DenseTransport>() : world->transport(0));
+    auto context = Context::create(std::move(options));
+    ASSERT_TRUE(context.ok()) << context.status().message();
+    auto file = ProgramFile::fromMemory(spec.encode());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    auto program = (*file)->rankProgram(0);
+    MemoryNeeds needs = memoryNeeds(**program, **context);
+    EXPECT_EQ(needs.own, isNear ? 256u : 0u);
+    uint64_t before = counter.live[MemoryKind::Plain];
+    auto instance = Instance::create(**context, *program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    EXPECT_EQ(counter.live[MemoryKind::Plain] - before, needs.arena + needs.own);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, GpuMemory, testing::Bool(),
