@@ -22,6 +22,7 @@
 #include <thread>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 namespace {
 
@@ -163,8 +164,10 @@ Work waitKernel(void **arguments) {
 /// does the work of all.
 template <typename T>
 void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
+  bool counts = exchange.countsRun;
+  uint64_t number = exchange.epoch ? load(exchange.epoch) + counts : 0;
   auto targetOf = [&](const tandem::gpu::ExchangeSignal &signal) {
-    return (exchange.epoch ? load(exchange.epoch) : 0) * signal.perRun + signal.value;
+    return number * signal.perRun + signal.value;
   };
   const tandem::gpu::ExchangeSignal *waits = exchange.waits, *signals = exchange.signals;
   const tandem::gpu::ExchangeStore *stores = exchange.stores;
@@ -200,6 +203,8 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
       __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
     for (int i = 0; i < step.numSignals && !load(exchange.released); ++i)
       raise(signals[i].at, targetOf(signals[i]));
+    if (step.numSignals > 0 && std::exchange(counts, false))
+      __atomic_store_n(exchange.epoch, number, __ATOMIC_RELEASE);
     waits += step.numWaits;
     stores += step.numStores;
     signals += step.numSignals;

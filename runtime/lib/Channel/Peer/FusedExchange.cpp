@@ -29,7 +29,11 @@ public:
                     gpu::FunctionHandle countRun, void *released, std::string whyNoGraph)
       : peers(std::move(peers)), kernels(kernels), self(self), exchange(exchange),
         plan(std::move(plan)), arrivals(std::move(arrivals)), countRun(countRun),
-        released(released), noGraph(std::move(whyNoGraph)) {}
+        released(released), noGraph(std::move(whyNoGraph)) {
+    // The block that raises the first signals knows that all have read the number.
+    for (const FusedExchange::Step &step : exchange.steps)
+      canCount |= !step.signals.empty();
+  }
 
   std::string whyNoGraph() const override { return noGraph; }
 
@@ -37,8 +41,9 @@ public:
     ExchangeArguments arguments;
     gpu::Capture *capture = stream.capturing();
     if (capture) {
-      capture->countRun = countRun;
-      arguments.epoch = static_cast<const uint64_t *>(capture->epoch);
+      arguments.countsRun = capture->countsItself;
+      arguments.epoch = static_cast<uint64_t *>(capture->epoch);
+      capture->reads(countRun, canCount);
     }
     auto at = [&](uint32_t member, uint32_t slot, uint64_t perRun, uint64_t value) {
       return ExchangeSignal{
@@ -84,6 +89,7 @@ private:
   gpu::FunctionHandle countRun;
   void *released;
   std::string noGraph;
+  bool canCount = false;
 };
 
 } // namespace

@@ -58,7 +58,7 @@ public:
     void *slot = (*peers)[signal.peer].signal(frame.firstSignal + signal.slot), *epoch = nullptr;
     uint64_t perRun = signal.perRun, value = signal.value;
     if (gpu::Capture *capture = stream.capturing()) {
-      capture->countRun = countRun;
+      capture->reads(countRun);
       uint64_t *copied =
           signal.exclusive && stream.followsCopy() ? capture->signalWord(perRun, value) : nullptr;
       if (copied) {
@@ -103,7 +103,7 @@ public:
     uint64_t perRun = wait.perRun, value = wait.value, mark = marker;
     if (gpu::Capture *capture = stream.capturing()) {
       epoch = capture->epoch;
-      capture->countRun = countRun;
+      capture->reads(countRun);
     } else {
       value += frame.epoch * perRun;
       if (kernels.driver.info().streamValues && !peers->ranksShareQueues()) {

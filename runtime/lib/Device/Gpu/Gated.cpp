@@ -47,7 +47,7 @@ public:
     call.marker = marker;
     Capture *capture = stream.capturing();
     if (capture) {
-      capture->countRun = countRun;
+      capture->reads(countRun);
       call.epoch = static_cast<const uint64_t *>(capture->epoch);
     }
     for (const Gate &gate : gates) {

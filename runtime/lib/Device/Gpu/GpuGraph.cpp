@@ -64,6 +64,7 @@ public:
     updatable = how.updatable;
     epoch = how.countRun ? how.epoch : nullptr;
     signalWords = how.signalWords;
+    countsItself = how.readerCounts;
     counted = std::move(runs);
     return true;
   }
@@ -86,6 +87,7 @@ public:
   ExecutableHandle executable = nullptr;
   NodeList nodes;
   std::vector<SignalWord> signalWords;
+  bool countsItself = false; ///< see Capture
 
 private:
   void release() {
@@ -125,6 +127,7 @@ public:
     how.state = replay->state.get();
     how.signalWords = replay->signalWords;
     how.closed = how.patches = true;
+    how.countsItself = replay->countsItself;
     for (DeviceStream *stream : streams)
       stream->beginCapture(how);
     auto done = replay->nodes.patch(kernels, replay->executable, body);
@@ -155,7 +158,7 @@ Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
 Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, EventHandle event,
                   const Capture &known, const Device::CapturedParts &parts) {
   StreamHandle first = streams[0]->native();
-  if (known.countRun)
+  if (known.countRun && !known.readerCounts)
     TANDEM_RETURN_IF_ERROR(countRun(driver, first, known));
   if (parts.first)
     TANDEM_RETURN_IF_ERROR(parts.first());
@@ -261,13 +264,14 @@ Expected<std::unique_ptr<Graph>> captureGraph(const Toolbox &tools,
   how.taken = &mine[0]->signalWords();
   GraphHandle graph = nullptr;
   Status status = captureOnce(*tools.kernels, mine, how, Capture(), list, body, &graph);
-  if (status.ok() && how.countRun) { // capture again, after the node that counts the run
+  if (status.ok() && how.countRun) { // capture again, now that it is known who counts the run
     driver.destroyGraph(std::exchange(graph, nullptr)).ignore();
     Capture again;
     again.epoch = how.epoch;
     again.state = how.state;
     again.signalWords = how.signalWords;
     again.closed = true;
+    again.countsItself = how.readerCounts;
     status = captureOnce(*tools.kernels, mine, again, how, list, body, &graph);
     how.updatable = again.updatable;
   }

@@ -46,6 +46,10 @@ struct RunWords {
 /// difference to any epoch is positive as a signed number.
 constexpr uint64_t kReleased = uint64_t(1) << 62;
 
+/// Threads of a block of a fused exchange. Next to a matmul, whose blocks fill their SMs, it has
+/// its SM for itself; these threads keep 64 KiB of loads under way.
+enum : int { kExchangeThreads = 512 };
+
 /// A signal that a fused exchange raises or awaits: *epoch * perRun + value, epoch 0 if null.
 struct ExchangeSignal {
   uint64_t *at = nullptr;
@@ -73,13 +77,14 @@ struct ExchangeStepArguments {
   int16_t op = 0;      ///< ReduceOp
   int32_t numWaits = 0, numStores = 0, numSignals = 0, reserved = 0;
 };
-struct ExchangeArguments {
-  const uint64_t *epoch = nullptr;
+struct alignas(16) ExchangeArguments {
+  uint64_t *epoch = nullptr;
   const uint64_t *released = nullptr, *letGo = nullptr; ///< set by an abort
   uint64_t *progress = nullptr;                         ///< host memory: `command` while it waits
   uint64_t command = 0;
   uint64_t *arrivals = nullptr; ///< per step: blocks that have come to its end, in all runs
-  int32_t numSteps = 0, reserved = 0;
+  int32_t numSteps = 0;
+  int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
   ExchangeStepArguments steps[kMostExchangeSteps];
   Nest nests[kMostExchangeNests]; ///< operands: target, source
   ExchangeStore stores[kMostExchangeStores];

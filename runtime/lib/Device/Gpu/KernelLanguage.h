@@ -16,10 +16,12 @@
 #if defined(__HIP__)
 
 #define __device__ __attribute__((device))
-#define __global__ __attribute__((global, amdgpu_flat_work_group_size(1, 256)))
+#define __global__ __attribute__((global, amdgpu_flat_work_group_size(1, 512)))
 #define __shared__ __attribute__((shared))
 /// A parameter that is read in place.
 #define TANDEM_PARAMETER const
+/// A kernel whose blocks have so many threads, of the 512 that all may have.
+#define TANDEM_BLOCK_OF(threads)
 
 namespace tandem::gpu {
 
@@ -78,7 +80,16 @@ __device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
   return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 __device__ inline void fenceSystem() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
+/// What the block has written, and what was visible to it, is visible to whoever sees what the
+/// thread writes next.
+__device__ inline void publishShared() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, ""); }
 __device__ inline void pauseThread() { __builtin_amdgcn_s_sleep(2); } // 128 clocks
+/// An address in global memory, which does not show where it comes from.
+template <typename T> __device__ T *asGlobal(T *at) { return at; }
+/// Word `i` of a parameter, where threads read different ones.
+__device__ inline Word128 loadParameter(const void *parameter, unsigned i) {
+  return static_cast<const Word128 *>(parameter)[i];
+}
 
 } // namespace tandem::gpu
 
@@ -88,6 +99,7 @@ __device__ inline void pauseThread() { __builtin_amdgcn_s_sleep(2); } // 128 clo
 #include <cuda_fp16.h>
 
 #define TANDEM_PARAMETER const __grid_constant__
+#define TANDEM_BLOCK_OF(threads) __launch_bounds__(threads)
 
 namespace tandem::gpu {
 
@@ -112,6 +124,11 @@ __device__ inline float bfloat16ToFloat(Bfloat16 x) { return __bfloat162float(x)
 __device__ inline Half halfFromFloat(float x) { return __float2half_rn(x); }
 __device__ inline Bfloat16 bfloat16FromFloat(float x) { return __float2bfloat16_rn(x); }
 
+/// An address in global memory, which does not show where it comes from.
+template <typename T> __device__ T *asGlobal(T *at) {
+  __builtin_assume(__isGlobal(at));
+  return at;
+}
 template <typename T> __device__ T loadShared(const T *at) {
   return *static_cast<const volatile T *>(at);
 }
@@ -124,12 +141,26 @@ __device__ inline uint64_t acquireShared(const uint64_t *at) {
 template <typename T> __device__ void storeShared(T *at, T value) {
   *static_cast<volatile T *>(at) = value;
 }
-template <typename T> __device__ void raiseShared(T *at, T value) { atomicMax_system(at, value); }
+template <typename T> __device__ void raiseShared(T *at, T value) {
+  atomicMax_system(asGlobal(at), value);
+}
 __device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
-  return atomicAdd(reinterpret_cast<unsigned long long *>(at), value);
+  return atomicAdd(asGlobal(reinterpret_cast<unsigned long long *>(at)), value);
 }
 __device__ inline void fenceSystem() { __threadfence_system(); }
+/// What the block has written, and what was visible to it, is visible to whoever sees what the
+/// thread writes next.
+__device__ inline void publishShared() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 __device__ inline void pauseThread() { __nanosleep(100); }
+/// Word `i` of a parameter, where threads read different ones. As a constant, it would be read one
+/// thread after the other.
+__device__ inline Word128 loadParameter(const void *parameter, unsigned i) {
+  Word128 word;
+  asm volatile("ld.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+               : "l"(static_cast<const Word128 *>(parameter) + i));
+  return word;
+}
 
 } // namespace tandem::gpu
 

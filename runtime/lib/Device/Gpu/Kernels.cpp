@@ -394,7 +394,7 @@ Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream,
   const Variant &variant = variants.front().bytes <= alignment ? variants.front() : variants.back();
   std::copy(variant.nests.begin(), variant.nests.end(), exchange.nests);
   void *arguments[] = {argument(exchange)};
-  return kernels.driver.launch(variant.function, {blocks, 1, kThreads}, stream, arguments);
+  return kernels.driver.launch(variant.function, {blocks, 1, kExchangeThreads}, stream, arguments);
 }
 
 } // namespace tandem::gpu

@@ -276,19 +276,25 @@ __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, co
   }
 }
 
-__device__ uint64_t targetOf(const ExchangeArguments &exchange, const ExchangeSignal &signal) {
-  return (exchange.epoch ? *exchange.epoch : 0) * signal.perRun + signal.value;
-}
+/// An exchange, and the run's number.
+struct ExchangeRun {
+  const ExchangeArguments &exchange;
+  uint64_t number;
+  __device__ uint64_t targetOf(const ExchangeSignal &signal) const {
+    return number * signal.perRun + signal.value;
+  }
+};
 
-/// So often a wait looks at its signal, a millisecond or less, before it says that it waits and looks
-/// whether the run was aborted: words of the host and of other uses cost more than the wait.
+/// So often a wait looks at its signal, a millisecond or less, before it says that it waits and
+/// looks whether the run was aborted: words of the host and of other uses cost more than the wait.
 constexpr unsigned kShortPolls = 1024;
 
 /// False after an abort, for all threads of the block.
-__device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step,
+__device__ bool awaitSignals(const ExchangeRun &run, const ExchangeStepArguments &step,
                              const ExchangeSignal *waits) {
   if (step.numWaits == 0)
     return true;
+  const ExchangeArguments &exchange = run.exchange;
   __shared__ int hasWaited, isReleased;
   unsigned thread = threadNumber();
   if (thread == 0)
@@ -296,7 +302,7 @@ __device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeSt
   syncBlock();
   if (thread < static_cast<unsigned>(step.numWaits)) {
     const ExchangeSignal &wait = waits[thread];
-    uint64_t target = targetOf(exchange, wait), value = 0;
+    uint64_t target = run.targetOf(wait), value = 0;
     for (unsigned polls = 0; (value = acquireShared(wait.at)) < target; ++polls) {
       if (polls < kShortPolls)
         continue;
@@ -322,110 +328,172 @@ __device__ bool awaitSignals(const ExchangeArguments &exchange, const ExchangeSt
   return goesOn;
 }
 
-/// Units that a thread handles at a time, so that their loads do not wait for each other.
-constexpr int kBatch = 4;
+enum class Move { Copy, Sum, Reduce };
 
-/// Thread i handles the same units in every step, so it may read what it has written.
-template <typename T, int N>
-__device__ void moveUnits(const ExchangeStepArguments &step, const Nest &nest,
-                          const ExchangeStore *stores) {
+/// The bits of a unit: as elements, registers would hold each of them apart.
+template <unsigned bytes> struct Bits {
+  using Type = Word128;
+};
+template <> struct Bits<2> {
+  using Type = uint16_t;
+};
+template <> struct Bits<4> {
+  using Type = uint32_t;
+};
+
+/// What a thread moves at a time, so that its loads do not wait for each other.
+template <typename T, int N, int count> struct Batch {
+  using Word = typename Bits<sizeof(T) * N>::Type;
+  int64_t at[count][2]; ///< in the target, in the source
+  Word value[count];
+};
+
+template <Move move, typename T, int N, int count>
+__device__ void takeValues(const ExchangeStepArguments &step, const T *source,
+                           Batch<T, N, count> &batch) {
   using P = Pack<T, N>;
   using A = typename Arithmetic<T>::Type;
-  if (step.numStores == 0)
-    return;
-  uint32_t total = nest.total, units = unitStep<uint32_t>();
-  for (auto i = firstUnit<uint32_t>(); i < total; i += kBatch * units) {
-    int64_t at[kBatch][2];
-    P value[kBatch];
-    bool has[kBatch];
+  using Word = typename Batch<T, N, count>::Word;
+  if constexpr (move == Move::Copy) {
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      has[b] = i + b * units < total;
-      if (has[b])
-        locate(nest, i + b * units, at[b]);
+    for (int b = 0; b < count; ++b)
+      batch.value[b] = *reinterpret_cast<const Word *>(source + batch.at[b][1]);
+  } else {
+    int op = move == Move::Sum ? 0 : step.op;
+    A sum[count][N];
+#pragma unroll
+    for (int b = 0; b < count; ++b)
+#pragma unroll
+      for (int e = 0; e < N; ++e)
+        sum[b][e] = identity<T>(op);
+    const T *from = source;
+#pragma unroll 2
+    for (int64_t term = 0; term < step.terms; ++term, from += step.termStride) {
+      Word x[count];
+#pragma unroll
+      for (int b = 0; b < count; ++b)
+        x[b] = *reinterpret_cast<const Word *>(from + batch.at[b][1]);
+#pragma unroll
+      for (int b = 0; b < count; ++b)
+#pragma unroll
+        for (int e = 0; e < N; ++e)
+          sum[b][e] = combine(op, sum[b][e], widen(reinterpret_cast<const P &>(x[b]).v[e]));
     }
-    const T *last = nullptr;
-#pragma unroll 1
-    for (int k = 0; k < step.numStores; ++k) {
-      const T *source = static_cast<const T *>(stores[k].source);
-      if (source != last && !step.reduces) {
 #pragma unroll
-        for (int b = 0; b < kBatch; ++b)
-          if (has[b])
-            value[b] = *reinterpret_cast<const P *>(source + at[b][1]);
-      } else if (source != last) {
-        A sum[kBatch][N];
+    for (int b = 0; b < count; ++b)
 #pragma unroll
-        for (int b = 0; b < kBatch; ++b)
-#pragma unroll
-          for (int e = 0; e < N; ++e)
-            sum[b][e] = identity<T>(step.op);
-#pragma unroll 1
-        for (int64_t term = 0; term < step.terms; ++term) {
-          P x[kBatch];
-#pragma unroll
-          for (int b = 0; b < kBatch; ++b)
-            if (has[b])
-              x[b] = *reinterpret_cast<const P *>(source + at[b][1] + term * step.termStride);
-#pragma unroll
-          for (int b = 0; b < kBatch; ++b)
-            if (has[b])
-#pragma unroll
-              for (int e = 0; e < N; ++e)
-                sum[b][e] = combine(step.op, sum[b][e], widen(x[b].v[e]));
-        }
-#pragma unroll
-        for (int b = 0; b < kBatch; ++b)
-#pragma unroll
-          for (int e = 0; e < N; ++e)
-            narrow(sum[b][e], value[b].v[e]);
-      }
-      last = source;
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b)
-        if (has[b])
-          *reinterpret_cast<P *>(static_cast<T *>(stores[k].target) + at[b][0]) = value[b];
-    }
+      for (int e = 0; e < N; ++e)
+        narrow(sum[b][e], reinterpret_cast<P &>(batch.value[b]).v[e]);
   }
+}
+
+/// Moves units i, i + units, ... A source that several stores have is read once.
+template <Move move, bool dense, typename T, int N, int count>
+__device__ void moveBatch(const ExchangeStepArguments &step, const Nest &nest,
+                          const ExchangeStore *stores, uint32_t i, uint32_t units) {
+  Batch<T, N, count> batch;
+#pragma unroll
+  for (int b = 0; b < count; ++b) {
+    if (dense)
+      batch.at[b][0] = batch.at[b][1] = int64_t(i + b * units) * N;
+    else
+      locate(nest, i + b * units, batch.at[b]);
+  }
+  for (int k = 0; k < step.numStores;) {
+    const void *source = stores[k].source;
+    takeValues<move>(step, asGlobal(static_cast<const T *>(source)), batch);
+#pragma unroll 1
+    do {
+      T *target = asGlobal(static_cast<T *>(stores[k].target));
+#pragma unroll
+      for (int b = 0; b < count; ++b)
+        *reinterpret_cast<typename Batch<T, N, count>::Word *>(target + batch.at[b][0]) =
+            batch.value[b];
+    } while (++k < step.numStores && stores[k].source == source);
+  }
+}
+
+template <Move move, bool dense, typename T, int N>
+__device__ void moveUnits(const ExchangeStepArguments &step, const Nest &nest,
+                          const ExchangeStore *stores) {
+  constexpr int count = move != Move::Copy ? 2 : dense ? 8 : 4; // what registers hold
+  uint32_t total = nest.total, units = unitStep<uint32_t>(), i = firstUnit<uint32_t>();
+  for (; i + (count - 1) * units < total; i += count * units)
+    moveBatch<move, dense, T, N, count>(step, nest, stores, i, units);
+  for (; i < total; i += units)
+    moveBatch<move, dense, T, N, 1>(step, nest, stores, i, units);
+}
+
+/// Thread i handles the same units in every step, so it may read what it has written.
+template <Move move, typename T, int N>
+__device__ void runMoves(const ExchangeStepArguments &step, const Nest &nest,
+                         const ExchangeStore *stores) {
+  if (nest.outer == 0 && nest.innerStrides[0] == N && nest.innerStrides[1] == N)
+    moveUnits<move, true, T, N>(step, nest, stores);
+  else
+    moveUnits<move, false, T, N>(step, nest, stores);
 }
 
 /// The last block that comes here raises the signals: what all have stored is visible by then. Not
 /// after an abort.
-__device__ void raiseSignals(const ExchangeArguments &exchange, const ExchangeStepArguments &step,
-                             const ExchangeSignal *signals, uint64_t *arrivals) {
+__device__ void raiseSignals(const ExchangeRun &run, const ExchangeStepArguments &step,
+                             const ExchangeSignal *signals, uint64_t *arrivals, bool counts) {
   __shared__ int isLast;
+  const ExchangeArguments &exchange = run.exchange;
   // Looked at early: the load takes as long as the fence.
-  bool raises = threadNumber() < static_cast<unsigned>(step.numSignals) &&
-                !loadShared(exchange.released);
+  bool raises =
+      threadNumber() < static_cast<unsigned>(step.numSignals) && !loadShared(exchange.released);
   syncBlock();
   if (threadNumber() == 0) {
     isLast = 1;
     if (gridBlocks() > 1) {
-      fenceSystem();
+      publishShared();
       isLast = (addDevice(arrivals, 1) + 1) % gridBlocks() == 0;
     }
   }
   syncBlock();
   if (isLast && raises) {
     const ExchangeSignal &signal = signals[threadNumber()];
-    fenceSystem();
+    publishShared();
     raiseShared(reinterpret_cast<unsigned long long *>(signal.at),
-                static_cast<unsigned long long>(targetOf(exchange, signal)));
+                static_cast<unsigned long long>(run.targetOf(signal)));
   }
+  // All blocks have read it.
+  if (isLast && counts && threadNumber() == 0)
+    storeShared(exchange.epoch, run.number);
 }
 
 /// All blocks run at the same time: each waits for peers, whose signals wait for all its blocks.
-template <typename T, int N> __device__ void runExchange(const ExchangeArguments &exchange) {
+template <typename T, int N> __device__ void runExchange(const ExchangeArguments &given) {
+  // Each line of a parameter takes as long as a signal when it is first read, so all are read at
+  // once.
+  __shared__ alignas(16) char room[sizeof(ExchangeArguments)];
+  static_assert(sizeof room % 16 == 0, "copied in words of 16 bytes");
+  for (unsigned i = threadNumber(); i < sizeof room / 16; i += blockThreads())
+    reinterpret_cast<Word128 *>(room)[i] = loadParameter(&given, i);
+  syncBlock();
+  const auto &exchange = *reinterpret_cast<const ExchangeArguments *>(room);
+  // Read before the first signal, and once: it takes as long as a signal, too.
+  bool counts = exchange.countsRun;
+  const ExchangeRun run{exchange, exchange.epoch ? loadShared(exchange.epoch) + counts : 0};
   const ExchangeSignal *waits = exchange.waits, *signals = exchange.signals;
   const ExchangeStore *stores = exchange.stores;
 #pragma unroll 1
   for (int s = 0; s < exchange.numSteps; ++s) {
     const ExchangeStepArguments &step = exchange.steps[s];
-    if (!awaitSignals(exchange, step, waits))
+    const Nest &nest = exchange.nests[step.nest];
+    if (!awaitSignals(run, step, waits))
       return;
-    moveUnits<T, N>(step, exchange.nests[step.nest], stores);
-    if (step.numSignals > 0)
-      raiseSignals(exchange, step, signals, exchange.arrivals + s);
+    if (step.numStores > 0 && !step.reduces)
+      runMoves<Move::Copy, T, N>(step, nest, stores);
+    else if (step.numStores > 0 && step.op == 0)
+      runMoves<Move::Sum, T, N>(step, nest, stores);
+    else if (step.numStores > 0)
+      runMoves<Move::Reduce, T, N>(step, nest, stores);
+    if (step.numSignals > 0) {
+      raiseSignals(run, step, signals, exchange.arrivals + s, counts);
+      counts = false;
+    }
     waits += step.numWaits;
     stores += step.numStores;
     signals += step.numSignals;
@@ -475,7 +543,8 @@ ARITHMETIC_OF(i8, signed char, 16)
 ARITHMETIC_OF(i1, unsigned char, 16)
 
 #define EXCHANGE(name, T, N)                                                                       \
-  extern "C" __global__ void exchange_##name##_##N(TANDEM_PARAMETER ExchangeArguments exchange) {  \
+  extern "C" __global__ void TANDEM_BLOCK_OF(kExchangeThreads)                                     \
+      exchange_##name##_##N(TANDEM_PARAMETER ExchangeArguments exchange) {                         \
     runExchange<T, N>(exchange);                                                                   \
   }
 EXCHANGE(f32, float, 1)

@@ -52,7 +52,8 @@ TEST(GpuExchange, OneKernelForAllParts) {
         const char *kernel = columns == 64 ? "launches.exchange_f32_4" : "launches.exchange_f32_1";
         int64_t launched = fakeNumber(kernel), replayed = fakeNumber("graph-launches"),
                 raised = fakeNumber("launches.signal_raise"),
-                waited = fakeNumber("launches.signal_wait");
+                waited = fakeNumber("launches.signal_wait"),
+                counted = fakeNumber("launches.run_words");
         takeLog();
         expectAllOk(runRanks(ExchangeSpec(2, twoShots, columns), "peer", runFive));
         if (testsHip()) {
@@ -63,6 +64,7 @@ TEST(GpuExchange, OneKernelForAllParts) {
         EXPECT_GE(fakeNumber(kernel) - launched, 2); // captured once per rank and half
         EXPECT_EQ(fakeNumber("launches.signal_raise"), raised);
         EXPECT_EQ(fakeNumber("launches.signal_wait"), waited);
+        EXPECT_EQ(fakeNumber("launches.run_words"), counted); // it counts the runs itself
         EXPECT_EQ(fakeNumber("graph-launches") - replayed, *graph == '1' ? 10 : 0);
         EXPECT_EQ(takeLog().find("one by one"), std::string::npos);
       }
