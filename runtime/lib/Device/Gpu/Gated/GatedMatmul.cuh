@@ -3,9 +3,10 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// CUTLASS's persistent kernel for Hopper with two changes. Before the loads of a tile, the warp
+// CUTLASS's persistent kernel for Hopper with three changes. Before the loads of a tile, the warp
 // that issues them waits for the signals of the tile's rows. Tiles are taken in the order in which
-// rows arrive. A kernel on all SMs that waits must not wait for work that needs an SM itself.
+// rows arrive. And blocks of rows may be stored to different places, as memory of other GPUs, each
+// with a signal. A kernel on all SMs that waits must not wait for work that needs an SM itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -115,8 +116,118 @@ private:
   int passed = 0;
 };
 
-/// Takes clusters of tiles band by band, in a given order of their rows. The grid is a row
-/// of clusters: cluster c takes the c-th cluster of tiles, then the one a grid further.
+/// What targets need, as an argument of the kernel; see Matmul.
+struct Targets {
+  int count = 0; ///< 0: the rows are one block without a signal
+  uint32_t *arrivals = nullptr;
+  const uint64_t *epoch = nullptr, *letGo = nullptr;
+  struct Block {
+    uint64_t *signal;
+    uint64_t perRun, value;
+    uint32_t arrivals; ///< of its tiles, and of the block before it
+    int32_t next;      ///< block; -1: none
+  } blocks[kMostTargets] = {};
+};
+
+/// The stock epilogue, with a destination for each block of rows. Tiles of a block are counted
+/// where a thread block has finished with it: by then its earlier stores have arrived anyway.
+template <class Base> class TargetEpilogue : public Base {
+public:
+  struct Arguments : Base::Arguments {
+    void *d[kMostTargets] = {};
+    Targets targets;
+  };
+  struct Params : Base::Params {
+    typename Base::Params more[kMostTargets - 1]; ///< of the blocks after the first
+    Targets targets;
+  };
+  using typename Base::TensorStorage;
+
+  template <class ProblemShape>
+  static Params to_underlying_arguments(const ProblemShape &shape, const Arguments &arguments,
+                                        void *workspace) {
+    Params params;
+    params.targets = arguments.targets;
+    auto one = make_shape(get<0>(shape), get<1>(shape), get<2>(shape), 1);
+    static_cast<typename Base::Params &>(params) =
+        Base::to_underlying_arguments(one, arguments, workspace);
+    for (int block = 0; block < arguments.targets.count; ++block) {
+      typename Base::Arguments of = arguments;
+      of.ptr_D = static_cast<typename Base::ElementD *>(arguments.d[block]);
+      (block ? params.more[block - 1] : static_cast<typename Base::Params &>(params)) =
+          Base::to_underlying_arguments(one, of, workspace);
+    }
+    return params;
+  }
+
+  CUTLASS_DEVICE TargetEpilogue(const Params &params, TensorStorage &storage)
+      : Base(params, storage), params(params) {}
+  CUTLASS_DEVICE ~TargetEpilogue() { finish(); }
+
+  template <class LoadState, class StoreState, class Problem, class Tile, class Coord, class Sums,
+            class Mma>
+  CUTLASS_DEVICE auto store(typename Base::LoadPipeline load, LoadState loadState,
+                            typename Base::StorePipeline store, StoreState storeState,
+                            Problem problem, Tile tile, Coord coord, Sums &sums, Mma mma,
+                            int thread, TensorStorage &storage, int subtile = -1) {
+    int of = get<3>(coord);
+    if (of != block) {
+      finish();
+      block = of;
+    }
+    ++stored;
+    issues = thread / 32 == 0;
+    const typename Base::Params &to = of ? params.more[of - 1] : params;
+    Base base(to, storage);
+    return base.store(load, loadState, store, storeState,
+                      make_shape(get<0>(problem), get<1>(problem), get<2>(problem), 1), tile,
+                      make_coord(get<0>(coord), get<1>(coord), get<2>(coord), 0), sums, mma, thread,
+                      storage, subtile);
+  }
+
+private:
+  /// Counts the tiles of the block whose stores this warp has issued. The last one signals, once
+  /// the blocks before it have: a signal covers them, too.
+  CUTLASS_DEVICE void finish() {
+    if (stored && issues && params.targets.count) {
+      asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); // they are visible to the warp
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) {
+        int of = block;
+        for (uint32_t count = stored; of >= 0 && arrive(of, count); count = 1)
+          of = params.targets.blocks[of].next;
+      }
+      __syncwarp();
+    }
+    stored = 0;
+  }
+
+  /// True for the last arrival of a block, which signals.
+  CUTLASS_DEVICE bool arrive(int of, uint32_t count) {
+    const Targets &targets = params.targets;
+    const Targets::Block &to = targets.blocks[of];
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    if (atomicAdd(targets.arrivals + of, count) + count != to.arrivals)
+      return false;
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    targets.arrivals[of] = 0;
+    bool isLetGo = targets.letGo && *static_cast<const volatile uint64_t *>(targets.letGo);
+    if (to.signal && !isLetGo) // an abort has raised it
+      atomicMax_system(reinterpret_cast<unsigned long long *>(to.signal),
+                       static_cast<unsigned long long>(
+                           (targets.epoch ? *targets.epoch : 0) * to.perRun + to.value));
+    return true;
+  }
+
+  const Params &params;
+  int block = 0;
+  uint32_t stored = 0;
+  bool issues = false;
+};
+
+/// Takes clusters of tiles block by block, in these band by band, in a given order of their rows.
+/// The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the one a grid
+/// further.
 template <class ClusterShape>
 class BandScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
                           BandScheduler<ClusterShape>> {
@@ -139,10 +250,14 @@ public:
   struct Arguments {
     const uint16_t *order = nullptr;
     int band = 1;
+    uint8_t blocks[kMostTargets] = {}; ///< in their order
   };
   struct Params {
     const uint16_t *order = nullptr;
-    int clustersM = 0, clustersN = 0, band = 1;
+    int clustersM = 0, clustersN = 0, band = 1; ///< of a block
+    int numBlocks = 1;
+    uint8_t blocks[kMostTargets] = {};
+    cutlass::FastDivmod perBlock;                    ///< clusters
     cutlass::FastDivmod perBand, bandRows, lastRows; ///< clusters of a band; rows of a band
   };
 
@@ -156,6 +271,10 @@ public:
     params.clustersM = ceil_div(int(get<0>(shape)), int(size<0>(tile) * size<0>(cluster)));
     params.clustersN = ceil_div(int(get<1>(shape)), int(size<1>(tile) * size<1>(cluster)));
     params.band = max(1, min(arguments.band, params.clustersM));
+    params.numBlocks = int(get<3>(shape));
+    for (uint32_t i = 0; i < kMostTargets; ++i)
+      params.blocks[i] = arguments.blocks[i];
+    params.perBlock = cutlass::FastDivmod(params.clustersM * params.clustersN);
     params.perBand = cutlass::FastDivmod(params.band * params.clustersN);
     params.bandRows = cutlass::FastDivmod(params.band);
     int last = params.clustersM % params.band;
@@ -175,7 +294,7 @@ public:
     constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
     next = int(blockIdx.x) / m;
     step = int(gridDim.x) / m;
-    total = params.clustersM * params.clustersN;
+    total = params.numBlocks * params.clustersM * params.clustersN;
     inM = int(blockIdx.x) % m;
     inN = int(blockIdx.y) % n;
   }
@@ -187,15 +306,16 @@ public:
   CUTLASS_DEVICE WorkTileInfo get_current_work() const {
     if (next >= total)
       return WorkTileInfo::invalid_work_tile();
-    int band, rest, row, column;
-    params.perBand(band, rest, next);
+    int block, within, band, rest, row, column;
+    params.perBlock(block, within, next);
+    params.perBand(band, rest, within);
     bool isLast = (band + 1) * params.band >= params.clustersM;
     (isLast ? params.lastRows : params.bandRows)(column, row, rest);
     row += band * params.band;
     if (params.order)
       row = params.order[row];
     constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
-    return {row * m + inM, column * n + inN, 0, true};
+    return {row * m + inM, column * n + inN, params.blocks[block], true};
   }
 
   CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next += step * int(count); }
@@ -245,10 +365,10 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
   using EpilogueSchedule = cute::conditional_t<pingpong, cutlass::epilogue::TmaWarpSpecialized,
                                                cutlass::epilogue::TmaWarpSpecializedCooperative>;
   using RowMajor = cutlass::layout::RowMajor;
-  using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
+  using Epilogue = TargetEpilogue<typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, RowMajor, 8, Type,
-      RowMajor, 8, EpilogueSchedule>::CollectiveOp;
+      RowMajor, 8, EpilogueSchedule>::CollectiveOp>;
   using StockMainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Type, RowMajor, 8, Type, LayoutW, 8,
       float, Tile, Cluster,
@@ -265,11 +385,14 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
   static typename Gemm::Arguments arguments(const Matmul &matmul) {
     typename Gemm::Arguments to;
     to.mode = cutlass::gemm::GemmUniversalMode::kGemm;
-    to.problem_shape = {int(matmul.m), int(matmul.n), int(matmul.k), 1};
+    int blocks = max(1, int(matmul.numTargets));
+    int64_t rows = matmul.m / blocks;
+    to.problem_shape = {int(rows), int(matmul.n), int(matmul.k), blocks};
     to.mainloop.ptr_A = static_cast<const Type *>(matmul.a);
     to.mainloop.ptr_B = static_cast<const Type *>(matmul.w);
     // The stride that is not 1.
     get<0>(to.mainloop.dA) = matmul.strideA;
+    get<2>(to.mainloop.dA) = rows * matmul.strideA;
     constexpr bool byColumns = cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor>;
     get<byColumns ? 0 : 1>(to.mainloop.dB) = matmul.strideW;
     to.epilogue.ptr_C = nullptr;
@@ -277,6 +400,21 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     get<0>(to.epilogue.dD) = matmul.strideD;
     to.epilogue.thread.alpha = 1;
     to.epilogue.thread.beta = 0;
+    Targets &targets = to.epilogue.targets;
+    targets.count = int(matmul.numTargets);
+    auto tiles = static_cast<uint32_t>(ceil_div(rows, int64_t(tileM * clusterM)) * clusterM *
+                                       ceil_div(matmul.n, int64_t(tileN * clusterN)) * clusterN);
+    targets.arrivals = matmul.arrivals;
+    targets.epoch = matmul.epoch;
+    targets.letGo = matmul.letGo;
+    for (uint32_t i = 0; i < matmul.numTargets; ++i) {
+      const Target &target = matmul.targets[i];
+      to.scheduler.blocks[i] = static_cast<uint8_t>(target.block);
+      to.epilogue.d[target.block] = target.d;
+      bool isLast = i + 1 == matmul.numTargets;
+      targets.blocks[target.block] = {target.signal, target.perRun, target.value, tiles + (i > 0),
+                                      isLast ? -1 : matmul.targets[i + 1].block};
+    }
     Gates &gates = to.mainloop.gates;
     gates.needs = matmul.needs;
     gates.epoch = matmul.epoch;
@@ -309,6 +447,10 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
       return "slices of K do not cover it";
     if (matmul.numGates > kMostGates)
       return "it has too many gates";
+    if (matmul.numTargets > kMostTargets)
+      return "its rows go to too many places";
+    if (matmul.numTargets > 0 && (matmul.m % matmul.numTargets != 0 || matmul.slices != 1))
+      return "blocks of rows that go to different places are not of equal size";
     if (matmul.sms < clusterM * clusterN)
       return "there are fewer SMs than a cluster has blocks";
     return nullptr;
@@ -324,7 +466,8 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     typename Gemm::Arguments given = arguments(matmul);
     typename Gemm::Params params = Gemm::to_underlying_arguments(given, nullptr);
     constexpr int blocks = clusterM * clusterN;
-    int clusters = params.scheduler.clustersM * params.scheduler.clustersN;
+    int clusters =
+        params.scheduler.numBlocks * params.scheduler.clustersM * params.scheduler.clustersN;
     cudaLaunchAttribute cluster;
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = clusterM;

@@ -17,10 +17,11 @@
 namespace tandem::gpu::gated {
 
 /// Of what this header says.
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
-/// Of one matmul. They are arguments of the kernel, of which there are 4 KiB.
+/// Of one matmul. They are arguments of the kernel.
 inline constexpr uint32_t kMostGates = 96;
+inline constexpr uint32_t kMostTargets = 8;
 
 enum class Element : uint32_t { F16, BF16 };
 
@@ -37,6 +38,16 @@ struct KernelInfo {
 struct Gate {
   const uint64_t *signal; ///< device memory
   uint64_t perRun, value;
+};
+
+/// Rows of D that go to the memory of this or another GPU, in place of Matmul::d.
+struct Target {
+  void *d;       ///< of its first row; Matmul::strideD counts here, too
+  int32_t block; ///< rows [block * m / numTargets, (block + 1) * m / numTargets)
+  /// Raised once its rows and those of the targets before it are stored, visible to the system;
+  /// null: no signal.
+  uint64_t *signal;
+  uint64_t perRun, value; ///< to (epoch ? *epoch : 0) * perRun + value
 };
 
 /// D[M, N] = A[M, K] * W. Sums in f32 in the order of K, rounded once. Addresses are in device
@@ -58,9 +69,16 @@ struct Matmul {
   uint32_t numGates;
   Gate gates[kMostGates];
   const uint64_t *epoch;
-  const uint64_t *letGo; ///< waits end when it is not 0, and D is garbage; null: never
-  uint64_t *progress;    ///< host memory: `marker` while the first block waits; null: none
+  /// Waits end when it is not 0; D is garbage then, and no signal is raised. Null: never.
+  const uint64_t *letGo;
+  uint64_t *progress; ///< host memory: `marker` while the first block waits; null: none
   uint64_t marker;
+  /// 0: D is one matrix. Else its rows are computed and stored in the order of the targets, each
+  /// `block` once. M is a multiple of numTargets; `order` and `needs` are null, slices is 1.
+  uint32_t numTargets;
+  Target targets[kMostTargets];
+  /// Device memory, numTargets words: 0 before and after each run. Null without targets.
+  uint32_t *arrivals;
 };
 
 /// The library's one function, kEntryName: its table, or null if `version` is not the library's.
