@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/ReshapeShapes.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -210,26 +211,46 @@ LogicalResult Lowering::lowerStructured(StructuredOp &s) {
   return success();
 }
 
+/// The extent of dimensions that become one: `?` if one of them is.
+static int64_t mergeExtents(ArrayRef<int64_t> extents) {
+  int64_t product = 1;
+  for (int64_t extent : extents) {
+    if (ShapedType::isDynamic(extent))
+      return ShapedType::kDynamic;
+    product *= extent;
+  }
+  return product;
+}
+
+/// A fusion.reshape with `?` extents states by their places alone which dimensions become one.
+static LogicalResult verifyMerge(Operation *op, ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  std::string reason;
+  if (succeeded(fusion::inferReshapedShape(from, to, reason)))
+    return success();
+  return op->emitOpError() << "expected at most one `?` in a value of which loops become one: "
+                              "several that only one factor has, or that are contracted; "
+                           << reason;
+}
+
 /// Merges dimensions `first` ... `first + count - 1` into one. Fails if an inner one is split.
 LogicalResult Lowering::merge(Operation *op, Value &value, Layout &layout, size_t first,
                               size_t count) {
   if (count == 1)
     return success();
-  for (size_t dim = first + 1; dim < first + count; ++dim) {
+  for (size_t dim = first + 1; dim < first + count; ++dim)
     if (!layout.axes[dim].empty())
       return op->emitOpError() << "expected of several loops that only one factor has, or that are "
                                   "contracted, at most the outermost to be split";
-    if (ShapedType::isDynamic(layout.shape[first]) || ShapedType::isDynamic(layout.shape[dim]))
-      return op->emitOpError() << "expected known extents of several loops that only one factor "
-                                  "has, or that are contracted: they become one";
-    layout.shape[first] *= layout.shape[dim];
-  }
+  SmallVector<int64_t> before(layout.shape);
+  layout.shape[first] = mergeExtents(ArrayRef(before).slice(first, count));
   auto erase = [&](auto &list) {
     list.erase(list.begin() + static_cast<ptrdiff_t>(first) + 1,
                list.begin() + static_cast<ptrdiff_t>(first + count));
   };
   erase(layout.shape);
   erase(layout.axes);
+  if (failed(verifyMerge(op, before, layout.shape)))
+    return failure();
   value = fusion::ReshapeOp::create(builder, op->getLoc(),
                                     layouts.getType(layout, getElementTypeOrSelf(value)), value);
   return success();
@@ -285,9 +306,12 @@ LogicalResult Lowering::lowerContraction(StructuredOp &s, Value &result) {
   layout.kind = final.kind;
   Type element = getElementTypeOrSelf(s.op->getResult(0));
   Layout merged = layout;
-  while (merged.shape.size() > firstColumn + 1) {
-    merged.shape[firstColumn] *= merged.shape.pop_back_val();
-    merged.axes.pop_back();
+  if (loops.columns.size() > 1) {
+    merged.shape[firstColumn] = mergeExtents(ArrayRef(layout.shape).drop_front(firstColumn));
+    merged.shape.truncate(firstColumn + 1);
+    merged.axes.truncate(firstColumn + 1);
+    if (failed(verifyMerge(s.op, merged.shape, layout.shape)))
+      return failure();
   }
   result = fusion::MatmulOp::create(builder, s.op.getLoc(), layouts.getType(merged, element), a, b,
                                     Value(), transposeA, transposeB);

@@ -436,7 +436,7 @@ func.func @merged_extents(%x: tensor<?x4x?xf32> {tandem.split_axes = [[], [0]]},
   %e = tensor.empty(%m) : tensor<?x3xf32>
   %init = linalg.fill ins(%zero : f32) outs(%e : tensor<?x3xf32>) -> tensor<?x3xf32>
   // shard_c2
-  // expected-error @+1 {{expected known extents of several loops that only one factor has, or that are contracted: they become one}}
+  // expected-error @+1 {{expected at most one `?` in a value of which loops become one: several that only one factor has, or that are contracted; expected dimensions that split and merge in groups of equal size, found [?x8x?] and [?x?]}}
   %p = linalg.generic {indexing_maps = [affine_map<(m, n, k, l) -> (m, k, l)>, affine_map<(m, n, k, l) -> (k, l, n)>,
                                         affine_map<(m, n, k, l) -> (m, n)>],
                        iterator_types = ["parallel", "parallel", "reduction", "reduction"]}

@@ -50,3 +50,53 @@ func.func @merged(%x: tensor<?x4x5xf32> {tandem.split_axes = [[], [0]]}, %w: ten
   %y = shard.all_reduce %p on @tp grid_axes = [0] : tensor<?x3xf32> -> tensor<?x3xf32>
   return %y : tensor<?x3xf32>
 }
+
+// -----
+
+// Loops of which one is `?` become one that is `?`: contracted ones, as in the gradient of a weight, and columns.
+// CHECK: func.func @gradient(%{{.*}}: tensor<?x3x8xf32, #fusion.axes<#tp, [didx("axis0"), -, -]>>, %{{.*}}: tensor<?x3x6xf32, #fusion.axes<#tp, [didx("axis0"), -, -]>>)
+// CHECK: %[[A:.*]] = fusion.reshape %{{.*}} -> tensor<?x8xf32, #fusion.axes<#tp, [didx("axis0"), -]>>
+// CHECK: %[[B:.*]] = fusion.reshape %{{.*}} -> tensor<?x6xf32, #fusion.axes<#tp, [didx("axis0"), -]>>
+// CHECK: fusion.matmul %[[A]], %[[B]] {transpose_a} : {{.*}} -> tensor<8x6xf32, #fusion.axes<#tp, [-, -], partial = ["axis0"]>>
+shard.grid @tp(shape = 2)
+func.func @gradient(%x: tensor<?x3x8xf32>, %g: tensor<?x3x6xf32> {tandem.split_axes = [[0]]}) -> tensor<8x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x6xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%e : tensor<8x6xf32>) -> tensor<8x6xf32>
+  %p = linalg.generic {indexing_maps = [affine_map<(m, n, t, b) -> (t, b, m)>, affine_map<(m, n, t, b) -> (t, b, n)>,
+                                        affine_map<(m, n, t, b) -> (m, n)>],
+                       iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %g : tensor<?x3x8xf32>, tensor<?x3x6xf32>) outs(%init : tensor<8x6xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x6xf32>
+  %y = shard.all_reduce %p on @tp grid_axes = [0] : tensor<8x6xf32> -> tensor<8x6xf32>
+  return %y : tensor<8x6xf32>
+}
+
+// -----
+
+// CHECK: func.func @columns(%{{.*}}: tensor<3x5x8xf32, {{.*}}>, %{{.*}}: tensor<8x?x4xf32, #fusion.axes<#tp, [-, didx("axis0"), -]>>)
+// CHECK: %[[B:.*]] = fusion.reshape %{{.*}} -> tensor<8x?xf32, #fusion.axes<#tp, [-, didx("axis0")]>>
+// CHECK: %[[P:.*]] = fusion.matmul %{{.*}}, %[[B]] {{.*}} -> tensor<3x5x?xf32, #fusion.axes<#tp, [-, -, didx("axis0")]>>
+// CHECK: fusion.reshape %[[P]] : {{.*}} -> tensor<3x5x?x4xf32, #fusion.axes<#tp, [-, -, didx("axis0"), -]>>
+shard.grid @tp(shape = 2)
+func.func @columns(%x: tensor<3x5x8xf32>, %w: tensor<8x?x4xf32> {tandem.split_axes = [[], [0]]}) -> tensor<3x5x?x4xf32> {
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %w, %c1 : tensor<8x?x4xf32>
+  %e = tensor.empty(%n) : tensor<3x5x?x4xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%e : tensor<3x5x?x4xf32>) -> tensor<3x5x?x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(m, o, n, c, k) -> (m, o, k)>, affine_map<(m, o, n, c, k) -> (k, n, c)>,
+                                        affine_map<(m, o, n, c, k) -> (m, o, n, c)>],
+                       iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<3x5x8xf32>, tensor<8x?x4xf32>) outs(%init : tensor<3x5x?x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<3x5x?x4xf32>
+  return %y : tensor<3x5x?x4xf32>
+}
