@@ -45,23 +45,31 @@ typedef struct tandem_argument_shape {
   size_t rank;
 } tandem_argument_shape;
 
-/* Zero everything but struct_size for the defaults; see tandem/Compiler/Compiler.h. */
+/* Zero everything but struct_size for the defaults. */
 typedef struct tandem_compile_options {
   size_t struct_size;
-  const char *entry; /* NULL: the only public function */
+  const char *entry; /* the function to compile; NULL: the only public one */
   const tandem_mesh_size *mesh;
   size_t num_mesh;
   const tandem_argument_shape *shapes;
   size_t num_shapes;
-  const char *target; /* NULL: "cpu-ucx" */
+  const char *target; /* what the ranks' channels can do: "cuda-peer", ... (docs/embedding.md,
+                       * "Targets, channels and devices"); NULL: "cpu-ucx" */
   int one_rank;       /* not 0: only `rank` is written */
   uint32_t rank;
   uint32_t num_ranks; /* ranks of the world; 0: as many as the meshes need */
-  uint32_t workers;   /* 0: 4 */
+  /* Streams of a rank on which slices of loops run at the same time, besides the main one. 0: 4. */
+  uint32_t workers;
+  /* Not 0: the file is without the unsharded reference, so it is smaller. tandem-run --verify and
+   * the part of tandem_check_program that compares results need it. */
   int no_oracle;
-  const char *machine; /* machine file for choosing schedules; NULL: fixed rules */
-  const char *gather;  /* "before", "after", "cost"; NULL: by cost with a machine, else before */
-  int certify;         /* not 0: proves the program and puts the certificate into the file */
+  /* Speeds of GPUs and links, by which schedules are chosen: a file, or the name of one that is
+   * installed, such as "h200x8" (docs/simulator.md). NULL: fixed rules, which ignore sizes. */
+  const char *machine;
+  /* Where a reshard goes that may be "before" or "after" an op: as said, or as "cost" predicts.
+   * NULL: "cost" with a machine, else "before". */
+  const char *gather;
+  int certify; /* not 0: proves the program and puts the certificate into the file */
   const char
       *deterministic; /* "bitwise", "batch" (docs/determinism.md); NULL: as the module says */
   const char *tuned;  /* file of measured choices (docs/benchmarking.md); NULL: none */

@@ -18,9 +18,11 @@ extern "C" {
  * environment variables set by hand (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). */
 typedef struct tandem_job tandem_job;
 /* Collective: connects to the other ranks over TCP and waits for them, at most
- * TANDEM_LAUNCH_TIMEOUT seconds (60). Without a launcher: a world of one rank. Also sets *job on
- * failure (unless out of memory), for tandem_job_error; destroy it. TANDEM_TIMEOUT: a rank has not
- * come. TANDEM_IO: the network failed. TANDEM_ABORTED: another rank gave up. */
+ * TANDEM_LAUNCH_TIMEOUT seconds (60). Without a launcher: a world of one rank. RANK and WORLD_SIZE
+ * (above 1) without MASTER_ADDR or MASTER_PORT are TANDEM_INVALID_ARGUMENT, as is a malformed
+ * variable. Also sets *job on failure (unless out of memory), for tandem_job_error; destroy it.
+ * TANDEM_TIMEOUT: a rank has not come. TANDEM_IO: the network failed. TANDEM_ABORTED: another rank
+ * gave up. */
 tandem_code tandem_job_join(tandem_job **job);
 /* For tandem_context_options.launch. Lives as long as the job. Contexts keep the job's connections.
  * NULL if joining failed. */

@@ -47,9 +47,11 @@ typedef struct tandem_argument {
   uint32_t rank; /* dimensions of `shape` */
   const int64_t *shape;
   const char *axes, *mesh; /* text for people: "[didx(\"x\"), -]" and "tp" */
-  int partial;             /* ranks hold terms; combining all gives the value */
+  /* Not 0: the value is the sum (partial_op) of num_terms terms of `shape`, of which each rank
+   * holds one, as before an all-reduce. */
+  int partial;
   tandem_reduction partial_op;
-  uint32_t num_terms; /* of a partial argument; else 1 */
+  uint32_t num_terms; /* 1 unless partial */
   /* This rank's part, which tandem_bind expects: */
   int present; /* 0: do not bind it: this rank holds no part of it, or the runtime binds it */
   uint32_t local_rank;

@@ -114,18 +114,11 @@ struct tandem_local_world {
 
 namespace tandem::capi {
 
-inline Status usable(const tandem_context *context) {
-  if (!context || !context->state->context)
-    return Status(Code::InvalidArgument, "the context is null, or its creation failed");
-  return Status();
-}
-
-/// A call with a context that was created.
+/// A call with a context that was created. Else the message stays the reason why it was not.
 template <typename Body> tandem_code guardedBy(tandem_context *context, Body &&body) noexcept {
-  return guarded(context ? context->state.get() : nullptr, [&]() -> Status {
-    TANDEM_RETURN_IF_ERROR(usable(context));
-    return body();
-  });
+  if (!context || !context->state->context)
+    return TANDEM_INVALID_ARGUMENT;
+  return guarded(context->state.get(), body);
 }
 
 } // namespace tandem::capi

@@ -192,6 +192,21 @@ Launcher detect(const Reader &reader) {
   return Launcher::None;
 }
 
+/// Variables of a job that do not suffice to find it. A world of one would compute another result.
+Status checkAlone(const Reader &reader) {
+  Variable rank = reader.get({"RANK"}), size = reader.get({"WORLD_SIZE"});
+  if (!rank.set() || !size.set() || size.value == "1")
+    return Status::success();
+  return Status(
+      Code::InvalidArgument,
+      fmt::format("environment variables RANK={}, WORLD_SIZE={}: expected MASTER_ADDR and "
+                  "MASTER_PORT, too, found {}",
+                  rank.value, size.value,
+                  reader.has("MASTER_ADDR")   ? "no MASTER_PORT"
+                  : reader.has("MASTER_PORT") ? "no MASTER_ADDR"
+                                              : "neither"));
+}
+
 Status readLauncher(const Reader &reader, BootstrapEnvironment &env) {
   switch (env.launcher) {
   case Launcher::Tandem:
@@ -204,7 +219,7 @@ Status readLauncher(const Reader &reader, BootstrapEnvironment &env) {
   case Launcher::Slurm:
     return readSlurm(reader, env);
   case Launcher::None:
-    break;
+    return checkAlone(reader);
   }
   return Status::success();
 }

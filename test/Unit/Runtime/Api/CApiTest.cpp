@@ -218,6 +218,12 @@ TEST(CApi, ContextErrors) {
         << tandem_last_error(context);
     tandem_program *program = nullptr;
     EXPECT_EQ(tandem_program_load_memory(context, "x", 1, &program), TANDEM_INVALID_ARGUMENT);
+    // Later calls do not hide why.
+    EXPECT_STREQ(tandem_context_description(context), "");
+    EXPECT_STREQ(tandem_context_device(context), "");
+    EXPECT_EQ(tandem_context_has_gated_kernels(context), 0);
+    EXPECT_NE(std::string(tandem_last_error(context)).find(text), std::string::npos)
+        << tandem_last_error(context);
     tandem_context_destroy(context);
   };
   expect(nullptr, TANDEM_INVALID_ARGUMENT, "options: null pointer");

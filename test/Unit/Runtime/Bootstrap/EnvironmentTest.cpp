@@ -59,6 +59,19 @@ TEST(Environment, NobodyIsAWorldOfOne) {
   EXPECT_EQ(env->worldSize, 1u);
 }
 
+TEST(Environment, RanksThatCannotMeetAreNoWorldsOfOne) {
+  const char *const expected = "environment variables RANK=0, WORLD_SIZE=2: expected MASTER_ADDR "
+                               "and MASTER_PORT, too, found ";
+  const Variables job = {{"RANK", "0"}, {"WORLD_SIZE", "2"}};
+  EXPECT_EQ(errorOf(job), expected + std::string("neither"));
+  EXPECT_EQ(errorOf(with(job, {{"MASTER_ADDR", "a"}})), expected + std::string("no MASTER_PORT"));
+  EXPECT_EQ(errorOf(with(job, {{"MASTER_PORT", "1"}})), expected + std::string("no MASTER_ADDR"));
+  EXPECT_EQ(errorOf(with(job, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}})), "no error");
+  auto alone = read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->worldSize, 1u);
+}
+
 TEST(Environment, TandemRun) {
   auto env = read({{"TANDEM_RANK", "2"},
                    {"TANDEM_WORLD_SIZE", "4"},
