@@ -62,14 +62,16 @@ typedef enum tandem_memory_kind {
 } tandem_memory_kind;
 
 /* The embedder's allocator of device memory (host memory on device "cpu"), in place of the
- * device's. Any thread; it may not wait for the device. `user` must live until the context has
- * ended. */
+ * device's. Any thread; it may not wait for the device. Memory that it allocates is not in use by
+ * the device; of memory that it gets back the device's use has ended. `user` must live until the
+ * context has ended. */
 typedef struct tandem_allocator {
   size_t struct_size;
   /* A multiple of 64; not initialised. NULL: out of memory. */
   void *(*allocate)(void *user, uint64_t bytes, tandem_memory_kind kind);
   void (*deallocate)(void *user, void *memory, uint64_t bytes, tandem_memory_kind kind);
   void *user;
+  uint64_t leaves_symmetric; /* not 0: TANDEM_MEMORY_SYMMETRIC is the device's own memory */
 } tandem_allocator;
 
 typedef struct tandem_context_options {
@@ -80,7 +82,7 @@ typedef struct tandem_context_options {
                          * none */
   const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
   tandem_local_world *local_world; /* ranks as threads; needed by channel "local" */
-  uint32_t local_world_rank;
+  uint32_t local_world_rank;       /* the k-th contexts of all ranks belong together */
   /* A run is ended if no stream begins another of its commands for so long; a replayed graph, if
    * it takes longer. 0 = 60000 */
   uint32_t timeout_ms;
@@ -105,20 +107,23 @@ typedef struct tandem_context_options {
   uint64_t no_native;
 } tandem_context_options;
 
-/* A job whose ranks are threads of this process. Thread-safe. */
+/* A job whose ranks are threads of this process. Thread-safe. `timeout_ms`: a tandem_prepare of
+ * which another rank has not come for so long is TANDEM_TIMEOUT; 0 = 60000. (Runs have that of
+ * tandem_context_options.) Its contexts keep it alive. */
 tandem_code tandem_local_world_create(uint32_t world_size, uint32_t timeout_ms,
                                       tandem_local_world **world);
 void tandem_local_world_destroy(tandem_local_world *world);
 
-/* Also sets *context on failure (unless out of memory), for tandem_last_error; destroy it.
- * TANDEM_UNSUPPORTED: this build or machine lacks the device or a channel. TANDEM_IO: a library or
- * the network failed. */
+/* Waits for no other rank; ranks meet in tandem_prepare. Also sets *context on failure (unless out
+ * of memory), for tandem_last_error; destroy it. TANDEM_UNSUPPORTED: this build or machine lacks
+ * the device or a channel. TANDEM_IO: a library or the network failed. */
 tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context);
 /* Its other handles stay valid. The last of them ends the context: it waits for this rank's runs in
  * flight (the watchdog bounds the time), and for no other rank. */
 void tandem_context_destroy(tandem_context *context);
 /* The message of the last call that failed with this context or a handle made from it; "" if none.
- * Valid until the next call of this function in this thread. */
+ * If its creation failed, always that reason: later calls are TANDEM_INVALID_ARGUMENT. Valid until
+ * the next call of this function in this thread. */
 const char *tandem_last_error(const tandem_context *context);
 /* The device, the channels and the versions of their libraries: "NVIDIA H200 sm_90, cublasLt
  * 130100; peer, ccl (NCCL 2.27.3)". Valid as long as the context. "" if its creation failed. */

@@ -93,6 +93,8 @@ struct ContextOptions {
   double timeoutSeconds = 60;
   uint32_t matmulThreads = 0;
   bool graphs = true, requireProof = false, noNative = false;
+  /// None (the device's), or an object with `tandem_allocator`: the address of that struct.
+  nb::object allocator = nb::none();
 };
 
 /// A function that a program calls as a kernel.
@@ -130,6 +132,7 @@ public:
                       const std::string &entry, uint32_t threads, uint32_t indicesPerBlock);
 
   const std::string device;
+  const nb::object allocator; ///< as given
   std::string channels;
   uint32_t rank = 0, worldSize = 1;
   bool isHost = true; ///< its device computes on host memory
@@ -232,6 +235,7 @@ nb::object finishTensor(nb::handle like, nb::object made);
 //===-- The parts of the module -------------------------------------------===//
 
 void bindArrays(nb::module_ &module);
+void bindAllocators(nb::module_ &module);
 void bindContexts(nb::module_ &module);
 void bindFusions(nb::module_ &module);
 void bindKernels(nb::module_ &module);

@@ -160,7 +160,8 @@ static std::string usualChannels(const ContextOptions &given, bool isHost, uint3
 }
 
 RuntimeContext::RuntimeContext(const ContextOptions &given)
-    : device(given.device), isHost(device.compare(0, 4, "cuda") != 0), world(given.world) {
+    : device(given.device), allocator(given.allocator), isHost(device.compare(0, 4, "cuda") != 0),
+      world(given.world) {
   if (device.compare(0, 3, "hip") == 0)
     raiseArgument("device: expected cpu, null or cuda, found " + device +
                   ": the Python package does not take tensors of HIP yet");
@@ -172,6 +173,9 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   options.no_graphs = given.graphs ? 0 : 1;
   options.require_proof = given.requireProof ? 1 : 0;
   options.no_native = given.noNative ? 1 : 0;
+  if (!allocator.is_none())
+    options.allocator = reinterpret_cast<const tandem_allocator *>(
+        nb::cast<uintptr_t>(allocator.attr("tandem_allocator")));
   options.log = log;
   options.log_user = this;
   tandem_launch launch = {};
@@ -282,7 +286,7 @@ void tandem::python::bindContexts(nb::module_ &module) {
       "time.\n\n"
       "Context(device='cpu', channels='', world=None, rank=0, bootstrap=None, timeout=60.0,\n"
       "        matmul_threads=0, graphs=True, require_proof=False,\n"
-      "        no_native=False)\n\n"
+      "        no_native=False, allocator=None)\n\n"
       "device: 'cpu', 'cuda' (GPU: local rank modulo the number of GPUs) or 'cuda:1'.\n"
       "channels: comma-separated, first choice first; '': 'local' for threads, 'ucx' for "
       "processes,\n"
@@ -296,7 +300,9 @@ void tandem::python::bindContexts(nb::module_ &module) {
       "matmul_threads: threads of a product on the CPU; 0: one.\n"
       "graphs: capture runs of GPUs in graphs. require_proof: reject programs without a complete\n"
       "    certificate. no_native: reject programs with native code (PTX,\n"
-      "    code objects of AMD GPUs).\n\n"
+      "    code objects of AMD GPUs).\n"
+      "allocator: an object whose attribute tandem_allocator is the address of that struct\n"
+      "    (tandem-c/Context.h), in place of the device's memory; the context keeps the object.\n\n"
       "Collective. Raises ArgumentError for bad options, Error if the device, a channel or "
       "another\n"
       "rank is not there, and what the bootstrap raises. `with context:` makes it the thread's\n"
@@ -304,7 +310,7 @@ void tandem::python::bindContexts(nb::module_ &module) {
       .def(nb::new_([](const std::string &device, const std::string &channels,
                        std::shared_ptr<World> world, uint32_t rank, nb::object bootstrap,
                        double timeout, uint32_t matmulThreads, bool graphs, bool requireProof,
-                       bool noNative) {
+                       bool noNative, nb::object allocator) {
              ContextOptions options;
              options.device = device;
              options.channels = channels;
@@ -316,16 +322,19 @@ void tandem::python::bindContexts(nb::module_ &module) {
              options.graphs = graphs;
              options.requireProof = requireProof;
              options.noNative = noNative;
+             options.allocator = std::move(allocator);
              return std::make_shared<RuntimeContext>(options);
            }),
            nb::arg("device") = "cpu", nb::arg("channels") = "", nb::arg("world") = nb::none(),
            nb::arg("rank") = 0, nb::arg("bootstrap") = nb::none(), nb::arg("timeout") = 60.0,
            nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
-           nb::arg("require_proof") = false, nb::arg("no_native") = false)
+           nb::arg("require_proof") = false, nb::arg("no_native") = false,
+           nb::arg("allocator") = nb::none())
       .def_ro("rank", &RuntimeContext::rank)
       .def_ro("world_size", &RuntimeContext::worldSize)
       .def_ro("device", &RuntimeContext::device)
       .def_ro("channels", &RuntimeContext::channels)
+      .def_ro("allocator", &RuntimeContext::allocator)
       .def_prop_ro("description", &RuntimeContext::description)
       .def("close", &RuntimeContext::close,
            "Ends what was made from the context, and the context. Waits for no other rank.")

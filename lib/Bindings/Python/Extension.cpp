@@ -10,6 +10,7 @@
 NB_MODULE(_tandem, module) {
   module.attr("version") = tandem_runtime_version_string();
   tandem::python::bindArrays(module);
+  tandem::python::bindAllocators(module);
   tandem::python::bindContexts(module);
   tandem::python::bindKernels(module);
   tandem::python::bindPrograms(module);

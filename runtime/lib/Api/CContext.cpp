@@ -34,7 +34,7 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
 static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, late) &&
-              TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
+              TANDEM_NO_PADDING_AFTER(tandem_allocator, leaves_symmetric) &&
               TANDEM_NO_PADDING_AFTER(tandem_context_options, no_native));
 
 namespace {
@@ -151,6 +151,7 @@ Expected<std::shared_ptr<const Allocator>> makeAllocator(const tandem_allocator 
   made->free = [from](void *memory, uint64_t bytes, MemoryKind kind) {
     from.deallocate(from.user, memory, bytes, kindOf(kind));
   };
+  made->leavesSymmetric = from.leaves_symmetric != 0;
   return std::shared_ptr<const Allocator>(std::move(made));
 }
 

@@ -14,8 +14,8 @@ import sys
 from ranks import run
 
 TESTS = {"gather": (8, 12), "scatter": (8, 5, 1), "dispatch": (), "errors": (), "varies": (), "merges": (), "alone": (),
-         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "graphs": (), "groups": ()}
-SHARED = ("gather", "scatter", "dispatch", "errors", "varies", "merges", "alone")
+         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "graphs": (), "memory": (), "groups": ()}
+SHARED = ("gather", "scatter", "dispatch", "errors", "varies", "merges", "alone", "memory")
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -9,6 +9,7 @@ import sys
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from counting import Counting
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -86,6 +87,47 @@ def scatter(rank, ranks, *sizes):
             y.backward(grad)
             close(x.grad, part(x_all.grad, rank, ranks, -1))
             close(w.grad.t() if transposed else w.grad, part(w_all.grad, rank, ranks))
+
+
+def memory(rank, ranks):
+    """Intermediate values and workspaces are in torch's memory: memory_allocated counts them, and programs share them. On
+    CPUs a counting allocator is in its place."""
+    counting = Counting()
+    if KIND == "cpu":
+        tt._groups._allocator = lambda device: counting
+    allocated = torch.cuda.memory_allocated if KIND == "cuda" else lambda: counting.bytes
+    torch.manual_seed(16)
+    x, w, large = torch.randn(ranks, 8 * ranks, 64), torch.randn(ranks, 64, 32), torch.ones(1024 * ranks, 64)
+    expected, expected_large = (x @ w).sum(0), large @ w.sum(0)
+    before = allocated()
+
+    def scatter(tokens):
+        close(tt.matmul_reduce_scatter(x[rank, :tokens], w[rank]), part(expected[:tokens], rank, ranks))
+        used = tt.context().allocator.bytes
+        # torch counts blocks, which are multiples of 512 bytes.
+        assert 0 < used <= allocated() - before < used + 2**16, (used, allocated() - before)
+        return used
+
+    one = scatter(8 * ranks)
+    if KIND == "cuda":
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(3):
+                scatter(8 * ranks)
+            torch.cuda.synchronize()
+    else:
+        assert scatter(4 * ranks) == scatter(8 * ranks) == one  # a smaller program has the same memory
+    close(tt.matmul_reduce_scatter(large, w[rank]), part(expected_large, rank, ranks))
+    many = [scatter(8 * ranks), scatter(4 * ranks), scatter(8 * ranks)]
+    assert KIND == "cuda" or one < many[0] and many[1] == many[2], (one, many)
+    dist.barrier()
+    tt.context().close()
+    assert tt.context().allocator.bytes == 0 and allocated() - before < 2**16
+    # Memory of the device.
+    group = dist.new_group(list(range(ranks)))
+    assert tt.context(group, torch_memory=False).allocator is None
+    close(tt.matmul_reduce_scatter(x[rank], w[rank], group=group), part(expected, rank, ranks))
+    assert allocated() - before < 2**16
 
 
 class Block(nn.Module):
@@ -925,7 +967,7 @@ def main(name, arguments):
         tt._ops._is_alone = lambda group: False  # to test programs with one GPU
     if SHARES_GPU:  # NCCL rejects ranks on one GPU
         make = tt._groups._make_context
-        tt._groups._make_context = lambda bootstrap, device, channels: make(bootstrap, device, channels or "ucx")
+        tt._groups._make_context = lambda bootstrap, device, channels, *more: make(bootstrap, device, channels or "ucx", *more)
     dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
     globals()[name](rank, ranks, *arguments)

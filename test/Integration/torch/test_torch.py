@@ -10,6 +10,7 @@ import time
 import layers
 from ranks import fork, run, together
 
+import tandem
 import tandem.torch
 
 
@@ -30,11 +31,15 @@ def test_stub():
 
 
 def test_room(monkeypatch):
-    """A program whose memory would not fit gets what torch keeps for later; in a capture, where that is an error, nothing."""
+    """A program whose memory would not fit gets what torch keeps for later; in a capture, where that is an error, nothing.
+    With torch's allocator only symmetric memory counts."""
     class Program:
         @staticmethod
         def memory(context):
-            return 60, 30, 10
+            return tandem.MemoryNeeds(60, 30, 10)
+
+    class Context:
+        allocator = None
 
     emptied, state = [], {}
     for name, function in (("mem_get_info", lambda device: (state["free"], 1000)),
@@ -43,8 +48,12 @@ def test_room(monkeypatch):
         monkeypatch.setattr(f"torch.cuda.{name}", function)
     for free, captures in ((100, False), (99, False), (99, True)):
         state.update(free=free, captures=captures)
-        tandem.torch._groups.make_room(Program, None, "cuda:0")
-    assert emptied == [{"free": 99, "captures": False}]
+        tandem.torch._groups.make_room(Program, Context, "cuda:0")
+    Context.allocator = object()
+    for free in (30, 29):
+        state.update(free=free, captures=False)
+        tandem.torch._groups.make_room(Program, Context, "cuda:0")
+    assert emptied == [{"free": free, "captures": False} for free in (99, 29)]
 
 
 def test_gather():
@@ -57,6 +66,10 @@ def test_gather_any_number_of_tokens():
 
 def test_scatter():
     run("scatter", 2, 8, 5, 1)
+
+
+def test_memory():
+    run("memory", 2, fresh=True)
 
 
 def test_model():

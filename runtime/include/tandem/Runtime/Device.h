@@ -201,6 +201,10 @@ struct Allocator {
   /// At least 64-byte aligned, not initialised; null: out of memory.
   std::function<void *(uint64_t bytes, MemoryKind kind)> allocate;
   std::function<void(void *memory, uint64_t bytes, MemoryKind kind)> free;
+  bool leavesSymmetric = false; ///< symmetric memory is the device's own
+  bool serves(MemoryKind kind) const {
+    return kind != MemoryKind::Host && !(leavesSymmetric && kind == MemoryKind::Symmetric);
+  }
 };
 
 /// out[..., M, N] (+)= op(a)[..., M, K] * op(b)[..., K, N] + bias[N]; batch dims broadcast; f32

@@ -338,7 +338,7 @@ public:
   Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) override {
     constexpr uint64_t align = 64;
     uint64_t rounded = std::max(align, (bytes + align - 1) / align * align);
-    bool callers = allocator && kind != MemoryKind::Host;
+    bool callers = allocator && allocator->serves(kind);
     void *memory = rounded < bytes ? nullptr
                    : callers       ? allocator->allocate(rounded, kind)
                                    : std::aligned_alloc(align, rounded);

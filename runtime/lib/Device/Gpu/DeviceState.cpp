@@ -17,7 +17,7 @@ namespace tandem::gpu {
 using Clock = std::chrono::steady_clock;
 
 Status DeviceState::allocate(uint64_t bytes, MemoryKind kind, void **memory) {
-  if (!allocator)
+  if (!allocator || !allocator->serves(kind))
     return kind == MemoryKind::Symmetric ? driver->allocateShared(bytes, memory)
                                          : driver->allocate(bytes, memory);
   *memory = allocator->allocate(bytes, kind);
@@ -25,7 +25,7 @@ Status DeviceState::allocate(uint64_t bytes, MemoryKind kind, void **memory) {
 }
 
 Status DeviceState::free(void *memory, uint64_t bytes, MemoryKind kind) {
-  if (!allocator)
+  if (!allocator || !allocator->serves(kind))
     return kind == MemoryKind::Symmetric ? driver->freeShared(memory) : driver->free(memory);
   allocator->free(memory, bytes, kind);
   return Status();

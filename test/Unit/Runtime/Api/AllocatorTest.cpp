@@ -67,7 +67,7 @@ std::string program(uint64_t bytes) {
 
 TEST(CAllocator, AllMemoryOfPrograms) {
   Pool pool;
-  tandem_allocator allocator{sizeof allocator, Pool::allocate, Pool::deallocate, &pool};
+  tandem_allocator allocator{sizeof allocator, Pool::allocate, Pool::deallocate, &pool, 0};
   tandem_local_world *world = nullptr;
   ASSERT_EQ(tandem_local_world_create(1, 5000, &world), TANDEM_OK);
   tandem_context_options options{};
@@ -117,6 +117,33 @@ TEST(CAllocator, AllMemoryOfPrograms) {
   EXPECT_STREQ(tandem_last_error(context),
                "tandem_allocator: expected functions to allocate and deallocate");
   tandem_context_destroy(context);
+}
+
+TEST(CAllocator, LeavesSymmetricMemoryToTheDevice) {
+  Pool pool;
+  tandem_allocator allocator{sizeof allocator, Pool::allocate, Pool::deallocate, &pool, 1};
+  tandem_local_world *world = nullptr;
+  ASSERT_EQ(tandem_local_world_create(1, 5000, &world), TANDEM_OK);
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.local_world = world;
+  options.channels = "local";
+  options.allocator = &allocator;
+  tandem_context *context = nullptr;
+  ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
+  std::string file = program(64);
+  tandem_program *loaded = nullptr;
+  tandem_instance *instance = nullptr;
+  ASSERT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &loaded), TANDEM_OK)
+      << tandem_last_error(context);
+  ASSERT_EQ(tandem_prepare(context, loaded, &instance), TANDEM_OK) << tandem_last_error(context);
+  EXPECT_EQ(pool.allocations[TANDEM_MEMORY_ARENA], 1);
+  EXPECT_EQ(pool.allocations[TANDEM_MEMORY_SYMMETRIC], 0);
+  tandem_instance_destroy(instance);
+  tandem_program_destroy(loaded);
+  tandem_context_destroy(context);
+  tandem_local_world_destroy(world);
+  EXPECT_TRUE(pool.live.empty());
 }
 
 } // namespace

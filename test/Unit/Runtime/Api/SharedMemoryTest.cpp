@@ -31,7 +31,7 @@ constexpr uint64_t kSignalBytes = uint64_t(32) << 10;
 /// Bytes that are allocated now, and a limit.
 class Counter {
 public:
-  tandem_allocator hooks() { return {sizeof(tandem_allocator), allocate, deallocate, this}; }
+  tandem_allocator hooks() { return {sizeof(tandem_allocator), allocate, deallocate, this, 0}; }
   uint64_t bytes(tandem_memory_kind kind) {
     std::lock_guard<std::mutex> lock(mutex);
     return live[kind];

@@ -3,6 +3,7 @@
 """Contexts of process groups: one per group and device."""
 
 import datetime
+import logging
 import os
 
 import torch
@@ -12,6 +13,7 @@ from torch.distributed import distributed_c10d as c10d
 import tandem
 from tandem import _tandem
 
+log = logging.getLogger("tandem.torch")
 _contexts = {}  # (name of the group, device) -> (group, context, bootstrap)
 _made = {}  # name of the group -> how many contexts it has had
 
@@ -53,23 +55,24 @@ class StoreBootstrap:
         self.all_gather(b"")
 
 
-def context(group=None, device=None, channels=""):
+def context(group=None, device=None, channels="", torch_memory=True):
     """The tandem.Context of a process group (None: the default one) on a device (None: the current GPU for groups with
     NCCL, else the CPU). Collective over the group when it is first called; then `channels` chooses how its ranks
-    communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs. Ranks that share a GPU need "ucx", because NCCL rejects them."""
+    communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs. Ranks that share a GPU need "ucx", because NCCL rejects them.
+    `torch_memory`: memory on GPUs comes from torch's caching allocator, except what peers access."""
     group = group or dist.group.WORLD
     if device is None:
         device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    made = _context(group.group_name, device, channels)[1]
+    made = _context(group.group_name, device, channels, torch_memory)[1]
     if channels and made.channels != channels:
         raise tandem.ArgumentError(f"context: expected channels {made.channels}, which the group has, found {channels}")
     return made
 
 
-def _context(name, device, channels=""):
+def _context(name, device, channels="", torch_memory=True):
     """(group, context, bootstrap) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)
@@ -79,7 +82,7 @@ def _context(name, device, channels=""):
             return found
         found[1].close()  # of a group that is gone; its name is used again
     bootstrap = StoreBootstrap(group)
-    _contexts[key] = made = group, _make_context(bootstrap, device, channels), bootstrap
+    _contexts[key] = made = group, _make_context(bootstrap, device, channels, torch_memory), bootstrap
     return made
 
 
@@ -93,17 +96,32 @@ def _agree(name, device, op, call):
                 f"{other.decode()} on rank {rank}; with other numbers of tokens on each rank, pass tokens=")
 
 
-def _make_context(bootstrap, device, channels):
+def _make_context(bootstrap, device, channels, torch_memory):
+    allocator = _allocator(device) if torch_memory else None
     if device.type == "cpu":
-        return tandem.Context("cpu", channels, bootstrap=bootstrap, matmul_threads=torch.get_num_threads())
+        return tandem.Context("cpu", channels, bootstrap=bootstrap, matmul_threads=torch.get_num_threads(), allocator=allocator)
     if device.type != "cuda":
         raise tandem.ArgumentError(f"expected tensors on a CPU or a GPU of NVIDIA, found {device}")
-    return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap)
+    return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap, allocator=allocator)
+
+
+def _allocator(device):
+    """torch's allocator for a context on this device; None: memory of the device, as on CPUs, where torch keeps none."""
+    if device.type != "cuda":
+        return None
+    try:
+        return _tandem.TorchAllocator(device.index)
+    except tandem.Error as error:
+        log.info("memory of %s is not torch's: %s", device, error)
+        return None
 
 
 def make_room(program, context, device):
-    """torch keeps freed memory of a GPU for later. Returns it to the driver, if the program's memory would not fit else."""
-    if sum(program.memory(context)) > torch.cuda.mem_get_info(device)[0] and not torch.cuda.is_current_stream_capturing():
+    """torch keeps freed memory of a GPU for later. Returns it to the driver, if the program's memory would not fit else:
+    what torch's allocator does for its own memory."""
+    needs = program.memory(context)
+    needed = needs.symmetric if context.allocator else sum(needs)
+    if needed > torch.cuda.mem_get_info(device)[0] and not torch.cuda.is_current_stream_capturing():
         torch.cuda.empty_cache()
 
 
