@@ -28,7 +28,7 @@ if(TANDEM_ENABLE_COMPILER)
   target_link_libraries(TandemCompilerOptions INTERFACE MLIR LLVM Threads::Threads)
 endif()
 
-# Flags by which our own sources are compiled: what links our libraries, as examples/embed does, has its own.
+# Flags by which our own sources are compiled: what links our libraries has its own.
 function(_tandem_own_flags name half)
   if(half STREQUAL Compiler)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>)

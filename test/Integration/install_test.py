@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""An installation, and projects outside of the tree that use it (install/): what is exported, found and needed."""
+"""An installation, and projects that use it (examples/ and install/): what is exported, found and needed."""
 
 import json
 import os
@@ -15,6 +15,9 @@ import harness
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PROJECTS = os.path.join(ROOT, "test", "Integration", "install")
+EXAMPLES = os.path.join(ROOT, "examples")
+#: Warnings that users of the headers may ask for.
+PEDANTIC = "-pedantic -Wall -Wextra -Werror"
 BUILD = os.path.dirname(os.path.abspath(harness.BIN))
 #: What each library may need, beyond the C and C++ libraries.
 NEEDED = {"runtime": ("libfmt", "libdnnl"), "compiler": ("libfmt", "libz", "libzstd")}
@@ -82,6 +85,11 @@ def build(project, folder, *options, **variables):
     done(["cmake", "--build", folder], limit=600, **variables)
 
 
+def copied(example, folder):
+    """A copy of a folder of examples/: it needs nothing beside it."""
+    return shutil.copytree(os.path.join(EXAMPLES, example), os.path.join(folder, "sources"))
+
+
 def setUpModule():
     """PREFIX: a full installation, moved away from where it was installed. PROGRAM: what it compiles."""
     global FOLDER, PREFIX, LIB, PROGRAM
@@ -97,7 +105,7 @@ def setUpModule():
     machines = os.path.join(PREFIX, "share", "tandem", "machines")
     shutil.copy(os.path.join(machines, "h200x2.json"), os.path.join(machines, "only-here.json"))
     PROGRAM = os.path.join(FOLDER, "gather.tsp")
-    with open(os.path.join(PROJECTS, "fusion.h")) as header, open(os.path.join(FOLDER, "gather.mlir"), "w") as fusion:
+    with open(os.path.join(EXAMPLES, "c", "fusion.h")) as header, open(os.path.join(FOLDER, "gather.mlir"), "w") as fusion:
         fusion.writelines(line.replace('\\"', '"') + "\n" for line in re.findall(r'^ +"(.*)\\n"', header.read(), re.M))
     done([tool("tandem-compile"), fusion.name, "--target=cpu-local", "--mesh", "x=2", "-o", PROGRAM])
 
@@ -174,7 +182,7 @@ class Contents(harness.Test):
 
 class Projects(harness.Test):
     def test_c11(self):
-        build("c11", self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}")
+        build(copied("c", self.folder), self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DCMAKE_C_FLAGS={PEDANTIC}")
         done([self.path("main"), self.path("gather.tsp")])
         ran = harness.run([self.path("main"), self.path("gather.tsp"), "only-here"], harness.environment())
         # The libraries write nothing that the program has not asked for.
@@ -182,22 +190,29 @@ class Projects(harness.Test):
         missing = harness.run([self.path("main"), self.path("gather.tsp"), "nowhere"])
         self.assertNotEqual(missing.code, 0, str(missing))
         self.assertIn("nowhere", missing.err)
+
+    def test_cxx17(self):
+        build(copied("cxx", self.folder), self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DCMAKE_CXX_FLAGS={PEDANTIC}")
+        out = done([self.path("main")])
+        self.assertRegex(out, rf"\A\S+:1:\d+: expected.*\n(.*\n)*gathered with {re.escape(VERSION)}\n\Z")
+        self.assertEqual(done([self.path("shapes")]),
+                         "".join(f"4 ranks computed the same product of {rows} rows each\n" for rows in (8, 3, 8)) +
+                         "compiled 2 programs, used one again 1 times\n")
+        self.builds_a_layer(self.path("builder"))
+
+    def builds_a_layer(self, builder):
+        self.assertRegex(done([builder]), r"\A\S*builder\.cpp:\d+: error: matmul\(x: 64x32xf32, x: 64x32xf32\): "
+                                          r"expected equal contracted extents, found 32 and 64\n"
+                                          r"\S*builder\.cpp:\d+: error: .*\ncompiled a layer\n\Z")
+
+    def test_more(self):
+        build("more", self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}")
+        self.builds_a_layer(self.path("builder-plain"))
         # Two copies of the compiler: each has its own LLVM, with its own global state.
         copy = self.path("libother.so")
         shutil.copy(os.path.join(LIB, "libtandem_compiler.so"), copy)
         out = done([self.path("two"), os.path.join(LIB, "libtandem_compiler.so"), copy])
         self.assertEqual(out, "compiled with both\n")
-
-    def test_cxx17(self):
-        build("cxx17", self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}")
-        out = done([self.path("main")])
-        self.assertRegex(out, rf"\A.*expected.*\n(.*\n)*gathered with {re.escape(VERSION)}\n\Z")
-        for name in ("builder", "builder-plain"):
-            with self.subTest(name):
-                out = done([self.path(name)])
-                self.assertRegex(out, r"\A\S*builder\.cpp:\d+: error: matmul\(x: 64x32xf32, x: 64x32xf32\): "
-                                      r"expected equal contracted extents, found 32 and 64\n"
-                                      r"\S*builder\.cpp:\d+: error: .*\ncompiled a layer\n\Z")
 
     def test_builder_version(self):
         """The builder's inline namespace is that of the library's version."""
@@ -206,7 +221,7 @@ class Projects(harness.Test):
 
     def test_jit_fuser(self):
         """examples/jit-fuser, which compares itself with one rank and with plain loops."""
-        build(os.path.join(ROOT, "examples", "jit-fuser"), self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+        build(os.path.join(EXAMPLES, "jit-fuser"), self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}",
               "-DCMAKE_CXX_FLAGS=-Werror -pedantic")
         # Ranks as threads and as processes; small groups; other shapes; three ranks; one.
         for options in (["--ranks=4", "--machine=h200x4"], ["--ranks=2", "--processes"],
@@ -225,7 +240,7 @@ class Projects(harness.Test):
         flags = shlex.split(done(["pkg-config", "--cflags", "--libs", "tandem-runtime", "tandem-compiler"],
                                  PKG_CONFIG_PATH=pc))
         self.assertEqual(done(["pkg-config", "--modversion", "tandem-runtime"], PKG_CONFIG_PATH=pc), VERSION + "\n")
-        done(["cc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", os.path.join(PROJECTS, "c11", "main.c"),
+        done(["cc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", os.path.join(EXAMPLES, "c", "main.c"),
               "-o", self.path("main"), *flags])
         out = done([self.path("main"), self.path("gather.tsp"), "only-here"], LD_LIBRARY_PATH=LIB)
         self.assertEqual(out, f"gathered with {VERSION}\n")
@@ -239,7 +254,7 @@ class Projects(harness.Test):
         main = self.path("build/main")
         self.assertEqual(done([main, PROGRAM]), f"gathered with {VERSION}\n")
         self.assertNotRegex(done(["ldd", main]), "LLVM|MLIR|tandem_compiler|not found")
-        refused = harness.run(["cmake", "-S", os.path.join(PROJECTS, "c11"), "-B", self.path("refused"), "-G", "Ninja",
+        refused = harness.run(["cmake", "-S", os.path.join(EXAMPLES, "c"), "-B", self.path("refused"), "-G", "Ninja",
                                f"-DCMAKE_PREFIX_PATH={prefix}"])
         self.assertNotEqual(refused.code, 0, str(refused))
         self.assertIn("component Compiler of Tandem is not installed", refused.err)
@@ -279,7 +294,7 @@ class Subproject(harness.Test):
     def setUp(self):
         super().setUp()
         self.sources = self.path("tandem-next")
-        for name in ("cmake", "include", "lib", "runtime", "tools", "examples", "machines"):
+        for name in ("cmake", "include", "lib", "runtime", "tools", "machines"):
             shutil.copytree(os.path.join(ROOT, name), os.path.join(self.sources, name))
         shutil.copy(os.path.join(ROOT, "CMakeLists.txt"), self.sources)
         major, minor = ABI.split(".")

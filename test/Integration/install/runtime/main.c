@@ -7,7 +7,7 @@
 
 /* main PROGRAM [PLUGIN]: the plugin runs it with its own version of Tandem, before and after. */
 
-#include "../gather.h"
+#include "gather.h"
 
 #include <dlfcn.h>
 

@@ -5,7 +5,7 @@
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
-#include "../gather.h"
+#include "gather.h"
 
 int plugin_gather(const void *program, size_t size);
 const char *plugin_version(void);

@@ -7,7 +7,7 @@
 
 /* two LIBRARY LIBRARY: each compiles; the second also once the first is unloaded. */
 
-#include "../fusion.h"
+#include "fusion.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,22 +1,22 @@
-//===- embed.cpp - Tandem inside another program ----------------*- C++ -*-===//
+//===- shapes.cpp - one program for each number of rows ----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Compiles a fusion from text, then runs it on four ranks, which are threads here: each brings its
-// rows of x, and all get the whole product x * w. How many rows there are shows only at run time:
-// the fusion says `?`, and each number of rows that comes along is compiled once. With processes
-// instead of threads, give tandem_context_options a `launch` and the channel "ucx"; nothing else
-// changes.
+// rows of x, and all get the whole product x * w. The number of rows is known at run time only: the
+// fusion says `?`, and each number is compiled once. With processes instead of threads, give
+// tandem_context_options a `launch` (tandem_job_launch) and the channel "ucx".
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem-c/Runtime.h"
-#include "tandem/Compiler/ModuleCompiler.h"
-
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <tandem-c/Compiler.h>
+#include <tandem-c/Runtime.h>
 #include <thread>
 #include <vector>
 
@@ -26,7 +26,7 @@ constexpr int kRanks = 4, kInner = 16, kColumns = 12;
 
 // x is split by rows over the mesh axis "x"; the result is computed slice by slice, each as soon as
 // its rows have come.
-const char *const kFusion = R"mlir(
+constexpr std::string_view kFusion = R"mlir(
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 func.func @gather_matmul(
     %x: tensor<?x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},
@@ -43,7 +43,7 @@ float xAt(int row, int k) { return 0.01f * static_cast<float>((7 * row + 3 * k) 
 float wAt(int k, int column) { return 0.1f * static_cast<float>((5 * k + column) % 17 - 8); }
 
 /// What one rank does with its `rows` rows of x. Empty, or what went wrong.
-std::string runRank(const std::string &program, tandem_local_world *world, uint32_t rank,
+std::string runRank(const void *program, size_t size, tandem_local_world *world, uint32_t rank,
                     int rows) {
   tandem_context_options options = {};
   options.struct_size = sizeof options;
@@ -62,7 +62,7 @@ std::string runRank(const std::string &program, tandem_local_world *world, uint3
 
   tandem_code code = tandem_context_create(&options, &context);
   if (code == TANDEM_OK)
-    code = tandem_program_load_memory(context, program.data(), program.size(), &loaded);
+    code = tandem_program_load_memory(context, program, size, &loaded);
   if (code == TANDEM_OK)
     code = tandem_prepare(context, loaded, &instance);
   // In the order of the function's arguments and results.
@@ -93,16 +93,27 @@ std::string runRank(const std::string &program, tandem_local_world *world, uint3
 }
 
 /// All ranks, with the program for this number of rows.
-bool runAll(tandem::compiler::ModuleCompiler &compiler, int rows) {
-  tandem::compiler::CompileOptions options;
-  options.mesh = {{"x", kRanks}};
-  options.shapes = {{"x", {int64_t(kRanks) * rows, kInner}}};
+bool runAll(tandem_module_compiler *compiler, int rows) {
+  tandem_mesh_size mesh{sizeof mesh, "x", kRanks};
+  const int64_t extents[] = {int64_t(kRanks) * rows, kInner};
+  tandem_argument_shape shape{sizeof shape, "x", extents, 2};
+  tandem_compile_options options{};
+  options.struct_size = sizeof options;
+  options.mesh = &mesh;
+  options.num_mesh = 1;
+  options.shapes = &shape;
+  options.num_shapes = 1;
   options.target = "cpu-local";
-  auto program = compiler.compile(options);
-  if (!program->ok) {
-    std::fprintf(stderr, "%s\n", program->errorText().c_str());
+  std::unique_ptr<tandem_compilation, void (*)(tandem_compilation *)> compilation(
+      tandem_module_compile(compiler, &options), tandem_compilation_destroy);
+  tandem_diagnostic found{};
+  found.struct_size = sizeof found;
+  for (size_t i = 0; tandem_compilation_diagnostic(compilation.get(), i, &found); ++i)
+    std::fprintf(stderr, "%s:%u:%u: %s\n", found.file, found.line, found.column, found.message);
+  size_t size = 0;
+  const void *bytes = tandem_compilation_bytes(compilation.get(), &size);
+  if (!bytes)
     return false;
-  }
 
   tandem_local_world *world = nullptr;
   if (tandem_local_world_create(kRanks, /*timeout_ms=*/30000, &world) != TANDEM_OK)
@@ -110,7 +121,7 @@ bool runAll(tandem::compiler::ModuleCompiler &compiler, int rows) {
   std::vector<std::string> errors(kRanks);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < kRanks; ++rank)
-    threads.emplace_back([&, rank] { errors[rank] = runRank(program->output, world, rank, rows); });
+    threads.emplace_back([&, rank] { errors[rank] = runRank(bytes, size, world, rank, rows); });
   for (std::thread &thread : threads)
     thread.join();
   tandem_local_world_destroy(world);
@@ -119,21 +130,27 @@ bool runAll(tandem::compiler::ModuleCompiler &compiler, int rows) {
       std::fprintf(stderr, "rank %d: %s\n", rank, errors[rank].c_str());
       return false;
     }
-  std::printf("%d ranks computed the same product of %d rows each: %llu commands, %zu bytes\n",
-              kRanks, rows, static_cast<unsigned long long>(program->numCommands),
-              program->output.size());
+  std::printf("%d ranks computed the same product of %d rows each\n", kRanks, rows);
   return true;
 }
 
 } // namespace
 
 int main() {
-  tandem::compiler::ModuleCompiler compiler(kFusion, {"gather_matmul.mlir", {}, {}});
+  tandem_module_options options{};
+  options.struct_size = sizeof options;
+  options.name = "gather_matmul.mlir";
+  tandem_module_compiler *compiler =
+      tandem_module_compiler_create(kFusion.data(), kFusion.size(), &options);
+  bool ok = true;
   for (int rows : {8, 3, 8})
-    if (!runAll(compiler, rows))
-      return 1;
-  tandem::compiler::CacheStatistics counts = compiler.statistics();
+    ok = ok && runAll(compiler, rows);
+  tandem_cache_statistics counts{};
+  counts.struct_size = sizeof counts;
+  tandem_module_compiler_statistics(compiler, &counts);
+  tandem_module_compiler_destroy(compiler);
   std::printf("compiled %llu programs, used one again %llu times\n",
               static_cast<unsigned long long>(counts.compiled),
               static_cast<unsigned long long>(counts.hits));
+  return ok ? 0 : 1;
 }

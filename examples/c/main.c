@@ -7,16 +7,12 @@
 
 /* main FILE [MACHINE]: writes the program to FILE; a machine file chooses its schedules. */
 
-#include "../fusion.h"
-#include "../gather.h"
+#include "fusion.h"
+#include "gather.h"
 
 #include <tandem-c/Compiler.h>
 
 int main(int argc, char **argv) {
-  tandem_mesh_size mesh = {sizeof mesh, "x", 2};
-  tandem_compile_options options = {.struct_size = sizeof options};
-  tandem_compilation *compilation;
-  tandem_diagnostic diagnostic = {.struct_size = sizeof diagnostic};
   const void *bytes;
   size_t size, i;
   FILE *file;
@@ -27,13 +23,18 @@ int main(int argc, char **argv) {
     return 2;
   }
   /* [docs: compile] */
-  options.mesh = &mesh; /* the size of mesh axis "x" is 2 */
+  tandem_mesh_size mesh = {sizeof mesh, "x", 2}; /* mesh axis "x" has 2 ranks */
+  tandem_compile_options options = {.struct_size = sizeof options};
+  options.mesh = &mesh;
   options.num_mesh = 1;
   options.target = "cpu-local";
   options.machine = argc > 2 ? argv[2] : NULL;
-  compilation = tandem_compile(fusion, sizeof fusion - 1, "gather.mlir", &options);
+  tandem_compilation *compilation =
+      tandem_compile(fusion, sizeof fusion - 1, "gather.mlir", &options);
+  tandem_diagnostic diagnostic = {.struct_size = sizeof diagnostic};
   for (i = 0; tandem_compilation_diagnostic(compilation, i, &diagnostic); ++i)
-    fprintf(stderr, "%s\n", diagnostic.message);
+    fprintf(stderr, "%s:%u:%u: %s\n", diagnostic.file, (unsigned)diagnostic.line,
+            (unsigned)diagnostic.column, diagnostic.message);
   bytes = tandem_compilation_bytes(compilation, &size); /* NULL after an error */
   /* [docs: end] */
   failed = !bytes || gather(bytes, size);

@@ -5,11 +5,10 @@
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
-/* What the C projects of this folder share: they gather two rows on two ranks, which are threads.
- */
+/* Two ranks, which are threads: each brings a row, and both get both. */
 
-#ifndef TANDEM_TEST_INTEGRATION_INSTALL_GATHER_H
-#define TANDEM_TEST_INTEGRATION_INSTALL_GATHER_H
+#ifndef TANDEM_EXAMPLES_C_GATHER_H
+#define TANDEM_EXAMPLES_C_GATHER_H
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +26,6 @@ typedef struct gather_rank {
 
 static int gather_on_rank(void *argument) {
   gather_rank *me = argument;
-  tandem_context_options options = {.struct_size = sizeof options};
-  tandem_run_options run = {.struct_size = sizeof run};
   tandem_context *context = NULL;
   tandem_program *program = NULL;
   tandem_instance *instance = NULL;
@@ -42,9 +39,10 @@ static int gather_on_rank(void *argument) {
     row[k] = (float)(10 * (me->rank + 1) + k);
   memory[0] = row;
   memory[1] = all;
-  options.device = getenv("GATHER_DEVICE"); /* NULL: the CPU */
   /* [docs: run] */
-  options.channels = "local"; /* ranks are threads */
+  tandem_context_options options = {.struct_size = sizeof options};
+  options.device = getenv("GATHER_DEVICE"); /* NULL: the CPU */
+  options.channels = "local";               /* ranks are threads */
   options.local_world = me->world;
   options.local_world_rank = me->rank;
   code = tandem_context_create(&options, &context);
@@ -52,6 +50,7 @@ static int gather_on_rank(void *argument) {
     code = tandem_program_load_memory(context, me->program, me->size, &program);
   if (code == TANDEM_OK)
     code = tandem_prepare(context, program, &instance);
+  tandem_run_options run = {.struct_size = sizeof run};
   run.data = memory; /* one address per argument: inputs, then results */
   run.bytes = bytes;
   if (code == TANDEM_OK)
@@ -102,4 +101,4 @@ static int gather(const void *program, size_t size) {
   return failures;
 }
 
-#endif /* TANDEM_TEST_INTEGRATION_INSTALL_GATHER_H */
+#endif /* TANDEM_EXAMPLES_C_GATHER_H */

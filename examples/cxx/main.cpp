@@ -7,8 +7,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../fusion.h"
-
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -20,6 +18,16 @@
 #include <vector>
 
 namespace {
+
+const char *const kFusion = R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#all = #fusion.axes<#tp, [-, -]>
+func.func @gather(%a: tensor<2x3xf32, #rows>) -> tensor<2x3xf32, #all> {
+  %b = fusion.reshard %a : tensor<2x3xf32, #rows> -> tensor<2x3xf32, #all>
+  return %b : tensor<2x3xf32, #all>
+}
+)mlir";
 
 struct CompileError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -38,7 +46,8 @@ std::string compile(const std::string &text) {
   first.struct_size = sizeof first;
   if (!tandem_compilation_ok(compilation.get())) {
     tandem_compilation_diagnostic(compilation.get(), 0, &first);
-    throw CompileError(first.message);
+    throw CompileError(std::string(first.file) + ":" + std::to_string(first.line) + ":" +
+                       std::to_string(first.column) + ": " + first.message);
   }
   size_t size = 0;
   const void *bytes = tandem_compilation_bytes(compilation.get(), &size);
@@ -90,7 +99,7 @@ int main() {
     std::printf("%s\n", error.what());
   }
 
-  std::string program = compile(fusion);
+  std::string program = compile(kFusion);
   tandem_local_world *world = nullptr;
   check(tandem_local_world_create(2, /*timeout_ms=*/30000, &world));
   std::vector<float> found[2];

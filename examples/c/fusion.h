@@ -1,12 +1,12 @@
-/*===- fusion.h - the gather that the projects compile ------------*- C -*-===*\
+/*===- fusion.h - a gather, as text -----------------------------*- C -*-===*\
 |*                                                                            *|
 |* Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.        *|
 |* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
-#ifndef TANDEM_TEST_INTEGRATION_INSTALL_FUSION_H
-#define TANDEM_TEST_INTEGRATION_INSTALL_FUSION_H
+#ifndef TANDEM_EXAMPLES_C_FUSION_H
+#define TANDEM_EXAMPLES_C_FUSION_H
 
 static const char fusion[] =
     "#tp = #tandem.mesh<\"tp\", [\"x\" = ?]>\n"
@@ -17,4 +17,4 @@ static const char fusion[] =
     "  return %b : tensor<2x3xf32, #all>\n"
     "}\n";
 
-#endif /* TANDEM_TEST_INTEGRATION_INSTALL_FUSION_H */
+#endif /* TANDEM_EXAMPLES_C_FUSION_H */
