@@ -18,6 +18,7 @@
 //   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
 //   long-3.tsp           many rounds of messages; long-push-2: of puts
+//   points-2.tsp         places for faults between its commands; points-push-2: with puts
 //   late-2.tsp           rank 0 waits seconds for a message; late-push-2: for a signal
 //   crawl-2.tsp          as gather, slices of 24 MiB; crawl-push-2: as push
 //   native-1.tsp         has a kernel with PTX
@@ -272,6 +273,52 @@ ProgramSpec late(bool oneSided, double slower) {
   return spec;
 }
 
+/// Two ranks exchange two messages; `oneSided`: one put. Between the commands are calls of
+/// fault_point (test/Kernels), named "RANK POINT".
+ProgramSpec points(bool oneSided) {
+  constexpr int64_t elements = 1 << 12;
+  ProgramSpec spec(2);
+  spec.name = oneSided ? "points_push" : "points";
+  spec.stacked("x", false, DType::F32, {elements});
+  spec.stacked("out", true, DType::F32, {elements});
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t x = rank.view(rank.argument(0, elements * 4), DType::F32, {elements});
+    uint32_t out = rank.view(rank.argument(1, elements * 4), DType::F32, {elements});
+    uint32_t in = rank.view(oneSided ? rank.symmetric(elements * 4) : rank.arena(elements * 4),
+                            DType::F32, {elements});
+    uint32_t few = rank.view(0, DType::F32, {1}),
+             nothing = rank.view(rank.arena(64), DType::F32, {1});
+    uint16_t channel = rank.channel({0, 1}, oneSided ? OneSided : TwoSided);
+    auto point = [&](const std::string &name) {
+      KernelSpec kernel{"fault_point", sp::KernelFormat::external, "", {}, {0, 0}, {}, 1, {{0, 0}}};
+      kernel.config = std::to_string(r) + " " + name;
+      rank.kernels.push_back(kernel);
+      rank.call(0, static_cast<uint32_t>(rank.kernels.size() - 1), {nothing, few}, {{0, 1}});
+    };
+    point("start");
+    if (oneSided) {
+      rank.slots = {1};
+      rank.put(0, channel, in, x, 1 - r);
+      point("put");
+      rank.signal(0, channel, 1 - r, 0, 1);
+      point("signalled");
+      rank.waitSignal(0, channel, 0, 1);
+    } else {
+      for (uint32_t tag : {0, 1}) {
+        rank.group(0, channel, 2);
+        rank.send(0, channel, x, 1 - r, tag);
+        rank.recv(0, channel, in, 1 - r, tag);
+        if (tag == 0)
+          point("between");
+      }
+    }
+    rank.copy(0, out, in);
+    point("end");
+  }
+  return spec;
+}
+
 /// y = -x by a kernel that also has PTX.
 ProgramSpec native() {
   ProgramSpec spec(1);
@@ -402,6 +449,8 @@ int main(int argc, char **argv) {
   good &= write(folder, "long-push-2", longPush());
   good &= write(folder, "late-2", late(false, slower));
   good &= write(folder, "late-push-2", late(true, slower));
+  good &= write(folder, "points-2", points(false));
+  good &= write(folder, "points-push-2", points(true));
   good &= write(folder, "partial-3", partial(3, DType::BF16));
   good &= write(folder, "partial-4", partial(4, DType::F32));
   good &= write(folder, "huge-2", huge());

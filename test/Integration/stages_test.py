@@ -1,7 +1,8 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Faults of a rank, or of its link, at exact stages of a job: each of its exchanges with rank 0 is one. Rank 1 reaches
-rank 0 through a relay of the test, which knows the frames of the bootstrap (runtime/lib/Bootstrap/Wire.h).
+rank 0 through a relay of the test, which knows the frames of the bootstrap (runtime/lib/Bootstrap/Wire.h). Points of a
+run are calls of a kernel of the embedder between its commands, which injects the fault (test/Kernels).
 
   stages_test.py [--all] [-v] [PATTERN...]     (see harness.py)
 
@@ -17,6 +18,9 @@ import threading
 import time
 
 import harness
+import injection_test
+from harness import program
+from injection_test import CHANNELS, PROCESSES, runs_here, timeout
 
 CHALLENGE, HELLO, HEADER = 24, 72, struct.Struct("<IIQQ")
 MAGIC = 0x6d646e74
@@ -218,6 +222,157 @@ class Link(harness.Test):
         self.assertVerified(done[0], RANKS)
 
 
+class LeaveTest(harness.CombinationTest):
+    """Rank 1 has sent its last word in an exchange, or goodbye. Then it is killed or stopped, before its channels or its
+    connection have ended."""
+
+    def check(self):
+        clean = Job(self)
+        self.assertEqual([each.code for each in clean.finish()], [0] * RANKS)
+        last = [stage for stage in clean.relay.stages if stage != "bye"][-1]
+
+        def fault(_):
+            job.started.wait()
+            os.kill(job.ranks[1].pid, self.combination.signal)
+            return True # the others have heard it
+
+        job = Job(self, last, fault, timeout=4)
+        done = [harness.finish(job.ranks[rank]) for rank in (0, 2)]
+        os.kill(job.ranks[1].pid, signal.SIGKILL)
+        self.assertEqual(harness.finish(job.ranks[1]).code, -signal.SIGKILL)
+        for each in done:
+            self.assertLess(each.seconds, 30 * harness.SLOWER, str(each))
+            if each.code: # it heard of the end before it was through
+                self.assertEqual(each.code, 1, str(each))
+                self.assertRegex(each.out + each.err, "rank 1", str(each))
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaving:
+    signal: int
+
+    @property
+    def name(self):
+        return "leaving/" + ("killed" if self.signal == signal.SIGKILL else "stopped")
+
+
+def leavings(options):
+    yield Leaving(signal.SIGKILL)
+    if options.all: # channels wait for a stopped rank
+        yield Leaving(signal.SIGSTOP)
+
+
+class RunTest(harness.CombinationTest, injection_test.Matrix):
+    """A fault at a point of the second run, and the next job on the channel."""
+
+    def check(self):
+        point = self.combination
+        options, _, _, quick = CHANNELS[point.channel]
+        pushes = point.program == "points-push-2"
+        # After the point a stopped or slow rank lets the others wait for longer than this.
+        seconds = {"kill": 20, "fail": 20, "stop": 2, "sleep": 1}[point.action]
+        action = f"sleep:{3 * harness.SLOWER:g}" if point.action == "sleep" else point.action
+        call = 1 if point.stage == "exit" else 2
+        begin = time.monotonic()
+        job = self.launch(point.channel, program(point.program), *options, f"--kernels={harness.KERNELS}", "--repeat=4",
+                          "--no-graph", timeout(seconds), TANDEM_TEST_FAULT=f"{action} {call} 1 {point.stage}")
+        done = harness.finish(job)
+        text = done.out + done.err
+        command = r"command \d+ \((group|wait_signal|put|signal|call|copy)"
+        if point.stage == "exit": # all is done
+            self.assertEqual(done.code, 128 + signal.SIGKILL, str(done))
+            self.assertEqual("rank 1 did not end by itself and was killed" in text, point.action == "stop", str(done))
+        elif point.action == "kill":
+            self.assertEqual(done.code, 128 + signal.SIGKILL, str(done))
+            self.assertRegex(text, rf"rank 0[:,] (.*({command}|exchange \d+).*rank 1|lost rank 1: its process has ended)", str(done))
+        elif point.action == "stop":
+            self.assertEqual(done.code, 1, str(done))
+            self.assertRegex(text, "rank 1 did not end by itself and was killed", str(done))
+            self.assertRegex(text, rf"rank 0[:,] .*({command}|exchange \d+ .*rank 1)", str(done))
+        elif point.action == "fail":
+            self.assertEqual(done.code, 1, str(done))
+            self.assertRegex(text, r"rank 1: .*command \d+ \(call.*fault_point.*7", str(done))
+        else:
+            self.assertEqual(done.code, 1, str(done))
+            self.assertRegex(text, rf"rank \d: .*no end after .*{command}", str(done))
+        self.assertLess(time.monotonic() - begin, 30 * harness.SLOWER, str(done))
+        self.assertGone(job)
+        done = harness.finish(self.launch(point.channel, program(quick), *options))
+        self.assertEqual(done.code, 0, str(done))
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    action: str
+    channel: str
+    program: str
+    stage: str
+
+    @property
+    def name(self):
+        return f"{self.action}/{self.channel}/{self.program}/{self.stage}"
+
+
+#: Channel -> programs.
+POINTS = {"points-2": ("start", "between", "end", "exit"), "points-push-2": ("start", "put", "signalled", "end", "exit")}
+PROGRAMS = {"local": ("points-2", "points-push-2"), "ucx": ("points-2", "points-push-2"), "ccl": ("points-2",),
+            "peer": ("points-push-2",), "hip-ccl": ("points-2",), "hip-peer": ("points-push-2",)}
+QUICK = ("kill/ucx/points-2/between", "kill/ucx/points-2/exit", "kill/ucx/points-push-2/put", "kill/peer/points-push-2/put",
+         "fail/local/points-2/between", "fail/ccl/points-2/between",
+         "sleep/local/points-push-2/put")
+
+
+def points(options):
+    """Ranks that are threads cannot be killed: there, the kernel fails or sleeps."""
+    for channel, programs in PROGRAMS.items():
+        actions = ("kill", "stop", "fail") if channel in PROCESSES else ("fail", "sleep")
+        for action in actions:
+            for name in programs:
+                for stage in POINTS[name]:
+                    point = Point(action, channel, name, stage)
+                    possible = stage != "exit" or action in ("kill", "stop")
+                    if possible and runs_here(channel) and (options.all or point.name in QUICK):
+                        yield point
+
+
+class LinkTest(harness.CombinationTest, injection_test.Matrix):
+    """A link that stops within a run, or crawls: the watchdog ends the job, with the commands in flight."""
+
+    def check(self):
+        channel, name, link = self.combination.channel, self.combination.program, self.combination.link
+        kernels = f"--kernels={harness.KERNELS}"
+        job = self.launch(channel, program(name), f"--channel={channel}", kernels, "--repeat=2", f"--link={link}", timeout(1))
+        done = harness.finish(job)
+        self.assertEqual(done.code, 1, str(done))
+        self.assertLess(done.seconds, 30 * harness.SLOWER, str(done))
+        self.assertRegex(done.out + done.err, r"rank \d: .*no end after .*command \d+ \((group|put|signal|wait_signal)", str(done))
+        self.assertGone(job)
+        done = harness.finish(self.launch(channel, program(name), f"--channel={channel}", kernels, "--link=1GB/s,1us"))
+        self.assertEqual(done.code, 0, str(done))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    kind: str
+    channel: str
+    program: str
+    link: str
+
+    @property
+    def name(self):
+        return f"{self.kind}/{self.channel}/{self.program}"
+
+
+def shapes(options):
+    """A message has 16 kB. A link of 1 kB/s takes 16 s for it."""
+    for kind, link in (("stops", "1GB/s,1us,stop=40kB"), ("crawls", "1kB/s,1us")):
+        for channel in ("local", "ucx"):
+            for name in ("points-2", "points-push-2"):
+                if options.all or (kind, channel, name) in (("stops", "ucx", "points-2"), ("crawls", "local", "points-push-2")):
+                    yield Shape(kind, channel, name, link)
+
+
 def stages(options):
     """The same for every job of this kind: the whole list is checked by Whole."""
     exchanges = range(1, EXCHANGES + 1) if options.all else (1, 4, EXCHANGES // 2, EXCHANGES)
@@ -226,4 +381,4 @@ def stages(options):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, Whole, Link, combined=[(StageTest, stages)])
+    harness.main(__doc__, Whole, Link, combined=[(StageTest, stages), (LeaveTest, leavings), (RunTest, points), (LinkTest, shapes)])

@@ -11,9 +11,16 @@
 #include "tandem-c/Kernel.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
+#include <string>
+#include <thread>
 #include <vector>
 
 #ifdef TANDEM_TEST_KERNELS_PTX
@@ -177,6 +184,46 @@ int gatherRows(void *, const tandem_kernel_call *call) {
 
 int fails(void *, const tandem_kernel_call *) { return 7; }
 
+/// A point of a run, named by `config`, at which TANDEM_TEST_FAULT injects a fault: "ACTION CALL
+/// NAME", at the CALL-th call (from 1). "kill" and "stop" are signals to this process, "fail" is an
+/// error, "sleep:3.5" takes so many seconds. Its result is not to be read.
+int faultPoint(void *, const tandem_kernel_call *call) {
+  static const char *const fault = std::getenv("TANDEM_TEST_FAULT");
+  static std::atomic<int> calls{0};
+  char action[16] = {}, name[32] = {};
+  int number = 0;
+  if (!fault || std::sscanf(fault, "%15s %d %31[^\n]", action, &number, name) != 3 ||
+      std::strcmp(name, call->config) != 0 || ++calls != number)
+    return 0;
+  if (!std::strcmp(action, "fail"))
+    return 7;
+  if (!std::strncmp(action, "sleep:", 6))
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(action + 6)));
+  else
+    std::raise(std::strcmp(action, "stop") ? SIGKILL : SIGSTOP);
+  return 0;
+}
+
+/// The same when the process ends: the point "RANK exit".
+struct Exit {
+  ~Exit() {
+    const char *rank = std::getenv("TANDEM_RANK");
+    std::string name = std::string(rank ? rank : "?") + " exit";
+    tandem_kernel_call call{};
+    call.config = name.c_str();
+    faultPoint(nullptr, &call);
+  }
+} atExit;
+
+/// A function that the host calls, whatever the device.
+tandem_kernel onHosts(const char *name, tandem_kernel_function function) {
+  tandem_kernel kernel{};
+  kernel.struct_size = sizeof kernel;
+  kernel.name = name;
+  kernel.cpu_function = kernel.gpu_function = function;
+  return kernel;
+}
+
 /// `indices`: of the parallel dimensions, that a block of the GPU's kernel computes.
 tandem_kernel make(const char *name, tandem_kernel_function function, uint32_t indices = 1) {
   tandem_kernel kernel{};
@@ -210,6 +257,7 @@ extern "C" const tandem_kernel *tandem_kernels(size_t *number) {
       make("dropout_mask", dropout, 128),
       make("gather_rows", gatherRows, 128),
       make("fails", fails),
+      onHosts("fault_point", faultPoint),
   };
   *number = std::size(kernels);
   return kernels;

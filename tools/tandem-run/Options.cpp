@@ -87,7 +87,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   auto *link =
       line.text("--link", o.link, "RATE,LATENCY",
                 "channels local and ucx: delay what ranks send as a link of this rate and\n"
-                "latency would, such as 2GB/s,20us (docs/benchmarking.md)")
+                "latency would, such as 2GB/s,20us (docs/benchmarking.md). With\n"
+                "2GB/s,20us,stop=1MB the link of each rank fails after a megabyte")
           ->group(ranks);
   line.add_flag("--threads", o.threads, "with ccl or peer: ranks are threads of one process")
       ->group(ranks);

@@ -13,7 +13,7 @@
 
 #include "tandem/Runtime/Channel.h"
 
-#include <chrono>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,8 +24,11 @@ namespace tandem {
 struct LinkShape {
   double bytesPerSecond = 0;
   double latency = 0; ///< s
+  /// The link fails: what is sent after so many bytes never arrives.
+  double stopsAfter = std::numeric_limits<double>::infinity();
 
-  /// "2GB/s,20us". Units: B/s, kB/s, MB/s, GB/s (powers of 1000); ns, us, ms, s.
+  /// "2GB/s,20us" or "2GB/s,20us,stop=1MB". Units: B/s, kB/s, MB/s, GB/s (powers of 1000); ns, us,
+  /// ms, s; B, kB, MB, GB.
   static Expected<LinkShape> parse(std::string_view text);
 };
 

@@ -7,6 +7,7 @@
 
 #include "LinkImpl.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -20,6 +21,7 @@ namespace {
 
 using Units = std::array<std::pair<std::string_view, double>, 4>;
 constexpr Units kRates = {{{"B/s", 1}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}}};
+constexpr Units kSizes = {{{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}}};
 constexpr Units kTimes = {{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}};
 
 /// A number and one of the units; NaN: it is none.
@@ -47,12 +49,23 @@ Clock::time_point timePoint(double seconds) {
 } // namespace
 
 Expected<LinkShape> LinkShape::parse(std::string_view text) {
-  size_t comma = text.find(',');
+  std::string_view rest = text;
+  auto next = [&] { // up to the next comma
+    std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    return part;
+  };
   LinkShape shape;
-  shape.bytesPerSecond = quantity(text.substr(0, comma), kRates);
-  if (comma != std::string_view::npos)
-    shape.latency = quantity(text.substr(comma + 1), kTimes);
-  if (!(shape.bytesPerSecond >= 1) || !(shape.latency >= 0 && shape.latency <= 3600))
+  shape.bytesPerSecond = quantity(next(), kRates);
+  if (text.find(',') != std::string_view::npos)
+    shape.latency = quantity(next(), kTimes);
+  constexpr std::string_view kStop = "stop=";
+  if (rest.substr(0, kStop.size()) == kStop)
+    shape.stopsAfter = quantity(rest.substr(kStop.size()), kSizes);
+  else if (!rest.empty() || (!text.empty() && text.back() == ','))
+    shape.stopsAfter = std::nan("");
+  if (!(shape.bytesPerSecond >= 1) || !(shape.latency >= 0 && shape.latency <= 3600) ||
+      !(shape.stopsAfter >= 0))
     return Status(Code::InvalidArgument,
                   fmt::format("expected RATE,LATENCY such as 2GB/s,20us, found \"{}\"", text));
   return shape;
@@ -65,6 +78,9 @@ std::shared_ptr<Link> tandem::makeLink(const LinkShape &shape) {
 shaped::Port::Transfer Link::post(double bytes, double steps) {
   std::lock_guard<std::mutex> lock(mutex);
   double now = secondsNow();
+  sent += bytes;
+  if (sent > shape.stopsAfter)
+    bytes = 1e100; // they pass for ever
   return port.begin(bytes, now + steps * shape.latency, now);
 }
 

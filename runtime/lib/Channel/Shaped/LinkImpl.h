@@ -33,6 +33,7 @@ private:
   std::mutex mutex; ///< also guards what abort() sets
   std::condition_variable changed;
   shaped::Port port;
+  double sent = 0; ///< bytes of all transfers
 };
 
 } // namespace tandem

@@ -13,6 +13,7 @@
 #include "tandem/Runtime/Local.h"
 
 #include <array>
+#include <atomic>
 #include <ctime>
 #include <functional>
 #include <gmock/gmock.h>
@@ -103,12 +104,14 @@ TEST(LinkShape, IsParsed) {
   EXPECT_DOUBLE_EQ(LinkShape::parse("1.5kB/s,0s")->bytesPerSecond, 1500);
   EXPECT_DOUBLE_EQ(LinkShape::parse("100MB/s")->latency, 0);
   EXPECT_DOUBLE_EQ(LinkShape::parse("100B/s,3ms")->latency, 3e-3);
+  EXPECT_DOUBLE_EQ(LinkShape::parse("1GB/s,0us,stop=64kB")->stopsAfter, 64e3);
 }
 
 TEST(LinkShape, MistakesAreNamed) {
   for (const char *text :
        {"", "2GB/s,", "2GB,20us", "GB/s,20us", "0GB/s,20us", "-1GB/s,2us", "2GB/s,-1us", "2GB/s,20",
-        "2GB/s,20us,3", "nanGB/s", "infGB/s,1us", "2GB/s 20us", "2GB/s,9999s"}) {
+        "2GB/s,20us,3", "2GB/s,20us,", "2GB/s,20us,stop=", "2GB/s,stop=1MB", "2GB/s,1us,stop=1MB/s",
+        "nanGB/s", "infGB/s,1us", "2GB/s 20us", "2GB/s,9999s"}) {
     auto shape = LinkShape::parse(text);
     ASSERT_FALSE(shape) << text;
     EXPECT_THAT(shape.status().message(), HasSubstr(std::string("found \"") + text + '"'));
@@ -126,6 +129,33 @@ TEST(Link, AMessageArrivesAfterLatencyAndBytes) {
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_GE(since(begin), kTransfer);
     EXPECT_EQ(rank.theirs[kElements - 1], 3);
+  });
+}
+
+// What was sent before a link fails arrives, and nothing after it, until someone gives up.
+TEST(Link, OneThatFails) {
+  LinkShape shape{1e9, 0};
+  shape.stopsAfter = 4 * kElements + 1;
+  onRanks(2, shape, [&](Rank &rank, uint32_t r) {
+    auto exchange = [&] {
+      return rank.run(rank.channel->prepareGroup(
+          {{true, 1 - r, 0, numbers(0)}, {false, 1 - r, 0, numbers(1)}}));
+    };
+    Status first = exchange();
+    EXPECT_TRUE(first.ok()) << first.message();
+    EXPECT_EQ(rank.theirs[kElements - 1], 3);
+    ASSERT_TRUE(rank.bootstrap->barrier().ok());
+    std::atomic<bool> ended{false};
+    Status second;
+    std::thread sender([&] {
+      second = exchange();
+      ended = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(ended);
+    rank.channel->abort(Status(Code::Timeout, "no more"));
+    sender.join();
+    EXPECT_EQ(second.message(), "no more");
   });
 }
 
