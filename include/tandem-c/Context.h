@@ -79,7 +79,8 @@ typedef struct tandem_context_options {
   const char *device;   /* "cpu" (also for NULL), "null", "cuda" (GPU number: local rank mod
                          * GPU count), "cuda:1"; "hip" and "hip:1" likewise */
   const char *channels; /* comma-separated, first choice first: "ucx", "local", "ccl", "peer"; NULL:
-                         * none */
+                         * none. "node:peer" comes first for ranks of one host, "network:ccl" for
+                         * others (docs/operations.md) */
   const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
   tandem_local_world *local_world; /* ranks as threads; needed by channel "local" */
   uint32_t local_world_rank;       /* the k-th contexts of all ranks belong together */

@@ -217,8 +217,8 @@ static std::string encodeRank(const RankSpec &rank) {
     layouts.push_back(sp::CreateLayoutDirect(builder, l.dtype, &l.shape, &l.strides));
   std::vector<flatbuffers::Offset<sp::Channel>> channels;
   for (const ChannelSpec &c : rank.channels)
-    channels.push_back(
-        sp::CreateChannelDirect(builder, c.name.c_str(), c.capabilities, "", &c.group, c.self));
+    channels.push_back(sp::CreateChannelDirect(builder, c.name.c_str(), c.capabilities,
+                                               c.linkClass.c_str(), &c.group, c.self));
   std::vector<flatbuffers::Offset<sp::Kernel>> kernels;
   for (const KernelSpec &k : rank.kernels) {
     std::vector<flatbuffers::Offset<sp::NativeCode>> native;

@@ -37,6 +37,7 @@ struct ChannelSpec {
   uint32_t capabilities = 7;
   std::vector<uint32_t> group;
   uint32_t self = 0;
+  std::string linkClass = {};
 };
 
 struct NativeCodeSpec {

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
@@ -111,10 +112,19 @@ CLI::Option *CommandLine::choice(const std::string &name, std::string &field,
   });
 }
 
+/// "peer" of "node:peer".
+static std::string withoutLinkClass(const std::string &channel) {
+  for (const char *prefix : {"node:", "network:"})
+    if (channel.rfind(prefix, 0) == 0)
+      return channel.substr(std::strlen(prefix));
+  return channel;
+}
+
 CLI::Option *CommandLine::channels(const std::string &name, std::string &field, const char *help) {
   return custom(name, "ucx|local|ccl|peer[,...]", help, [&field](const std::string &text) {
     for (const std::string &channel : splitList(text))
-      TANDEM_RETURN_IF_ERROR(checkChoice(channel, {"ucx", "local", "ccl", "peer"}));
+      TANDEM_RETURN_IF_ERROR(
+          checkChoice(withoutLinkClass(channel), {"ucx", "local", "ccl", "peer"}));
     field = text;
     return Status::success();
   });
@@ -168,12 +178,13 @@ std::vector<std::string> run::splitList(const std::string &text, char separator)
 
 bool run::namesChannel(const std::string &channels, const std::string &channel) {
   std::vector<std::string> parts = splitList(channels);
-  return std::find(parts.begin(), parts.end(), channel) != parts.end();
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const std::string &part) { return withoutLinkClass(part) == channel; });
 }
 
 std::string run::targetFor(const std::string &device, const std::string &channels) {
   // The target is what a channel can do; a GPU runs programs of the host's channels too, staged.
-  std::string first = splitList(channels)[0];
+  std::string first = withoutLinkClass(splitList(channels)[0]);
   bool isHip = device.compare(0, 3, "hip") == 0;
   if (first == "ccl")
     return isHip ? "hip-rccl" : "cuda-nccl";

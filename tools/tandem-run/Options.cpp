@@ -82,7 +82,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
           "--channel", o.channel,
           "default ucx: one process per rank; local: ranks are threads of one process;\n"
           "ccl, peer: GPUs, one process per rank, or with --threads one thread. Each channel of\n"
-          "the program uses the first in the list with the capabilities that it needs")
+          "the program uses the first in the list with the capabilities that it needs.\n"
+          "node:NAME comes first for ranks of one host, network:NAME for others")
       ->group(ranks);
   auto *link =
       line.text("--link", o.link, "RATE,LATENCY",

@@ -104,6 +104,8 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
 
 Status makeTransports(const tandem_context_options &options, ContextOptions &result) {
   std::string_view names = options.channels ? options.channels : "";
+  std::vector<std::string> classes;
+  bool hasClasses = false;
   std::shared_ptr<Link> link;
   if (options.link) {
     auto shape = LinkShape::parse(options.link);
@@ -118,6 +120,15 @@ Status makeTransports(const tandem_context_options &options, ContextOptions &res
   while (!names.empty()) {
     std::string_view name = names.substr(0, names.find(','));
     names.remove_prefix(std::min(names.size(), name.size() + 1));
+    size_t colon = name.find(':');
+    std::string_view linkClass = name.substr(0, colon == name.npos ? 0 : colon);
+    if (colon != name.npos && linkClass != "node" && linkClass != "network")
+      return Status(Code::InvalidArgument,
+                    fmt::format("channel \"{}\": expected node: or network:, found \"{}:\"", name,
+                                linkClass));
+    name.remove_prefix(colon == name.npos ? 0 : colon + 1);
+    hasClasses |= !linkClass.empty();
+    classes.emplace_back(linkClass);
     if (name == "local" && options.local_world) {
       add(options.local_world->world->transport(options.local_world_rank));
       continue;
@@ -129,6 +140,8 @@ Status makeTransports(const tandem_context_options &options, ContextOptions &res
     TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport(name));
     add(std::move(transport));
   }
+  if (hasClasses)
+    result.linkClasses = std::move(classes);
   return Status();
 }
 

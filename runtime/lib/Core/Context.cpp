@@ -190,25 +190,62 @@ Expected<bool> ContextImpl::isOnOneHost(const ChannelDesc &channel, std::string 
   return true;
 }
 
+Expected<std::string> ContextImpl::ranksApart(const ChannelDesc &channel) {
+  std::string apart;
+  TANDEM_RETURN_IF_ERROR(isOnOneHost(channel, apart).status());
+  std::vector<std::string> answers;
+  TANDEM_ASSIGN_OR_RETURN(answers, allGatherStrings(bootstrap(), apart));
+  auto other = std::find_if(answers.begin(), answers.end(),
+                            [](const std::string &answer) { return !answer.empty(); });
+  return other == answers.end() ? std::string() : *other;
+}
+
+/// Where `classes` puts transport i for a channel of class `wanted`: 0 first, 2 last.
+static int rankOf(const std::vector<std::string> &classes, size_t i, const std::string &wanted) {
+  if (i >= classes.size() || classes[i].empty())
+    return 1;
+  return classes[i] == wanted ? 0 : 2;
+}
+
 Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
-  std::string have, apart;
-  for (const auto &transport : options.transports) {
-    have += fmt::format("{}{} ({}{})", have.empty() ? "" : ", ", transport->name(),
-                        capabilitiesToString(transport->capabilities()),
-                        transport->reach() == Transport::Reach::Host ? ", one host" : "");
-    if ((transport->capabilities() & channel.capabilities) != channel.capabilities)
-      continue;
-    if (transport->reach() == Transport::Reach::World)
-      return transport.get();
-    TANDEM_ASSIGN_OR_RETURN(bool reaches, isOnOneHost(channel, apart));
-    // All ranks take the same transport, although their groups differ.
-    std::vector<std::string> answers;
-    TANDEM_ASSIGN_OR_RETURN(answers, allGatherStrings(bootstrap(), reaches ? "" : apart));
-    auto other = std::find_if(answers.begin(), answers.end(),
-                              [](const std::string &answer) { return !answer.empty(); });
-    if (other == answers.end())
-      return transport.get();
-    apart = *other;
+  std::string have;
+  bool hasClasses = false, isApartKnown = false;
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < options.transports.size(); ++i) {
+    const Transport &transport = *options.transports[i];
+    have += fmt::format("{}{} ({}{})", have.empty() ? "" : ", ", transport.name(),
+                        capabilitiesToString(transport.capabilities()),
+                        transport.reach() == Transport::Reach::Host ? ", one host" : "");
+    hasClasses |= rankOf(options.linkClasses, i, "") != 1;
+    if ((transport.capabilities() & channel.capabilities) == channel.capabilities)
+      candidates.push_back(i);
+  }
+  std::string apart; // where it matters
+  auto learnApart = [&]() -> Status {
+    if (!isApartKnown) {
+      TANDEM_ASSIGN_OR_RETURN(apart, ranksApart(channel));
+    }
+    isApartKnown = true;
+    return Status();
+  };
+  if (hasClasses && candidates.size() > 1) {
+    std::string wanted = channel.linkClass;
+    if (wanted.empty()) {
+      TANDEM_RETURN_IF_ERROR(learnApart());
+      wanted = apart.empty() ? "node" : "network";
+    }
+    // In the given order otherwise.
+    auto place = [&](size_t i) { return std::pair(rankOf(options.linkClasses, i, wanted), i); };
+    std::sort(candidates.begin(), candidates.end(),
+              [&](size_t a, size_t b) { return place(a) < place(b); });
+  }
+  for (size_t i : candidates) {
+    if (options.transports[i]->reach() == Transport::Reach::Host) {
+      TANDEM_RETURN_IF_ERROR(learnApart());
+      if (!apart.empty())
+        continue;
+    }
+    return options.transports[i].get();
   }
   return Status(Code::Unsupported,
                 fmt::format("needs {}{}, this context has {}",
@@ -223,7 +260,7 @@ bool ContextImpl::copiesGaps(uint32_t capabilities) const {
       continue;
     if (transport->copiesGaps(*options.device))
       return true;
-    if (transport->reach() == Transport::Reach::World)
+    if (transport->reach() == Transport::Reach::World && options.linkClasses.empty())
       return false;
   }
   return false;

@@ -74,7 +74,8 @@ public:
 
   /// The context's stream `i` of a priority, made when first asked for; shared by the instances.
   Expected<Stream *> stream(uint32_t i, StreamPriority priority);
-  /// The first transport that has the channel's capabilities and reaches its groups, on all ranks.
+  /// The first transport that has the channel's capabilities and reaches its groups, on all ranks;
+  /// those for the channel's link class come first.
   /// Collective over the world: each rank gives the channel with its own group. The capabilities
   /// are equal on all ranks.
   Expected<Transport *> transport(const ChannelDesc &channel);
@@ -129,6 +130,9 @@ private:
   /// Whether the members of the channel's group are on one host; the first two that are not are in
   /// `apart`. Collective over the world when first called.
   Expected<bool> isOnOneHost(const ChannelDesc &channel, std::string &apart);
+  /// Empty if each group of the channel is on one host, else two ranks that are apart. Collective,
+  /// and the same on all ranks although their groups differ.
+  Expected<std::string> ranksApart(const ChannelDesc &channel);
 
   ContextOptions options;
   const std::shared_ptr<SharedArena> sharedArena = std::make_shared<SharedArena>();

@@ -316,7 +316,7 @@ class Fusion(_tandem.Fusion):
 
 def _target(context):
     """The compile target of a context's device and channels."""
-    channels = context.channels.split(",")
+    channels = [channel.rpartition(":")[2] for channel in context.channels.split(",")]
     if context.device.startswith("cuda"):
         return "cuda-peer" if "peer" in channels else "cuda-nccl" if "ccl" in channels else "cuda-ucx"
     return "cpu-local" if "ucx" not in channels else "cpu-ucx"

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tandem {
@@ -26,6 +27,10 @@ struct ContextOptions {
   /// reaches all members of every group of the channel. All ranks list the same transports. A
   /// transport of host memory is staged if the device has separate memory.
   std::vector<std::unique_ptr<Transport>> transports;
+  /// Of each transport: "node" or "network" if it is the first choice for channels of this link
+  /// class, and the last one for others; "" or missing: for all. A channel's class is that of the
+  /// program, else "node" if each of its groups is on one host, else "network".
+  std::vector<std::string> linkClasses;
   std::unique_ptr<Bootstrap> bootstrap;
   /// The watchdog ends a run that takes longer, from when it is the oldest one of its instance and
   /// the caller's work before it on the stream has ended.

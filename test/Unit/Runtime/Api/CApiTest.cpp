@@ -236,6 +236,9 @@ TEST(CApi, ContextErrors) {
   options.device = nullptr;
   options.channels = "pigeon";
   expect(&options, TANDEM_UNSUPPORTED, "unknown channel \"pigeon\"");
+  options.channels = "rack:local";
+  expect(&options, TANDEM_INVALID_ARGUMENT,
+         "channel \"rack:local\": expected node: or network:, found \"rack:\"");
   options.channels = "local";
   expect(&options, TANDEM_INVALID_ARGUMENT, "channel local needs a local world");
   options.channels = nullptr;
@@ -276,7 +279,7 @@ TEST(CApi, LocalWorld) {
   auto rank = [&](uint32_t r) {
     tandem_context_options options{};
     options.struct_size = sizeof options;
-    options.channels = "local";
+    options.channels = "node:local";
     options.local_world = world;
     options.local_world_rank = r;
     tandem_context *context = nullptr;

@@ -529,11 +529,12 @@ private:
 /// Channels of `inner` that do not leave a host.
 class NearTransport final : public Transport {
 public:
-  NearTransport(std::unique_ptr<Transport> inner, std::vector<std::string> &made)
-      : inner(std::move(inner)), made(made) {}
+  NearTransport(std::unique_ptr<Transport> inner, std::vector<std::string> &made,
+                Reach reached = Reach::Host)
+      : inner(std::move(inner)), made(made), reached(reached) {}
   std::string_view name() const override { return "near"; }
   uint32_t capabilities() const override { return inner->capabilities(); }
-  Reach reach() const override { return Reach::Host; }
+  Reach reach() const override { return reached; }
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                    Bootstrap &bootstrap) override {
     made.push_back(desc.name);
@@ -543,6 +544,7 @@ public:
 private:
   std::unique_ptr<Transport> inner;
   std::vector<std::string> &made;
+  Reach reached;
 };
 
 /// Prepares channels of the groups {0, 1}, {2, 3} and of {0, 2}, {1, 3} on two hosts. Returns the
@@ -585,6 +587,61 @@ TEST(Instance, ChannelsBetweenHostsGetATransportThatReachesThem) {
   EXPECT_TRUE(status.ok()) << status.message();
   for (const std::vector<std::string> &channels : made)
     EXPECT_EQ(channels, std::vector<std::string>{"inside"});
+}
+
+/// As above, with two transports of the given link classes that reach all ranks. Returns the
+/// channels that each of them made on rank 0. `linkClass`: that the program gives to channel
+/// "inside".
+std::pair<std::vector<std::string>, std::vector<std::string>>
+prepareByClass(const std::vector<std::string> &classes, Transport::Reach firstReaches,
+               const std::string &linkClass = "") {
+  ProgramSpec spec(4);
+  for (uint32_t r = 0; r < 4; ++r) {
+    spec.ranks[r].channel({r / 2 * 2, r / 2 * 2 + 1}, TwoSided, "inside");
+    spec.ranks[r].channels.back().linkClass = linkClass;
+    spec.ranks[r].channel({r % 2, r % 2 + 2}, TwoSided, "across");
+  }
+  auto file = ProgramFile::fromMemory(spec.encode());
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  auto world = LocalWorld::create(4, std::chrono::seconds(20)),
+       other = LocalWorld::create(4, std::chrono::seconds(20));
+  std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> made(4);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < 4; ++r)
+    threads.emplace_back([&, r] {
+      ContextOptions options;
+      options.device = createCpuDevice();
+      options.transports.push_back(
+          std::make_unique<NearTransport>(world->transport(r), made[r].first, firstReaches));
+      options.transports.push_back(std::make_unique<NearTransport>(
+          other->transport(r), made[r].second, Transport::Reach::World));
+      options.linkClasses = classes;
+      options.bootstrap = std::make_unique<TwoPerHost>(world->bootstrap(r));
+      auto context = Context::create(std::move(options));
+      auto instance = Instance::create(**context, *(*file)->rankProgram(r));
+      EXPECT_TRUE(instance.ok()) << instance.status().message();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return made[0];
+}
+
+TEST(Instance, ChannelsGetTheTransportOfTheirLinkClass) {
+  using Names = std::vector<std::string>;
+  constexpr auto kWorld = Transport::Reach::World, kHost = Transport::Reach::Host;
+  using Made = std::pair<Names, Names>;
+  EXPECT_EQ(prepareByClass({}, kWorld), Made(Names{"inside", "across"}, Names{}));
+  EXPECT_EQ(prepareByClass({"network", "node"}, kWorld), Made(Names{"across"}, Names{"inside"}));
+  EXPECT_EQ(prepareByClass({"node", "network"}, kWorld), Made(Names{"inside"}, Names{"across"}));
+  // The next best one: that for all, then that of the other class.
+  EXPECT_EQ(prepareByClass({"network", ""}, kWorld), Made(Names{"across"}, Names{"inside"}));
+  EXPECT_EQ(prepareByClass({"", "node"}, kWorld), Made(Names{"across"}, Names{"inside"}));
+  EXPECT_EQ(prepareByClass({"node", "node"}, kWorld), Made(Names{"inside", "across"}, Names{}));
+  // The first one is for the class, but does not reach its ranks.
+  EXPECT_EQ(prepareByClass({"network", "node"}, kHost), Made(Names{}, Names{"inside", "across"}));
+  // The program knows better.
+  EXPECT_EQ(prepareByClass({"network", "node"}, kWorld, "network"),
+            Made(Names{"inside", "across"}, Names{}));
 }
 
 TEST(Instance, NoTransportBetweenHosts) {
