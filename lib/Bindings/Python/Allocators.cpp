@@ -14,6 +14,8 @@
 #include <atomic>
 #include <dlfcn.h>
 #include <nanobind/stl/string.h>
+#include <system_error>
+#include <thread>
 
 using namespace tandem::python;
 
@@ -52,16 +54,26 @@ private:
       raise(TANDEM_UNSUPPORTED, std::string("this version of torch has no ") + name);
   }
 
+  /// On a thread of its own: torch directs what the caller's thread allocates to a pool of its own
+  /// while it warms up for a graph (torch.compile(mode="reduce-overhead")).
   static void *allocate(void *user, uint64_t size, tandem_memory_kind) {
     auto *self = static_cast<TorchAllocator *>(user);
-    void *guard = nullptr, *memory = nullptr;
-    if (self->enter(kOwnStream, self->device, &guard) != 0)
-      return nullptr;
-    if (self->take(size, &memory) != 0)
-      memory = nullptr;
-    self->leave(guard);
+    void *memory = nullptr;
+    try {
+      std::thread([&] { memory = self->allocateHere(size); }).join();
+    } catch (const std::system_error &) { // no thread
+    }
     if (memory)
       self->bytes += size;
+    return memory;
+  }
+  void *allocateHere(uint64_t size) const {
+    void *guard = nullptr, *memory = nullptr;
+    if (enter(kOwnStream, device, &guard) != 0)
+      return nullptr;
+    if (take(size, &memory) != 0)
+      memory = nullptr;
+    leave(guard);
     return memory;
   }
   static void deallocate(void *user, void *memory, uint64_t size, tandem_memory_kind) {

@@ -4,6 +4,7 @@
 
 import ctypes
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import tandem
 from tandem import _tandem
 
 STAND_IN = """
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@ STAND_IN = """
 _Atomic int64_t live, allocations;
 atomic_int device = -1, refuses;
 void *_Atomic stream;
+_Atomic pthread_t thread;
 static _Thread_local int guards;
 
 int32_t aoti_torch_create_cuda_stream_guard(void *on, int32_t of, void **guard) {
@@ -39,6 +42,7 @@ int32_t aoti_torch_delete_cuda_stream_guard(void *guard) {
 int32_t aoti_torch_cuda_caching_allocator_raw_alloc(uint64_t bytes, void **memory) {
   if (guards != 1 || refuses)
     return 1;
+  thread = pthread_self();
   ++live;
   ++allocations;
   *memory = aligned_alloc(64, bytes);
@@ -84,6 +88,24 @@ def test_torch_allocator(library, random):
     with tandem.local_world(4, timeout=20, allocator=allocator) as world:
         with pytest.raises(tandem.Error, match="cannot allocate"):
             world.run(lambda context: program(rows(x, context), w))
+    assert allocator.bytes == 0
+
+
+def test_thread(library):
+    """torch has pools of threads: those of the caller get none of this memory."""
+    class Hooks(ctypes.Structure):
+        _fields_ = [("struct_size", ctypes.c_size_t),
+                    ("allocate", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int)),
+                    ("deallocate", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int)),
+                    ("user", ctypes.c_void_p), ("leaves_symmetric", ctypes.c_uint64)]
+
+    allocator = _tandem.TorchAllocator(0, library._name)
+    hooks = Hooks.from_address(allocator.tandem_allocator)
+    assert (hooks.struct_size, hooks.leaves_symmetric) == (ctypes.sizeof(Hooks), 1)
+    memory = hooks.allocate(hooks.user, 64, 0)
+    assert memory and allocator.bytes == 64
+    assert ctypes.c_ulong.in_dll(library, "thread").value not in (0, threading.get_ident())
+    hooks.deallocate(hooks.user, memory, 64, 0)
     assert allocator.bytes == 0
 
 
