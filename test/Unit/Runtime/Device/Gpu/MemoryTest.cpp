@@ -32,8 +32,9 @@ struct Counter {
   std::mutex mutex;
   std::map<MemoryKind, uint64_t> live;
 
-  std::shared_ptr<const Allocator> allocator() {
+  std::shared_ptr<const Allocator> allocator(bool leavesSymmetric = false) {
     auto made = std::make_shared<Allocator>();
+    made->leavesSymmetric = leavesSymmetric;
     made->allocate = [this](uint64_t bytes, MemoryKind kind) {
       std::lock_guard<std::mutex> lock(mutex);
       live[kind] += bytes;
@@ -341,12 +342,13 @@ TEST_P(GpuMemory, InstancesOfTwoRanksShareSymmetricMemory) {
        {std::vector<bool>{true, true, true}, {true, false, true, false, false}}) {
     auto world = LocalWorld::create(2, std::chrono::seconds(20));
     Counter counters[2]; // ranks of a process share ownership of symmetric memory
+    const bool leaves = !hears[1];
     auto rank = [&](uint32_t r) -> Status {
       Counter &counter = counters[r];
       ContextOptions options;
       options.device = fakeDevice(r);
       options.bootstrap = world->bootstrap(r);
-      options.allocator = counter.allocator();
+      options.allocator = counter.allocator(leaves);
       TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport("peer"));
       options.transports.push_back(std::move(transport));
       TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
@@ -363,6 +365,7 @@ TEST_P(GpuMemory, InstancesOfTwoRanksShareSymmetricMemory) {
         instances.push_back(std::move(instance));
       }
       EXPECT_LE(counter.live[MemoryKind::Symmetric], uint64_t(2 * 4096 * 4 + (32 << 10)));
+      EXPECT_EQ(counter.live[MemoryKind::Symmetric] == 0, leaves);
       TANDEM_RETURN_IF_ERROR(runInTurn(*context, instances, hears, streams, 40));
       streams.pop_back();
       TANDEM_RETURN_IF_ERROR(runInTurn(*context, instances, hears, streams, 41));
