@@ -124,8 +124,8 @@ private:
 struct Capture {
   /// Device memory that holds the run number while the graph runs. Readers call reads().
   void *epoch = nullptr;
-  /// Notes that a command reads it. `countRun`: the kernel run_words. `counts`: the command can write
-  /// the number itself.
+  /// Notes that a command reads it. `countRun`: the kernel run_words. `counts`: the command can
+  /// write the number itself.
   void reads(FunctionHandle kernel, bool counts = false) {
     readerCounts = counts && !countRun;
     countRun = kernel;
@@ -141,7 +141,8 @@ struct Capture {
   /// The kernel run_words, the graph's first node, if a command reads the run number.
   FunctionHandle countRun = nullptr;
   bool readerCounts = false; ///< there is one reader, and it can write the number
-  /// It does, so there is no node run_words for the others to wait for. Known from a capture before.
+  /// It does, so there is no node run_words for the others to wait for. Known from a capture
+  /// before.
   bool countsItself = false;
   std::vector<SignalWord> signalWords;
   bool closed = false; ///< signalWords is final: the graph's first node already writes it
