@@ -12,9 +12,11 @@
 
 #include "tandem/Program/Status.h"
 
-// Both headers declare the same functions and structures, under the same names.
+// All three declare the same functions and structures, under the same names.
 #if TANDEM_NCCL_IS_RCCL
 #include <rccl/rccl.h>
+#elif TANDEM_CCL_DECLARATIONS
+#include "Declarations.h"
 #else
 #include <nccl.h>
 #endif
@@ -25,6 +27,8 @@ namespace tandem::ccl {
 
 #if TANDEM_NCCL_IS_RCCL
 using NativeStream = hipStream_t;
+#elif TANDEM_CCL_DECLARATIONS
+using NativeStream = void *;
 #else
 using NativeStream = cudaStream_t; ///< for RCCL, a hipStream_t: a pointer too
 #endif
