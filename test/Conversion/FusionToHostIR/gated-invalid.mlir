@@ -14,6 +14,21 @@ func.func @alone(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
+!g = tensor<2x8x8xf32, #fusion.axes<#tp, [-, stream(4) * stream(2), -]>>
+!w = tensor<8x3xf32, #fusion.axes<#tp, [-, -]>>
+!y = tensor<2x8x3xf32, #fusion.axes<#tp, [-, stream(4) * stream(2), -]>>
+
+func.func @rows_apart(%0: tensor<2x8x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>>, %w: !w) -> !y {
+  // expected-error @below {{schedule gated: expected slices with more than one row of each matrix, found [-, stream(4) * stream(2), -] on #tp}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<2x8x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>> -> !g
+  %2 = fusion.matmul %1, %w : !g, !w -> !y
+  return %2 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
 func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> {
   // expected-error @below {{schedule gated gathers into slices: stream digits in place of the device's; found [didx("x"), -] on #tp to [-, -] on #tp}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>

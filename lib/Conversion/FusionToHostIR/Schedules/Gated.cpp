@@ -174,6 +174,30 @@ static bool isCutByRows(RankedTensorType type, const StreamLoop &loop) {
   return streams == loop.streamSizes.size();
 }
 
+/// Whether a slice has one row of each of several matrices. Memory then allows to see them as one
+/// matrix, whose rows are not neighbours in the whole one.
+static bool hasRowsApart(RankedTensorType type) {
+  FailureOr<SmallVector<SmallVector<fusion::ResolvedDigit>>> dims = fusion::resolveDims(type);
+  if (failed(dims))
+    return false;
+  int64_t matrices = 1, rows = 1, fewestRows = 1;
+  for (auto [extent, digits] : llvm::zip(type.getShape().drop_back(), *dims)) {
+    if (extent == 1)
+      continue;
+    matrices *= rows;
+    rows = fewestRows = 1;
+    for (const fusion::ResolvedDigit &digit : digits) {
+      bool isRagged = digit.ragged > 0;
+      int64_t most = isRagged                                  ? digit.weight
+                     : digit.kind == fusion::DigitKind::Serial ? digit.size
+                                                               : 1;
+      rows *= most;
+      fewestRows *= isRagged ? digit.ragged - digit.weight * (digit.size - 1) : most;
+    }
+  }
+  return matrices > 1 && fewestRows == 1;
+}
+
 /// What keeps a matmul of the loop from being a gated one; empty: nothing.
 static std::string findObstacle(fusion::MatmulOp matmul, const GatherLoop &gather) {
   const StreamLoop &loop = gather.loop;
@@ -210,6 +234,9 @@ static std::string findObstacle(const GatherLoop &gather) {
   fusion::ReshardOp reshard = gather.gathers.front();
   if (!isCutByRows(reshard.getType(), gather.loop))
     return "a gather of blocks of rows, found the slices " +
+           fusion::formatAxes(fusion::getAxes(reshard.getType()));
+  if (hasRowsApart(reshard.getType()))
+    return "slices with more than one row of each matrix, found " +
            fusion::formatAxes(fusion::getAxes(reshard.getType()));
   if (!GatedOps(gather).gated.empty())
     return "";
