@@ -288,7 +288,7 @@ ncclResult_t endGroup() {
   return launch(comm, [comm, group] {
     if (ncclResult_t entered = enter(comm); entered != ncclSuccess)
       return entered;
-    tandem::fake::add(static_cast<CUstream>(group[0].stream), [group] {
+    tandem::fake::add(group[0].stream, [group] {
       for (auto part : {&Pending::send, &Pending::work, &Pending::end})
         for (const Pending &call : group)
           if (call.*part)

@@ -10,9 +10,12 @@
 #ifndef TANDEM_TEST_SUPPORT_NOCUDA_NCCL_H
 #define TANDEM_TEST_SUPPORT_NOCUDA_NCCL_H
 
+#include <cuda.h>
+
+#define TANDEM_CCL_STREAM CUstream
 #include "Channel/Ccl/Declarations.h"
 
-using cudaStream_t = void *;
+using cudaStream_t = CUstream;
 
 #define NCCL_VERSION_CODE 21800
 

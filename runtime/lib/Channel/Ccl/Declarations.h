@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The binary interface of RCCL 2.18, which is that of NCCL 2.18 and has been kept since. For builds
-// for HIP without rccl.h. Streams are `void *`. A test compares the types with those of nccl.h
+// for HIP without rccl.h. A test compares the types with those of nccl.h
 // (CclTest.cpp).
 //
 //===----------------------------------------------------------------------===//
@@ -58,8 +58,11 @@ typedef struct {
 
 #ifndef NCCL_CONFIG_INITIALIZER
 #define NCCL_CONFIG_INITIALIZER                                                                    \
-  {sizeof(ncclConfig_t), 0xcafebeef, 21800,   INT_MIN, INT_MIN,                                    \
-   INT_MIN,              INT_MIN,    nullptr, INT_MIN}
+  {sizeof(ncclConfig_t), 0xcafebeef, 21800, INT_MIN, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN}
+#endif
+
+#ifndef TANDEM_CCL_STREAM
+#define TANDEM_CCL_STREAM void *
 #endif
 
 #ifndef TANDEM_CCL_TYPES_ONLY
@@ -79,19 +82,19 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, void *stream);
+                           ncclComm_t comm, TANDEM_CCL_STREAM stream);
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, void *stream);
+                           ncclRedOp_t op, ncclComm_t comm, TANDEM_CCL_STREAM stream);
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, void *stream);
+                               ncclRedOp_t op, ncclComm_t comm, TANDEM_CCL_STREAM stream);
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root,
-                           ncclComm_t comm, void *stream);
+                           ncclComm_t comm, TANDEM_CCL_STREAM stream);
 ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t comm, void *stream);
+                        ncclRedOp_t op, int root, ncclComm_t comm, TANDEM_CCL_STREAM stream);
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, void *stream);
+                      ncclComm_t comm, TANDEM_CCL_STREAM stream);
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      void *stream);
+                      TANDEM_CCL_STREAM stream);
 }
 #endif
 
