@@ -7,7 +7,7 @@
 
 // The schedule `push` by SMs: one kernel stores the own slices to all peers, next to the matmuls.
 //
-// EACH: s1 fused_exchange 6 parts by 12 blocks
+// EACH: s1 fused_exchange 6 parts by 8 blocks
 // EACH-NEXT: s1   put c0 sym[[G:[0-9]+]]:f32[12,16] <- arg0:f32[12,16] to 3
 // EACH-NEXT: s1   signal c0 slot 0 value 1 to 3
 // EACH-NEXT: s1   put c0 sym[[G]]:f32[12,16] <- arg0:f32[12,16] to 2
@@ -31,7 +31,7 @@
 //
 // The gated matmul leaves the SMs.
 //
-// GATED: s1 fused_exchange 6 parts by 12 blocks
+// GATED: s1 fused_exchange 6 parts by 8 blocks
 // GATED: s0 copy
 // GATED-NEXT: s0 gated_matmul 7 parts leaves 12 SMs
 //

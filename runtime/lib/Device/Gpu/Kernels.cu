@@ -416,7 +416,7 @@ __device__ void moveBatch(const ExchangeStepArguments &step, const Nest &nest,
 template <Move move, bool dense, typename T, int N>
 __device__ void moveUnits(const ExchangeStepArguments &step, const Nest &nest,
                           const ExchangeStore *stores) {
-  constexpr int count = move != Move::Copy ? 2 : dense ? 8 : 4; // what registers hold
+  constexpr int count = !dense ? 2 : move == Move::Copy ? 8 : 4; // what registers hold
   uint32_t total = nest.total, units = unitStep<uint32_t>(), i = firstUnit<uint32_t>();
   for (; i + (count - 1) * units < total; i += count * units)
     moveBatch<move, dense, T, N, count>(step, nest, stores, i, units);
