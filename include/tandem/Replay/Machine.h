@@ -128,6 +128,7 @@ struct GatedPoint {
 struct ExchangeKernel {
   double startup = 0; ///< besides the launch of a kernel
   double signal = 0;  ///< from the last store of a step until peers see its signals
+  double count = 0;   ///< longer than that with several blocks, which count each other
   double stores = 0;  ///< bytes that a thread block stores to peers per second
   double memory = 0;  ///< bytes that a thread block reads and writes here per second
   /// 1: these numbers hold next to a matmul; 0: not known.

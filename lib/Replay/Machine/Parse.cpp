@@ -433,7 +433,7 @@ private:
       out.networkBandwidth = c.number("network_bandwidth", Unit::Bandwidth, 1, 1e18);
     }
     if (object.has("fused_exchange"))
-      fusedExchange(object.object("fused_exchange", {"startup", "signal", "block_stores",
+      fusedExchange(object.object("fused_exchange", {"startup", "signal", "count", "block_stores",
                                                      "block_memory", "beside_compute"}));
   }
 
@@ -442,6 +442,7 @@ private:
     machine.hasExchangeKernel = true;
     kernel.startup = object.number("startup", Unit::Time, 0, 1);
     kernel.signal = object.number("signal", Unit::Time, 0, 1);
+    object.number("count", Unit::Time, 0, 1, kernel.count);
     kernel.stores = machine.node.bandwidth.most() / kBlocksOfLink;
     object.number("block_stores", Unit::Bandwidth, 1, 1e18, kernel.stores);
     kernel.memory = machine.memory[static_cast<size_t>(MemoryWork::Reduce)].most() / machine.sms;

@@ -47,6 +47,7 @@ void scaleLatency(Machine &m, double f) {
   m.collectives.step *= f;
   m.collectives.networkStep *= f;
   m.exchange.signal *= f;
+  m.exchange.count *= f;
 }
 
 void scaleIssue(Machine &m, double f) {

@@ -105,7 +105,9 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   switch (command.kind) {
   case Kind::Signal:
     // The signals of a step are raised at once.
-    return world.commands[part - 1].kind == Kind::Signal ? 0 : machine.exchange.signal;
+    if (world.commands[part - 1].kind == Kind::Signal)
+      return 0;
+    return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
   case Kind::Copy:
   case Kind::Reduce: {
     double moved = bytes(rank, command, 0) + bytes(rank, command, 1);
