@@ -18,25 +18,68 @@ namespace {
 /// Finds where each part lies in the product of all.
 class Assembler {
 public:
-  explicit Assembler(const std::vector<GatedPart> &parts) : parts(parts) {}
+  explicit Assembler(const std::vector<GatedPart> &parts)
+      : parts(parts), hasPuts(std::any_of(parts.begin(), parts.end(), [](const GatedPart &part) {
+          return part.kind == Kind::Put;
+        })) {}
 
   Expected<GatedProduct> run() {
+    for (uint32_t i = 0; i < parts.size(); ++i)
+      if (Status status = checkMessage(i); !status.ok())
+        return status.withPrefix(fmt::format("part {}: ", i));
     TANDEM_RETURN_IF_ERROR(findFirst());
-    for (uint32_t i = 0; i < parts.size(); ++i) {
-      product.numGates += parts[i].isWait;
-      if (isPart(i))
-        if (Status status = place(i); !status.ok())
-          return status.withPrefix(fmt::format("part {}: ", i));
-    }
+    if (!product.whyNoTargets.empty())
+      return product;
+    for (uint32_t i = 0; i < parts.size(); ++i)
+      if (Status status = add(i); !status.ok())
+        return status.withPrefix(fmt::format("part {}: ", i));
     TANDEM_RETURN_IF_ERROR(cover());
+    if (hasPuts)
+      product.whyNoTargets = findObstacle();
     return product;
   }
 
 private:
+  using Kind = GatedPart::Kind;
+
   /// A matmul with elements.
   bool isPart(uint32_t i) const {
-    return !parts[i].isWait && parts[i].out.layout.numElements() > 0 &&
+    return parts[i].kind == Kind::Matmul && parts[i].out.layout.numElements() > 0 &&
            parts[i].a.layout.numElements() > 0;
+  }
+
+  /// Puts and signals are right behind what they are about.
+  Status checkMessage(uint32_t i) const {
+    const GatedPart *last = i > 0 ? &parts[i - 1] : nullptr;
+    if (parts[i].kind == Kind::Put &&
+        (!last || last->kind != Kind::Matmul || !isSame(last->out, parts[i].a)))
+      return invalid("expected to send the output of a matmul right before it");
+    if (parts[i].kind == Kind::Signal && (!last || last->kind != Kind::Put))
+      return invalid("expected a put right before it");
+    return Status();
+  }
+
+  Status add(uint32_t i) {
+    switch (parts[i].kind) {
+    case Kind::Wait:
+      ++product.numGates;
+      return Status();
+    case Kind::Put:
+      if (isPart(i - 1))
+        product.targets.back().put = i;
+      return Status();
+    case Kind::Signal:
+      if (isPart(i - 2))
+        product.targets.back().signal = i;
+      return Status();
+    case Kind::Matmul:
+      break;
+    }
+    if (!isPart(i))
+      return Status();
+    if (hasPuts)
+      product.targets.push_back({i});
+    return place(i);
   }
 
   /// The parts with the lowest addresses, and what must be alike.
@@ -54,6 +97,8 @@ private:
       if (part.transposeB != first->transposeB)
         return invalid("part {}: expected the flag transpose_b of the first matmul", i);
       for (auto view : {&GatedPart::out, &GatedPart::a, &GatedPart::b}) {
+        if (hasPuts && view == &GatedPart::out)
+          continue; // each has a place of its own
         const PlacedView &mine = part.*view, &theirs = first->*view;
         const char *name = view == &GatedPart::out ? "out" : view == &GatedPart::a ? "a" : "b";
         if (mine.buffer != theirs.buffer)
@@ -69,12 +114,20 @@ private:
         if ((part.*view).address < (parts[at].*view).address)
           at = i;
       };
-      lower(product.firstOut, &GatedPart::out);
+      if (!hasPuts)
+        lower(product.firstOut, &GatedPart::out);
       lower(product.firstA, &GatedPart::a);
       lower(product.firstB, &GatedPart::b);
     }
+    // Puts are for any matmuls: then no kernel may be able to do it.
+    auto cannot = [&](std::string why) -> Status {
+      if (!hasPuts)
+        return invalid("{}", why);
+      product.whyNoTargets = std::move(why);
+      return Status();
+    };
     if (!first)
-      return invalid("expected a matmul with elements, found none");
+      return cannot("expected a matmul with elements, found none");
     product.transposeB = first->transposeB;
     product.out = first->out.layout;
     product.a = first->a.layout;
@@ -84,7 +137,8 @@ private:
                      product.out.str(), product.a.str(), product.b.str());
     for (const Layout *layout : {&product.out, &product.a})
       if (layout->strides[1] != 1 || layout->strides[0] < layout->shape[1])
-        return invalid("expected out and a with contiguous rows, found {}", layout->str());
+        return cannot(
+            fmt::format("expected out and a with contiguous rows, found {}", layout->str()));
     return Status();
   }
 
@@ -102,7 +156,7 @@ private:
     GatedBlock block{inA / strideA, part.out.layout.shape[0], inA % strideA, part.a.layout.shape[1],
                      product.numGates};
     // Also of hostile programs, without a product that overflows.
-    if (inOut % strideOut != 0 || inOut / strideOut != block.firstRow)
+    if (!hasPuts && (inOut % strideOut != 0 || inOut / strideOut != block.firstRow))
       return invalid("out: expected row {}, as in a, found an offset of {} elements",
                      block.firstRow, inOut);
     int64_t strideK = product.b.strides[part.transposeB ? 1 : 0];
@@ -156,11 +210,86 @@ private:
     return Status();
   }
 
+  const PlacedView &placeOf(const GatedTarget &target) const {
+    return parts[target.put == GatedTarget::kNone ? target.matmul : target.put].out;
+  }
+
+  /// What keeps a kernel from storing the rows to their targets; empty: nothing. The kernel stores
+  /// to all at the same time, so no two may be one place.
+  std::string findObstacle() {
+    const std::vector<GatedTarget> &targets = product.targets;
+    if (product.numGates > 0)
+      return "it waits for signals, and stores to peers";
+    if (targets.size() > kMostGatedTargets)
+      return fmt::format("it has {} targets, of at most {}", targets.size(), kMostGatedTargets);
+    uint32_t matmuls = 0;
+    for (const GatedPart &part : parts)
+      matmuls += part.kind == Kind::Matmul;
+    if (matmuls != targets.size())
+      return "a matmul has no elements";
+    const Layout first = placeOf(targets.front()).layout;
+    if (first.strides[1] != 1 || first.strides[0] < first.shape[1])
+      return fmt::format("expected targets with contiguous rows, found {}", first.str());
+    for (size_t i = 0; i < targets.size(); ++i) {
+      const GatedBlock &block = product.blocks[i];
+      if (block.k != product.a.shape[1])
+        return "it has slices of K";
+      if (block.rows != product.blocks.front().rows || block.firstRow % block.rows != 0)
+        return "its blocks have different numbers of rows";
+      const Layout &layout = placeOf(targets[i]).layout;
+      if (layout != first)
+        return fmt::format("expected targets of one layout, {}, found {}", first.str(),
+                           layout.str());
+      if (std::string why = findObstacle(i); !why.empty())
+        return why;
+    }
+    product.out.strides = first.strides;
+    return "";
+  }
+
+  /// Of the messages of a target.
+  std::string findObstacle(size_t number) const {
+    const GatedTarget &target = product.targets[number];
+    const GatedPart *put = target.put == GatedTarget::kNone ? nullptr : &parts[target.put];
+    const GatedPart *signal = target.signal == GatedTarget::kNone ? nullptr : &parts[target.signal];
+    if (put && put->toSelf)
+      return "a put is to this rank";
+    if (put && signal && (signal->peer != put->peer || signal->channel != put->channel))
+      return "a signal is not to the peer of the put before it";
+    for (size_t i = 0; i < number; ++i) {
+      const GatedTarget &other = product.targets[i];
+      const GatedPart *earlier = other.put == GatedTarget::kNone ? nullptr : &parts[other.put];
+      if (put && earlier && put->channel != earlier->channel)
+        return "its puts use several channels";
+      if (put ? earlier && put->peer == earlier->peer : !earlier)
+        return put ? "two puts are to one peer" : "two blocks stay on this rank";
+    }
+    return "";
+  }
+
+  static bool isSame(const PlacedView &a, const PlacedView &b) {
+    return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
+  }
+
   const std::vector<GatedPart> &parts;
+  const bool hasPuts;
   GatedProduct product;
 };
 
 } // namespace
+
+GatedPart::Kind gatedKind(sp::CommandKind kind) {
+  switch (kind) {
+  case sp::CommandKind::wait_signal:
+    return GatedPart::Kind::Wait;
+  case sp::CommandKind::put:
+    return GatedPart::Kind::Put;
+  case sp::CommandKind::signal:
+    return GatedPart::Kind::Signal;
+  default:
+    return GatedPart::Kind::Matmul;
+  }
+}
 
 std::vector<GatedPart> gatedParts(const Program &program, uint32_t head) {
   const sp::RankProgram &data = program.data();
@@ -172,13 +301,20 @@ std::vector<GatedPart> gatedParts(const Program &program, uint32_t head) {
   for (uint32_t i = 0; i < parts.size(); ++i) {
     const sp::Command &command = *data.commands()->Get(head + 1 + i);
     GatedPart &part = parts[i];
-    part.isWait = command.kind() == sp::CommandKind::wait_signal;
-    if (part.isWait)
+    part.kind = gatedKind(command.kind());
+    if (part.kind == GatedPart::Kind::Put || part.kind == GatedPart::Kind::Signal) {
+      part.channel = command.channel();
+      part.peer = command.peer();
+      part.toSelf = part.peer == data.channels()->Get(part.channel)->self();
+    }
+    if (part.kind == GatedPart::Kind::Wait || part.kind == GatedPart::Kind::Signal)
+      continue;
+    part.out = view(command, 0);
+    part.a = view(command, 1);
+    if (part.kind == GatedPart::Kind::Put)
       continue;
     part.transposeB = command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_b);
     part.accumulate = command.flags() & static_cast<uint8_t>(sp::CommandFlags::accumulate);
-    part.out = view(command, 0);
-    part.a = view(command, 1);
     part.b = view(command, 2);
   }
   return parts;

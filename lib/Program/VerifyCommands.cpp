@@ -69,7 +69,7 @@ public:
                                    .status()
                                    .withPrefix(where(partsHead)));
     }
-    return Status();
+    return staged.empty() ? Status() : stagedBuffers();
   }
 
 private:
@@ -158,12 +158,12 @@ private:
   static bool mayBePart(sp::CommandKind kind, bool ofGated) {
     switch (kind) {
     case sp::CommandKind::wait_signal:
+    case sp::CommandKind::put:
+    case sp::CommandKind::signal:
       return true;
     case sp::CommandKind::matmul:
       return ofGated;
     case sp::CommandKind::copy:
-    case sp::CommandKind::put:
-    case sp::CommandKind::signal:
     case sp::CommandKind::reduce:
       return !ofGated;
     default:
@@ -188,7 +188,38 @@ private:
     if (isMatmul && (command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_a) ||
                      command.operands()->Get(3) != sp::kNoView))
       return invalid("expected no transpose_a and no bias in a gated matmul");
+    if (ofGated && command.kind() == sp::CommandKind::put && isView(command.operands()->Get(1)))
+      staged.insert(table.views()->Get(command.operands()->Get(1))->buffer());
     --partsLeft;
+    return Status();
+  }
+
+  bool isView(uint32_t view) const { return view < sizeOfVector(table.views()); }
+
+  /// Gated matmuls may leave what their puts send unwritten on this rank, so nothing else reads it.
+  Status stagedBuffers() const {
+    for (uint32_t buffer : staged)
+      if (table.buffers()->Get(buffer)->space() == sp::Space::argument)
+        return invalid("buffer {}: expected a put of a gated matmul to read no argument", buffer);
+    auto isStaged = [&](uint32_t view) {
+      return isView(view) && staged.count(table.views()->Get(view)->buffer()) > 0;
+    };
+    uint32_t end = 0; // of the parts of the last gated matmul
+    for (uint32_t i = 0; i < sizeOfVector(table.commands()); ++i) {
+      const sp::Command &command = *table.commands()->Get(i);
+      if (command.kind() == sp::CommandKind::gated_matmul)
+        end = i + 1 + command.aux();
+      bool launches =
+          command.kind() == sp::CommandKind::launch || command.kind() == sp::CommandKind::call;
+      uint32_t first = launches ? command.operands()->Get(0) : 0;
+      for (uint32_t k = 0, count = launches ? command.operands()->Get(1) : 4; k < count; ++k) {
+        bool isPlace = i < end && k == (command.kind() == sp::CommandKind::put ? 1 : 0);
+        if (!isPlace && isStaged(launches ? table.launch_operands()->Get(first + k)
+                                          : command.operands()->Get(k)))
+          return invalid("operand {}: is in memory whose contents a gated matmul does not keep", k)
+              .withPrefix(where(i));
+      }
+    }
     return Status();
   }
 
@@ -690,6 +721,7 @@ private:
   const ProgramImpl &program;
   const sp::RankProgram &table;
   std::vector<char> recorded;
+  std::unordered_set<uint32_t> staged; ///< buffers that puts of gated matmuls read
   Ref refs[4];
   uint32_t groupHead = 0, groupLeft = 0, partsHead = 0, partsLeft = 0;
   std::vector<std::pair<Ref, bool>> groupRefs;

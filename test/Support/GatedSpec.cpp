@@ -55,4 +55,43 @@ GatedSpec::GatedSpec(uint32_t size, uint64_t leaves, uint64_t blocks) : ProgramS
   }
 }
 
+EpilogueSpec::EpilogueSpec(uint32_t size) : ProgramSpec(size) {
+  constexpr int64_t rows = 2, k = 4, columns = 3;
+  constexpr uint64_t bytesOfA = rows * k * 4, bytesOfY = rows * columns * 4;
+  uint32_t a = stacked("a", false, DType::F32, {rows * size, k});
+  uint32_t w = stacked("w", false, DType::F32, {k, columns});
+  uint32_t y = stacked("y", true, DType::F32, {rows, columns});
+  std::vector<uint32_t> everybody;
+  for (uint32_t r = 0; r < size; ++r)
+    everybody.push_back(r);
+  for (RankSpec &rank : ranks) {
+    uint32_t input = rank.argument(a, bytesOfA * size);
+    uint32_t weights = rank.view(rank.argument(w, k * columns * 4), DType::F32, {k, columns});
+    uint32_t result = rank.view(rank.argument(y, bytesOfY), DType::F32, {rows, columns});
+    uint32_t received = rank.symmetric(bytesOfY * size);
+    staged = rank.arena(bytesOfY * size);
+    uint32_t place = rank.view(received, DType::F32, {rows, columns}, bytesOfY * rank.rank);
+    uint16_t channel = rank.channel(everybody, 2); // one-sided
+    rank.slots.assign(size, 1);
+    head = static_cast<uint32_t>(rank.commands.size());
+    CommandSpec &gated = rank.add(sp::CommandKind::gated_matmul, 0);
+    gated.aux = 3 * size - 2;
+    for (uint32_t distance = size; distance-- > 0;) {
+      uint32_t to = (rank.rank + size - distance) % size;
+      uint32_t out =
+          distance == 0 ? place : rank.view(staged, DType::F32, {rows, columns}, bytesOfY * to);
+      uint32_t in = rank.view(input, DType::F32, {rows, k}, bytesOfA * to);
+      rank.add(sp::CommandKind::matmul, 0, {out, in, weights});
+      if (distance == 0)
+        continue;
+      rank.put(0, channel, place, out, to);
+      rank.signal(0, channel, to, rank.rank, 1, /*exclusive=*/true);
+    }
+    for (uint32_t distance = 1; distance < size; ++distance)
+      rank.waitSignal(0, channel, (rank.rank + distance) % size, 1);
+    uint32_t all = rank.view(received, DType::F32, {int64_t(size), rows, columns});
+    rank.add(sp::CommandKind::reduce, 0, {result, all}).value = 1;
+  }
+}
+
 } // namespace tandem::test

@@ -25,6 +25,19 @@ struct GatedSpec : ProgramSpec {
   }
 };
 
+/// Each rank multiplies all rows of its "a" [2 * ranks, 4] by its "w" [4, 3], by one gated matmul
+/// that stores the rows of each other rank in that rank's memory and its own ones last. Then it
+/// adds what has arrived into "y" [2, 3]. The gated matmul is command `head` of each rank; its
+/// parts are a matmul, a put and a signal for each other rank, and a matmul.
+struct EpilogueSpec : ProgramSpec {
+  explicit EpilogueSpec(uint32_t ranks);
+  uint32_t head = 0;
+  uint32_t staged = 0; ///< the buffer that the puts read, on all ranks
+  CommandSpec &part(uint32_t rank, uint32_t number) {
+    return ranks[rank].commands[head + 1 + number];
+  }
+};
+
 } // namespace tandem::test
 
 #endif // TANDEM_TEST_SUPPORT_GATEDSPEC_H

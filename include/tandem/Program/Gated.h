@@ -3,8 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A gated matmul is a list of waits and matmuls, which are blocks of one product (docs/gated.md).
-// This is the one place that finds the product in the list.
+// A gated matmul is a list of waits and matmuls, which are blocks of one product, and of puts of
+// these blocks to peers, with signals (docs/gated.md). This is the one place that finds the product
+// in the list.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,11 +16,15 @@
 #include "tandem/Program/Types.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tandem {
 class Program;
 }
+namespace tandem::sp {
+enum class CommandKind : uint8_t;
+} // namespace tandem::sp
 
 namespace tandem::program {
 
@@ -30,11 +35,15 @@ struct PlacedView {
   Layout layout;
 };
 
-/// A command of a gated matmul. A wait has no views.
+/// A command of a gated matmul. Waits and signals have no views.
 struct GatedPart {
-  bool isWait = false;
-  bool transposeB = false, accumulate = false;
-  PlacedView out, a, b;
+  enum class Kind : uint8_t { Matmul, Wait, Put, Signal };
+  Kind kind = Kind::Matmul;
+  bool transposeB = false, accumulate = false; ///< of a matmul
+  bool toSelf = false;                         ///< a put or signal whose peer is this rank
+  uint32_t channel = 0, peer = 0;              ///< of a put or signal
+  PlacedView out, a,
+      b; ///< of a put: out is this rank's name of the place at the peer, a the source
 };
 
 /// Rows, or a slice of K of rows, in the order of computation.
@@ -42,6 +51,17 @@ struct GatedBlock {
   int64_t firstRow = 0, rows = 0, firstK = 0, k = 0;
   uint32_t gates = 0; ///< so many of the waits precede it
 };
+
+/// Where the rows of a block go.
+struct GatedTarget {
+  static constexpr uint32_t kNone = ~uint32_t(0);
+  uint32_t matmul = 0;     ///< by number of the part
+  uint32_t put = kNone;    ///< kNone: to the output of the matmul, on this rank
+  uint32_t signal = kNone; ///< raised once the rows of this and of all targets before it are there
+};
+
+/// The most targets of a kernel.
+inline constexpr uint32_t kMostGatedTargets = 8;
 
 /// out [M, N] = a [M, K] * b, where b is [K, N], or [N, K] with transposeB.
 struct GatedProduct {
@@ -51,11 +71,19 @@ struct GatedProduct {
   bool transposeB = false;
   std::vector<GatedBlock> blocks; ///< of parts with elements
   uint32_t numGates = 0;
+  /// With puts: one target per block, in order. Then `out` has the strides of the first target, and
+  /// the shape of all.
+  std::vector<GatedTarget> targets;
+  /// Why kernels cannot have these targets, so that the parts run one by one; empty: they can.
+  std::string whyNoTargets;
 
   int64_t m() const { return out.shape[0]; }
   int64_t n() const { return out.shape[1]; }
   int64_t k() const { return a.shape[1]; }
 };
+
+/// The kind of a part that is a command of this kind.
+GatedPart::Kind gatedKind(sp::CommandKind kind);
 
 /// The product. An error says which part does not fit, as "part 3: ...".
 Expected<GatedProduct> describeGated(const std::vector<GatedPart> &parts);

@@ -33,7 +33,7 @@ inline unsigned heldByExchange(const SmLimits &sms, const Command &command) {
 }
 
 /// Whether a copy or put is one of the copy engines of a GPU, which need no SM. Those of a fused
-/// exchange are not.
+/// exchange or gated matmul are not.
 bool isByCopyEngine(const World &world, const Rank &rank, const Command &command);
 
 struct WalkOptions {

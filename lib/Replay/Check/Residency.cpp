@@ -38,10 +38,10 @@ bool needsSms(const World &world, const Rank &rank, const Command &command) {
 /// Kernels that one SM is enough for, in blocks of which none needs another one.
 bool isSmall(Kind kind) { return kind == Kind::Signal || kind == Kind::WaitSignal || isCopy(kind); }
 
-/// Whether a fused exchange waits for nothing: then its blocks end once they run.
-bool isWithoutWaits(const World &world, CommandId exchange) {
-  const Command *first = &world.commands[exchange] + 1;
-  return std::none_of(first, first + world.commands[exchange].aux,
+/// Whether a fused exchange or gated matmul waits for nothing: then its blocks end once they run.
+bool isWithoutWaits(const World &world, CommandId head) {
+  const Command *first = &world.commands[head] + 1;
+  return std::none_of(first, first + world.commands[head].aux,
                       [](const Command &part) { return part.kind == Kind::WaitSignal; });
 }
 
@@ -75,7 +75,7 @@ public:
 
 private:
   /// `blocks`: the SMs of a fused exchange without waits; 0 for other commands.
-  void followGated(const World &world, const Rank &rank, const Command &command, uint64_t position,
+  void followGated(const World &world, const Rank &rank, CommandId id, uint64_t position,
                    unsigned blocks);
   void follow(const World &world, const Rank &rank);
   void grow(unsigned held, uint64_t candidates);
@@ -139,7 +139,7 @@ void SmOverlaps::follow(const World &world, const Rank &rank) {
       endsAlone = isWithoutWaits(world, c);
     }
     uint64_t position = mine[command.stream] + 1;
-    followGated(world, rank, command, position, isExchange && endsAlone ? ofExchange : 0);
+    followGated(world, rank, c, position, isExchange && endsAlone ? ofExchange : 0);
     if (isChannel || isExchange || (command.kind == Kind::WaitSignal && !command.isGated)) {
       size_t number = isChannel    ? holderOf(command.channel, sms.perChannel)
                       : isExchange ? holderOf((uint64_t(2) << 32) + command.stream, ofExchange)
@@ -158,8 +158,9 @@ void SmOverlaps::follow(const World &world, const Rank &rank) {
   }
 }
 
-void SmOverlaps::followGated(const World &world, const Rank &rank, const Command &command,
-                             uint64_t position, unsigned blocks) {
+void SmOverlaps::followGated(const World &world, const Rank &rank, CommandId id, uint64_t position,
+                             unsigned blocks) {
+  const Command &command = world.commands[id];
   const std::vector<uint64_t> &mine = known[command.stream];
   auto runsBeside = [&](Gated &matmul, uint32_t stream, bool small) {
     matmul.isAlone &= small;
@@ -179,7 +180,7 @@ void SmOverlaps::followGated(const World &world, const Rank &rank, const Command
           runsBeside(*matmul, command.stream, small);
     (small ? lastSmall : lastLarge)[command.stream] = position;
   }
-  if (command.kind != Kind::GatedMatmul)
+  if (command.kind != Kind::GatedMatmul || isWithoutWaits(world, id))
     return;
   Gated matmul;
   matmul.leaves = static_cast<unsigned>(std::min<uint64_t>(command.value, sms.total));

@@ -372,7 +372,7 @@ struct Walker::Impl {
 };
 
 bool isByCopyEngine(const World &world, const Rank &rank, const Command &command) {
-  if (command.isFused)
+  if (command.isFused || command.isGated)
     return false;
   const View *to = world.operand(rank, command, 0), *from = world.operand(rank, command, 1);
   return !to || !from || program::isByCopyEngine(world.layoutOf(*to), world.layoutOf(*from));

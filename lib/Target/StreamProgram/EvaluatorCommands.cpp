@@ -159,13 +159,21 @@ LogicalResult Evaluator::endGated(const Instr &instr) {
     return success();
   for (const RawCommand &raw : commands) {
     program::GatedPart &part = parts.emplace_back();
-    part.isWait = raw.kind == sp::CommandKind::wait_signal;
-    if (part.isWait)
+    using Kind = program::GatedPart::Kind;
+    part.kind = program::gatedKind(raw.kind);
+    if (part.kind == Kind::Put || part.kind == Kind::Signal) {
+      part.channel = raw.channel;
+      part.peer = raw.peer;
+      part.toSelf = raw.peer == code.channels[raw.channel].self[rank];
+    }
+    if (part.kind == Kind::Wait || part.kind == Kind::Signal)
+      continue;
+    part.out = placeOf(*this, raw, 0);
+    part.a = placeOf(*this, raw, 1);
+    if (part.kind == Kind::Put)
       continue;
     part.transposeB = raw.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_b);
     part.accumulate = raw.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
-    part.out = placeOf(*this, raw, 0);
-    part.a = placeOf(*this, raw, 1);
     part.b = placeOf(*this, raw, 2);
   }
   auto product = program::describeGated(parts);

@@ -341,7 +341,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
   hostir.gated_matmul on %main leaving 2 {
     %s = arith.constant 0 : index
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
-    // expected-error @+1 {{expected only waits for signals, matmuls, views, 'arith' and 'scf' in a gated matmul}}
+    // expected-error @+1 {{expected only waits for signals, matmuls, puts, signals, buffers, views, 'arith' and 'scf' in a gated matmul}}
     hostir.copy %c to %c on %main : memref<4x2xf32> to memref<4x2xf32>
   }
 }
@@ -427,6 +427,61 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
   hostir.gated_matmul on %main leaving 4294967296 {
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
   }
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+// gated_matmul_c4
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>) {
+  %main = hostir.main_stream
+  %c1 = arith.constant 1 : index
+  %ch = hostir.channel "c" over #tp ["x"] can [one_sided]
+  %place = hostir.alloc on %main : memref<4x2xf32, #hostir.symmetric>
+  hostir.gated_matmul on %main leaving 0 {
+    hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+    // expected-error @+1 {{expected a source in an allocated buffer in a gated matmul}}
+    hostir.put %c to %place at %c1 via %ch on %main : memref<4x2xf32> to memref<4x2xf32, #hostir.symmetric>
+  }
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+// gated_matmul_c4
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<2x2xf32>) {
+  %main = hostir.main_stream
+  %c1 = arith.constant 1 : index
+  %ch = hostir.channel "c" over #tp ["x"] can [one_sided]
+  %place = hostir.alloc on %main : memref<4x2xf32, #hostir.symmetric>
+  %staged = hostir.alloc on %main : memref<4x2xf32>
+  hostir.gated_matmul on %main leaving 0 {
+    hostir.matmul %a, %b to %staged on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+    // expected-error @+1 {{expected a source that only matmuls and puts of gated matmuls use, as its contents are not kept}}
+    hostir.put %staged to %place at %c1 via %ch on %main : memref<4x2xf32> to memref<4x2xf32, #hostir.symmetric>
+  }
+  %half = memref.subview %staged[2, 0] [2, 2] [1, 1] : memref<4x2xf32> to memref<2x2xf32, strided<[2, 1], offset: 4>>
+  // expected-note @+1 {{another use}}
+  hostir.copy %half to %c on %main : memref<2x2xf32, strided<[2, 1], offset: 4>> to memref<2x2xf32>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+// gated_matmul_c4
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>) {
+  %main = hostir.main_stream
+  %c1 = arith.constant 1 : index
+  %ch = hostir.channel "c" over #tp ["x"] can [one_sided]
+  %place = hostir.alloc on %main : memref<4x2xf32, #hostir.symmetric>
+  %staged = hostir.alloc on %main : memref<4x2xf32>
+  hostir.gated_matmul on %main leaving 0 {
+    hostir.matmul %a, %b to %staged on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+    // expected-error @+1 {{expected a source that only matmuls and puts of gated matmuls use}}
+    hostir.put %staged to %place at %c1 via %ch on %main : memref<4x2xf32> to memref<4x2xf32, #hostir.symmetric>
+  }
+  // expected-note @+1 {{another use}}
+  hostir.put %staged to %place at %c1 via %ch on %main : memref<4x2xf32> to memref<4x2xf32, #hostir.symmetric>
 }
 
 // -----

@@ -124,3 +124,48 @@ TEST(Gated, AnotherKernelBesideItIsNotProven) {
   ASSERT_EQ(report.limits.size(), 1u);
   EXPECT_EQ(report.limits[0].rfind("SMs: other kernels than signals", 0), 0u) << report.limits[0];
 }
+
+//===----------------------------------------------------------------------===//
+// Rows that go to peers
+//===----------------------------------------------------------------------===//
+
+TEST(Gated, StoresToPeers) {
+  for (uint32_t ranks : {2, 4, 8})
+    expectClean(test::EpilogueSpec(ranks));
+}
+
+TEST(Gated, StoresToPeersNeedNoSMsOfOthers) {
+  // It waits for nothing, so it leaves none.
+  Report report = run(test::EpilogueSpec(4), onGpu());
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_TRUE(report.limits.empty()) << report.limits.front();
+}
+
+TEST(Gated, ASignalBeforeThePut) {
+  // In a gated matmul the reader refuses it; of the commands alone the checker finds the race.
+  test::EpilogueSpec spec(2);
+  for (test::RankSpec &rank : spec.ranks)
+    rank.commands.erase(rank.commands.begin() + spec.head);
+  expectClean(spec);
+  for (test::RankSpec &rank : spec.ranks)
+    std::swap(rank.commands[1], rank.commands[2]);
+  EXPECT_TRUE(diagnoses(run(spec)).count("race"));
+}
+
+TEST(Gated, RowsThatAreNotAwaited) {
+  test::EpilogueSpec spec(3);
+  drop(spec, 0, Kind::wait_signal, 0);
+  EXPECT_TRUE(diagnoses(run(spec)).count("race"));
+  test::EpilogueSpec silent(3);
+  drop(silent, 1, Kind::signal, 0);
+  silent.ranks[1].commands[silent.head].aux -= 1;
+  expectOnly(silent, {"signal-missing"});
+}
+
+TEST(Gated, RowsInThePlaceOfAnother) {
+  test::EpilogueSpec spec(3);
+  // Rank 1 stores to the place of rank 0.
+  spec.part(1, 1).operands[0] =
+      spec.ranks[1].view(2 + 1, DType::F32, {2, 3}, 0); // the symmetric buffer
+  EXPECT_FALSE(run(spec).findings.empty());
+}

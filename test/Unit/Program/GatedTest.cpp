@@ -10,6 +10,7 @@
 #include "tandem/Program/Gated.h"
 #include "tandem/Program/Program.h"
 
+#include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
 
@@ -129,7 +130,7 @@ GatedPart slice(int64_t row, int64_t k, int64_t count) {
 
 GatedPart wait() {
   GatedPart part;
-  part.isWait = true;
+  part.kind = GatedPart::Kind::Wait;
   return part;
 }
 
@@ -167,6 +168,166 @@ TEST(Gated, SlicesOfKFollowEachOther) {
   EXPECT_EQ(error({slice(0, 0, 6), other}),
             "part 1: expected the flag transpose_b of the first matmul");
   EXPECT_EQ(error({wait()}), "expected a matmul with elements, found none");
+}
+
+//===----------------------------------------------------------------------===//
+// Rows that go to peers
+//===----------------------------------------------------------------------===//
+
+TEST(Gated, TargetsOfAProgram) {
+  auto file = ProgramFile::fromMemory(EpilogueSpec(3).encode());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  auto loaded = (*file)->rankProgram(1);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  auto product = describeGated(program::gatedParts(**loaded, 0));
+  ASSERT_TRUE(product.ok()) << product.status().message();
+  EXPECT_EQ(product->whyNoTargets, "");
+  EXPECT_EQ(product->m(), 6);
+  ASSERT_EQ(product->blocks.size(), 3u);
+  ASSERT_EQ(product->targets.size(), 3u);
+  int64_t rows[] = {4, 0, 2}; // of ranks 2, 0, 1
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(product->blocks[i].firstRow, rows[i]);
+    EXPECT_EQ(product->targets[i].matmul, 3 * i);
+    EXPECT_EQ(product->targets[i].put, i < 2 ? 3 * i + 1 : program::GatedTarget::kNone);
+    EXPECT_EQ(product->targets[i].signal, i < 2 ? 3 * i + 2 : program::GatedTarget::kNone);
+  }
+  EXPECT_NE(dumpProgram(**loaded).find("s0   put c0 "), std::string::npos);
+}
+
+/// The slice with a put to a peer, in rows of 5 elements there, and a signal.
+std::vector<GatedPart> push(int64_t row, uint32_t peer, int64_t stride = 5) {
+  GatedPart put, signal;
+  put.kind = GatedPart::Kind::Put;
+  signal.kind = GatedPart::Kind::Signal;
+  put.peer = signal.peer = peer;
+  put.a = slice(row, 0, 6).out;
+  put.out = put.a;
+  put.out.buffer = 7;
+  put.out.layout.strides[0] = stride;
+  return {slice(row, 0, 6), put, signal};
+}
+
+/// The slice to this rank.
+std::vector<GatedPart> keep(int64_t row, int64_t stride = 5) {
+  GatedPart own = slice(row, 0, 6);
+  own.out.buffer = 7;
+  own.out.layout.strides[0] = stride;
+  return {own};
+}
+
+program::GatedProduct productOf(const std::vector<std::vector<GatedPart>> &blocks) {
+  std::vector<GatedPart> parts;
+  for (const std::vector<GatedPart> &block : blocks)
+    parts.insert(parts.end(), block.begin(), block.end());
+  auto product = describeGated(parts);
+  EXPECT_TRUE(product.ok()) << product.status().message();
+  return product.ok() ? *product : program::GatedProduct();
+}
+
+TEST(Gated, TargetsThatAKernelCanHave) {
+  program::GatedProduct product = productOf({push(2, 1), push(0, 2), keep(4)});
+  EXPECT_EQ(product.whyNoTargets, "");
+  EXPECT_EQ(product.out.strides[0], 5);
+  EXPECT_EQ(product.out.shape[0], 6);
+  // A signal may be missing, and there need not be rows of this rank.
+  std::vector<GatedPart> quiet = push(0, 2);
+  quiet.pop_back();
+  EXPECT_EQ(productOf({push(2, 1), quiet}).whyNoTargets, "");
+  EXPECT_EQ(productOf({keep(0)}).targets.size(), 0u);
+}
+
+TEST(Gated, TargetsThatNoKernelHas) {
+  auto why = [](const std::vector<std::vector<GatedPart>> &blocks) {
+    return productOf(blocks).whyNoTargets;
+  };
+  EXPECT_EQ(why({push(2, 1), push(0, 1)}), "two puts are to one peer");
+  EXPECT_EQ(why({push(2, 1), keep(0), keep(4)}), "two blocks stay on this rank");
+  EXPECT_EQ(why({push(2, 1), {wait()}, keep(0)}), "it waits for signals, and stores to peers");
+  EXPECT_EQ(why({push(2, 1), keep(0, 6)}).rfind("expected targets of one layout", 0), 0u);
+  EXPECT_EQ(why({{slice(2, 0, 2)}, {slice(2, 2, 4)}, push(0, 1)}), "it has slices of K");
+  std::vector<std::vector<GatedPart>> many;
+  for (uint32_t i = 0; i < 9; ++i)
+    many.push_back(push(2 * i, i + 1));
+  EXPECT_EQ(why(many), "it has 9 targets, of at most 8");
+  many.pop_back();
+  EXPECT_EQ(why(many), "");
+  std::vector<GatedPart> changed = push(2, 1);
+  changed[1].toSelf = true;
+  EXPECT_EQ(why({changed, keep(0)}), "a put is to this rank");
+  changed = push(2, 1);
+  changed[2].peer = 3;
+  EXPECT_EQ(why({changed, keep(0)}), "a signal is not to the peer of the put before it");
+  changed = push(2, 1);
+  changed[1].channel = changed[2].channel = 4;
+  EXPECT_EQ(why({push(0, 2), changed}), "its puts use several channels");
+  changed = push(2, 1); // one row
+  changed[0].out.layout.shape[0] = changed[0].a.layout.shape[0] = 1;
+  changed[1].out.layout.shape[0] = changed[1].a.layout.shape[0] = 1;
+  EXPECT_NE(why({push(0, 2), changed}), "");
+  changed = push(2, 1); // none
+  changed[0].out.layout.shape[0] = changed[0].a.layout.shape[0] = 0;
+  changed[1].out.layout.shape[0] = changed[1].a.layout.shape[0] = 0;
+  EXPECT_EQ(why({push(0, 2), changed}), "a matmul has no elements");
+  EXPECT_EQ(why({changed}), "expected a matmul with elements, found none");
+  changed = push(2, 1); // stored the other way round
+  changed[0].a.layout.strides = {1, 6};
+  std::vector<GatedPart> like = push(0, 2);
+  like[0].a.layout.strides = changed[0].a.layout.strides;
+  EXPECT_EQ(why({changed, like}).rfind("expected out and a with contiguous rows", 0), 0u);
+}
+
+TEST(Gated, PutsAndSignalsFollowWhatTheySend) {
+  auto error = [](std::vector<GatedPart> parts, uint32_t number) {
+    parts.erase(parts.begin() + number);
+    return describeGated(parts).status().message();
+  };
+  std::vector<GatedPart> parts = push(0, 1);
+  EXPECT_EQ(error(parts, 0), "part 0: expected to send the output of a matmul right before it");
+  EXPECT_EQ(error(parts, 1), "part 1: expected a put right before it");
+  std::swap(parts[1], parts[2]);
+  EXPECT_EQ(describeGated(parts).status().message(), "part 1: expected a put right before it");
+  parts = push(0, 1);
+  parts[1].a.address += 8;
+  EXPECT_EQ(describeGated(parts).status().message(),
+            "part 1: expected to send the output of a matmul right before it");
+}
+
+TEST(Gated, NothingElseUsesWhatIsStaged) {
+  auto error = [](const std::function<void(EpilogueSpec &, RankSpec &)> &edit) {
+    EpilogueSpec spec(3);
+    edit(spec, spec.ranks[0]);
+    return errorOfRank(spec);
+  };
+  EXPECT_EQ(error([](EpilogueSpec &, RankSpec &) {}), "");
+  const std::string why = "is in memory whose contents a gated matmul does not keep";
+  // A copy from it, before or after, and a reduction into it.
+  auto copies = [](EpilogueSpec &s, RankSpec &r, bool first) {
+    uint32_t from = r.view(s.staged, DType::F32, {2, 3}, 24), to = r.arena(24);
+    r.copy(0, r.view(to, DType::F32, {2, 3}), from);
+    if (first)
+      std::rotate(r.commands.begin(), r.commands.end() - 1, r.commands.end());
+  };
+  std::string after = error([&](EpilogueSpec &s, RankSpec &r) { copies(s, r, false); });
+  EXPECT_NE(after.find("operand 1: " + why), std::string::npos) << after;
+  EXPECT_NE(after.find("(copy "), std::string::npos) << after;
+  EXPECT_NE(error([&](EpilogueSpec &s, RankSpec &r) { copies(s, r, true); }).find(why),
+            std::string::npos);
+  EXPECT_NE(error([&](EpilogueSpec &s, RankSpec &r) {
+              r.commands.back().operands[0] = r.view(s.staged, DType::F32, {2, 3});
+            }).find("operand 0: " + why),
+            std::string::npos);
+  // The same region without its head has no such rule.
+  EXPECT_EQ(error([&](EpilogueSpec &s, RankSpec &r) {
+              copies(s, r, false);
+              r.commands.erase(r.commands.begin());
+            }),
+            "");
+  // An argument, whose contents its owner may read.
+  EXPECT_NE(error([](EpilogueSpec &s, RankSpec &r) {
+              s.part(0, 1).operands[1] = s.part(0, 0).operands[0] = r.commands.back().operands[0];
+            }).find("expected a put of a gated matmul to read no argument"),
+            std::string::npos);
 }
 
 } // namespace

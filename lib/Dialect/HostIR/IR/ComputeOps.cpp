@@ -123,15 +123,50 @@ static LogicalResult verifyPart(MatmulOp op, MatmulOp first) {
   return success();
 }
 
+/// A use of a buffer other than by gated matmuls that write it and puts of gated matmuls that read
+/// it; null: there is none.
+static Operation *findOtherUse(Value root) {
+  SmallVector<Value> views{root};
+  while (!views.empty()) {
+    for (OpOperand &use : views.pop_back_val().getUses()) {
+      Operation *user = use.getOwner();
+      if (isView(user)) {
+        llvm::append_range(views, user->getResults());
+        continue;
+      }
+      bool writes = isa<MatmulOp>(user) && use.get() == cast<MatmulOp>(user).getOutput(),
+           sends = isa<PutOp>(user) && use.get() == cast<PutOp>(user).getSource();
+      if (!isa<DeallocOp>(user) && !((writes || sends) && user->getParentOfType<GatedMatmulOp>()))
+        return user;
+    }
+  }
+  return nullptr;
+}
+
+/// gated_matmul_c4; `root`: the put's source is a view of it.
+static LogicalResult verifyStage(PutOp put, Value root) {
+  if (!root.getDefiningOp<AllocOp>())
+    return put.emitOpError() << "expected a source in an allocated buffer in a gated matmul";
+  Operation *other = findOtherUse(root);
+  if (!other)
+    return success();
+  InFlightDiagnostic diag =
+      put.emitOpError() << "expected a source that only matmuls and puts of gated matmuls use, as "
+                           "its contents are not kept";
+  diag.attachNote(other->getLoc()) << "another use";
+  return diag;
+}
+
 LogicalResult GatedMatmulOp::verifyRegions() {
   MatmulOp first;
+  SmallPtrSet<Value, 4> staged; // buffers
   WalkResult walk = getBody().walk([&](Operation *op) {
-    if (isView(op) || isa_and_present<arith::ArithDialect, scf::SCFDialect>(op->getDialect()))
+    if (isView(op) || isa<AllocOp, DeallocOp>(op) ||
+        isa_and_present<arith::ArithDialect, scf::SCFDialect>(op->getDialect()))
       return WalkResult::advance();
-    if (!isa<MatmulOp, WaitSignalOp>(op)) {
-      op->emitOpError()
-          << "expected only waits for signals, matmuls, views, 'arith' and 'scf' in a "
-             "gated matmul";
+    if (!isa<MatmulOp, WaitSignalOp, PutOp, SignalOp>(op)) {
+      op->emitOpError() << "expected only waits for signals, matmuls, puts, signals, buffers, "
+                           "views, 'arith' and 'scf' in a gated matmul";
       return WalkResult::interrupt();
     }
     if (hostir::getStream(op) != getStream()) {
@@ -142,6 +177,11 @@ LogicalResult GatedMatmulOp::verifyRegions() {
       if (failed(verifyPart(matmul, first)))
         return WalkResult::interrupt();
       first = first ? first : matmul;
+    }
+    if (auto put = dyn_cast<PutOp>(op)) {
+      Value root = getViewRoot(put.getSource());
+      if (staged.insert(root).second && failed(verifyStage(put, root)))
+        return WalkResult::interrupt();
     }
     return WalkResult::advance();
   });

@@ -545,19 +545,24 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
 }
 
 def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffects, NoTerminator, SingleBlock, NoRegionArguments]> {
-  let summary = "A matmul whose kernel waits for signals before blocks of rows";
+  let summary = "A matmul whose kernel waits for signals before blocks of rows, or stores rows to peers";
   let description = [{
     Means the same as its contents without the region (docs/gated.md). A device with gated kernels runs it as one
     kernel, which holds all SMs but `leaving` of them while it waits. The matmuls are the parts of one product
     lhs [M, K] * rhs -> output [M, N]: their rows cover M, and slices of K of the same rows follow each other, where all but
     the first accumulate. Blocks are computed in the order of the text, each after the waits before it.
 
+    A put behind a matmul sends the rows that it has computed, its *staged* rows, to a peer. The kernel stores them to
+    the peer directly. Their memory on this rank is undefined afterwards.
+
     Constraints:
-    - gated_matmul_c1: the body holds only `hostir.wait_signal` and `hostir.matmul` on the op's stream, views, `arith` and
-      `scf`, and at least one matmul.
+    - gated_matmul_c1: the body holds only `hostir.wait_signal`, `hostir.matmul`, `hostir.put` and `hostir.signal` on the
+      op's stream, allocs and deallocs, views, `arith` and `scf`, and at least one matmul.
     - gated_matmul_c2: the matmuls have operands of rank 2, no bias and no `transpose_a`; their element types and
       `transpose_b` are equal.
     - gated_matmul_c3: `leaving` is not negative and less than 2^32.
+    - gated_matmul_c4: the source of a put is in an allocated buffer that only matmuls of gated matmuls write and only
+      puts of gated matmuls read.
 
     Example:
     ```mlir
@@ -565,6 +570,13 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
       hostir.matmul %own, %w to %d0 on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
       hostir.wait_signal %slot >= %value via %ch on %main
       hostir.matmul %rows, %w to %d1 on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
+    }
+    hostir.gated_matmul on %main leaving 0 {
+      hostir.matmul %theirs, %w to %staged on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
+      hostir.put %staged to %place at %peer via %ch on %main : memref<16x8xf32> to memref<16x8xf32, #hostir.symmetric>
+      hostir.signal %slot = %value at %peer via %ch on %main
+      hostir.matmul %own, %w to %place on %main
+          : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32, #hostir.symmetric>
     }
     ```
   }];
