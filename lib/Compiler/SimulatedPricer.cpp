@@ -56,6 +56,7 @@ public:
 
   StringRef getMachineName() const override { return machine.name; }
   bool hasGatedMatmuls() const override { return machine.hasGatedMatmuls(); }
+  bool hasEpiloguePush() const override { return machine.hasEpiloguePush(); }
   bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
 
   bool isWorth(double seconds, double plain, bool oneSided, bool sliced,

@@ -169,10 +169,13 @@ void Calibration::applyGated(Json &device) {
   for (const Probe &p : all(Work::Gated, false))
     if (auto gated = seconds(p), matmul = matmulSeconds(p); gated && matmul)
       points.push_back({p.m, p.n, p.k, rounded(*matmul / *gated)});
-  if (!points.empty())
-    device["gated_matmul"] = {{"source", kSource}, {"points", points}};
-  else if (noGatedKernels)
+  if (!points.empty()) {
+    Json &gated = device["gated_matmul"]; // other fields are kept
+    gated["source"] = kSource;
+    gated["points"] = points;
+  } else if (noGatedKernels) {
     device.erase("gated_matmul");
+  }
   lines.push_back(fmt::format("device.gated_matmul: {}",
                               !points.empty()  ? fmt::format("{} points", points.size())
                               : noGatedKernels ? "none: the device has no kernels for it"

@@ -30,11 +30,12 @@ int64_t getWorldSize(func::FuncOp func);
 /// locations. Ops of one context with equal signatures have equal prices.
 std::string getSignature(Operation *op);
 
-/// Stores to peers by kernels of a candidate's own (docs/fused-exchange.md).
+/// Stores to peers by kernels of a candidate's own (docs/fused-exchange.md, docs/gated.md).
 enum class Stores : uint8_t {
   None,
   InsteadOfCollective, ///< one kernel, and all else is the same
   BesideCompute,
+  FromEpilogue, ///< by the matmul that computes what is stored
 };
 
 /// Prices candidates for one machine and target. One thread at a time.
@@ -57,6 +58,8 @@ public:
 
   /// Whether the machine's devices have kernels for gated matmuls.
   virtual bool hasGatedMatmuls() const = 0;
+  /// ... and whether these are known to be good at storing to peers.
+  virtual bool hasEpiloguePush() const = 0;
 
   /// Whether any two devices of a node have a link of their own (a mesh, as of MI300X); with a
   /// switch, all messages of a device share its port.

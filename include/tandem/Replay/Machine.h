@@ -176,6 +176,8 @@ public:
   Contention contention;
   /// Empty: the device has no kernels for gated matmuls.
   std::vector<GatedPoint> gatedMatmuls;
+  /// 1: gated matmuls store what they compute to peers, at the rate of the links; 0: not known.
+  double epiloguePush = 0;
   bool hasExchangeKernel = false; ///< else the parts of fused exchanges run one by one
   ExchangeKernel exchange;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
@@ -209,6 +211,7 @@ public:
   /// point; at least the time to read the operands.
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
   bool hasGatedMatmuls() const { return !gatedMatmuls.empty(); }
+  bool hasEpiloguePush() const { return hasGatedMatmuls() && epiloguePush > 0; }
   /// Seconds of a gated matmul whose gates are open, on all SMs but `left`. Only with
   /// hasGatedMatmuls().
   double gatedMatmulSeconds(DType dtype, double m, double n, double k, double left) const;

@@ -385,7 +385,9 @@ private:
       FailureOr<SchedulePlan> plan =
           getSchedule(priced.schedule)->match(loop, [&] { return op.emitError(); });
       if (failed(plan) || (plan->isOneSided && !oneSided) ||
-          (plan->isGated && !pricer.hasGatedMatmuls()) || breaksOrder(*plan, loop))
+          (plan->isGated && !pricer.hasGatedMatmuls()) ||
+          (plan->stores == Stores::FromEpilogue && !pricer.hasEpiloguePush()) ||
+          breaksOrder(*plan, loop))
         return true;
       op.setScheduleAttr(priced.schedule);
       op.setSource(ScheduleSource::Cost);

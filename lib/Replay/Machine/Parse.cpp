@@ -299,7 +299,7 @@ private:
     if (object.has("contention"))
       contention(object);
     if (object.has("gated_matmul"))
-      gatedMatmul(object.object("gated_matmul", {"source", "points"}));
+      gatedMatmul(object.object("gated_matmul", {"source", "points", "epilogue_push"}));
     Object memory = object.object("memory", {"copy", "reduce", "elementwise"});
     const char *names[] = {"copy", "reduce", "elementwise"};
     for (size_t i = 0; i < machine.memory.size(); ++i)
@@ -357,6 +357,7 @@ private:
     }
     if (machine.gatedMatmuls.empty())
       fail(object.path + ".points", "expected at least one point");
+    object.number("epilogue_push", Unit::Count, 0, 1, machine.epiloguePush);
   }
 
   static Launching oneLaunching(const Object &object) {

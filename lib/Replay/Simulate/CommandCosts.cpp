@@ -56,7 +56,42 @@ double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k)
 bool CommandCosts::isFree(const Command &command) const {
   if (command.kind == Kind::FusedExchange || command.isFused)
     return isInExchangeKernel(command) == command.isFused;
-  return machine.hasGatedMatmuls() ? command.isGated : command.kind == Kind::GatedMatmul;
+  if (command.kind == Kind::GatedMatmul || command.isGated)
+    return isInGatedKernel(command) == command.isGated;
+  return false;
+}
+
+void CommandCosts::findPartsAlone() {
+  for (const Rank &rank : world.ranks)
+    for (CommandId c = rank.begin; c < rank.end; ++c)
+      if (world.commands[c].kind == Kind::GatedMatmul && !canStore(rank, c)) {
+        partsAlone.resize(world.commands.size(), 0);
+        std::fill_n(partsAlone.begin() + c, world.commands[c].aux + 1, 1);
+      }
+}
+
+/// As program::describeGated finds out.
+bool CommandCosts::canStore(const Rank &rank, CommandId gated) const {
+  const Command *first = &world.commands[gated] + 1, *end = first + world.commands[gated].aux;
+  auto count = [&](Kind kind) {
+    return std::count_if(first, end, [&](const Command &part) { return part.kind == kind; });
+  };
+  if (count(Kind::Put) == 0)
+    return true;
+  std::set<uint32_t> shapes;
+  for (const Command *part = first; part != end; ++part) {
+    const View *out = world.operand(rank, *part, 0), *a = world.operand(rank, *part, 1);
+    if (part->kind != Kind::Matmul || !out || !a)
+      continue;
+    // What kernels of gated matmuls compute (docs/gated.md).
+    const Layout &to = world.layoutOf(*out), &from = world.layoutOf(*a);
+    if ((to.dtype != DType::F16 && to.dtype != DType::BF16) || from.dtype != to.dtype ||
+        to.shape[1] % 8 != 0 || from.shape[1] % 8 != 0)
+      return false;
+    shapes.insert(a->layout);
+  }
+  return machine.hasEpiloguePush() && count(Kind::WaitSignal) == 0 && shapes.size() == 1 &&
+         count(Kind::Matmul) <= program::kMostGatedTargets;
 }
 
 void CommandCosts::findExchangeKernels() {
@@ -195,8 +230,7 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   auto operand = [&](uint32_t k) { return bytes(rank, command, k); };
   switch (command.kind) {
   case Kind::Matmul:
-    return command.isGated && machine.hasGatedMatmuls() ? part(rank, command)
-                                                        : matmul(rank, command);
+    return isInGatedKernel(command) ? part(rank, command) : matmul(rank, command);
   case Kind::Copy:
     return machine.memorySeconds(machine::MemoryWork::Copy, operand(0) + operand(1));
   case Kind::Accumulate:
@@ -280,6 +314,10 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
     return exchangePart(owner, id) +
            (command.kind == Kind::Put ? bytes(owner, command, 1) / rate : 0);
   }
+  if (isInGatedKernel(command) && command.kind == Kind::Put)
+    return bytes(owner, command, 1) / linkOf(rank, command).bandwidth.most();
+  if (isInGatedKernel(command) && command.kind == Kind::Signal)
+    return machine.exchange.signal;
   switch (command.kind) {
   case Kind::Record:
   case Kind::Wait:

@@ -26,6 +26,8 @@ public:
       layoutBytes.push_back(static_cast<double>(layout.numBytes()));
     if (machine.hasExchangeKernel)
       findExchangeKernels();
+    if (machine.hasGatedMatmuls())
+      findPartsAlone();
   }
 
   static machine::Cost costOf(replay::Kind kind);
@@ -67,6 +69,14 @@ public:
   /// The SMs of a fused exchange, or of the one of a part.
   double exchangeBlocks(replay::CommandId command) const;
 
+  /// Whether one kernel runs this gated matmul, or the one of which this is a part.
+  bool isInGatedKernel(const replay::Command &command) const {
+    return (command.isGated || command.kind == replay::Kind::GatedMatmul) &&
+           machine.hasGatedMatmuls() &&
+           (partsAlone.empty() ||
+            !partsAlone[static_cast<size_t>(&command - world.commands.data())]);
+  }
+
   /// Seconds of a matmul, copy, accumulate, reduce or launch alone, without overhead.
   double work(const replay::Rank &rank, const replay::Command &command);
   /// Bytes of operand `k`; 0 if absent.
@@ -78,6 +88,9 @@ public:
 private:
   void findExchangeKernels();
   bool hasKernel(const replay::Rank &rank, replay::CommandId exchange) const;
+  void findPartsAlone();
+  /// Whether kernels can store as the puts of a gated matmul do.
+  bool canStore(const replay::Rank &rank, replay::CommandId gated) const;
   /// One kernel runs a gated matmul or fused exchange: then its parts are not launched. On other
   /// machines its parts are, and there is no other launch.
   bool isFree(const replay::Command &command) const;
@@ -92,6 +105,7 @@ private:
   const machine::Launching &launching;
   std::vector<double> layoutBytes;
   std::vector<char> exchangeKernels; ///< by command; empty: none
+  std::vector<char> partsAlone;      ///< gated matmuls that no kernel runs, and parts; empty: none
   std::unordered_map<uint64_t, double> matmuls;
   /// Of gated matmuls: seconds for a row and an index of K.
   std::unordered_map<replay::CommandId, double> gated;

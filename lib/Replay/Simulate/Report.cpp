@@ -149,8 +149,9 @@ std::string report(const replay::World &world, const machine::Machine &machine,
              world.describe(result.outOfReach));
   if (result.ungated != replay::kNone)
     appendTo(out,
-             "no kernels for gated matmuls on this machine: the parts of {} are "
+             "no kernels for gated matmuls on this machine{}: the parts of {} are "
              "matmuls of their own\n",
+             machine.hasGatedMatmuls() ? ", or not for this one" : "",
              world.describe(result.ungated));
   if (result.unfused != replay::kNone)
     appendTo(out,

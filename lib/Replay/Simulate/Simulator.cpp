@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <queue>
+#include <unordered_map>
 
 namespace tandem::simulate {
 
@@ -75,6 +76,8 @@ public:
     result.begin[id] = start;
     if (costs.isInExchangeKernel(command))
       return beginExchange(id, start);
+    if (command.isGated && costs.isInGatedKernel(command))
+      return beginPart(id, start);
     switch (command.kind) {
     case Kind::Send:
     case Kind::Recv:
@@ -85,7 +88,7 @@ public:
       // Waiting costs time only if the record has just completed.
       return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
     case Kind::GatedMatmul:
-      if (machine.hasGatedMatmuls())
+      if (costs.isInGatedKernel(command))
         fabric.leaveSms(world.rankOf(id), double(command.value), now);
       else
         result.ungated = std::min(result.ungated, id);
@@ -199,6 +202,35 @@ private:
     }
   }
 
+  /// A part of a gated matmul that a kernel runs. Rows are on their way while they are computed,
+  /// and the next ones are computed while a signal travels: such work begins before its command.
+  void beginPart(CommandId id, double start) {
+    const Command &command = world.commands[id];
+    uint32_t rank = world.rankOf(id);
+    switch (command.kind) {
+    case Kind::Signal:
+      if (id < world.commands[id].partner + world.commands[command.partner].aux &&
+          world.commands[id + 1].kind == Kind::Matmul)
+        beginEarly(id + 1);
+      return at(start + machine.exchange.signal + costs.linkOf(rank, command).latency, id,
+                Phase::Complete);
+    case Kind::WaitSignal:
+      return at(start, id, Phase::Complete);
+    default:
+      if (auto found = early.find(id); found == early.end())
+        at(start, id, Phase::Work);
+      else if (found->second == Early::Ended)
+        at(start, id, Phase::Complete);
+      else
+        found->second = Early::Awaited;
+    }
+  }
+
+  void beginEarly(CommandId id) {
+    early[id] = Early::Begun;
+    at(now, id, Phase::Work);
+  }
+
   /// Blocks store to a peer; the transport by copy engines has nothing to do with it.
   void startStores(CommandId id) {
     const Command &command = world.commands[id];
@@ -210,8 +242,9 @@ private:
     uses.clear();
     double rate = fabric.path(rank, command.peer, costs.reachOf(rank, command),
                               std::numeric_limits<double>::max(), Mover::Sm, uses);
-    run(id, costs.bytes(world.ranks[rank], command, 1), std::min(rate, costs.exchangeRate(id)),
-        uses.data(), uses.size());
+    if (command.isFused)
+      rate = std::min(rate, costs.exchangeRate(id));
+    run(id, costs.bytes(world.ranks[rank], command, 1), rate, uses.data(), uses.size());
   }
 
   /// A kernel's SMs are free after its last part.
@@ -219,7 +252,7 @@ private:
     const Command &part = world.commands[id], &head = world.commands[part.partner];
     if (id != part.partner + head.aux)
       return;
-    if (part.isGated && machine.hasGatedMatmuls())
+    if (part.isGated && costs.isInGatedKernel(part))
       fabric.leaveSms(world.rankOf(id), -double(head.value), now);
     else if (part.isFused && costs.isInExchangeKernel(part))
       fabric.takeBlocks(world.rankOf(id), -costs.exchangeBlocks(id), now);
@@ -242,12 +275,16 @@ private:
     case Kind::Send:
       return startMessage(id, machine.twoSided, 0);
     case Kind::Put:
-      if (costs.isInExchangeKernel(command))
+      if (costs.isInExchangeKernel(command) || costs.isInGatedKernel(command))
         return startStores(id);
       return machine.oneSided.mover == Mover::Copy ? requestEngine(id, rank) : startPut(id, rank);
     case Kind::Collective:
       return startCollective(id, command.partner);
     default: {
+      if (command.isGated && costs.isInGatedKernel(command) &&
+          id < command.partner + world.commands[command.partner].aux &&
+          world.commands[id + 1].kind == Kind::Put)
+        beginEarly(id + 1);
       Sharing::Use use = fabric.compute(rank, CommandCosts::costOf(command.kind));
       run(id, costs.work(world.ranks[rank], command), 1, &use, 1);
     }
@@ -332,13 +369,17 @@ private:
 
   void endWork(CommandId id) {
     const Command &command = world.commands[id];
-    if (command.kind == Kind::Put && costs.isInExchangeKernel(command)) {
+    if (command.kind == Kind::Put &&
+        (costs.isInExchangeKernel(command) || costs.isInGatedKernel(command))) {
       fabric.countCopy(world.rankOf(id), -1, now);
       fabric.countCopy(command.peer, -1, now);
     } else if (command.kind == Kind::Put && machine.oneSided.mover == Mover::Copy) {
       releaseEngine(id, world.rankOf(id));
     }
-    complete(id);
+    if (auto found = early.find(id); found != early.end() && found->second == Early::Begun)
+      found->second = Early::Ended;
+    else
+      complete(id);
   }
 
   void releaseEngine(CommandId id, uint32_t rank) {
@@ -419,6 +460,9 @@ private:
   Fabric fabric;
   replay::Walker walker;
   std::vector<Engines> puts; ///< per rank
+  /// Work of parts of gated matmuls that has begun before its command has.
+  enum class Early : uint8_t { Begun, Ended, Awaited };
+  std::unordered_map<CommandId, Early> early;
   std::priority_queue<Timer> timers;
   std::vector<Sharing::Use> uses;
   double now = 0;

@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 
 namespace tandem::test {
 namespace {
@@ -104,6 +105,86 @@ TEST(SimulateGated, WithoutKernelsItsPartsAreLaunched) {
               HasSubstr("no kernels for gated matmuls on this machine: the parts of rank 0"));
 }
 
+//===----------------------------------------------------------------------===//
+// Rows that go to peers
+//===----------------------------------------------------------------------===//
+
+/// Rank 0 multiplies 500 rows for rank 1, which waits for them, then its own: a millisecond each at
+/// the library's rate. A megabyte goes to rank 1, which takes four milliseconds.
+ToyProgram stores(int64_t rowsOfPeer = 500, DType type = DType::BF16) {
+  ToyProgram program(2);
+  for (RankSpec &rank : program.spec.ranks) {
+    rank.slots = {1};
+    rank.symmetric(4000000);
+  }
+  RankSpec &rank = program[0];
+  uint32_t place = 0, a = rank.arena(4000000), staged = rank.arena(2000000);
+  uint32_t w = rank.view(rank.arena(4000000), type, {1000, 1000});
+  CommandSpec &head = rank.add(sp::CommandKind::gated_matmul, 0);
+  head.aux = 4;
+  uint32_t y = rank.view(staged, type, {rowsOfPeer, 1000});
+  uint32_t x = rank.view(a, type, {rowsOfPeer, 1000});
+  rank.add(sp::CommandKind::matmul, 0, {y, x, w});
+  rank.put(0, 0, rank.view(place, type, {rowsOfPeer, 1000}), y, 1);
+  rank.signal(0, 0, 1, 0, 1, /*exclusive=*/true);
+  uint32_t own = rank.view(place, type, {500, 1000}, 2000000);
+  uint64_t pitch = 1000 * sizeOf(type);
+  uint32_t rows = rank.view(a, type, {500, 1000}, static_cast<uint64_t>(rowsOfPeer) * pitch);
+  rank.add(sp::CommandKind::matmul, 0, {own, rows, w});
+  program[1].waitSignal(0, 0, 0, 1);
+  return program;
+}
+
+machine::Machine thatStores(double efficiency, bool stores = true, double signal = 0) {
+  std::string points = R"("points": [[2000, 1000, 500, )" + std::to_string(efficiency) + "]]";
+  std::map<std::string, std::string> changes = {
+      {"/device/gated_matmul", R"({"source": "toy", "epilogue_push": [)" +
+                                   std::to_string(int(stores)) + R"(, "1", "toy"], )" + points +
+                                   "}"},
+      {"/links/node/bandwidth", R"([0.25, "GB/s", "toy"])"},
+      {"/launch/streams/device/matmul", kLaunch}};
+  if (signal > 0)
+    changes["/transports/fused_exchange"] =
+        R"({"startup": [0, "ms", "toy"], "block_stores": [1, "GB/s", "toy"], "signal": [)" +
+        std::to_string(signal) + R"(, "ms", "toy"]})";
+  return toyMachine(changes);
+}
+
+TEST(SimulateGated, RowsAreOnTheirWayWhileTheyAreComputed) {
+  ToyProgram program = stores();
+  // The link takes longer: a launch, the rows of the peer, the own ones.
+  simulate::Result result = program.simulate(thatStores(1));
+  EXPECT_NEAR(result.seconds, (1 + 4 + 1) * kMs, kNear);
+  EXPECT_NEAR(result.end[2], (1 + 4) * kMs, kNear); // the put
+  EXPECT_EQ(result.ungated, replay::kNone);
+  // The matmul takes longer: nothing of the transfer is left.
+  result = program.simulate(thatStores(0.1));
+  EXPECT_NEAR(result.seconds, (1 + 10 + 10) * kMs, kNear);
+  EXPECT_NEAR(result.end[2], (1 + 10) * kMs, kNear);
+}
+
+TEST(SimulateGated, TheNextRowsAreComputedWhileASignalTravels) {
+  ToyProgram program = stores();
+  simulate::Result result = program.simulate(thatStores(0.1, true, 3));
+  EXPECT_NEAR(result.end[3], (1 + 10 + 3) * kMs, kNear); // the signal
+  EXPECT_NEAR(result.end[5], (1 + 10 + 3) * kMs, kNear); // the peer's wait
+  EXPECT_NEAR(result.seconds, (1 + 10 + 10) * kMs, kNear);
+}
+
+TEST(SimulateGated, WhereStoresAreNotKnownThePartsAreLaunched) {
+  ToyProgram program = stores();
+  machine::Machine machine = thatStores(1, false);
+  simulate::Result result = program.simulate(machine);
+  // Launch and matmul, put, launch and matmul.
+  EXPECT_NEAR(result.seconds, (1 + 1 + 4 + 1 + 1) * kMs, kNear);
+  EXPECT_THAT(simulate::report(*program.load(), machine, result),
+              HasSubstr("no kernels for gated matmuls on this machine, or not for this one: the "
+                        "parts of rank 0"));
+  // Nor has a kernel blocks of different sizes, or of this type.
+  EXPECT_EQ(stores(250).simulate(thatStores(1)).ungated, 0u);
+  EXPECT_EQ(stores(500, DType::F32).simulate(thatStores(1)).ungated, 0u);
+}
+
 TEST(SimulateGated, TheMachineFileIsChecked) {
   auto errorOf = [](const std::string &value) {
     return machine::Machine::parse(toyMachineText({{"/device/gated_matmul", value}}), "toy.json")
@@ -120,6 +201,9 @@ TEST(SimulateGated, TheMachineFileIsChecked) {
             "toy.json: device.gated_matmul.points[1]: expected an efficiency from 0.01 to 2, "
             "found 3");
   EXPECT_THAT(ofPoints("[[1, 1, 0.9]]"), HasSubstr("expected [m, n, k, value], all above 0"));
+  EXPECT_THAT(
+      errorOf(R"({"source": "toy", "points": [[1, 1, 1, 1]], "epilogue_push": [2, "1", "toy"]})"),
+      HasSubstr("epilogue_push"));
   EXPECT_THAT(errorOf(R"({"speed": [1, "1", "toy"]})"), HasSubstr("unknown field"));
 }
 
