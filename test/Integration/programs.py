@@ -194,6 +194,11 @@ PROGRAMS = [
           reduced_wire=True),
     layer("matmul-reduce-scatter-push-chunks", "matmul-reduce-scatter-push", "x 48 24, w 24 16", "y 48 16",
           lambda t: {"y": t["x"] @ t["w"]}, reduced_wire=True, variant=True),
+    *(layer("reduce-scatter-epilogue" + more, "push-epilogue", f"x {rows} 24, w 24 16", f"y {rows} 16",
+            lambda t: {"y": t["x"] @ t["w"]}, reduced_wire=True, variant=True, ranks=ranks)
+      for more, rows, ranks in (("", 48, (2, 3, 4, 8)), ("-ragged", 46, EXTENTS))),
+    layer("reduce-scatter-epilogue-transposed", "push-epilogue", "x 48 24, w 16 24", "y 48 16",
+          lambda t: {"y": t["x"] @ t["w"].T}, reduced_wire=True, variant=True),
     layer("mlp-push", "", "x 48 16, w1 16 24, w2 24 16", "y 48 16", lambda t: {"y": np.tanh(t["x"] @ t["w1"]) @ t["w2"]},
           reduced_wire=True, variant=True),
     layer("allreduce-push", "mlp-push", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},

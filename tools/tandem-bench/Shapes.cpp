@@ -137,7 +137,9 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
     return run::checkChoice(value, {"one", "two"}).withPrefix(option + ": ");
   }
   if ((push || schedule.name == "gated") && key == "by") {
-    schedule.bySms = value == "sms";
+    schedule.by = value;
+    if (push && value == "epilogue")
+      return Status();
     return run::checkChoice(value, {"engines", "sms"}).withPrefix(option + ": ");
   }
   bool sliced = schedule.name != "sequence" && schedule.name != "auto" && schedule.name != "direct";

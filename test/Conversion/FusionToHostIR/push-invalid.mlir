@@ -230,3 +230,105 @@ func.func @two_gathers_by_sms(%0: !s, %1: !s) -> !g {
   %4 = arith.addf %2, %3 : !g
   return %4 : !g
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+
+func.func @gather_by_epilogue(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> !g {
+  // expected-error @below {{schedule push, by = epilogue: expected a reduction to slices of devices, found a gather}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, by = epilogue>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
+  return %1 : !g
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -], partial = ["x"]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>>
+
+func.func @all_reduce_by_epilogue(%0: !x, %1: !w) -> !y {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, by = epilogue: expected a reduction to slices of devices, found an all-reduce}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue>} : !p -> !y
+  return %3 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(4) * stream(2), -], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @two_slices_by_epilogue(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, by = epilogue: expected one block of rows per device, found the slices [stream(4) * stream(2), -]}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue>} : !p -> !r
+  return %3 : !r
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+
+func.func @columns_by_epilogue(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, by = epilogue: expected one block of rows per device, found the slices [-, stream(4)]}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue>} : !p -> !r
+  return %3 : !r
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @streams_by_epilogue(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, by = epilogue: expected no 'merge', 'streams' or 'copies'}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue, streams = 2>} : !p -> !r
+  return %3 : !r
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @negative_by_epilogue(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  %3 = arith.negf %2 : !p
+  // expected-error @below {{schedule push, by = epilogue: expected a product of two matrices to be the only op before the reduction}}
+  %4 = fusion.reshard %3 {schedule = #fusion.schedule<push, by = epilogue>} : !p -> !r
+  return %4 : !r
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 16]>
+!x = tensor<32x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<32x8xf32, #fusion.axes<#tp, [stream(16), -], partial = ["x"]>>
+!r = tensor<32x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @many_by_epilogue(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, by = epilogue: expected at most 8 devices, found 16}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue>} : !p -> !r
+  return %3 : !r
+}

@@ -16,6 +16,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Program/Gated.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -38,8 +39,10 @@ struct Batch {
 class PushLoop {
 public:
   /// `blocks`: of the kernel that pushes; none: copy engines do.
+  /// `epilogue`: the kernel that computes the slices does.
   PushLoop(const StreamLoop &loop, const ReshardPlan &plan, const OwnerDigits &digits, Location loc,
-           ProgramBuilder &program, std::optional<int64_t> blocks = std::nullopt);
+           ProgramBuilder &program, std::optional<int64_t> blocks = std::nullopt,
+           bool epilogue = false);
 
   /// Work begins after what the main stream has done, and the main stream goes on after it.
   void fork() const { program.fork(loc, numForked()); }
@@ -89,7 +92,8 @@ static PeerOrder getOrder(fusion::ScheduleAttr schedule) {
 }
 
 PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const OwnerDigits &digits,
-                   Location loc, ProgramBuilder &program, std::optional<int64_t> blocks)
+                   Location loc, ProgramBuilder &program, std::optional<int64_t> blocks,
+                   bool epilogue)
     : program(program), builder(program.getBuilder()), loc(loc), devices(digits.devices),
       me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
       peers(program, loc, me, devices, getOrder(stream.schedule)), blocks(blocks),
@@ -97,7 +101,7 @@ PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const Owne
   // The first workers copy. One compute stream is the main stream, which spares both ends an event.
   atOnce = std::min(stream.schedule.getInteger("copies"), devices - 1);
   atOnce = std::max<int64_t>(blocks ? atOnce : std::min(atOnce, program.getWorkers()), 1);
-  copyStreams = blocks ? 1 : atOnce;
+  copyStreams = epilogue ? 0 : blocks ? 1 : atOnce;
   computeStreams =
       std::min(stream.schedule.getInteger("streams"), program.getWorkers() - copyStreams);
   computeStreams = std::max<int64_t>(computeStreams, 1);
@@ -356,9 +360,10 @@ namespace {
 /// its owner's receive memory; the owner then reduces what has arrived.
 class PushReduce {
 public:
-  PushReduce(const ScatterLoop &scatter, ProgramBuilder &program)
-      : scatter(scatter), loc(scatter.getLoc()),
-        loop(scatter.loop, scatter.scattered.plan, scatter.digits, loc, program),
+  PushReduce(const ScatterLoop &scatter, ProgramBuilder &program, bool epilogue)
+      : scatter(scatter), loc(scatter.getLoc()), epilogue(epilogue),
+        loop(scatter.loop, scatter.scattered.plan, scatter.digits, loc, program, std::nullopt,
+             epilogue),
         body(scatter.loop, program), program(program), builder(program.getBuilder()),
         place(Value()) {}
 
@@ -368,6 +373,8 @@ public:
 private:
   /// Computes all slices and pushes those of others.
   LogicalResult compute(ArrayRef<Batch> batches);
+  /// The same by one matmul that stores the slices of others to them.
+  LogicalResult computeAndStore();
   LogicalResult computeFor(Value step, Value distance, SliceNumbers numbers = {});
   LogicalResult computeBatch(Batch batch, Value step);
   void pushTo(Value peer, Value number, const SliceIndex &slice, Value stream);
@@ -375,6 +382,7 @@ private:
 
   const ScatterLoop &scatter;
   Location loc;
+  const bool epilogue; ///< the kernel that computes the slices stores them to their owners
   PushLoop loop;
   LoopEmitter body;
   ProgramBuilder &program;
@@ -392,11 +400,12 @@ void PushReduce::pushTo(Value peer, Value number, const SliceIndex &slice, Value
 
 LogicalResult PushReduce::computeFor(Value step, Value distance, SliceNumbers numbers) {
   Value compute = loop.getComputeStream(step), peer = loop.peers.getTarget(distance),
-        copies = loop.getCopyStream(distance);
+        copies = epilogue ? compute : loop.getCopyStream(distance);
   return scatter.computeFor(
       body, peer, [&](Value) { return compute; },
       [&](Value number, const SliceIndex &slice, Value stream) {
-        hostir::SyncOp::create(builder, loc, copies, stream);
+        if (!epilogue)
+          hostir::SyncOp::create(builder, loc, copies, stream);
         pushTo(peer, number, slice, copies);
         return success();
       },
@@ -460,6 +469,15 @@ LogicalResult PushReduce::compute(ArrayRef<Batch> batches) {
   return success();
 }
 
+LogicalResult PushReduce::computeAndStore() {
+  // It waits for nothing, so it leaves no SMs.
+  auto gated = hostir::GatedMatmulOp::create(builder, loc, program.getMainStream(),
+                                             builder.getI64IntegerAttr(0));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&gated.getBody());
+  return compute({});
+}
+
 void PushReduce::reduce() {
   Value main = program.getMainStream(), last = program.getIndex(scatter.digits.numSlices() - 1);
   (void)program.loop(loc, 1, loop.devices, [&](Value distance) {
@@ -476,7 +494,7 @@ LogicalResult PushReduce::emit(ArrayRef<Batch> batches) {
   loop.fork();
   LogicalResult done = success();
   MeshAttr mesh = scatter.scattered.plan.mesh;
-  program.onMesh(loc, mesh, [&] { done = compute(batches); });
+  program.onMesh(loc, mesh, [&] { done = epilogue ? computeAndStore() : compute(batches); });
   loop.join();
   // Waiting begins when all is on its way.
   program.onMesh(loc, mesh, [&] { reduce(); });
@@ -500,7 +518,8 @@ class Push : public Schedule {
     return {"push", withPushOptions({{"streams", Option::Kind::Integer},
                                      {"copies", Option::Kind::Integer},
                                      {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
-                                     {"merge", Option::Kind::Integers, 1}})};
+                                     {"merge", Option::Kind::Integers, 1}},
+                                    /*reduces=*/true)};
   }
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
                                 function_ref<InFlightDiagnostic()> why) const override;
@@ -508,6 +527,44 @@ class Push : public Schedule {
 };
 
 } // namespace
+
+/// Whether the option `by` asks for a matmul that stores the slices of a reduction to their owners.
+/// Failure if the loop cannot have it; then `why` gets the reason. `scatter`: null for other loops.
+static FailureOr<bool> isByEpilogue(const StreamLoop &loop, const ScatterLoop *scatter,
+                                    function_ref<InFlightDiagnostic()> why) {
+  fusion::ScheduleAttr schedule = loop.schedule;
+  if (schedule.getWord("by") != "epilogue")
+    return false;
+  auto expect = [&](const Twine &what) -> LogicalResult {
+    return why() << "schedule push, by = epilogue: expected " << what;
+  };
+  if (!scatter || !scatter->reduces())
+    return expect(Twine("a reduction to slices of devices, found ") + (scatter ? "an all-to-all"
+                                                                       : isAllReduceLoop(loop)
+                                                                           ? "an all-reduce"
+                                                                           : "a gather"));
+  if (!schedule.getIntegers("merge").empty() || schedule.getInteger("streams") > 1 ||
+      schedule.getInteger("copies") > 1)
+    return expect("no 'merge', 'streams' or 'copies'");
+  if (scatter->digits.devices > program::kMostGatedTargets)
+    return expect("at most " + Twine(program::kMostGatedTargets) + " devices, found " +
+                  Twine(scatter->digits.devices));
+  fusion::ReshardOp reshard = scatter->scatter;
+  auto matmul = reshard.getInput().getDefiningOp<fusion::MatmulOp>();
+  if (!matmul || scatter->producers.size() != 1 || matmul.getTransposeA() || matmul.getBias() ||
+      matmul.getType().getRank() != 2 || matmul.getRhs().getType().getRank() != 2 ||
+      loop.digitMaps.contains(matmul))
+    return expect("a product of two matrices to be the only op before the reduction");
+  // Of the rows, what is on this device.
+  SmallVector<fusion::Digit> rows;
+  ArrayRef<fusion::DimAxesAttr> dims = fusion::getAxes(matmul.getType()).getDims();
+  llvm::copy_if(dims[0].getDigits(), std::back_inserter(rows),
+                [](const fusion::Digit &digit) { return !digit.isDevice(); });
+  if (scatter->digits.numSlices() != 1 || rows.empty() || !rows.front().isStream())
+    return expect("one block of rows per device, found the slices " +
+                  fusion::formatAxes(fusion::getAxes(matmul.getType())));
+  return true;
+}
 
 /// All distances 0 ... devices - 1 as `merge` cuts them: nearest first, or farthest first for a
 /// reduction. Example: merge = [1, 1, 2] of 4 devices gives 0, 1, 2-3, or 3, 2, 0-1. None without
@@ -572,7 +629,8 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
         loop.schedule.getInteger("copies") > 1)
       return why() << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
-    if (failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
+    if (failed(getPushBlocks(loop, /*gather=*/nullptr, why)) ||
+        failed(isByEpilogue(loop, /*scatter=*/nullptr, why)))
       return failure();
     return matchPushAllReduce(loop, getOrder(loop.schedule), why);
   }
@@ -582,12 +640,17 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
       return failure();
     FailureOr<SmallVector<Batch>> batches =
         getBatches(loop, scatter->scattered.plan, scatter->digits, /*gather=*/nullptr, why);
-    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
+    FailureOr<bool> epilogue = isByEpilogue(loop, &*scatter, why);
+    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) || failed(epilogue))
       return failure();
-    return SchedulePlan{[scatter = *scatter, batches = *batches](ProgramBuilder &program) {
-                          return PushReduce(scatter, program).emit(batches);
-                        },
-                        /*isOneSided=*/true};
+    SchedulePlan plan{
+        [scatter = *scatter, batches = *batches, epilogue = *epilogue](ProgramBuilder &program) {
+          return PushReduce(scatter, program, epilogue).emit(batches);
+        },
+        /*isOneSided=*/true};
+    if (*epilogue)
+      plan.stores = Stores::FromEpilogue;
+    return plan;
   }
   std::string reason;
   FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
@@ -596,7 +659,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   FailureOr<SmallVector<Batch>> batches =
       getBatches(loop, gather->plan, gather->digits, &*gather, why);
   FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
-  if (failed(batches) || failed(blocks))
+  if (failed(batches) || failed(blocks) || failed(isByEpilogue(loop, /*scatter=*/nullptr, why)))
     return failure();
   SchedulePlan plan{
       [gather = *gather, batches = *batches, blocks = *blocks](ProgramBuilder &program) {
@@ -611,10 +674,10 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
 void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   Builder builder(loop.place->getContext());
   auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge, int64_t copies = 0,
-                     bool bySms = false) {
+                     StringRef by = "") {
     NamedAttrList options;
-    if (bySms)
-      options.set("by", builder.getStringAttr("sms"));
+    if (!by.empty())
+      options.set("by", builder.getStringAttr(by));
     if (copies)
       options.set("copies", builder.getI64IntegerAttr(copies));
     if (streams)
@@ -647,7 +710,9 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
         candidates.push_back({getPush(streams, merge)});
   }
   if (!loop.streamSizes.empty() && !ScatterLoop::isScatterLoop(loop) && !isAllReduceLoop(loop))
-    candidates.push_back({getPush(0, {}, 0, /*bySms=*/true)});
+    candidates.push_back({getPush(0, {}, 0, "sms")});
+  if (!loop.streamSizes.empty() && ScatterLoop::isScatterLoop(loop))
+    candidates.push_back({getPush(0, {}, 0, "epilogue")});
   addSliced(loop, getPush(0, {}), getAllReduceFactors, candidates);
   for (int64_t streams : {0, 2}) {
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
@@ -667,9 +732,9 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
       if (factor.toOwners)
         continue;
       std::pair slices(static_cast<unsigned>(number), factor);
-      candidates.push_back({getPush(0, {}, 0, /*bySms=*/true), slices});
+      candidates.push_back({getPush(0, {}, 0, "sms"), slices});
       if (peers > 1)
-        candidates.push_back({getPush(0, {}, peers, /*bySms=*/true), slices});
+        candidates.push_back({getPush(0, {}, peers, "sms"), slices});
     }
   }
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
@@ -679,12 +744,14 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
       for (int64_t streams : {0, 2})
         if (!merge.empty())
           candidates.push_back({getPush(streams, merge), slices});
+      if (factor.toOwners)
+        candidates.push_back({getPush(0, {}, 0, "epilogue"), slices});
       // One kernel that pushes also pays with one matmul behind it.
       if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
         continue;
       if (!merge.empty())
-        candidates.push_back({getPush(0, merge, 0, /*bySms=*/true), slices});
-      candidates.push_back({getPush(0, {factor.count}, 0, /*bySms=*/true), slices});
+        candidates.push_back({getPush(0, merge, 0, "sms"), slices});
+      candidates.push_back({getPush(0, {factor.count}, 0, "sms"), slices});
     }
 }
 

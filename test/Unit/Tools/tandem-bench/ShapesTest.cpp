@@ -72,13 +72,15 @@ TEST(Schedules, Keys) {
 TEST(Schedules, Errors) {
   auto bySms = parseSchedule("push:by=sms:blocks=8:copies=3");
   ASSERT_TRUE(bySms.ok()) << bySms.status().message();
-  EXPECT_TRUE(bySms->bySms);
+  EXPECT_EQ(bySms->by, "sms");
   EXPECT_EQ(bySms->blocks, 8);
   EXPECT_EQ(bySms->copies, 3);
   auto direct = parseSchedule("direct:shots=two:blocks=32");
   ASSERT_TRUE(direct.ok()) << direct.status().message();
   EXPECT_EQ(direct->blocks, 32);
-  for (const char *bad : {"push:by=hand", "exchange:by=sms", "gated:copies=2", "pipeline:blocks=2"})
+  EXPECT_EQ(parseSchedule("push:by=epilogue")->by, "epilogue");
+  for (const char *bad : {"push:by=hand", "gated:by=epilogue", "exchange:by=sms", "gated:copies=2",
+                          "pipeline:blocks=2"})
     EXPECT_FALSE(parseSchedule(bad).ok()) << bad;
   for (const char *bad : {"", "pull", "push:", "push:streams", "push:streams=0", "push:order=best",
                           "push:merge=1-", "exchange:order=xor", "auto:slices=2", "push:colour=2"})

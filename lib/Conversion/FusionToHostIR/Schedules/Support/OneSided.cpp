@@ -59,9 +59,11 @@ LogicalResult tandem::emitFusedExchange(ProgramBuilder &program, Location loc, V
 static constexpr int64_t kPushBlocks = 8, kMostPushBlocks = 1024;
 
 SmallVector<fusion::ScheduleOption, 0>
-tandem::withPushOptions(SmallVector<fusion::ScheduleOption, 0> options) {
+tandem::withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool reduces) {
   using Option = fusion::ScheduleOption;
   options.push_back({"by", Option::Kind::Word, 0, {"engines", "sms"}});
+  if (reduces)
+    options.back().words.push_back("epilogue");
   options.push_back({"blocks", Option::Kind::Integer});
   return options;
 }

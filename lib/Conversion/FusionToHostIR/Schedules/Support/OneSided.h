@@ -46,9 +46,10 @@ private:
 LogicalResult emitFusedExchange(ProgramBuilder &program, Location loc, Value stream, int64_t blocks,
                                 function_ref<LogicalResult()> body);
 
-/// Also the options `by` and `blocks`: slices are pushed by copy engines or by SMs.
+/// Also the options `by` and `blocks`: slices are pushed by copy engines or by SMs. `reduces`: the
+/// schedule has reductions, too, whose slices may also be pushed by the kernel that computes them.
 SmallVector<fusion::ScheduleOption, 0>
-withPushOptions(SmallVector<fusion::ScheduleOption, 0> options);
+withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool reduces = false);
 /// The thread blocks that push; none: copy engines do. Failure if the loop cannot have that; then
 /// `why` gets the reason. `gather`: null for other loops.
 FailureOr<std::optional<int64_t>> getPushBlocks(const StreamLoop &loop, const GatherLoop *gather,

@@ -1,0 +1,21 @@
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['gated_matmul'] = {'source': 'estimate', 'epilogue_push': [1, '1', 'estimate'], 'points': [[8192, 1376, 4096, 1]]}; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITH
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['gated_matmul'] = {'source': 'estimate', 'points': [[8192, 1376, 4096, 1]]}; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.unknown.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.unknown.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+
+// A matmul that stores its rows to their owners, where the machine file says that its kernels do.
+
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+!x = tensor<8192x16384xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<16384x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+
+// WITHOUT-NOT: epilogue
+// WITH: fusion.stream_loop schedule <push, by = epilogue> from cost
+func.func @reduce_scatter(%x: !x, %w: !w) -> !y {
+  %p = fusion.matmul %x, %w : !x, !w -> !p
+  %y = fusion.reshard %p : !p -> !y
+  return %y : !y
+}
