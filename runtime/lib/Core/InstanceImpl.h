@@ -116,6 +116,12 @@ private:
   Status prepareCommand(uint32_t i);
   /// One operation for command `i` and its parts; null if the parts are to be prepared one by one.
   Expected<std::unique_ptr<Operation>> prepareGated(uint32_t i);
+  /// Adds a target of a gated matmul, whose parts are the commands from `firstPart` on. `why` gets
+  /// the reason if kernels cannot store there.
+  Status addTarget(GatedMatmulDesc &desc, uint32_t firstPart, const program::GatedTarget &target,
+                   std::string &why);
+  /// Logs why no kernel runs a gated matmul or fused exchange. Null.
+  std::unique_ptr<Operation> runParts(uint32_t i, const std::string &why);
   Expected<std::unique_ptr<Operation>> prepareExchange(uint32_t i);
   Put describePut(const sp::Command &command) const;
   Signal describeSignal(const sp::Command &command) const;

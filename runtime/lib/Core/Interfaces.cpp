@@ -13,6 +13,7 @@
 
 namespace tandem {
 
+PeerStores::~PeerStores() = default;
 ErrorSink::~ErrorSink() = default;
 Operation::~Operation() = default;
 Graph::~Graph() = default;

@@ -227,7 +227,10 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
     found.layout = layout;
     return found;
   };
+  std::string why = product.whyNoTargets;
   GatedMatmulDesc desc;
+  if (!why.empty())
+    return runParts(i, why);
   desc.whole.out = whole(product.firstOut, 0, product.out);
   desc.whole.a = whole(product.firstA, 1, product.a);
   desc.whole.b = whole(product.firstB, 2, product.b);
@@ -235,7 +238,8 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
   desc.whole.ordered = isOrdered();
   desc.blocks = product.blocks;
   desc.leaves = static_cast<uint32_t>(command.value());
-  std::string why;
+  for (const program::GatedTarget &target : product.targets)
+    TANDEM_RETURN_IF_ERROR(addTarget(desc, i + 1, target, why));
   for (uint32_t part = i + 1; part <= i + command.aux(); ++part) {
     const sp::Command &wait = *data.commands()->Get(part);
     if (wait.kind() != sp::CommandKind::wait_signal)
@@ -262,7 +266,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
   if (why.empty()) {
     auto operation = context.device().prepareGatedMatmul(desc);
     // A peer's gated matmul may wait for a signal of this rank, which may be a kernel.
-    if (operation && desc.leaves == 0 &&
+    if (operation && desc.leaves == 0 && !desc.gates.empty() &&
         std::any_of(data.commands()->begin(), data.commands()->end(), [](const sp::Command *other) {
           return other->kind() == sp::CommandKind::signal;
         }))
@@ -272,10 +276,49 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
       return operation;
     why = operation.status().message();
   }
-  context.device().log(LogLevel::Info,
-                       fmt::format("@{}: {}: its {} parts run one by one: {}",
-                                   programHandle->name(), describe(i), command.aux(), why));
-  return std::unique_ptr<Operation>();
+  return runParts(i, why);
+}
+
+std::unique_ptr<Operation> InstanceImpl::runParts(uint32_t i, const std::string &why) {
+  context.device().log(LogLevel::Info, fmt::format("@{}: {}: its {} parts run one by one: {}",
+                                                   programHandle->name(), describe(i),
+                                                   data.commands()->Get(i)->aux(), why));
+  return nullptr;
+}
+
+Status InstanceImpl::addTarget(GatedMatmulDesc &desc, uint32_t firstPart,
+                               const program::GatedTarget &in, std::string &why) {
+  auto part = [&](uint32_t number) -> const sp::Command & {
+    return *data.commands()->Get(firstPart + number);
+  };
+  GatedTarget &target = desc.targets.emplace_back();
+  target.isLocal = in.put == program::GatedTarget::kNone;
+  if (target.isLocal) {
+    target.local = operand(part(in.matmul).operands()->Get(0));
+    return Status();
+  }
+  // The commands alone are prepared for their checks.
+  const sp::Command &command = part(in.put);
+  Channel &channel = *channels[command.channel()];
+  Put put = describePut(command);
+  TANDEM_RETURN_IF_ERROR(
+      checkPut(put, data.channels()->Get(command.channel())->group()->Get(put.peer)));
+  TANDEM_RETURN_IF_ERROR(channel.preparePut(put).status());
+  target.peer = put.peer;
+  target.offset = put.offset;
+  if (!desc.peers)
+    desc.peers = channel.peerStores();
+  if (!desc.peers)
+    why = fmt::format("kernels cannot store to the peers of channel c{}", command.channel());
+  if (in.signal == program::GatedTarget::kNone)
+    return Status();
+  Signal signal = describeSignal(part(in.signal));
+  TANDEM_RETURN_IF_ERROR(channel.prepareSignal(signal).status());
+  target.signals = true;
+  target.slot = signal.slot;
+  target.value = signal.value;
+  target.perRun = signal.perRun;
+  return Status();
 }
 
 Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
@@ -313,12 +356,16 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
     if (part(number).channel() != sp::kNoChannel)
       channel = channels[part(number).channel()].get();
   // A kernel that waits for this rank, and whose rank this one's kernel waits for, must leave SMs.
-  for (const sp::Command *other : *data.commands()) {
-    if (other->kind() != sp::CommandKind::gated_matmul)
+  for (uint32_t c = 0; c < data.commands()->size(); ++c) {
+    const sp::Command &head = *data.commands()->Get(c);
+    if (head.kind() != sp::CommandKind::gated_matmul)
       continue;
-    exchange.besideGated = true;
-    if (other->value() < command.value())
-      why = fmt::format("a gated matmul of the program leaves {} SMs", other->value());
+    bool waits = false;
+    for (uint32_t k = 1; k <= head.aux(); ++k)
+      waits |= data.commands()->Get(c + k)->kind() == sp::CommandKind::wait_signal;
+    exchange.besideGated |= waits;
+    if (waits && head.value() < command.value())
+      why = fmt::format("a gated matmul of the program leaves {} SMs", head.value());
   }
   if (!channel)
     why = "it has no message";
@@ -328,10 +375,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
       return operation;
     why = operation.status().message();
   }
-  context.device().log(LogLevel::Info,
-                       fmt::format("@{}: {}: its {} parts run one by one: {}",
-                                   programHandle->name(), describe(i), command.aux(), why));
-  return std::unique_ptr<Operation>();
+  return runParts(i, why);
 }
 
 Put InstanceImpl::describePut(const sp::Command &command) const {

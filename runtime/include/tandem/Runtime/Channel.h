@@ -157,6 +157,8 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareExchange(const FusedExchange &exchange);
   /// This rank's signals, slot 0 first, where kernels of the device can read them; null: nowhere.
   virtual const uint64_t *signalWords() const { return nullptr; }
+  /// Where kernels of the device can store to the members; null: nowhere.
+  virtual std::shared_ptr<const PeerStores> peerStores() const { return nullptr; }
   /// A summary of this rank's prepared operations, and its comparison with the summaries of the
   /// other members (by group index). For channels that cannot detect mismatches at run. `culprit`:
   /// the command that an error is about, if any. Called once, after the last prepare function.

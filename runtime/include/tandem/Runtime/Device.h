@@ -225,12 +225,39 @@ struct Gate {
   uint64_t value = 0, perRun = 0;
 };
 
-/// A matmul whose blocks of rows begin when gates are open (docs/gated.md).
+/// Memory of the members of a channel, where kernels of this rank's device can store.
+class PeerStores {
+public:
+  virtual ~PeerStores();
+  /// `offset` bytes into the half frame.half of the member's symmetric memory.
+  virtual void *place(uint32_t member, uint64_t offset, const Frame &frame) const = 0;
+  /// The member's signal `slot` in this run.
+  virtual uint64_t *signal(uint32_t member, uint32_t slot, const Frame &frame) const = 0;
+};
+
+/// Where a gated matmul stores a block of rows: in memory of a peer, or of this rank.
+struct GatedTarget {
+  bool isLocal = true;
+  Operand local;       ///< if isLocal
+  uint32_t peer = 0;   ///< else: as Put::peer
+  uint64_t offset = 0; ///< and Put::offset
+  /// Then the peer's signal `slot` is raised to frame.epoch * perRun + value, when the rows of this
+  /// and of all targets before it are there.
+  bool signals = false;
+  uint32_t slot = 0;
+  uint64_t value = 0, perRun = 0;
+};
+
+/// A matmul whose blocks of rows begin when gates are open, or go to peers (docs/gated.md).
 struct GatedMatmulDesc {
   MatmulDesc whole;                        ///< no bias, no transposeA, no accumulate
   std::vector<program::GatedBlock> blocks; ///< in the order in which they are to be computed
   std::vector<Gate> gates;
   uint32_t leaves = 0; ///< SMs that the kernel leaves to others
+  /// One per block, in place of whole.out, of which only the layout counts: all targets have its
+  /// strides. Then there are no gates. Blocks are equally large, and have all of K.
+  std::vector<GatedTarget> targets;
+  std::shared_ptr<const PeerStores> peers; ///< not null if there are targets
   /// Operation::whyNoGraph() of the waits for the gates.
   std::string whyNoGraph;
 };

@@ -20,6 +20,21 @@ namespace peer {
 
 namespace {
 
+class Stores final : public PeerStores {
+public:
+  explicit Stores(PeerMemoryRef peers) : peers(std::move(peers)) {}
+  void *place(uint32_t member, uint64_t offset, const Frame &frame) const override {
+    const Member &peer = (*peers)[member];
+    return peer.base + frame.half * peer.halfBytes + offset;
+  }
+  uint64_t *signal(uint32_t member, uint32_t slot, const Frame &frame) const override {
+    return static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot));
+  }
+
+private:
+  PeerMemoryRef peers;
+};
+
 class PeerChannel final : public Channel {
 public:
   PeerChannel(PeerMemoryRef peers, uint32_t self, std::shared_ptr<DeviceState> state,
@@ -64,6 +79,9 @@ public:
   }
   const uint64_t *signalWords() const override {
     return static_cast<const uint64_t *>((*peers)[self].signal(0));
+  }
+  std::shared_ptr<const PeerStores> peerStores() const override {
+    return std::make_shared<Stores>(peers);
   }
 
   /// Releases the waits for this rank's signals. Before that, it disables this rank's own signals

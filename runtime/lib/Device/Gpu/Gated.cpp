@@ -31,9 +31,9 @@ class GatedOperation final : public GpuOperation {
 public:
   GatedOperation(Tools tools, std::unique_ptr<GatedPlan> plan, const GatedMatmulDesc &desc,
                  FunctionHandle countRun, const void *letGo)
-      : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), a(desc.whole.a.slot),
-        w(desc.whole.b.slot), out(desc.whole.out.slot), noGraph(desc.whyNoGraph),
-        countRun(countRun), letGo(letGo) {}
+      : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), targets(desc.targets),
+        peers(desc.peers), a(desc.whole.a.slot), w(desc.whole.b.slot), out(desc.whole.out.slot),
+        noGraph(desc.whyNoGraph), countRun(countRun), letGo(letGo) {}
 
   std::string whyNoGraph() const override { return noGraph; }
 
@@ -41,7 +41,8 @@ public:
     GatedCall call;
     call.a = frame.pointers[a];
     call.w = frame.pointers[w];
-    call.out = frame.pointers[out];
+    if (targets.empty())
+      call.out = frame.pointers[out];
     call.letGo = static_cast<const uint64_t *>(letGo);
     call.progress = static_cast<uint64_t *>(stream.progressWord());
     call.marker = marker;
@@ -54,6 +55,16 @@ public:
       uint64_t value = gate.value + (capture ? 0 : frame.epoch * gate.perRun);
       call.gates.push_back({gate.words + frame.firstSignal + gate.slot, gate.perRun, value});
     }
+    for (const GatedTarget &target : targets) {
+      StoreTo &to = call.targets.emplace_back();
+      to.out = target.isLocal ? frame.pointers[target.local.slot]
+                              : peers->place(target.peer, target.offset, frame);
+      if (!target.signals)
+        continue;
+      to.signal = peers->signal(target.peer, target.slot, frame);
+      to.perRun = target.perRun;
+      to.value = target.value + (capture ? 0 : frame.epoch * target.perRun);
+    }
     TANDEM_RETURN_IF_ERROR(plan->launch(stream.native(), call));
     return stream.track(marker);
   }
@@ -62,6 +73,8 @@ private:
   Tools tools; ///< first: outlives the plan
   std::unique_ptr<GatedPlan> plan;
   std::vector<Gate> gates;
+  std::vector<GatedTarget> targets;
+  std::shared_ptr<const PeerStores> peers;
   uint32_t a, w, out;
   std::string noGraph;
   FunctionHandle countRun;
@@ -96,6 +109,7 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   shape.blocks = desc.blocks;
   shape.numGates = static_cast<uint32_t>(desc.gates.size());
   shape.leftSms = desc.leaves;
+  shape.hasTargets = !desc.targets.empty();
   if (shape.strideW == 0 && whole.b.layout.strides[0] == 1) { // stored the other way round
     shape.transposeW = !shape.transposeW;
     shape.strideW = whole.b.layout.strides[1];

@@ -101,6 +101,9 @@ Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned proc
   matmul.slices = slices.count;
   matmul.sliceTiles = static_cast<int32_t>((slices.columns + kernel.tileK - 1) / kernel.tileK);
   matmul.numGates = shape.numGates;
+  matmul.numTargets = shape.hasTargets ? static_cast<uint32_t>(shape.blocks.size()) : 0;
+  for (uint32_t i = 0; i < matmul.numTargets && i < gated::kMostTargets; ++i)
+    matmul.targets[i].block = static_cast<int32_t>(shape.blocks[i].firstRow / shape.blocks[i].rows);
   return matmul;
 }
 
@@ -110,6 +113,9 @@ std::string whyNotKernel(const GatedShape &shape, const Table &table, uint32_t n
   Slices slices = slicesOf(shape);
   if (!slices.whyNot.empty())
     return slices.whyNot;
+  if (shape.hasTargets && shape.blocks.size() > gated::kMostTargets)
+    return fmt::format("it has {} targets, of at most {}", shape.blocks.size(),
+                       gated::kMostTargets);
   if (slices.count > 1 && slices.columns % kernel.tileK != 0)
     return fmt::format("slices of K are not multiples of {}", kernel.tileK);
   if (shape.m > int64_t(kernel.tileM) * kernel.clusterM * UINT16_MAX)
@@ -140,7 +146,7 @@ public:
              const void *) override {
     uint32_t number = kernels[selected];
     Matmul matmul = describe(shape, *table.info(number), driver.info().processors);
-    matmul.numGates = 0;
+    matmul.numGates = matmul.numTargets = 0; // one matrix takes as long
     matmul.a = a;
     matmul.w = b;
     matmul.d = out;
@@ -167,6 +173,8 @@ public:
   Status prepare(const std::shared_ptr<DeviceState> &state, const GatedShape &shape) {
     const KernelInfo &kernel = *table.info(number);
     matmul = describe(shape, kernel, driver.info().processors);
+    if (matmul.numTargets > 0)
+      return prepareTargets(state);
     int64_t slice = slicesOf(shape).columns;
     int64_t perCluster = int64_t(kernel.tileM) * kernel.clusterM;
     auto clusters = static_cast<size_t>((shape.m + perCluster - 1) / perCluster);
@@ -208,13 +216,24 @@ public:
     now.a = call.a;
     now.w = call.w;
     now.d = call.out;
-    for (const void *address : {call.a, call.w, static_cast<const void *>(call.out)})
+    std::vector<const void *> matrices{call.a, call.w};
+    if (matmul.numTargets == 0)
+      matrices.push_back(call.out);
+    for (size_t i = 0; i < call.targets.size() && i < matmul.numTargets; ++i) {
+      const StoreTo &to = call.targets[i];
+      now.targets[i] = {to.out, matmul.targets[i].block, to.signal, to.perRun, to.value};
+      matrices.push_back(to.out);
+    }
+    for (const void *address : matrices)
       if (reinterpret_cast<uintptr_t>(address) % 16 != 0)
         return Status(Code::InvalidArgument,
                       fmt::format("gated matmul: expected matrices at multiples of 16 bytes, found "
                                   "one at {}",
                                   address));
-    std::vector<const void *> addresses{call.a, call.w, call.out, call.epoch, call.letGo};
+    std::vector<const void *> addresses(matrices);
+    addresses.insert(addresses.end(), {call.epoch, call.letGo, matmul.arrivals});
+    for (const StoreTo &to : call.targets)
+      addresses.push_back(to.signal);
     for (size_t i = 0; i < call.gates.size() && i < matmul.numGates; ++i) {
       now.gates[i] = {call.gates[i].signal, call.gates[i].perRun, call.gates[i].value};
       addresses.push_back(call.gates[i].signal);
@@ -234,6 +253,15 @@ public:
   std::string description() const override { return table.info(number)->name; }
 
 private:
+  /// Targets are taken in their order, so there are no tables; only counters.
+  Status prepareTargets(const std::shared_ptr<DeviceState> &state) {
+    const uint32_t zeros[gated::kMostTargets] = {};
+    TANDEM_ASSIGN_OR_RETURN(tables, Scratch::make(state, sizeof zeros));
+    TANDEM_RETURN_IF_ERROR(driver.copy(tables.data(), zeros, sizeof zeros));
+    matmul.arrivals = static_cast<uint32_t *>(tables.data());
+    return Status();
+  }
+
   Driver &driver;
   const Table &table;
   const uint32_t number;

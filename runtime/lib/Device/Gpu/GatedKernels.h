@@ -39,6 +39,8 @@ struct GatedShape {
   uint32_t numGates = 0;
   /// SMs that the kernel's grid leaves to others.
   uint32_t leftSms = 0;
+  /// The blocks go to places of their own: all have as many rows and all of K, and no gates.
+  bool hasTargets = false;
 };
 
 /// Open when *signal >= (GatedCall::epoch ? *epoch : 0) * perRun + value.
@@ -47,10 +49,20 @@ struct OpenWhen {
   uint64_t perRun = 0, value = 0;
 };
 
+/// Where the rows of a block go, and the signal that is raised when the rows of this and of all
+/// targets before it are there: to (GatedCall::epoch ? *epoch : 0) * perRun + value. Not after an
+/// abort.
+struct StoreTo {
+  void *out = nullptr;        ///< memory of this or of another device
+  uint64_t *signal = nullptr; ///< null: none
+  uint64_t perRun = 0, value = 0;
+};
+
 /// One launch.
 struct GatedCall {
   const void *a = nullptr, *w = nullptr;
-  void *out = nullptr;
+  void *out = nullptr;             ///< null with targets
+  std::vector<StoreTo> targets;    ///< one per block, if GatedShape::hasTargets
   std::vector<OpenWhen> gates;     ///< GatedShape::numGates
   const uint64_t *epoch = nullptr; ///< device memory; null outside a graph
   /// Device memory: not 0 after an abort. The kernel then stops waiting and ends.

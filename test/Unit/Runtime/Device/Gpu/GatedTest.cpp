@@ -22,7 +22,8 @@ namespace {
 std::atomic<int> launches{0};
 std::atomic<bool> refuses{false};
 
-/// Waits by kernels and multiplies by the matrix library, as docs/gated.md asks of one kernel.
+/// Waits and raises signals by kernels and multiplies by the matrix library, as docs/gated.md asks
+/// of one kernel.
 class StandInPlan final : public gpu::GatedPlan {
 public:
   static Expected<std::unique_ptr<gpu::GatedPlan>> make(gpu::Driver &driver,
@@ -30,6 +31,7 @@ public:
     auto plan = std::make_unique<StandInPlan>(driver, shape);
     TANDEM_ASSIGN_OR_RETURN(plan->kernels, gpu::Kernels::load(driver));
     TANDEM_ASSIGN_OR_RETURN(plan->await, plan->kernels->get("signal_wait"));
+    TANDEM_ASSIGN_OR_RETURN(plan->raise, plan->kernels->get("signal_raise"));
     TANDEM_ASSIGN_OR_RETURN(plan->blas, gpu::kCuda.openBlas(driver));
     for (const gpu::GatedShape::Block &block : shape.blocks) {
       gpu::Product product;
@@ -67,10 +69,19 @@ public:
         TANDEM_RETURN_IF_ERROR(driver.launch(await, {1, 1, 1}, stream, arguments));
       }
       const float *a = static_cast<const float *>(call.a) + block.firstRow * shape.strideA;
-      float *out = static_cast<float *>(call.out) + block.firstRow * shape.strideOut;
+      float *out = shape.hasTargets
+                       ? static_cast<float *>(call.targets[i].out)
+                       : static_cast<float *>(call.out) + block.firstRow * shape.strideOut;
       TANDEM_RETURN_IF_ERROR(driver.library(stream, {a, call.w, out}, [&] {
         return products[i]->run(stream, workspace, a + block.firstK, call.w, out, nullptr);
       }));
+      if (!shape.hasTargets || !call.targets[i].signal)
+        continue;
+      gpu::StoreTo to = call.targets[i];
+      void *arguments[] = {gpu::argument(to.signal), gpu::argument(call.epoch),
+                           gpu::argument(to.perRun), gpu::argument(to.value),
+                           gpu::argument(call.letGo)};
+      TANDEM_RETURN_IF_ERROR(driver.launch(raise, {1, 1, 1}, stream, arguments));
     }
     return Status();
   }
@@ -81,7 +92,7 @@ private:
   const gpu::GatedShape shape;
   std::unique_ptr<gpu::Kernels> kernels;
   std::unique_ptr<gpu::Blas> blas;
-  gpu::FunctionHandle await = nullptr;
+  gpu::FunctionHandle await = nullptr, raise = nullptr;
   std::vector<std::unique_ptr<gpu::ProductPlan>> products;
   void *workspace = nullptr;
 };
@@ -221,6 +232,84 @@ TEST(GpuGated, SignalsMustHaveAnSM) {
               std::string::npos)
         << rank.message();
   expectAllOk(runRanks(GatedSpec(2, 1), "peer", runProducts));
+}
+
+//===----------------------------------------------------------------------===//
+// Rows that go to peers
+//===----------------------------------------------------------------------===//
+
+/// Five runs, each with other values: a[row][k] = (row + k) * (rank + 1), times the run's number +
+/// 1; w = 1 everywhere. Each rank has the sums of two rows.
+Status runSums(Context &context, Instance &instance) {
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  uint32_t size = context.worldSize(), terms = size * (size + 1) / 2;
+  std::vector<float> w(12, 1), a(size_t(size) * 8), y(6);
+  TANDEM_RETURN_IF_ERROR(context.device().upload(memory[1]->data(), w.data(), 48));
+  for (uint32_t run = 1; run <= 5; ++run) {
+    for (uint32_t i = 0; i < a.size(); ++i)
+      a[i] = static_cast<float>((i / 4 + i % 4) * (context.rank() + 1) * run);
+    TANDEM_RETURN_IF_ERROR(
+        context.device().upload(memory[0]->data(), a.data(), a.size() * sizeof(float)));
+    TANDEM_RETURN_IF_ERROR(instance.run());
+    TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), memory[2]->data(), 24));
+    for (uint32_t i = 0; i < y.size(); ++i) {
+      uint32_t row = 2 * context.rank() + i / 3;
+      auto expected = static_cast<float>((4 * row + 6) * terms * run);
+      if (y[i] != expected)
+        return Status(Code::Internal, "run " + std::to_string(run) + ": expected " +
+                                          std::to_string(expected) + ", found " +
+                                          std::to_string(y[i]));
+    }
+  }
+  return Status();
+}
+
+TEST(GpuGated, OneKernelStoresToThePeers) {
+  WithKernels kernels;
+  for (const char *graph : {"1", "0"}) {
+    Variable variable("TANDEM_GRAPH", graph);
+    for (uint32_t ranks : {2, 4}) {
+      int before = launches;
+      takeLog();
+      expectAllOk(runRanks(EpilogueSpec(ranks), "peer", runSums));
+      EXPECT_GE(launches - before, static_cast<int>(ranks));
+      EXPECT_EQ(takeLog().find("one by one"), std::string::npos);
+    }
+  }
+}
+
+TEST(GpuGated, WithoutKernelsThePartsStore) {
+  Variable none("TANDEM_GATED_LIBRARY", "/nonexistent");
+  takeLog();
+  expectAllOk(runRanks(EpilogueSpec(2), "peer", runSums));
+  EXPECT_NE(takeLog().find("its 4 parts run one by one: gated matmuls: "), std::string::npos);
+}
+
+TEST(GpuGated, TargetsThatNoKernelHas) {
+  WithKernels kernels;
+  EpilogueSpec spec(2);
+  for (RankSpec &rank : spec.ranks) // its own rows are in two pieces
+    for (int piece : {1, 0}) {
+      CommandSpec own = rank.commands[spec.head + 4];
+      for (int k : {0, 1}) {
+        sp::View view = rank.views[own.operands[k]];
+        int64_t columns = k == 0 ? 3 : 4;
+        own.operands[k] = rank.view(view.buffer(), DType::F32, {1, columns},
+                                    view.offset() + static_cast<uint64_t>(piece * columns * 4));
+      }
+      if (piece == 1)
+        rank.commands.insert(rank.commands.begin() + spec.head + 5, own);
+      else
+        rank.commands[spec.head + 4] = own;
+    }
+  for (RankSpec &rank : spec.ranks)
+    rank.commands[spec.head].aux = 5;
+  takeLog();
+  expectAllOk(runRanks(spec, "peer", runSums));
+  std::string log = takeLog();
+  EXPECT_NE(log.find("its 5 parts run one by one: its blocks have different numbers of rows"),
+            std::string::npos)
+      << log;
 }
 
 TEST(GpuGated, AStallNamesIt) {
