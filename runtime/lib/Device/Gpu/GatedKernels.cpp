@@ -125,12 +125,22 @@ std::string whyNotKernel(const GatedShape &shape, const Table &table, uint32_t n
   return why ? why : "";
 }
 
-/// The kernels that can run a shape, without gates, as algorithms of one product.
+/// Words of device memory for Matmul::arrivals.
+Expected<Scratch> makeArrivals(const std::shared_ptr<DeviceState> &state, bool ofPrepare = false) {
+  const uint32_t zeros[gated::kMostTargets] = {};
+  TANDEM_ASSIGN_OR_RETURN(Scratch words, Scratch::make(state, sizeof zeros, ofPrepare));
+  TANDEM_RETURN_IF_ERROR(state->driver->copy(words.data(), zeros, sizeof zeros));
+  return words;
+}
+
+/// The kernels that can run a shape, without gates and signals, as algorithms of one product.
+/// Blocks with targets are stored next to each other: their sizes decide how tiles fill the SMs.
 class Candidates final : public ProductPlan {
 public:
   Candidates(Driver &driver, const Table &table, std::vector<uint32_t> kernels,
-             const GatedShape &shape)
-      : driver(driver), table(table), kernels(std::move(kernels)), shape(shape) {}
+             const GatedShape &shape, Scratch arrivals)
+      : driver(driver), table(table), kernels(std::move(kernels)), shape(shape),
+        arrivals(std::move(arrivals)) {}
 
   unsigned candidates() const override { return static_cast<unsigned>(kernels.size()); }
   void select(unsigned candidate) override { selected = candidate; }
@@ -146,10 +156,17 @@ public:
              const void *) override {
     uint32_t number = kernels[selected];
     Matmul matmul = describe(shape, *table.info(number), driver.info().processors);
-    matmul.numGates = matmul.numTargets = 0; // one matrix takes as long
+    matmul.numGates = 0;
     matmul.a = a;
     matmul.w = b;
     matmul.d = out;
+    matmul.arrivals = static_cast<uint32_t *>(arrivals.data());
+    for (uint32_t i = 0; i < matmul.numTargets; ++i) {
+      gated::Target &target = matmul.targets[i];
+      int64_t row = target.block * (shape.m / matmul.numTargets);
+      target.d = static_cast<std::byte *>(out) +
+                 static_cast<size_t>(row * shape.strideOut) * sizeOf(shape.outType);
+    }
     return driver.within([&] {
       const char *error = table.run(number, &matmul, stream);
       return error ? Status(Code::Io, fmt::format("gated matmul: {}", error)) : Status();
@@ -161,6 +178,7 @@ private:
   const Table &table;
   std::vector<uint32_t> kernels;
   const GatedShape &shape;
+  Scratch arrivals; ///< of targets
   unsigned selected = 0;
 };
 
@@ -255,9 +273,7 @@ public:
 private:
   /// Targets are taken in their order, so there are no tables; only counters.
   Status prepareTargets(const std::shared_ptr<DeviceState> &state) {
-    const uint32_t zeros[gated::kMostTargets] = {};
-    TANDEM_ASSIGN_OR_RETURN(tables, Scratch::make(state, sizeof zeros));
-    TANDEM_RETURN_IF_ERROR(driver.copy(tables.data(), zeros, sizeof zeros));
+    TANDEM_ASSIGN_OR_RETURN(tables, makeArrivals(state));
     matmul.arrivals = static_cast<uint32_t *>(tables.data());
     return Status();
   }
@@ -290,8 +306,8 @@ public:
   }
 
 private:
-  using Key =
-      std::tuple<DType, bool, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, uint32_t>;
+  using Key = std::tuple<DType, bool, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         uint32_t, size_t>;
 
   std::vector<uint32_t> runnable(const GatedShape &shape, std::string &why) const {
     std::vector<uint32_t> kernels;
@@ -312,26 +328,29 @@ private:
 
   /// All kernels add in the same order, so ranks may choose different ones.
   Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
-    Key key{shape.type,    shape.transposeW, shape.m,         shape.n,      shape.k,
-            shape.strideA, shape.strideW,    shape.strideOut, shape.leftSms};
+    Key key{shape.type,    shape.transposeW,
+            shape.m,       shape.n,
+            shape.k,       shape.strideA,
+            shape.strideW, shape.strideOut,
+            shape.leftSms, shape.hasTargets ? shape.blocks.size() : 0};
     std::lock_guard lock(mutex);
-    auto [found, isNew] = choices.try_emplace(key, kernels.front());
-    if (!isNew)
-      return found->second;
+    if (auto known = choices.find(key); known != choices.end())
+      return known->second;
     Candidate candidate;
-    auto plan = std::make_shared<Candidates>(tools.driver(), table, kernels, shape);
+    Scratch arrivals;
+    if (shape.hasTargets) {
+      TANDEM_ASSIGN_OR_RETURN(arrivals, makeArrivals(tools.state, /*ofPrepare=*/true));
+    }
+    auto plan =
+        std::make_shared<Candidates>(tools.driver(), table, kernels, shape, std::move(arrivals));
     candidate.plan = plan;
     uint64_t bytes = sizeOf(shape.type);
     candidate.bytes[0] = static_cast<uint64_t>(shape.m * shape.strideA) * bytes;
     candidate.bytes[1] =
         static_cast<uint64_t>((shape.transposeW ? shape.n : shape.k) * shape.strideW) * bytes;
     candidate.bytes[2] = static_cast<uint64_t>(shape.m * shape.strideOut) * bytes;
-    Expected<unsigned> best = fastest(tools, candidate);
-    if (!best) {
-      choices.erase(found);
-      return best.status();
-    }
-    return found->second = plan->kernel(*best);
+    TANDEM_ASSIGN_OR_RETURN(unsigned best, fastest(tools, candidate));
+    return choices[key] = plan->kernel(best);
   }
 
   Toolbox &tools;
