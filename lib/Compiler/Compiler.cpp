@@ -9,7 +9,6 @@
 
 #include "tandem-c/Version.h"
 
-#include "Compilation.h"
 #include "PassStatistics.h"
 #include "tandem/Compiler/Certify.h"
 #include "tandem/Compiler/Pipelines.h"
@@ -406,12 +405,59 @@ void capturing(MLIRContext &context, CompileResult &result, Function compile) {
         {Severity::Error, "compilation failed without a diagnostic", "", 0, 0, {}});
 }
 
+/// The place of a list that MLIR's parser would crash on: linalg's reduce, broadcast and transpose
+/// use the numbers of `dimensions = [...]` or `permutation = [...]` also if they could not be
+/// parsed (LLVM 22). npos: there is none. Comments and strings are skipped.
+size_t findBrokenList(StringRef text) {
+  auto isWord = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '$'; };
+  bool isInOp = false;
+  for (size_t at = 0; at < text.size();) {
+    StringRef rest = text.substr(at);
+    if (rest.starts_with("//")) {
+      at += std::min(rest.find('\n'), rest.size());
+    } else if (rest.starts_with("\"")) {
+      size_t end = at + 1;
+      while (end < text.size() && text[end] != '"' && text[end] != '\n')
+        end += text[end] == '\\' ? 2 : 1;
+      at = end + 1;
+    } else if (!isWord(rest.front())) {
+      ++at;
+    } else {
+      StringRef word = rest.take_while(isWord);
+      at += word.size();
+      if (word.contains('.'))
+        isInOp =
+            word == "linalg.reduce" || word == "linalg.broadcast" || word == "linalg.transpose";
+      if (!isInOp || (word != "dimensions" && word != "permutation"))
+        continue;
+      StringRef list = text.substr(at).ltrim();
+      if (!list.consume_front("="))
+        continue;
+      list = list.ltrim();
+      StringRef numbers = list.drop_front(list.starts_with("[")).take_while([](char c) {
+        return llvm::isDigit(c) || llvm::isSpace(c) || c == ',' || c == '-';
+      });
+      if (!list.starts_with("[") || !list.drop_front(numbers.size() + 1).starts_with("]"))
+        return static_cast<size_t>(list.data() - text.data());
+    }
+  }
+  return StringRef::npos;
+}
+
 OwningOpRef<ModuleOp> parseBuffer(MLIRContext &context, std::unique_ptr<llvm::MemoryBuffer> buffer,
                                   CompileResult &result) {
   llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  StringRef text = buffer->getBuffer();
+  unsigned file = sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   OwningOpRef<ModuleOp> module;
-  capturing(context, result, [&] {
+  capturing(context, result, [&]() -> LogicalResult {
+    if (size_t at = findBrokenList(text); at != StringRef::npos) {
+      auto [line, column] =
+          sources.getLineAndColumn(llvm::SMLoc::getFromPointer(text.data() + at), file);
+      StringRef name = sources.getMemoryBuffer(file)->getBufferIdentifier();
+      return emitError(FileLineColLoc::get(&context, name, line, column),
+                       "expected a list of integers");
+    }
     module = parseSourceFile<ModuleOp>(sources, &context);
     return success(static_cast<bool>(module));
   });

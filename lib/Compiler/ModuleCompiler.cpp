@@ -7,7 +7,6 @@
 
 #include "tandem/Compiler/ModuleCompiler.h"
 
-#include "Compilation.h"
 #include "DiskCache.h"
 #include "ProgramCache.h"
 #include "tandem/Compiler/CompilerMLIR.h"

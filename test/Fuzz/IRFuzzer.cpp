@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Compiler/Compiler.h"
+#include "tandem/Compiler/CompilerMLIR.h"
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/Mesh/IR/Mesh.h"
 #include "tandem/Program/Program.h"
@@ -15,7 +16,6 @@
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/Parser/Parser.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -183,7 +183,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   registerTandemDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   ScopedDiagnosticHandler silent(&context, [](Diagnostic &) { return success(); });
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
+  compiler::CompileResult parsed;
+  OwningOpRef<ModuleOp> module = compiler::parseModule(context, text, "fuzz", parsed);
   if (!module)
     return 0;
   Survey survey(*module, choices);

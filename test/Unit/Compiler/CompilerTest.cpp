@@ -59,6 +59,27 @@ TEST(Compiler, TextToStreamProgram) {
   EXPECT_EQ(all.localShape, (std::vector<int64_t>{6, 4}));
 }
 
+// MLIR's own parser crashes on these lists (LLVM 22).
+TEST(Compiler, ListsThatMlirCannotParse) {
+  auto compileList = [](const std::string &list) {
+    return compileText(
+        "func.func @f(%x: tensor<4xf32>, %e: tensor<4x3xf32>) -> tensor<4x3xf32> {\n"
+        "  // linalg.broadcast has dimensions = [of the result\n"
+        "  %y = linalg.broadcast ins(%x : tensor<4xf32>) outs(%e : tensor<4x3xf32>)\n"
+        "    dimensions = " +
+            list + "\n  return %y : tensor<4x3xf32>\n}\n",
+        {});
+  };
+  for (const char *list : {"[1", "[1xf32>) dimensions = [1]", "1", "[a]", "["}) {
+    CompileResult result = compileList(list);
+    EXPECT_FALSE(result.ok);
+    EXPECT_NE(result.errorText().find(":4:18: error: expected a list of integers"),
+              std::string::npos)
+        << list << ": " << result.errorText();
+  }
+  EXPECT_EQ(compileList("[ 1 ]").errorText().find("list of integers"), std::string::npos);
+}
+
 TEST(Compiler, SameInputSameBytes) {
   CompileResult first = compileText(kGather, forRanks(4, 8));
   CompileResult second = compileText(kGather, forRanks(4, 8));

@@ -25,7 +25,7 @@ static constexpr int64_t kMostForOneShot = 256 * 1024;
 /// other before a signal, which costs 2 us on H100: one block is quicker up to so many bytes.
 static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 128, kMostOfOneBlock = 32 * 1024;
 /// Larger values are not worth a price: a ring of a library's collective adds as it sends.
-static constexpr int64_t kMostOfCandidate = 4 * 1024 * 1024;
+static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
 //===----------------------------------------------------------------------===//
 // Commands

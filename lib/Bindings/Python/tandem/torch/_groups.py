@@ -55,11 +55,11 @@ class StoreBootstrap:
         self.all_gather(b"")
 
 
-def context(group=None, device=None, channels="", torch_memory=True):
+def context(group=None, device=None, channels="", torch_memory=False):
     """The tandem.Context of a process group (None: the default one) on a device (None: the current GPU for groups with
     NCCL, else the CPU). Collective over the group when it is first called; then `channels` chooses how its ranks
     communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs. Ranks that share a GPU need "ucx", because NCCL rejects them.
-    `torch_memory`: memory on GPUs comes from torch's caching allocator, except what peers access."""
+    `torch_memory`, also chosen then: memory on GPUs comes from torch's caching allocator, except what peers access."""
     group = group or dist.group.WORLD
     if device is None:
         device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
@@ -72,7 +72,7 @@ def context(group=None, device=None, channels="", torch_memory=True):
     return made
 
 
-def _context(name, device, channels="", torch_memory=True):
+def _context(name, device, channels="", torch_memory=False):
     """(group, context, bootstrap) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)
