@@ -425,11 +425,10 @@ size_t findBrokenList(StringRef text) {
     } else {
       StringRef word = rest.take_while(isWord);
       at += word.size();
-      if (word.contains('.'))
-        isInOp =
-            word == "linalg.reduce" || word == "linalg.broadcast" || word == "linalg.transpose";
+      isInOp |= word == "linalg.reduce" || word == "linalg.broadcast" || word == "linalg.transpose";
       if (!isInOp || (word != "dimensions" && word != "permutation"))
         continue;
+      isInOp = false;
       StringRef list = text.substr(at).ltrim();
       if (!list.consume_front("="))
         continue;

@@ -77,6 +77,12 @@ TEST(Compiler, ListsThatMlirCannotParse) {
               std::string::npos)
         << list << ": " << result.errorText();
   }
+  CompileResult reduced =
+      compileText("func.func @f(%x: tensor<4x2xf32>, %e: tensor<4xf32>) {\n"
+                  "  %y = linalg.reduce { arith.addf } ins(%x : tensor<4x2xf32>) "
+                  "outs(%e : tensor<4xf32>) dimensions = [1x\n",
+                  {});
+  EXPECT_NE(reduced.errorText().find("expected a list of integers"), std::string::npos);
   EXPECT_EQ(compileList("[ 1 ]").errorText().find("list of integers"), std::string::npos);
 }
 
