@@ -311,7 +311,7 @@ def summary(data):
     ahead = [value for value in lost if value >= 0.01]
     if lost:
         text += f"- Another measured schedule is faster than `auto` by 1 % or more in {len(ahead)} of the {len(lost)} cases below"
-        text += f", by {100 * max(lost):.2g} % at most.\n" if ahead else ".\n"
+        text += f", by {100 * max(lost):.0f} % at most.\n" if ahead else ".\n"
     text += predictions(data)
     text += "\nThe cases below, by number of tokens; median (least to most):\n\n"
     text += "| cases | tokens | number | baseline / `auto` | share of the limit, % | torch / `auto` |\n|---|---|---|---|---|---|\n"
