@@ -62,8 +62,8 @@ typedef enum tandem_memory_kind {
 } tandem_memory_kind;
 
 /* The embedder's allocator of device memory (host memory on device "cpu"), in place of the
- * device's. Any thread; it may not wait for the device. Memory that it allocates is not in use by
- * the device; of memory that it gets back the device's use has ended. `user` must live until the
+ * device's. Any thread; it may not wait for the device. It must not return memory that queued work of
+ * the device still uses. The device no longer uses memory that it gets back. `user` must live until the
  * context has ended. */
 typedef struct tandem_allocator {
   size_t struct_size;

@@ -314,8 +314,9 @@ class Point:
         return f"{self.action}/{self.channel}/{self.program}/{self.stage}"
 
 
-#: Channel -> programs.
+#: Program -> the stages at which it calls fault_point.
 POINTS = {"points-2": ("start", "between", "end", "exit"), "points-push-2": ("start", "put", "signalled", "end", "exit")}
+#: Channel -> programs.
 PROGRAMS = {"local": ("points-2", "points-push-2"), "ucx": ("points-2", "points-push-2"), "ccl": ("points-2",),
             "peer": ("points-push-2",), "hip-ccl": ("points-2",), "hip-peer": ("points-push-2",)}
 QUICK = ("kill/ucx/points-2/between", "kill/ucx/points-2/exit", "kill/ucx/points-push-2/put", "kill/peer/points-push-2/put",

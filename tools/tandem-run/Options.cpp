@@ -86,7 +86,7 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
           "node:NAME comes first for ranks of one host, network:NAME for others")
       ->group(ranks);
   auto *link =
-      line.text("--link", o.link, "RATE,LATENCY",
+      line.text("--link", o.link, "RATE,LATENCY[,stop=BYTES]",
                 "channels local and ucx: delay what ranks send as a link of this rate and\n"
                 "latency would, such as 2GB/s,20us (docs/benchmarking.md). With\n"
                 "2GB/s,20us,stop=1MB the link of each rank fails after a megabyte")

@@ -228,9 +228,12 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
     return found;
   };
   std::string why = product.whyNoTargets;
-  GatedMatmulDesc desc;
+  // A kernel waits for what its blocks need.
+  if (why.empty() && (product.blocks.empty() || product.blocks.back().gates != product.numGates))
+    why = "a wait follows its last matmul";
   if (!why.empty())
     return runParts(i, why);
+  GatedMatmulDesc desc;
   desc.whole.out = whole(product.firstOut, 0, product.out);
   desc.whole.a = whole(product.firstA, 1, product.a);
   desc.whole.b = whole(product.firstB, 2, product.b);
@@ -238,8 +241,11 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
   desc.whole.ordered = isOrdered();
   desc.blocks = product.blocks;
   desc.leaves = static_cast<uint32_t>(command.value());
-  for (const program::GatedTarget &target : product.targets)
+  for (const program::GatedTarget &target : product.targets) {
     TANDEM_RETURN_IF_ERROR(addTarget(desc, i + 1, target, why));
+    if (!why.empty())
+      return runParts(i, why);
+  }
   for (uint32_t part = i + 1; part <= i + command.aux(); ++part) {
     const sp::Command &wait = *data.commands()->Get(part);
     if (wait.kind() != sp::CommandKind::wait_signal)
@@ -260,9 +266,6 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
     if (desc.whyNoGraph.empty())
       desc.whyNoGraph = alone->whyNoGraph();
   }
-  // A kernel waits for what its blocks need.
-  if (product.blocks.empty() || product.blocks.back().gates != product.numGates)
-    why = "a wait follows its last matmul";
   if (why.empty()) {
     auto operation = context.device().prepareGatedMatmul(desc);
     // A peer's gated matmul may wait for a signal of this rank, which may be a kernel.
@@ -297,19 +300,22 @@ Status InstanceImpl::addTarget(GatedMatmulDesc &desc, uint32_t firstPart,
     target.local = operand(part(in.matmul).operands()->Get(0));
     return Status();
   }
-  // The commands alone are prepared for their checks.
   const sp::Command &command = part(in.put);
   Channel &channel = *channels[command.channel()];
+  if (!desc.peers)
+    desc.peers = channel.peerStores();
+  if (!desc.peers) {
+    why = fmt::format("kernels cannot store to the peers of channel c{}", command.channel());
+    return Status();
+  }
+  // The commands alone are prepared for their checks. Not where the parts will be: a channel may
+  // count what it prepares.
   Put put = describePut(command);
   TANDEM_RETURN_IF_ERROR(
       checkPut(put, data.channels()->Get(command.channel())->group()->Get(put.peer)));
   TANDEM_RETURN_IF_ERROR(channel.preparePut(put).status());
   target.peer = put.peer;
   target.offset = put.offset;
-  if (!desc.peers)
-    desc.peers = channel.peerStores();
-  if (!desc.peers)
-    why = fmt::format("kernels cannot store to the peers of channel c{}", command.channel());
   if (in.signal == program::GatedTarget::kNone)
     return Status();
   Signal signal = describeSignal(part(in.signal));

@@ -314,9 +314,14 @@ class Fusion(_tandem.Fusion):
         return sizes, shapes
 
 
+def _channel_names(context):
+    """Without their link classes."""
+    return [channel.rpartition(":")[2] for channel in context.channels.split(",")]
+
+
 def _target(context):
     """The compile target of a context's device and channels."""
-    channels = [channel.rpartition(":")[2] for channel in context.channels.split(",")]
+    channels = _channel_names(context)
     if context.device.startswith("cuda"):
         return "cuda-peer" if "peer" in channels else "cuda-nccl" if "ccl" in channels else "cuda-ucx"
     return "cpu-local" if "ucx" not in channels else "cpu-ucx"

@@ -4,8 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The binary interface of RCCL 2.18, which is that of NCCL 2.18 and has been kept since. For builds
-// for HIP without rccl.h. A test compares the types with those of nccl.h
-// (CclTest.cpp).
+// for HIP without rccl.h. DeclarationsTest.cpp compares it with nccl.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,9 +55,10 @@ typedef struct {
   int splitShare;
 } ncclConfig_t;
 
+inline constexpr ncclConfig_t kInitialConfig = {
+    sizeof(ncclConfig_t), 0xcafebeef, 21800, INT_MIN, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN};
 #ifndef NCCL_CONFIG_INITIALIZER
-#define NCCL_CONFIG_INITIALIZER                                                                    \
-  {sizeof(ncclConfig_t), 0xcafebeef, 21800, INT_MIN, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN}
+#define NCCL_CONFIG_INITIALIZER kInitialConfig
 #endif
 
 #ifndef TANDEM_CCL_STREAM

@@ -67,7 +67,7 @@ Expected<LinkShape> LinkShape::parse(std::string_view text) {
   if (!(shape.bytesPerSecond >= 1) || !(shape.latency >= 0 && shape.latency <= 3600) ||
       !(shape.stopsAfter >= 0))
     return Status(Code::InvalidArgument,
-                  fmt::format("expected RATE,LATENCY such as 2GB/s,20us, found \"{}\"", text));
+                  fmt::format("expected RATE,LATENCY[,stop=BYTES] such as 2GB/s,20us, found \"{}\"", text));
   return shape;
 }
 

@@ -12,9 +12,10 @@ from torch.distributed import distributed_c10d as c10d
 
 import tandem
 from tandem import _tandem
+from tandem._program import _channel_names
 
 log = logging.getLogger("tandem.torch")
-_contexts = {}  # (name of the group, device) -> (group, context, bootstrap)
+_contexts = {}  # (name of the group, device) -> (group, context, bootstrap, torch_memory)
 _made = {}  # name of the group -> how many contexts it has had
 
 
@@ -66,14 +67,16 @@ def context(group=None, device=None, channels="", torch_memory=False):
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    made = _context(group.group_name, device, channels, torch_memory)[1]
+    _, made, _, has_torch_memory = _context(group.group_name, device, channels, torch_memory)
+    if torch_memory and not has_torch_memory:
+        raise tandem.ArgumentError("context: expected torch_memory=True before the group is first used")
     if channels and made.channels != channels:
         raise tandem.ArgumentError(f"context: expected channels {made.channels}, which the group has, found {channels}")
     return made
 
 
 def _context(name, device, channels="", torch_memory=False):
-    """(group, context, bootstrap) of the group with this name."""
+    """(group, context, bootstrap, torch_memory) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)
     found = _contexts.get(key)
@@ -82,7 +85,7 @@ def _context(name, device, channels="", torch_memory=False):
             return found
         found[1].close()  # of a group that is gone; its name is used again
     bootstrap = StoreBootstrap(group)
-    _contexts[key] = made = group, _make_context(bootstrap, device, channels, torch_memory), bootstrap
+    _contexts[key] = made = group, _make_context(bootstrap, device, channels, torch_memory), bootstrap, torch_memory
     return made
 
 
@@ -112,7 +115,7 @@ def _allocator(device):
     try:
         return _tandem.TorchAllocator(device.index)
     except tandem.Error as error:
-        log.info("memory of %s is not torch's: %s", device, error)
+        log.warning("memory of %s is not torch's: %s", device, error)
         return None
 
 
@@ -130,7 +133,7 @@ def machine(context, device, ranks):
     over ucx, because the files of GPUs know no staging in host memory."""
     if "TANDEM_MACHINE" in os.environ:
         return os.environ["TANDEM_MACHINE"] or None
-    if not {"ccl", "peer"} & set(context.channels.split(",")):
+    if not {"ccl", "peer"} & set(_channel_names(context)):
         return None
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)

@@ -52,11 +52,14 @@ TEST(CclDeclarations, AreThoseOfNccl) {
   EXPECT_PLACE(netName);
   EXPECT_PLACE(splitShare);
   EXPECT_LE(sizeof(own::ncclConfig_t), sizeof(::ncclConfig_t));
-  // The header's initial values, of which Declarations.h has the same.
   ::ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  EXPECT_EQ(config.magic, 0xcafebeefU);
-  EXPECT_EQ(config.blocking, INT_MIN);
-  EXPECT_EQ(config.maxCTAs, INT_MIN);
-  EXPECT_EQ(config.splitShare, INT_MIN);
-  EXPECT_EQ(config.netName, nullptr);
+  EXPECT_EQ(own::kInitialConfig.size, sizeof(own::ncclConfig_t));
+  EXPECT_LE(own::kInitialConfig.version, config.version);
+  EXPECT_EQ(own::kInitialConfig.magic, config.magic);
+  EXPECT_EQ(own::kInitialConfig.blocking, config.blocking);
+  EXPECT_EQ(own::kInitialConfig.cgaClusterSize, config.cgaClusterSize);
+  EXPECT_EQ(own::kInitialConfig.minCTAs, config.minCTAs);
+  EXPECT_EQ(own::kInitialConfig.maxCTAs, config.maxCTAs);
+  EXPECT_EQ(own::kInitialConfig.netName, config.netName);
+  EXPECT_EQ(own::kInitialConfig.splitShare, config.splitShare);
 }

@@ -328,7 +328,7 @@ TEST(Link, OtherChannelsAreRefused) {
        {std::array<const char *, 3>{"peer", "2GB/s,20us",
                                     "expected channel local or ucx, found "
                                     "\"peer\""},
-        {"ucx", "fast", "expected RATE,LATENCY such as 2GB/s,20us, found \"fast\""}}) {
+        {"ucx", "fast", "expected RATE,LATENCY[,stop=BYTES] such as 2GB/s,20us, found \"fast\""}}) {
     options.channels = channels;
     options.link = link;
     tandem_context *context = nullptr;

@@ -285,6 +285,13 @@ TEST(GpuGated, WithoutKernelsThePartsStore) {
   EXPECT_NE(takeLog().find("its 4 parts run one by one: gated matmuls: "), std::string::npos);
 }
 
+TEST(GpuGated, OverNcclThePartsStore) {
+  WithKernels kernels;
+  takeLog();
+  expectAllOk(runRanks(EpilogueSpec(2), "ccl", runSums));
+  EXPECT_NE(takeLog().find("kernels cannot store to the peers of channel c0"), std::string::npos);
+}
+
 TEST(GpuGated, TargetsThatNoKernelHas) {
   WithKernels kernels;
   EpilogueSpec spec(2);
