@@ -299,13 +299,13 @@ def summary(data):
         text += f"- `auto` is {known.get('geomean') or geometric(overlapped):.4g} times as fast as the baseline on gathers and " \
                 "reduce-scatters (geometric mean).\n"
     if gains:
-        text += f"- The worst case of `auto` is {known.get('least', min(gains)):.3g} times the speed of the baseline " \
+        text += f"- The worst case of `auto` is {known.get('least', min(gains)):.2f} times the speed of the baseline " \
                 f"({known.get('cases', len(gains))} shapes).\n"
     if torch:
         faster = known.get("torch_faster", len(behind))
         text += f"- Torch's fused operators are faster than `auto` in {faster} of {known.get('torch_cases', len(torch))} cases"
         if faster:
-            text += f": by {known.get('torch_most') or 100 * (1 - min(torch)):.2g} % at most"
+            text += f": by {known.get('torch_most') or 100 * (1 / min(torch) - 1):.2g} % at most"
         text += f". Their median time is {known.get('torch_median') or statistics.median(torch):.3g} of `auto`'s.\n"
     lost = [value for value in map(loss, data["cases"]) if value is not None]
     ahead = [value for value in lost if value >= 0.01]

@@ -62,9 +62,9 @@ typedef enum tandem_memory_kind {
 } tandem_memory_kind;
 
 /* The embedder's allocator of device memory (host memory on device "cpu"), in place of the
- * device's. Any thread; it may not wait for the device. It must not return memory that queued work of
- * the device still uses. The device no longer uses memory that it gets back. `user` must live until the
- * context has ended. */
+ * device's. Any thread; it may not wait for the device. It must not return memory that queued work
+ * of the device still uses. The device no longer uses memory that it gets back. `user` must live
+ * until the context has ended. */
 typedef struct tandem_allocator {
   size_t struct_size;
   /* A multiple of 64; not initialised. NULL: out of memory. */

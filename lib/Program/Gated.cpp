@@ -254,6 +254,11 @@ private:
     const GatedPart *signal = target.signal == GatedTarget::kNone ? nullptr : &parts[target.signal];
     if (put && put->toSelf)
       return "a put is to this rank";
+    // The kernel computes blocks at the same time.
+    for (const GatedPart &part : parts)
+      if (!put && part.kind == Kind::Matmul &&
+          (meets(parts[target.matmul].out, part.a) || meets(parts[target.matmul].out, part.b)))
+        return "a block is stored over what others read";
     if (put && signal && (signal->peer != put->peer || signal->channel != put->channel))
       return "a signal is not to the peer of the put before it";
     for (size_t i = 0; i < number; ++i) {
@@ -269,6 +274,11 @@ private:
 
   static bool isSame(const PlacedView &a, const PlacedView &b) {
     return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
+  }
+  /// Whether bytes between the first and the last of both may be the same.
+  static bool meets(const PlacedView &a, const PlacedView &b) {
+    return a.buffer == b.buffer && a.address < b.address + b.layout.spanBytes() &&
+           b.address < a.address + a.layout.spanBytes();
   }
 
   const std::vector<GatedPart> &parts;

@@ -66,7 +66,7 @@ inline constexpr uint32_t kMostGatedTargets = 8;
 /// out [M, N] = a [M, K] * b, where b is [K, N], or [N, K] with transposeB.
 struct GatedProduct {
   Layout out, a, b;
-  /// The parts whose views begin where the whole operands do.
+  /// The parts whose views begin where the whole operands do. With puts, firstOut has no meaning.
   uint32_t firstOut = 0, firstA = 0, firstB = 0;
   bool transposeB = false;
   std::vector<GatedBlock> blocks; ///< of parts with elements

@@ -70,7 +70,7 @@ void CommandCosts::findPartsAlone() {
       }
 }
 
-/// As program::describeGated finds out.
+/// The limits of kernels that schedules meet or miss; program::describeGated knows all.
 bool CommandCosts::canStore(const Rank &rank, CommandId gated) const {
   const Command *first = &world.commands[gated] + 1, *end = first + world.commands[gated].aux;
   auto count = [&](Kind kind) {

@@ -308,6 +308,10 @@ Status InstanceImpl::addTarget(GatedMatmulDesc &desc, uint32_t firstPart,
     why = fmt::format("kernels cannot store to the peers of channel c{}", command.channel());
     return Status();
   }
+  if (describePut(command).offset % 16 != 0) {
+    why = "kernels store to places at multiples of 16 bytes";
+    return Status();
+  }
   // The commands alone are prepared for their checks. Not where the parts will be: a channel may
   // count what it prepares.
   Put put = describePut(command);

@@ -21,9 +21,10 @@ using namespace tandem;
 /// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes of the value that a thread block stores, and the most blocks. Several blocks must count each
-/// other before a signal, which costs 2 us on H100: one block is quicker up to so many bytes.
-static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 128, kMostOfOneBlock = 32 * 1024;
+/// Bytes of the value that a thread block stores, and the most blocks: half of an H100's SMs are
+/// left to other kernels, which peers may wait for. Several blocks must count each other before a
+/// signal, which costs 2 us on H100: one block is quicker up to so many bytes.
+static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
 /// Larger values are not worth a price: a ring of a library's collective adds as it sends.
 static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 

@@ -66,8 +66,9 @@ Expected<LinkShape> LinkShape::parse(std::string_view text) {
     shape.stopsAfter = std::nan("");
   if (!(shape.bytesPerSecond >= 1) || !(shape.latency >= 0 && shape.latency <= 3600) ||
       !(shape.stopsAfter >= 0))
-    return Status(Code::InvalidArgument,
-                  fmt::format("expected RATE,LATENCY[,stop=BYTES] such as 2GB/s,20us, found \"{}\"", text));
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("expected RATE,LATENCY[,stop=BYTES] such as 2GB/s,20us, found \"{}\"", text));
   return shape;
 }
 

@@ -438,28 +438,24 @@ __device__ void runMoves(const ExchangeStepArguments &step, const Nest &nest,
 /// after an abort.
 __device__ void raiseSignals(const ExchangeRun &run, const ExchangeStepArguments &step,
                              const ExchangeSignal *signals, uint64_t *arrivals, bool counts) {
-  __shared__ int isLast;
   const ExchangeArguments &exchange = run.exchange;
+  bool isFirst = threadNumber() == 0;
   // Looked at early: the load takes as long as the fence.
-  bool raises =
-      threadNumber() < static_cast<unsigned>(step.numSignals) && !loadShared(exchange.released);
+  bool raises = isFirst && !loadShared(exchange.released);
   syncBlock();
-  if (threadNumber() == 0) {
-    isLast = 1;
-    if (gridBlocks() > 1) {
-      publishShared();
-      isLast = (addDevice(arrivals, 1) + 1) % gridBlocks() == 0;
-    }
+  if (!isFirst)
+    return;
+  publishShared();
+  if (gridBlocks() > 1) {
+    if ((addDevice(arrivals, 1) + 1) % gridBlocks() != 0)
+      return;
+    publishShared(); // what the other blocks have stored
   }
-  syncBlock();
-  if (isLast && raises) {
-    const ExchangeSignal &signal = signals[threadNumber()];
-    publishShared();
-    raiseShared(reinterpret_cast<unsigned long long *>(signal.at),
-                static_cast<unsigned long long>(run.targetOf(signal)));
-  }
+  for (int i = 0; raises && i < step.numSignals; ++i)
+    raiseShared(reinterpret_cast<unsigned long long *>(signals[i].at),
+                static_cast<unsigned long long>(run.targetOf(signals[i])));
   // All blocks have read it.
-  if (isLast && counts && threadNumber() == 0)
+  if (counts)
     storeShared(exchange.epoch, run.number);
 }
 

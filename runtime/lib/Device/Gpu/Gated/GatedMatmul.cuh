@@ -396,7 +396,7 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     constexpr bool byColumns = cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor>;
     get<byColumns ? 0 : 1>(to.mainloop.dB) = matmul.strideW;
     to.epilogue.ptr_C = nullptr;
-    to.epilogue.ptr_D = static_cast<Type *>(matmul.d);
+    to.epilogue.ptr_D = static_cast<Type *>(matmul.numTargets ? matmul.targets[0].d : matmul.d);
     get<0>(to.epilogue.dD) = matmul.strideD;
     to.epilogue.thread.alpha = 1;
     to.epilogue.thread.beta = 0;
