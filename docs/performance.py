@@ -299,7 +299,8 @@ def summary(data):
         text += f"- `auto` is {known.get('geomean') or geometric(overlapped):.4g} times as fast as the baseline on gathers and " \
                 "reduce-scatters (geometric mean).\n"
     if gains:
-        text += f"- The worst case of `auto` is {known.get('least', min(gains)):.2f} times the speed of the baseline " \
+        least = f"{known.get('least', min(gains)):.3g}"
+        text += f"- The worst case of `auto` is {least if '.' in least else least + '.00'} times the speed of the baseline " \
                 f"({known.get('cases', len(gains))} shapes).\n"
     if torch:
         faster = known.get("torch_faster", len(behind))

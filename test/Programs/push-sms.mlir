@@ -33,7 +33,7 @@
 //
 // GATED: s1 fused_exchange 6 parts by 8 blocks
 // GATED: s0 copy
-// GATED-NEXT: s0 gated_matmul 7 parts leaves 12 SMs
+// GATED-NEXT: s0 gated_matmul 7 parts leaves 8 SMs
 //
 // PROVEN: no error
 

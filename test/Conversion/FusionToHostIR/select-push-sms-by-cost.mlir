@@ -1,4 +1,4 @@
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['least_gain_beside_sms'] = [0, '1', 'exchange']; m['transports']['fused_exchange'].update(beside_compute=[1, '1', 'exchange'], startup=[1, 'us', 'exchange'], signal=[2.5, 'us', 'exchange']); json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.measured.json
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['least_gain_beside_sms'] = [0, '1', 'exchange']; m['transports']['fused_exchange'].update(beside_compute=[1, '1', 'exchange'], startup=[1, 'us', 'exchange'], signal=[2.5, 'us', 'exchange'], block_stores=[60, 'GB/s', 'exchange']); json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.measured.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.measured.json one-sided=true' | FileCheck %s --check-prefix=WITH
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.measured.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=UNMEASURED
