@@ -61,7 +61,8 @@ private:
     void *memory = nullptr;
     try {
       std::thread([&] { memory = self->allocateHere(size); }).join();
-    } catch (const std::system_error &) { // no thread
+    } catch (const std::system_error &) {
+      memory = nullptr; // no thread
     }
     if (memory)
       self->bytes += size;

@@ -174,6 +174,7 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   options.require_proof = given.requireProof ? 1 : 0;
   options.no_native = given.noNative ? 1 : 0;
   if (!allocator.is_none())
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has addresses as integers
     options.allocator = reinterpret_cast<const tandem_allocator *>(
         nb::cast<uintptr_t>(allocator.attr("tandem_allocator")));
   options.log = log;
