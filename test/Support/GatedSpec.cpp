@@ -56,7 +56,7 @@ GatedSpec::GatedSpec(uint32_t size, uint64_t leaves, uint64_t blocks) : ProgramS
 }
 
 EpilogueSpec::EpilogueSpec(uint32_t size) : ProgramSpec(size) {
-  constexpr int64_t rows = 2, k = 4, columns = 3;
+  constexpr int64_t rows = 2, k = 4, columns = 4;
   constexpr uint64_t bytesOfA = rows * k * 4, bytesOfY = rows * columns * 4;
   uint32_t a = stacked("a", false, DType::F32, {rows * size, k});
   uint32_t w = stacked("w", false, DType::F32, {k, columns});

@@ -166,6 +166,6 @@ TEST(Gated, RowsInThePlaceOfAnother) {
   test::EpilogueSpec spec(3);
   // Rank 1 stores to the place of rank 0.
   spec.part(1, 1).operands[0] =
-      spec.ranks[1].view(2 + 1, DType::F32, {2, 3}, 0); // the symmetric buffer
+      spec.ranks[1].view(2 + 1, DType::F32, {2, 4}, 0); // the symmetric buffer
   EXPECT_FALSE(run(spec).findings.empty());
 }

@@ -303,8 +303,8 @@ TEST(Gated, NothingElseUsesWhatIsStaged) {
   const std::string why = "is in memory whose contents a gated matmul does not keep";
   // A copy from it, before or after, and a reduction into it.
   auto copies = [](EpilogueSpec &s, RankSpec &r, bool first) {
-    uint32_t from = r.view(s.staged, DType::F32, {2, 3}, 24), to = r.arena(24);
-    r.copy(0, r.view(to, DType::F32, {2, 3}), from);
+    uint32_t from = r.view(s.staged, DType::F32, {2, 4}, 32), to = r.arena(32);
+    r.copy(0, r.view(to, DType::F32, {2, 4}), from);
     if (first)
       std::rotate(r.commands.begin(), r.commands.end() - 1, r.commands.end());
   };
@@ -314,7 +314,7 @@ TEST(Gated, NothingElseUsesWhatIsStaged) {
   EXPECT_NE(error([&](EpilogueSpec &s, RankSpec &r) { copies(s, r, true); }).find(why),
             std::string::npos);
   EXPECT_NE(error([&](EpilogueSpec &s, RankSpec &r) {
-              r.commands.back().operands[0] = r.view(s.staged, DType::F32, {2, 3});
+              r.commands.back().operands[0] = r.view(s.staged, DType::F32, {2, 4});
             }).find("operand 0: " + why),
             std::string::npos);
   // The same region without its head has no such rule.
