@@ -38,9 +38,11 @@ int main(int argc, char **argv) {
   bytes = tandem_compilation_bytes(compilation, &size); /* NULL after an error */
   /* [docs: end] */
   failed = !bytes || gather(bytes, size);
-  file = fopen(argv[1], "wb");
-  failed = !file || fwrite(bytes, 1, size, file) != size || failed;
-  failed = !file || fclose(file) || failed;
+  if (!failed) {
+    file = fopen(argv[1], "wb");
+    failed = !file || fwrite(bytes, 1, size, file) != size;
+    failed = !file || fclose(file) || failed;
+  }
   tandem_compilation_destroy(compilation);
   if (!failed)
     printf("gathered with %s\n", tandem_runtime_version_string());

@@ -86,7 +86,7 @@ def build(project, folder, *options, **variables):
 
 
 def copied(example, folder):
-    """A copy of a folder of examples/: it needs nothing beside it."""
+    """Copies a folder of examples/, which must build without its neighbours."""
     return shutil.copytree(os.path.join(EXAMPLES, example), os.path.join(folder, "sources"))
 
 

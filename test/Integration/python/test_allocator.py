@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Memory of contexts from torch's functions, over a library that stands in for libtorch_cuda.so."""
+"""Contexts that take their memory from torch. A small library takes the place of libtorch_cuda.so."""
 
 import ctypes
 import subprocess
