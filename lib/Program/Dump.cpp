@@ -256,13 +256,13 @@ private:
   /// " at [8, 0] of [32, 16]": offsets and extents of the parallel dimensions.
   void places(const sp::Command &command) {
     const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
-    uint32_t count = 0;
-    for (int8_t dim : *kernel.dims())
-      count = std::max(count, static_cast<uint32_t>(dim + 1));
+    int count = 0;
+    for (int dim : *kernel.dims())
+      count = std::max(count, dim + 1);
     std::string offsets, extents;
-    for (uint32_t n = 0; n < count; ++n) {
-      const sp::CallPlace &place =
-          *table.call_places()->Get(static_cast<uint32_t>(command.value()) + n);
+    for (int n = 0; n < count; ++n) {
+      const sp::CallPlace &place = *table.call_places()->Get(
+          static_cast<uint32_t>(command.value()) + static_cast<uint32_t>(n));
       offsets += fmt::format("{}{}", n ? ", " : "", place.offset());
       extents += fmt::format("{}{}", n ? ", " : "", place.extent());
     }

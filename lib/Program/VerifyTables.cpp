@@ -388,6 +388,9 @@ private:
         return invalid("flops, bytes: found {}, {}", kernel.flops(), kernel.bytes());
       if (!kernel.dims())
         return invalid("no dims");
+      for (uint32_t d = 0; d < kernel.dims()->size(); ++d)
+        if (int dim = kernel.dims()->Get(d); dim < -1)
+          return invalid("dims[{}]: expected -1 or a parallel dimension, found {}", d, dim);
       return Status();
     }
     if (kernel.format() != sp::KernelFormat::expression) {

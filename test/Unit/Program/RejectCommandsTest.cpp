@@ -356,6 +356,9 @@ std::vector<Reject> brokenCommands() {
        [](RankSpec &, KernelSpec &k) { k.effects = static_cast<sp::KernelEffects>(3); });
   call("external-dims", "kernels[0] (\"double\"): no dims",
        [](RankSpec &, KernelSpec &k) { k.dims.reset(); });
+  call("external-dims-negative",
+       "kernels[0] (\"double\"): dims[1]: expected -1 or a parallel dimension, found -2",
+       [](RankSpec &, KernelSpec &k) { k.dims = {{0, -2, 0, -1}}; });
   call("external-flops", "kernels[0] (\"double\"): flops, bytes: found -1, -1",
        [](RankSpec &, KernelSpec &k) { k.flops = -1; });
 
