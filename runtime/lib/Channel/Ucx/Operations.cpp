@@ -7,6 +7,7 @@
 
 #include "Packing.h"
 #include "UcxChannel.h"
+#include "tandem/Runtime/HostOps.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -237,6 +238,31 @@ private:
   uint64_t epoch = 0;
 };
 
+/// A put to a rank of this host: the waiting thread writes into the peer's memory. UCX would send
+/// messages of a few KiB, which the peer's progress thread has to take while it computes. What a
+/// signal says comes later, by a message.
+class NearPutOperation : public HostOperation {
+public:
+  NearPutOperation(std::shared_ptr<ChannelState> state, const Put &put)
+      : state(std::move(state)), put(put), plan(put.dst, put.src.layout),
+        member(this->state->members[put.peer]) {}
+
+  Status execute(const Frame &frame) override {
+    TANDEM_RETURN_IF_ERROR(state->worker->health());
+    plan.run(static_cast<std::byte *>(member.mapped->base()) + frame.half * member.halfBytes +
+                 put.offset,
+             put.src.resolve(frame).data);
+    state->noteProgress();
+    return Status();
+  }
+
+private:
+  std::shared_ptr<ChannelState> state;
+  Put put;
+  CopyPlan plan;
+  const Member &member;
+};
+
 /// A large put to another host is made in turns, of which a few are under way at once. Behind each,
 /// a message without effect lets the peer's watchdog see that it proceeds.
 class PutWork : public Work {
@@ -443,6 +469,8 @@ Expected<std::unique_ptr<Operation>> UcxChannel::preparePut(const Put &put) {
         fmt::format("{}, put: bytes {} to {} are outside the {} bytes of symmetric memory "
                     "of rank {}",
                     state->where(), put.offset, put.offset + span, member.halfBytes, member.rank));
+  if (member.mapped)
+    return std::make_unique<NearPutOperation>(state, put);
   return wrap(std::make_shared<PutWork>(state, put));
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <utility>
 
 using namespace tandem;
 using namespace tandem::ucx;
@@ -21,6 +22,7 @@ namespace {
 struct Offer {
   uint64_t id = 0;
   uint64_t base = 0, halfBytes = 0;
+  MappedMemory::Handle mapped; ///< of the symmetric memory, if ranks of this host can map it
   uint32_t numSignals = 0;
   uint32_t groupSize = 0, keyBytes = 0, errorBytes = 0;
 };
@@ -102,7 +104,7 @@ public:
     auto all = allGatherStrings(bootstrap, encode(offer, desc.group, key, mine.message()));
     Status result = !mine.ok() ? mine : !all ? all.status() : Status::success();
     if (result.ok() && !desc.group.empty())
-      result = meet(*state, desc, *all, bootstrap);
+      result = meet(*state, desc, *all, bootstrap, device);
     // A channel is usable once all members have opened it: messages need a receiver.
     std::string problem = result.message();
     auto verdicts = all ? allGatherStrings(bootstrap, problem) : all;
@@ -200,13 +202,31 @@ private:
       offer.base = reinterpret_cast<uint64_t>(memory.base);
       offer.halfBytes = memory.halfBytes;
       offer.numSignals = memory.numSignals;
+      if ((state.own = MappedMemory::find(memory.base)))
+        offer.mapped = state.own->handle();
       return Status::success();
     });
   }
 
+  /// The memory of a rank of this host, in which this one can write; null: through UCX then.
+  std::shared_ptr<MappedMemory> mapMemory(const MappedMemory::Handle &handle, uint32_t rank,
+                                          Bootstrap &bootstrap, const Device &device) {
+    if (handle.pid == 0 || !worker->isNear(rank))
+      return nullptr;
+    auto mapped = MappedMemory::map(handle);
+    if (mapped)
+      return std::move(*mapped);
+    if (bootstrap.rank() == 0 && !std::exchange(logged, true))
+      device.log(LogLevel::Warning,
+                 fmt::format("channel ucx: puts within this host go through UCX, which takes "
+                             "longer, since ranks cannot map each other's memory: {}",
+                             mapped.status().message()));
+    return nullptr;
+  }
+
   /// Checks the members' offers and connects to the members.
   Status meet(ChannelState &state, const ChannelDesc &desc, const std::vector<std::string> &all,
-              Bootstrap &bootstrap) {
+              Bootstrap &bootstrap, const Device &device) {
     std::vector<std::string> keys;
     for (uint32_t rank : desc.group) {
       DecodedOffer theirs;
@@ -220,8 +240,9 @@ private:
         return Status(Code::InvalidProgram,
                       fmt::format("channel \"{}\": ranks {} and {} name different groups",
                                   desc.name, bootstrap.rank(), rank));
-      state.members.push_back(
-          {rank, theirs.offer.base, theirs.offer.halfBytes, theirs.offer.numSignals, nullptr});
+      state.members.push_back({rank, theirs.offer.base, theirs.offer.halfBytes,
+                               theirs.offer.numSignals, nullptr,
+                               mapMemory(theirs.offer.mapped, rank, bootstrap, device)});
       keys.push_back(std::move(theirs.key));
     }
     // A greeting opens each connection and shows that it works.
@@ -261,6 +282,7 @@ private:
   UcxOptions options;
   uint32_t nextChannel = 0;
   bool joined = false;
+  bool logged = false; ///< that puts take longer
   Status joinResult;
 };
 

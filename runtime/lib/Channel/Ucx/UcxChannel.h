@@ -18,6 +18,7 @@
 
 #include "Worker.h"
 #include "tandem/Runtime/Channel.h"
+#include "tandem/Runtime/MappedMemory.h"
 
 namespace tandem::ucx {
 
@@ -35,6 +36,7 @@ struct Member {
   uint64_t base = 0, halfBytes = 0;
   uint32_t numSignals = 0;
   ucp_rkey_h key = nullptr;
+  std::shared_ptr<MappedMemory> mapped; ///< the same memory in this process; null: not on this host
 };
 
 /// State shared by the channel and its operations.
@@ -45,6 +47,7 @@ struct ChannelState : ControlSink {
   uint32_t self = 0;
   std::vector<Member> members;
   SymmetricMemory symmetric;
+  std::shared_ptr<MappedMemory> own; ///< of `symmetric`, if it can be mapped
   ucp_mem_h registration = nullptr;
 
   std::mutex mutex;

@@ -9,6 +9,7 @@
 
 #include "tandem/Runtime/HostOps.h"
 #include "tandem/Runtime/Kernel.h"
+#include "tandem/Runtime/MappedMemory.h"
 
 #include <algorithm>
 #include <atomic>
@@ -271,6 +272,18 @@ public:
   ~CpuMemory() override { std::free(base); }
 };
 
+/// That other processes of the host can write to.
+class SharedCpuMemory final : public Memory {
+public:
+  SharedCpuMemory(std::shared_ptr<MappedMemory> block, uint64_t size) : block(std::move(block)) {
+    base = this->block->base();
+    bytes = size;
+  }
+
+private:
+  std::shared_ptr<MappedMemory> block;
+};
+
 /// Of the embedder.
 class CallersMemory final : public Memory {
 public:
@@ -339,6 +352,10 @@ public:
     constexpr uint64_t align = 64;
     uint64_t rounded = std::max(align, (bytes + align - 1) / align * align);
     bool callers = allocator && allocator->serves(kind);
+    if (kind == MemoryKind::Symmetric && !callers && rounded >= bytes)
+      // Where the system has none, puts go through the channel's library.
+      if (auto block = MappedMemory::allocate(rounded))
+        return std::make_unique<SharedCpuMemory>(std::move(*block), bytes);
     void *memory = rounded < bytes ? nullptr
                    : callers       ? allocator->allocate(rounded, kind)
                                    : std::aligned_alloc(align, rounded);

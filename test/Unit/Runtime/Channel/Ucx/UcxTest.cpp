@@ -60,6 +60,7 @@ struct Rank {
   std::unique_ptr<Transport> transport;
   uint64_t halfBytes = 2048;
   std::vector<uint64_t> memory;
+  std::shared_ptr<MappedMemory> mapped; ///< in place of `memory`, if it is set
   std::unique_ptr<Channel> channel;
   void *pointers[4] = {};
 
@@ -85,7 +86,8 @@ struct Rank {
     desc.self = env.rank;
     memory.resize(halfBytes / 4 + 512);
     if (!on)
-      desc.symmetric = {memory.data(), memory.size() * 8, halfBytes, 2 * halfBytes, 8};
+      desc.symmetric = {mapped ? mapped->base() : memory.data(), memory.size() * 8, halfBytes,
+                        2 * halfBytes, 8};
     auto opened = transport->createChannel(desc, on ? *on : device, *bootstrap);
     ASSERT_TRUE(opened) << opened.status().message();
     channel = std::move(*opened);
@@ -502,6 +504,68 @@ TEST(Ucx, TurnsOfAPutOverlap) {
   });
   EXPECT_EQ(mostPuts, 4u);
   EXPECT_EQ(mostPutBytes, 1u << 20);
+}
+
+/// Between ranks of a host, where the symmetric memory can be mapped, a put is a store: UCX is not
+/// asked. It stays valid when the peer has gone.
+TEST(Ucx, PutsWithinAHostAreStores) {
+  auto real = ucx::Api::get();
+  ASSERT_TRUE(real) << real.status().message();
+  const ucx::Api api = withLatePuts(**real);
+  for (bool networkOnly : {false, true}) {
+    mostPuts = 0;
+    Job job(2);
+    std::atomic<bool> gone{false};
+    job.onRanks([&](uint32_t r) {
+      UcxOptions options;
+      options.networkOnly = networkOnly;
+      Rank rank;
+      auto block = MappedMemory::allocate((rank.halfBytes / 4 + 512) * 8);
+      ASSERT_TRUE(block) << block.status().message();
+      rank.mapped = *block;
+      block->reset();
+      rank.open(job.of(r), options, &api);
+      ASSERT_TRUE(rank.channel);
+      uint32_t peer = 1 - r;
+      // Into every second row of three, from columns that lie two apart.
+      std::vector<int32_t> source(24);
+      rank.pointers[0] = source.data();
+      Layout src = Layout::dense(DType::I32, {3, 4}), dst = src;
+      src.strides[0] = 8, src.strides[1] = 2;
+      dst.strides[0] = 8;
+      auto put = rank.channel->preparePut({peer, 64, dst, {0, src}});
+      ASSERT_TRUE(put) << put.status().message();
+      Frame frame;
+      frame.pointers = rank.pointers;
+      for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+        std::iota(source.begin(), source.end(), int32_t(100 * r + 1000 * epoch));
+        frame.epoch = epoch;
+        frame.half = epoch % 2;
+        Status status = static_cast<HostOperation &>(**put).execute(frame);
+        ASSERT_TRUE(status.ok()) << status.message();
+        ASSERT_TRUE(rank.run(rank.channel->prepareSignal({peer, 3, 1, 1}), epoch).ok());
+        ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 1, 1}), epoch).ok());
+        auto *half =
+            static_cast<const int32_t *>(rank.mapped->base()) + epoch % 2 * rank.halfBytes / 4 + 16;
+        for (int i = 0; i < 3; ++i)
+          for (int j = 0; j < 4; ++j)
+            ASSERT_EQ(half[8 * i + j], int32_t(100 * peer + 1000 * epoch) + 8 * i + 2 * j);
+      }
+      if (r != 0) {
+        rank.channel.reset();
+        rank.transport.reset();
+        rank.mapped.reset();
+        gone = true;
+      } else if (!networkOnly) {
+        for (int ms = 0; !gone && ms < 20000; ++ms)
+          std::this_thread::sleep_for(milliseconds(1));
+        EXPECT_TRUE(gone);
+        Status status = static_cast<HostOperation &>(**put).execute(frame);
+        EXPECT_TRUE(status.ok()) << status.message();
+      }
+    });
+    EXPECT_EQ(mostPuts > 0, networkOnly);
+  }
 }
 
 namespace {
