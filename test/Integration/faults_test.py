@@ -35,15 +35,17 @@ class Disagreement(harness.Test):
     def check(self, expected, arguments, environments=None):
         """Ranks with arguments of their own: all fail, and each says why."""
         environments = environments or torch(len(arguments))
-        ranks = [start([tool("tandem-run"), *each], environment(**env))
-                 for env, each in zip(environments, arguments)]
+        ranks = []
+        for env, each in zip(environments, arguments):
+            ranks.append(start([tool("tandem-run"), *each], environment(**env)))
+            harness.wait_until_listening(ranks[0], environments[0]["MASTER_PORT"])
         for done in [finish(rank) for rank in ranks]:
             self.assertGreater(done.code, 0, str(done))
             self.assertRegex(done.out + done.err, expected)
             self.assertLess(done.seconds, 20 * harness.SLOWER, str(done))
 
     def test_programs(self):
-        self.check("another program|other ranks|rank 1", [[program("push-2")], [program("wrong-push-2")]])
+        self.check("rank [01] loaded another program: its id is ", [[program("push-2")], [program("wrong-push-2")]])
 
     def test_options(self):
         for option in ("--seed=7", "--repeat=3", "--verify", "--warmup=1"):
@@ -61,7 +63,7 @@ class Disagreement(harness.Test):
         environments = torch(2, TANDEM_SECRET="one")
         environments[1]["TANDEM_SECRET"] = "two"
         self.check("it belongs to another job, or has another TANDEM_SECRET",
-                   [[program("matmul-2"), "--timeout=2"]] * 2, environments)
+                   [[program("matmul-2"), "--timeout=4"]] * 2, environments)
 
     def test_spelling_of_the_host(self):
         environments = torch(2)

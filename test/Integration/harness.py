@@ -14,6 +14,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -28,6 +29,9 @@ import numpy as np
 BIN = os.environ.get("TANDEM_BIN", "build/bin")
 #: Sanitizers make everything slower.
 SLOWER = float(os.environ.get("TANDEM_TEST_SLOWER", "1"))
+# A shell that starts a test in the background ignores this signal, and what is started would, too.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 #: Variables by which a launcher makes itself known; a test starts without those of whoever started it.
 LAUNCHER_VARIABLES = ("TANDEM_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_")
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -98,6 +102,17 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("", 0))
         return listener.getsockname()[1]
+
+
+def wait_until_listening(process, port):
+    """Until somebody listens on the port, or the process has ended."""
+    row = re.compile(rf"^ *\d+: [0-9A-F]+:{int(port):04X} [0-9A-F]+:0000 0A ", re.MULTILINE)
+    while process.poll() is None:
+        for table in ("tcp", "tcp6"):
+            with open(f"/proc/net/{table}") as file:
+                if row.search(file.read()):
+                    return
+        time.sleep(0.01)
 
 
 @functools.lru_cache(maxsize=None)

@@ -61,11 +61,13 @@ class Launch(harness.Test):
         self.assertVerified(done, 3)
 
     def test_rank_that_never_comes(self):
-        [rank] = start_ranks([{"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}],
-                             program("matmul-2"), "--timeout=1")
-        done = finish(rank)
-        self.assertEqual(done.code, 1)
-        self.assertIn("waited 1 s for rank 1 to connect", done.err)
+        for more, options in (({}, ["--timeout=1"]), ({"TANDEM_LAUNCH_TIMEOUT": 1}, [])):
+            with self.subTest(more=more, options=options):
+                [rank] = start_ranks([{"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": free_port(), **more}],
+                                     program("matmul-2"), *options)
+                done = finish(rank)
+                self.assertEqual(done.code, 1)
+                self.assertIn("waited 1 s for rank 1 to connect", done.err)
 
     def test_without_ucx(self):
         done = tandem_run(program("matmul-2"), env=environment(TANDEM_UCX_LIBRARY="libnothere.so.0"))

@@ -323,6 +323,7 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
   Deadline deadline = Clock::now() + env.timeout;
   milliseconds pause{10};
   Status last;
+  Status answer; ///< the last one of a rank 0 that refused: it may end before this rank
   for (;;) {
     for (const std::string &host : env.addresses) {
       auto socket = introduce(env, host, deadline);
@@ -335,12 +336,15 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
         return socket;
       }
       last = socket.status().withPrefix(where);
+      if (last.code() == Code::InvalidArgument || last.code() == Code::Aborted)
+        answer = last;
     }
     if (std::string notice = launcherNotice(env); !notice.empty())
       return Status(Code::Aborted, fmt::format("rank {}: {}", env.rank, notice));
     if (Clock::now() + pause >= deadline)
-      return Status(Code::Timeout, fmt::format("{}; tried for {} s", last.message(),
-                                               env.timeout.count() / 1000.0));
+      return Status(Code::Timeout,
+                    fmt::format("{}; tried for {} s", (answer.ok() ? last : answer).message(),
+                                env.timeout.count() / 1000.0));
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, milliseconds(200));
   }

@@ -300,6 +300,22 @@ TEST(Rendezvous, RankZeroProvesItself) {
   impostor.join();
 }
 
+/// The cause is still known when that rank 0 has ended.
+TEST(Rendezvous, RankZeroThatRefusedAndEnded) {
+  Job job(2, milliseconds(2000));
+  std::thread other([&] {
+    BootstrapEnvironment env = job.of(0);
+    env.secret = "another";
+    env.timeout = milliseconds(600);
+    EXPECT_FALSE(createTcpBootstrap(env));
+    job.close();
+  });
+  auto bootstrap = createTcpBootstrap(job.of(1));
+  ASSERT_FALSE(bootstrap);
+  EXPECT_THAT(bootstrap.status().message(), HasSubstr("another TANDEM_SECRET; tried for 2 s"));
+  other.join();
+}
+
 /// RFC 4231, cases 2 and 6.
 TEST(Rendezvous, HmacSha256) {
   auto hex = [](const bootstrap::Proof &proof) {
