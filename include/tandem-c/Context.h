@@ -95,8 +95,8 @@ typedef struct tandem_context_options {
    * docs/embedding.md, "Memory". Same value on all ranks. */
   uint32_t separate_memory;
   /* Receives messages that are no errors, without a line end; NULL drops them. The library never
-   * writes to stdout or stderr. Called only by tandem_context_create and tandem_prepare, on the
-   * calling thread. */
+   * writes to stdout or stderr. Called only by tandem_context_create, tandem_prepare and the call
+   * that ends the context, on the calling thread. */
   void (*log)(void *user, tandem_log_level level, const char *message);
   void *log_user;
   const tandem_allocator *allocator; /* NULL: memory of the device */

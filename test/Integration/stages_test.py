@@ -10,6 +10,7 @@ run are calls of a kernel of the embedder between its commands, which injects th
 """
 
 import dataclasses
+import glob
 import os
 import signal
 import socket
@@ -337,6 +338,73 @@ def points(options):
                         yield point
 
 
+class EndTest(harness.CombinationTest, injection_test.Matrix):
+    """A fault of rank 1 within the calls by which its channels end, after the runs, and the next job."""
+
+    def check(self):
+        fault = self.combination
+        options, _, _, quick = CHANNELS[fault.channel]
+        if fault.call == "window":
+            quick = "push-2" # one-sided messages of NCCL
+        variables = {f"TANDEM_FAKE_{fault.kind}_{fault.call}".upper(): 2} # from 1
+        if fault.channel == "ucx":
+            variables = {"TANDEM_UCX_LIBRARY": FAKE_UCX, "TANDEM_UCX_GPU_DIRECT": 0, "TANDEM_FAKE_UCX_DESTROY": f"{fault.kind} 1"}
+        # What NCCL does not give back is left to its thread, before the rank itself is given up.
+        seconds = 20 if fault.channel.endswith("ccl") else 2
+        job = self.launch(fault.channel, program(quick), *options, "--verify", timeout(seconds),
+                          **{name: str(value) for name, value in variables.items()})
+        done = harness.finish(job)
+        text = done.out + done.err
+        if fault.kind == "kill":
+            self.assertEqual(done.code, 128 + signal.SIGKILL, str(done))
+            self.assertRegex(text, r"rank 0[:,] .*(rank 1 .*: the connection was closed|lost rank 1: its process has ended)", str(done))
+        elif fault.kind == "stop":
+            self.assertEqual(done.code, 1, str(done))
+            self.assertRegex(text, "rank 1 did not end by itself and was killed", str(done))
+            self.assertRegex(text, r"rank 0[:,] .*exchange \d+ .*rank 1", str(done))
+        elif seconds == 2 and fault.kind == "hang":
+            self.assertEqual(done.code, 1, str(done))
+            self.assertRegex(text, r"rank 1: .*has not ended after \d+ ms", str(done))
+            self.assertRegex(text, r"rank 0[:,] .*rank 1", str(done))
+        else: # the run is over, and nothing waits for this
+            self.assertVerified(done, 2)
+            if fault.channel.endswith("ccl"):
+                self.assertRegex(text, r"channel ccl: rank 1: ncclComm(Destroy|WindowDeregister): ", str(done))
+        self.assertLess(done.seconds, 40 * harness.SLOWER, str(done))
+        self.assertGone(job)
+        self.assertEqual(harness.finish(self.launch(fault.channel, program(quick), *options)).code, 0)
+
+
+FAKE_UCX = next(iter(glob.glob(os.path.join(harness.BIN, "..", "lib", "libTandemFakeUcx.*"))), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    kind: str
+    channel: str
+    call: str
+
+    @property
+    def name(self):
+        return f"end/{self.kind}/{self.channel}/{self.call}"
+
+
+QUICK_ENDS = ("end/kill/ucx/destroy", "end/hang/ucx/destroy", "end/fail/hip-peer/unmap")
+
+
+def ends(options):
+    for channel in CHANNELS:
+        if not runs_here(channel) or channel == "local" or (channel == "ucx" and not FAKE_UCX):
+            continue
+        calls = {"ucx": ("destroy",), "ccl": ("root", "child", "window"), "hip-ccl": ("root",)}.get(channel, ("unmap",))
+        kinds = ("kill", "stop", "hang") if channel in PROCESSES else ("hang",)
+        for kind in kinds if channel == "ucx" else (*kinds, "fail"):
+            for call in calls:
+                end = End(kind, channel, call)
+                if options.all or end.name in QUICK_ENDS:
+                    yield end
+
+
 class LinkTest(harness.CombinationTest, injection_test.Matrix):
     """A link that stops within a run, or crawls: the watchdog ends the job, with the commands in flight."""
 
@@ -382,4 +450,4 @@ def stages(options):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, Whole, Link, combined=[(StageTest, stages), (LeaveTest, leavings), (RunTest, points), (LinkTest, shapes)])
+    harness.main(__doc__, Whole, Link, combined=[(StageTest, stages), (LeaveTest, leavings), (RunTest, points), (EndTest, ends), (LinkTest, shapes)])

@@ -19,6 +19,7 @@
 #include <cctype>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <cuda.h>
@@ -43,6 +44,7 @@ using tandem::fake::Event;
 using tandem::fake::knownKernels;
 using tandem::fake::load;
 using tandem::fake::lockOf;
+using tandem::fake::meetsFault;
 using tandem::fake::nap;
 using tandem::fake::Node;
 using tandem::fake::number;
@@ -90,7 +92,8 @@ void tandem::fake::pass(CUstream stream, std::chrono::nanoseconds time) {
 
 std::atomic<int64_t> &tandem::fake::number(const std::string &name) {
   static std::mutex mutex;
-  static std::map<std::string, std::atomic<int64_t>> numbers; // stay where they are
+  // They stay where they are, also for threads that hang when the process exits.
+  static auto &numbers = *new std::map<std::string, std::atomic<int64_t>>;
   std::lock_guard<std::mutex> lock(mutex);
   auto [found, added] = numbers.try_emplace(name, 0);
   std::string variable = "TANDEM_FAKE_" + name;
@@ -100,6 +103,18 @@ std::atomic<int64_t> &tandem::fake::number(const std::string &name) {
   if (const char *given = added ? std::getenv(variable.c_str()) : nullptr)
     found->second = std::strtol(given, nullptr, 10);
   return found->second;
+}
+
+bool tandem::fake::meetsFault(const std::string &call, int64_t who) {
+  if (who <= 0)
+    return false;
+  if (number("stop-" + call) == who)
+    ::raise(SIGSTOP);
+  if (number("kill-" + call) == who)
+    ::raise(SIGKILL);
+  for (std::atomic<int64_t> &hangs = number("hang-" + call); hangs == who; nap()) {
+  }
+  return number("fail-" + call) == who;
 }
 
 extern "C" {
@@ -359,6 +374,8 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHa
   return memory == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
+  if (meetsFault("unmap", currentGpu()))
+    return CUDA_ERROR_INVALID_VALUE;
   void *memory =
       ::mmap(pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return memory == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

@@ -63,6 +63,10 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
 ///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error
 ///   nccl-no-finalize-on  rank (from 1) whose children cannot be finalised
+///   <fault>-<call>  rank or GPU (from 1) that has a fault where it gives something back. Faults:
+///                   hang (until the knob changes), fail, stop, kill. Calls: root (its
+///                   communicator is destroyed), child (that of its commands), window (is
+///                   deregistered), unmap (memory of another process)
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
 /// 8-bit floats, and got), events (that there are), high-streams (made
@@ -71,6 +75,9 @@ float fromFp8(uint8_t bits, int exponentBits);
 /// nccl-misuse (of such as are gone, or aborted while somebody is in them), nccl-orphans (children
 /// that outlive what was destroyed).
 std::atomic<int64_t> &number(const std::string &name);
+
+/// Has the fault of `who` in such a call. True: it fails.
+bool meetsFault(const std::string &call, int64_t who);
 
 } // namespace tandem::fake
 

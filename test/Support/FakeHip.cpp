@@ -206,7 +206,10 @@ hipError_t hipIpcOpenMemHandle(void **memory, hipIpcMemHandle_t handle, unsigned
   int fd = ::open(path, O_RDWR | O_CLOEXEC);
   return fd < 0 ? hipErrorInvalidValue : map(fd, given.bytes, memory);
 }
-hipError_t hipIpcCloseMemHandle(void *memory) { return forget(memory); }
+hipError_t hipIpcCloseMemHandle(void *memory) {
+  Gpu gpu;
+  return meetsFault("unmap", currentGpu()) ? hipErrorInvalidValue : forget(memory);
+}
 
 hipError_t hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind,
                           hipStream_t stream) {

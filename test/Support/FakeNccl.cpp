@@ -31,6 +31,7 @@
 
 struct ncclWindow_vidmem; // older headers lack it
 
+using tandem::fake::meetsFault;
 using tandem::fake::number;
 
 namespace {
@@ -459,13 +460,15 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (!isLive(comm))
     return ncclInvalidArgument;
+  bool fails = meetsFault(comm->parent ? "child" : "root", comm->rank + 1);
   {
     std::lock_guard<std::mutex> lock(registry.mutex);
     for (ncclComm_t other : registry.live)
       if (other->parent == comm)
         ++number("nccl-orphans");
   }
-  return giveBack(comm);
+  ncclResult_t result = giveBack(comm);
+  return fails ? ncclSystemError : result;
 }
 
 ncclResult_t ncclGroupStart() { return ++depth, ncclSuccess; }
@@ -569,7 +572,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_vidmem *window) {
-  if (!isLive(comm))
+  if (!isLive(comm) || meetsFault("window", comm->rank + 1))
     return ncclInvalidArgument;
   std::lock_guard<std::mutex> lock(comm->world->mutex);
   auto found = comm->world->windows.find(static_cast<int>(reinterpret_cast<uintptr_t>(window)));

@@ -6,13 +6,18 @@
 // The UCX of this machine, which also says that it moves memory of GPUs. That of FakeCuda is host
 // memory. TANDEM_UCX_LIBRARY names it; functions that are not here are found in libucp, on which it
 // depends. A message in host memory ends the process, except with TANDEM_UCX_GPU_DIRECT=0.
+// TANDEM_FAKE_UCX_DESTROY="hang 1", or "stop 1", "kill 1": a fault of rank 1 where it destroys its
+// worker.
 //
 //===----------------------------------------------------------------------===//
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <string>
 #include <ucp/api/ucp.h>
+#include <unistd.h>
 
 namespace {
 
@@ -39,6 +44,21 @@ ucp_request_param_t onHost(const ucp_request_param_t *param) {
 } // namespace
 
 extern "C" {
+
+void ucp_worker_destroy(ucp_worker_h worker) {
+  const char *fault = std::getenv("TANDEM_FAKE_UCX_DESTROY");
+  const char *rank = std::getenv("TANDEM_RANK");
+  auto meets = [&](const char *kind) {
+    return fault && rank && std::string(fault) == std::string(kind) + " " + rank;
+  };
+  if (meets("stop"))
+    ::raise(SIGSTOP);
+  if (meets("kill"))
+    ::raise(SIGKILL);
+  while (meets("hang"))
+    ::pause();
+  REAL(ucp_worker_destroy)(worker);
+}
 
 ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attributes) {
   ucs_status_t status = REAL(ucp_context_query)(context, attributes);

@@ -12,9 +12,14 @@
 #include "HangBoard.h"
 #include "Ranks.h"
 
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <mutex>
+#include <thread>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -68,6 +73,37 @@ Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
   return problem.empty() ? Status() : Status(Code::Io, problem);
 }
 
+/// Ends the process if a library of a device or a network does not give back in time what a context
+/// has: the rank shows signs of life meanwhile, so the others would wait for it.
+class EndGuard {
+public:
+  EndGuard(std::chrono::milliseconds limit, std::function<void()> sayWhy)
+      : thread([this, limit, sayWhy = std::move(sayWhy)] {
+          std::unique_lock<std::mutex> lock(mutex);
+          if (changed.wait_for(lock, limit, [this] { return isOver; }))
+            return;
+          sayWhy();
+          std::fflush(nullptr);
+          std::_Exit(1);
+        }) {}
+  ~EndGuard() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      isOver = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+  EndGuard(const EndGuard &) = delete;
+  EndGuard &operator=(const EndGuard &) = delete;
+
+private:
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool isOver = false; ///< guarded by mutex
+  std::thread thread;
+};
+
 class Series {
 public:
   Series(RankJob &job, const std::function<void(const Tally &)> &note)
@@ -114,11 +150,30 @@ private:
         job.notes->fail(rankMessage(rank, status.message()));
       // What ends with the context is part of the last program's verdict.
       if (!together || i + 1 == files.size())
-        job.context.reset();
+        endContext(status, report);
       end(status, std::move(report));
     }
     return options.several() ? sum() : tally.failed != 0;
   }
+
+  /// `status`, `report`: of the last program.
+  void endContext(const Status &status, const Report &report) {
+    if (!job.context)
+      return;
+    auto limit = std::max(options.timeout, kLeastToEnd);
+    EndGuard guard(limit, [&, limit] {
+      Status late(Code::Timeout, fmt::format("device {}, channel {}: the context has not ended "
+                                             "after {} ms",
+                                             options.device, options.channel, limit.count()));
+      if (job.notes && status.ok())
+        job.notes->fail(rankMessage(rank, late.message()));
+      end(status.ok() ? late : status, report);
+      job.bootstrap.giveUp(Status(Code::Timeout, rankMessage(rank, late.message())));
+    });
+    job.context.reset();
+  }
+  /// A channel waits 5 s for peers that do not leave, and 5 s for each call of NCCL.
+  static constexpr std::chrono::milliseconds kLeastToEnd{15000};
 
   /// What this rank says of a program's end. A verdict that all ranks share is said by rank 0
   /// alone.

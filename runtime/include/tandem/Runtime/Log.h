@@ -19,7 +19,7 @@ enum class LogLevel : int {
 };
 
 /// Receives the messages of a context; by default they are dropped. Called while the context is
-/// created and in Instance::create, on the calling thread.
+/// created or destroyed and in Instance::create, on the calling thread.
 class Log {
 public:
   using Function = std::function<void(LogLevel level, const std::string &message)>;

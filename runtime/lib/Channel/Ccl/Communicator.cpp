@@ -112,7 +112,22 @@ Communicator::~Communicator() {
     leave();
   // What NCCL will not let go of in time stays on its thread.
   if (gone)
-    isThrough(gone, std::chrono::seconds(5));
+    isThrough(gone, patience);
+}
+
+/// Makes calls by which this rank leaves, on a thread: they may wait for peers, or never return.
+/// False: they have not returned in time.
+bool Communicator::leaves(const char *what, std::function<Status()> body) {
+  auto result = std::make_shared<Status>();
+  Through left = onThread(
+      [state = state, body = std::move(body), result] { *result = state->driver->within(body); });
+  bool isDone = isThrough(left, patience);
+  Status status = isDone ? *result
+                         : Status(Code::Timeout, fmt::format("{}: it has not returned after {} ms",
+                                                             what, patience.count()));
+  if (!status.ok() && warn)
+    warn(fmt::format("channel ccl: rank {}: {}", group[self], status.message()));
+  return isDone;
 }
 
 void Communicator::leave() {
@@ -120,32 +135,29 @@ void Communicator::leave() {
     return abort(state->abortReason());
   if (handles->run != handles->root) {
     // The child first, which blocks until the GPU has done what it was asked.
-    Through left = onThread([&api = api, state = state, handles = handles] {
+    bool left = leaves("ncclCommDestroy", [&api = api, handles = handles] {
       std::lock_guard<std::mutex> lock(handles->calls);
-      state->driver
-          ->within([&] {
-            TANDEM_RETURN_IF_ERROR(
-                api.status(api.ncclCommFinalize(handles->run), "ncclCommFinalize"));
-            ncclComm_t child = std::exchange(handles->run, nullptr);
-            return api.status(api.ncclCommDestroy(child), "ncclCommDestroy");
-          })
-          .ignore();
+      TANDEM_RETURN_IF_ERROR(api.status(api.ncclCommFinalize(handles->run), "ncclCommFinalize"));
+      ncclComm_t child = std::exchange(handles->run, nullptr);
+      return api.status(api.ncclCommDestroy(child), "ncclCommDestroy");
     });
     // What is still in it, or could not leave, goes as after any abort.
-    if (!isThrough(left, std::chrono::seconds(5)) || handles->run)
+    if (!left || handles->run)
       return abort(Status(Code::Aborted, "the communicator was left"));
   }
-  state->driver
-      ->within([&] {
-        // Finalising waits for the others, who may be gone.
-        Status left = api.status(api.ncclCommFinalize(handles->root), "ncclCommFinalize");
-        if (left.ok())
-          left = settle(handles->root, "ncclCommFinalize", Clock::now() + std::chrono::seconds(5));
-        if (left.ok())
-          return api.status(api.ncclCommDestroy(handles->root), "ncclCommDestroy");
-        return api.status(api.ncclCommAbort(handles->root), "ncclCommAbort");
-      })
-      .ignore();
+  // Finalising waits for the others, who may be gone.
+  Status left = state->driver->within([&] {
+    TANDEM_RETURN_IF_ERROR(api.status(api.ncclCommFinalize(handles->root), "ncclCommFinalize"));
+    return settle(handles->root, "ncclCommFinalize", Clock::now() + patience);
+  });
+  if (left.ok())
+    leaves("ncclCommDestroy", [&api = api, handles = handles] {
+      return api.status(api.ncclCommDestroy(handles->root), "ncclCommDestroy");
+    });
+  else
+    leaves("ncclCommAbort", [&api = api, handles = handles] {
+      return api.status(api.ncclCommAbort(handles->root), "ncclCommAbort");
+    });
 }
 
 Communicator::Through Communicator::onThread(std::function<void()> body) {
@@ -164,7 +176,7 @@ Communicator::Through Communicator::onThread(std::function<void()> body) {
   return through;
 }
 
-bool Communicator::isThrough(const Through &through, std::chrono::seconds limit) {
+bool Communicator::isThrough(const Through &through, std::chrono::milliseconds limit) {
   auto giveUp = Clock::now() + limit;
   for (gpu::Backoff backoff; !*through && Clock::now() < giveUp; backoff.pause()) {
   }
@@ -260,6 +272,15 @@ Status Communicator::collectively(const char *what, std::chrono::milliseconds ti
     return status;
   }
   return *result;
+}
+
+void Communicator::giveBack(const char *what,
+                            std::function<ncclResult_t(const Api &, ncclComm_t)> body) {
+  if (aborting) // that gives back everything
+    return;
+  Status status = collectively(what, patience, std::move(body));
+  if (!status.ok() && warn)
+    warn(fmt::format("channel ccl: rank {}: {}", group[self], status.message()));
 }
 
 Status Communicator::firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on) {

@@ -42,7 +42,8 @@ public:
                                                         const ncclUniqueId &id,
                                                         std::vector<uint32_t> group, uint32_t self,
                                                         std::chrono::milliseconds timeout);
-  /// Leaves together with the other members, or alone if they do not leave in time.
+  /// Leaves together with the other members, or alone if they do not leave in time. It waits for
+  /// NCCL a few times `patience`; what NCCL has not given back then stays on its thread.
   ~Communicator();
 
   /// Calls `body(api, communicator)`, which enqueues, and waits until NCCL has accepted it.
@@ -63,11 +64,14 @@ public:
   /// aborts. What `body` writes must outlive that thread.
   Status collectively(const char *what, std::chrono::milliseconds timeout,
                       std::function<ncclResult_t(const Api &, ncclComm_t)> body);
+  /// The same, of a call at the end of a channel, within `patience`. An error is a warning.
+  void giveBack(const char *what, std::function<ncclResult_t(const Api &, ncclComm_t)> body);
 
   /// Asynchronous errors of NCCL. Does not block.
   Status poll();
   /// Aborts NCCL and returns, even if threads are in its calls. NCCL finishes on a separate thread.
   void abort(const Status &why);
+  bool isAborted() const { return aborting; }
   /// Sends to every member and reduces, so that NCCL's lazy loading and connecting happen before
   /// the program runs. Collective.
   Status warmUp(std::chrono::milliseconds timeout);
@@ -78,6 +82,9 @@ public:
   const uint32_t self;
   /// A hash of its unique id: equal on all members.
   const uint64_t number;
+  /// Set after create(). `warn` is told, by the thread that ends it, what NCCL could not give back.
+  std::chrono::milliseconds patience{5000};
+  std::function<void(const std::string &)> warn;
 
 private:
   /// NCCL's handles. They may outlive the communicator on a thread that is stuck in NCCL.
@@ -100,7 +107,8 @@ private:
   Status abortError();
   void leave();
   static Through onThread(std::function<void()> body);
-  static bool isThrough(const Through &through, std::chrono::seconds limit);
+  static bool isThrough(const Through &through, std::chrono::milliseconds limit);
+  bool leaves(const char *what, std::function<Status()> body);
   Status firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on);
 
   const std::shared_ptr<Handles> handles = std::make_shared<Handles>();

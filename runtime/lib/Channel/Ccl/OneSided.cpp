@@ -270,12 +270,9 @@ Status OneSided::enter(void *memory, uint64_t bytes, Window *window) {
 OneSided::~OneSided() {
   for (Window window : {counters->window, counters->stagingWindow})
     if (window)
-      communicator
-          ->call("ncclCommWindowDeregister",
-                 [&](const Api &api, ncclComm_t comm) {
-                   return api.oneSided.windowDeregister(comm, window);
-                 })
-          .ignore();
+      communicator->giveBack("ncclCommWindowDeregister", [window](const Api &api, ncclComm_t comm) {
+        return api.oneSided.windowDeregister(comm, window);
+      });
 }
 
 Expected<std::unique_ptr<Operation>> OneSided::preparePut(const Put &put) {

@@ -105,7 +105,9 @@ public:
   ~CclChannel() override {
     state().removePoller(this);
     oneSided.reset();
-    if (owned && !aborted)
+    if (communicator->isAborted())
+      pool->remove(communicator);
+    else if (owned)
       pool->giveBack(communicator);
   }
 
@@ -187,7 +189,6 @@ public:
   }
 
   void abort(const Status &reason) override {
-    aborted = true;
     pool->remove(communicator);
     board->post(reason.message());
     communicator->abort(reason);
@@ -238,7 +239,6 @@ private:
   std::unique_ptr<ccl::OneSided> oneSided; ///< null: the program has no such commands
   const gpu::Kernels &kernels;
   std::vector<Line> lines; ///< of the prepared commands, in order
-  std::atomic<bool> aborted{false};
 };
 
 class CclTransport final : public Transport {
@@ -321,6 +321,9 @@ public:
                   sizeof id.internal);
       TANDEM_ASSIGN_OR_RETURN(
           communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
+      communicator->warn = [log = device.log](const std::string &text) {
+        log(LogLevel::Warning, text);
+      };
       TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
       pool->add(communicator, program, owned);
     } else {

@@ -258,6 +258,28 @@ TEST_F(Ccl, AChildThatCannotLeaveIsAborted) {
   EXPECT_TRUE(waitFor([] { return fakeNumber("nccl-live") == (api().splits ? 2 : 1); }));
 }
 
+/// A rank leaves in time, whatever NCCL does where it destroys a communicator, and says so.
+TEST_F(Ccl, DestroyingThatHangsOrFails) {
+  for (const char *fault : {"hang-root", "fail-root", "hang-child", "fail-child"}) {
+    SCOPED_TRACE(fault);
+    createAndWarmUp();
+    std::string said;
+    made[0]->patience = milliseconds(300);
+    made[0]->warn = [&](const std::string &text) { said += text + "\n"; };
+    auto start = Clock::now();
+    {
+      Knob has(fault, 1);
+      made[0].reset();
+      EXPECT_LT(Clock::now() - start, seconds(5));
+    }
+    bool hasChild = api().splits;
+    if (hasChild || std::string(fault).find("child") == std::string::npos) {
+      EXPECT_THAT(said, HasSubstr("channel ccl: rank 3: ncclCommDestroy: "));
+    }
+    made.clear();
+  }
+}
+
 TEST_F(Ccl, AGroupOfOne) {
   auto one = Communicator::create(states[0], newId(), {5}, 0, seconds(20));
   ASSERT_TRUE(one.ok()) << one.status().message();
