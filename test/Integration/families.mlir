@@ -58,3 +58,16 @@ func.func @pairs(%s: tensor<?x?xf32, #rows> {fusion.name = "s"}, %x: tensor<?x16
   %y = fusion.matmul %e, %x : tensor<?x?xf32, #rows>, tensor<?x16xf32, #rows> -> tensor<?x16xf32, #rows>
   return %y, %e : tensor<?x16xf32, #rows>, tensor<?x?xf32, #rows>
 }
+
+// Kernels of the embedder run on all rows up to the bound, in the slices of a gather; the last slice may be shorter.
+func.func private @rms_norm(tensor<?x16xf32>, tensor<16xf32>) -> tensor<?x16xf32>
+func.func @norm(%x: tensor<?x16xf32, #rows> {fusion.name = "x"}, %g: tensor<16xf32, #fusion.axes<#tp, [-]>> {fusion.name = "g"},
+    %w: tensor<16x24xf32, #columns> {fusion.name = "w"}) -> (tensor<?x24xf32, #columns> {fusion.name = "y"}) {
+  %0 = fusion.reshard %x : tensor<?x16xf32, #rows> -> tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  %1 = fusion.call @rms_norm(%0, %g) dims "s_, _ -> s_" {config = "0.1"}
+    : (tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>, tensor<16xf32, #fusion.axes<#tp, [-]>>)
+    -> tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  %y = fusion.matmul %1, %w : tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>, tensor<16x24xf32, #columns>
+    -> tensor<?x24xf32, #columns>
+  return %y : tensor<?x24xf32, #columns>
+}

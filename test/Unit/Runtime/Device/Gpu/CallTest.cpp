@@ -47,7 +47,7 @@ ProgramSpec calling(uint32_t results) {
 
 /// A context with the stand-in's GPU, where `kernel` is registered, and an instance of calling().
 struct Prepared {
-  explicit Prepared(const tandem_kernel *kernel, uint32_t results = 1) {
+  explicit Prepared(const tandem_kernel *kernel, const ProgramSpec &spec = calling(1)) {
     ContextOptions options;
     options.device = fakeDevice();
     options.bootstrap = createSelfBootstrap();
@@ -57,7 +57,7 @@ struct Prepared {
     if (kernel) {
       EXPECT_TRUE(context->registerKernel(*kernel).ok());
     }
-    auto file = ProgramFile::fromMemory(calling(results).encode());
+    auto file = ProgramFile::fromMemory(spec.encode());
     EXPECT_TRUE(file.ok()) << file.status().message();
     auto program = (*file)->rankProgram(0);
     EXPECT_TRUE(program.ok()) << program.status().message();
@@ -111,6 +111,58 @@ TEST(GpuCall, Image) {
   ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
   EXPECT_EQ(prepared.lastOf(3), 77);
   EXPECT_GT(fakeNumber("launches.multiply_by_row"), 0);
+}
+
+/// y = f(x), for any number of rows up to kRows.
+ProgramSpec callingAnyRows() {
+  ProgramSpec spec = calling(1);
+  for (ArgumentSpec &argument : spec.arguments) {
+    argument.shape = {kRows, kColumns};
+    argument.varying = {0};
+  }
+  return spec;
+}
+
+// The grid is that of the bound in every run, so that one graph serves all extents. Rows of the
+// caller behind the extent are not written.
+TEST(GpuCall, ImageOfAnExtentThatVaries) {
+  tandem_kernel kernel = named("f");
+  const char image[] = "any";
+  kernel.image = image;
+  kernel.image_size = sizeof image - 1;
+  kernel.entry = "multiply_by_row";
+  kernel.threads = 32;
+  kernel.indices_per_block = 2;
+  Prepared prepared(&kernel, callingAnyRows());
+  ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
+  takeLog();
+  for (int64_t rows : {3, 1, 2, 0, 3, 2, 1, 1, 2, 3, 0, 2, 3, 1}) {
+    ASSERT_TRUE(prepared.instance->setExtent(rows).ok());
+    std::vector<float> x(kRows * kColumns), y(x.size(), -1);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(i);
+    void *data[2];
+    for (const std::vector<float> *values : {&x, &y}) {
+      auto memory =
+          prepared.context->device().allocate(sizeof(float) * x.size(), MemoryKind::Plain);
+      ASSERT_TRUE(memory.ok());
+      ASSERT_TRUE(prepared.context->device()
+                      .upload((*memory)->data(), values->data(), sizeof(float) * x.size())
+                      .ok());
+      data[values == &y] = (*memory)->data();
+      prepared.used.push_back(std::move(*memory));
+    }
+    ASSERT_TRUE(prepared.instance->bindAll(data, nullptr).ok());
+    Status ran = prepared.instance->run();
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    ASSERT_TRUE(
+        prepared.context->device().download(y.data(), data[1], sizeof(float) * y.size()).ok());
+    for (size_t i = 0; i < y.size(); ++i) {
+      auto row = static_cast<int64_t>(i) / kColumns;
+      EXPECT_EQ(y[i], row < rows ? x[i] * static_cast<float>(5 + row) : -1) << rows << ", " << i;
+    }
+  }
+  EXPECT_EQ(takeLog(), ""); // runs are graphs
 }
 
 /// Enqueues a copy of the kernel's operand on the stream that it is given, and counts calls.
@@ -170,7 +222,7 @@ TEST(GpuCall, SeveralResults) {
   int calls = 0;
   kernel.user = &calls;
   kernel.gpu_function = copyTwice;
-  Prepared prepared(&kernel, 2);
+  Prepared prepared(&kernel, calling(2));
   ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
   EXPECT_EQ(prepared.lastOf(5), 11);
   EXPECT_GT(calls, 0);
