@@ -104,7 +104,10 @@ public:
   /// Work on this GPU does not end: what was put off, and is from now on, is never freed.
   virtual void neverRelease() = 0;
   /// Runs `body` with this GPU current: for calls of the vendor's other libraries.
-  virtual Status within(const std::function<Status()> &body) = 0;
+  template <typename Body> Status within(Body &&body) {
+    return runWithin(std::ref(body)); // a reference: the function allocates nothing
+  }
+  virtual Status runWithin(const std::function<Status()> &body) = 0;
 
   virtual Status allocate(uint64_t bytes, void **memory) = 0;
   virtual Status free(void *memory) = 0;

@@ -364,13 +364,13 @@ Status DeviceStream::track(Marker marker) {
       captured.push_back(marker);
     return Status();
   }
-  bool done = true;
-  while (done && tracked.size() > 1) {
-    if (!state->driver->queryEvent(tracked.front().event, &done).ok() || !done)
+  size_t ended = 0;
+  for (bool done = true; ended + 1 < tracked.size(); ++ended) {
+    if (!state->driver->queryEvent(tracked[ended].event, &done).ok() || !done)
       break;
-    spare.push_back(tracked.front().event);
-    tracked.pop_front();
+    spare.push_back(tracked[ended].event);
   }
+  tracked.erase(tracked.begin(), tracked.begin() + static_cast<std::ptrdiff_t>(ended));
   EventHandle event = nullptr;
   if (spare.empty()) {
     TANDEM_RETURN_IF_ERROR(state->driver->createEvent(&event, false));

@@ -135,8 +135,8 @@ private:
   std::thread worker; ///< started by the first queued task
   std::atomic<Marker> current{kNoMarker};
 
-  mutable std::mutex trackedMutex; ///< never held during a blocking call
-  mutable std::deque<Tracked> tracked;
+  mutable std::mutex trackedMutex;      ///< never held during a blocking call
+  mutable std::vector<Tracked> tracked; ///< in order
   mutable std::vector<EventHandle> spare;
   std::vector<Marker> captured;  ///< markers of the last capture
   std::vector<uint64_t *> words; ///< see signalWords()

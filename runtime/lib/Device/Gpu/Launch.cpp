@@ -90,16 +90,16 @@ public:
                 0;
     if (aligned)
       return issueRows(stream, frame);
-    std::vector<std::byte *> bases;
+    bases.clear();
     for (uint32_t slot : slots)
       bases.push_back(static_cast<std::byte *>(frame.pointers[slot]));
     return issueStrided(stream, bases, 0);
   }
 
 private:
-  Status issueRows(GpuStream &stream, const Frame &frame) const {
+  Status issueRows(GpuStream &stream, const Frame &frame) {
     int64_t rows = loops.outer() ? loops.outerExtent(0) : 1;
-    std::vector<int64_t> numbers{rows, loops.inner()};
+    numbers.assign({rows, loops.inner()});
     for (size_t k = 0; k < slots.size(); ++k) {
       numbers.push_back(
           static_cast<int64_t>(reinterpret_cast<uintptr_t>(frame.pointers[slots[k]])));
@@ -114,15 +114,15 @@ private:
               static_cast<unsigned>(
                   std::min<uint64_t>({static_cast<uint64_t>(rows), most, uint64_t(65535)})),
               kThreads};
-    return launch(kernel.rows, grid, stream, numbers);
+    return launch(kernel.rows, grid, stream);
   }
 
   /// Launches `strided` for each index of the dimensions outside the kernel's loops.
-  Status issueStrided(GpuStream &stream, const std::vector<std::byte *> &bases, size_t d) const {
+  Status issueStrided(GpuStream &stream, const std::vector<std::byte *> &at, size_t d) {
     size_t outer = loops.outer();
     if (outer + 1 - d > kStridedDims) {
       for (int64_t i = 0; i < loops.outerExtent(d); ++i) {
-        std::vector<std::byte *> next = bases;
+        std::vector<std::byte *> next = at;
         for (size_t k = 0; k < slots.size(); ++k)
           next[k] += i * loops.outerStride(k, d) * static_cast<int64_t>(elements[k]);
         TANDEM_RETURN_IF_ERROR(issueStrided(stream, next, d + 1));
@@ -130,7 +130,7 @@ private:
       return Status();
     }
     size_t unused = kStridedDims - 1 - (outer - d);
-    std::vector<int64_t> numbers(unused, 1);
+    numbers.assign(unused, 1);
     uint64_t count = static_cast<uint64_t>(loops.inner());
     for (size_t o = d; o < outer; ++o) {
       numbers.push_back(loops.outerExtent(o));
@@ -138,7 +138,7 @@ private:
     }
     numbers.push_back(loops.inner());
     for (size_t k = 0; k < slots.size(); ++k) {
-      numbers.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(bases[k])));
+      numbers.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(at[k])));
       numbers.insert(numbers.end(), unused, 0);
       for (size_t o = d; o < outer; ++o)
         numbers.push_back(loops.outerStride(k, o));
@@ -148,13 +148,11 @@ private:
     Grid grid{
         static_cast<unsigned>(std::clamp<uint64_t>((count + kThreads - 1) / kThreads, 1, most)), 1,
         kThreads};
-    return launch(kernel.strided, grid, stream, numbers);
+    return launch(kernel.strided, grid, stream);
   }
 
-  Status launch(FunctionHandle function, Grid grid, GpuStream &stream,
-                std::vector<int64_t> &numbers) const {
-    std::vector<void *> arguments;
-    arguments.reserve(numbers.size());
+  Status launch(FunctionHandle function, Grid grid, GpuStream &stream) {
+    arguments.clear();
     for (int64_t &number : numbers)
       arguments.push_back(&number);
     return tools->driver().launch(function, grid, stream.native(), arguments.data());
@@ -167,6 +165,11 @@ private:
   Loops loops;
   unsigned vector = 1;
   bool adjacent = false; ///< `rows` can run it if the addresses are aligned
+  /// Of the call that is issued. Kept, so that a run allocates nothing (but in more dimensions than
+  /// `strided` walks).
+  std::vector<int64_t> numbers;
+  std::vector<void *> arguments;
+  std::vector<std::byte *> bases;
 };
 
 /// A launch passes as many numbers as the kernel declares: the driver would read beyond fewer.

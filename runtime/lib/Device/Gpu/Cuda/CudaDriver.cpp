@@ -243,7 +243,7 @@ public:
 
   const DeviceInfo &info() const override { return description; }
   const Vendor &vendor() const override { return kCuda; }
-  Status within(const std::function<Status()> &body) override {
+  Status runWithin(const std::function<Status()> &body) override {
     Current current(api, context);
     return body();
   }

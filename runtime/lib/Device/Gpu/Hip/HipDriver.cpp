@@ -104,7 +104,7 @@ public:
 
   const DeviceInfo &info() const override { return description; }
   const Vendor &vendor() const override { return kHip; }
-  Status within(const std::function<Status()> &body) override {
+  Status runWithin(const std::function<Status()> &body) override {
     Current current(api, device);
     return body();
   }

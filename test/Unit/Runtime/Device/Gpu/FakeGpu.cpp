@@ -92,7 +92,7 @@ private:
 } // namespace
 
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
-                             std::chrono::milliseconds timeout, bool apart) {
+                             std::chrono::milliseconds timeout, bool apart, bool graphs) {
   auto size = static_cast<uint32_t>(spec.ranks.size());
   std::string file = spec.encode();
   auto world = LocalWorld::create(size, std::chrono::seconds(20));
@@ -104,6 +104,7 @@ std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel
     if (apart)
       options.bootstrap = std::make_unique<ApartBootstrap>(std::move(options.bootstrap));
     options.timeout = timeout;
+    options.graphs = graphs;
     options.log = Log([](LogLevel, const std::string &message) {
       std::lock_guard<std::mutex> lock(logged.mutex);
       logged.text += message + "\n";

@@ -63,9 +63,10 @@ std::string takeLog();
 using Part = std::function<Status(Context &context, Instance &instance)>;
 /// A thread per rank, rank r on GPU r modulo 2, over `channel` ("local" or "peer"; "ccl": on GPU
 /// r). What each rank ended with. `apart`: each rank says that it is on a host of its own.
+/// Without `graphs` every command is launched by itself.
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
                              std::chrono::milliseconds timeout = std::chrono::seconds(20),
-                             bool apart = false);
+                             bool apart = false, bool graphs = true);
 
 /// Fails the test unless all ranks ended well.
 void expectAllOk(const std::vector<Status> &ranks);
