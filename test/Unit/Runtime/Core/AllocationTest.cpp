@@ -2,8 +2,8 @@
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//===----------------------------------------------------------------------===//
 //
+//===----------------------------------------------------------------------===//
 
 #include "Support/CountAllocations.h"
 #include "Support/ProgramSpec.h"
