@@ -79,6 +79,18 @@ def test_stub_is_complete():
             assert missing <= known, (name, missing - known)
 
 
+def test_stub_attributes():
+    """Properties without a setter, which C++ classes have too, are declared as such: checkers then reject assignments."""
+    for name, node in declared().items():
+        found = getattr(tandem, name)
+        if inspect.isclass(found):
+            properties = {member for one in found.__mro__ for member, value in vars(one).items()
+                          if isinstance(value, property) and value.fset is None and not member.startswith("_")}
+            methods = {method.name for method in node.body if isinstance(method, ast.FunctionDef)
+                       and any(isinstance(one, ast.Name) and one.id == "property" for one in method.decorator_list)}
+            assert methods == properties, name
+
+
 @pytest.mark.parametrize("name", [name for name in tandem.__all__ if callable(getattr(tandem, name))])
 def test_docstrings(name):
     assert getattr(tandem, name).__doc__
