@@ -216,6 +216,45 @@ TEST_P(CDestroy, APoisonedRank) {
   });
 }
 
+/// Rank 2 takes no part in the run that fails. All handles go in another order on each rank.
+TEST_P(CDestroy, APoisonedRankWithOneOutsideOfTheMesh) {
+  std::string file = exchange(3);
+  onRanks(3, [&](tandem_local_world *world, uint32_t r) {
+    Rank rank(GetParam(), world, r, 300);
+    tandem_program *program = nullptr;
+    tandem_instance *second = nullptr;
+    if (!rank.prepare(file) ||
+        !rank.check(tandem_program_load_memory(rank.context, file.data(), file.size(), &program)))
+      return;
+    rank.check(tandem_prepare(rank.context, program, &second));
+    auto start = Clock::now();
+    void *data[] = {rank.x.data(), rank.y.data()};
+    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr};
+    tandem_code code =
+        r == 1 ? TANDEM_OK : tandem_enqueue(rank.instance, &run); // rank 1 does not run
+    if (code == TANDEM_OK && r != 1)
+      code = tandem_wait(rank.instance);
+    EXPECT_TRUE(r != 0 || code != TANDEM_OK); // a timeout, or rank 1 has left
+    constexpr int kOrders[3][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}};
+    for (int step : kOrders[r])
+      switch (step) {
+      case 0:
+        rank.destroyInstance();
+        break;
+      case 1:
+        tandem_program_destroy(program);
+        break;
+      case 2:
+        tandem_instance_destroy(second);
+        break;
+      default:
+        tandem_context_destroy(rank.context);
+        rank.context = nullptr;
+      }
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(10)) << "rank " << r;
+  });
+}
+
 TEST_P(CDestroy, TheNextCallsReportAFailedRun) {
   std::string file = exchange(2);
   std::promise<void> done;
