@@ -213,12 +213,7 @@ private:
 std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
   const sp::RankProgram &data = program.data();
   auto view = [&](const sp::Command &command, uint32_t operand) {
-    const sp::View &view = *data.views()->Get(command.operands()->Get(operand));
-    // Buffers of one space may share bytes; arguments are apart.
-    const sp::Buffer &buffer = *data.buffers()->Get(view.buffer());
-    uint64_t space = static_cast<uint64_t>(buffer.space()) << 32;
-    return PlacedView{buffer.space() == sp::Space::argument ? space | buffer.argument() : space,
-                      buffer.offset() + view.offset(), program.layout(view.layout())};
+    return placedView(program, command.operands()->Get(operand));
   };
   std::vector<ExchangePart> parts(data.commands()->Get(head)->aux());
   for (uint32_t i = 0; i < parts.size(); ++i) {

@@ -10,6 +10,7 @@
 #include "ProgramImpl.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace tandem::program {
 
@@ -36,6 +37,8 @@ public:
     TANDEM_RETURN_IF_ERROR(cover());
     if (hasPuts)
       product.whyNoTargets = findObstacle();
+    else
+      TANDEM_RETURN_IF_ERROR(checkApart());
     return product;
   }
 
@@ -210,6 +213,20 @@ private:
     return Status();
   }
 
+  /// A kernel computes blocks at the same time: no part may read what another one writes.
+  Status checkApart() const {
+    const PlacedView &out = parts[product.firstOut].out;
+    for (auto [first, view, layout, name] :
+         {std::tuple(product.firstA, &GatedPart::a, &product.a, "a"),
+          std::tuple(product.firstB, &GatedPart::b, &product.b, "b")}) {
+      const PlacedView &read = parts[first].*view;
+      if (read.buffer == out.buffer &&
+          overlap(out.address, product.out, read.address, *layout) != Overlap::None)
+        return invalid("out: overlaps {}", name);
+    }
+    return Status();
+  }
+
   const PlacedView &placeOf(const GatedTarget &target) const {
     return parts[target.put == GatedTarget::kNone ? target.matmul : target.put].out;
   }
@@ -301,11 +318,18 @@ GatedPart::Kind gatedKind(sp::CommandKind kind) {
   }
 }
 
+PlacedView placedView(const Program &program, uint32_t index) {
+  const sp::View &view = *program.data().views()->Get(index);
+  const sp::Buffer &buffer = *program.data().buffers()->Get(view.buffer());
+  uint64_t space = static_cast<uint64_t>(buffer.space()) << 32;
+  return PlacedView{buffer.space() == sp::Space::argument ? space | buffer.argument() : space,
+                    buffer.offset() + view.offset(), program.layout(view.layout())};
+}
+
 std::vector<GatedPart> gatedParts(const Program &program, uint32_t head) {
   const sp::RankProgram &data = program.data();
   auto view = [&](const sp::Command &command, uint32_t operand) {
-    const sp::View &view = *data.views()->Get(command.operands()->Get(operand));
-    return PlacedView{view.buffer(), view.offset(), program.layout(view.layout())};
+    return placedView(program, command.operands()->Get(operand));
   };
   std::vector<GatedPart> parts(data.commands()->Get(head)->aux());
   for (uint32_t i = 0; i < parts.size(); ++i) {

@@ -3,6 +3,7 @@
 // RUN: tandem-compile %t/good.mlir -o %t/good.tsp && tandem-check %t/good.tsp --sms=132 | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile %t/good.mlir -o %t/good.tsp && tandem-sim %t/good.tsp --machine=mi300x8 | FileCheck %s --check-prefix=TIME
 // RUN: not tandem-compile %t/gap.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=GAP
+// RUN: not tandem-compile %t/over.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=OVER
 // RUN: not ls %t/out.tsp
 
 // A gated matmul is followed by its parts, and a part is computed after the waits before it. Each rank puts its rows into
@@ -11,6 +12,7 @@
 // PROVEN: @p: 2 ranks, 22 commands: no error
 // TIME: no kernels for gated matmuls on this machine: the parts of rank 0 stream 0 command
 // GAP: gap.mlir:5:3: error: 'hostir.gated_matmul' op rank 0: expected rows that are computed once, without gaps: 4 next, found 8
+// OVER: over.mlir:7:3: error: 'hostir.gated_matmul' op rank 0: out: overlaps a
 
 //--- good.mlir
 #tp = #tandem.mesh<"tp", ["x" = 2]>
@@ -57,5 +59,19 @@ hostir.program @p(%a: memref<12x8xf32>, %w: memref<8x2xf32>, %y: memref<12x2xf32
     %a8 = memref.subview %a[8, 0] [4, 8] [1, 1] : memref<12x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 64>>
     %y8 = memref.subview %y[8, 0] [4, 2] [1, 1] : memref<12x2xf32> to memref<4x2xf32, strided<[2, 1], offset: 16>>
     hostir.matmul %a8, %w to %y8 on %main : memref<4x8xf32, strided<[8, 1], offset: 64>>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1], offset: 16>>
+  }
+}
+
+// The last rows of %y are over the first ones of %a, which has been read by then.
+//--- over.mlir
+hostir.program @p(%w: memref<8x2xf32>, %all: memref<80xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %a0 = memref.reinterpret_cast %all to offset: [12], sizes: [4, 8], strides: [8, 1] : memref<80xf32> to memref<4x8xf32, strided<[8, 1], offset: 12>>
+  %a4 = memref.reinterpret_cast %all to offset: [44], sizes: [4, 8], strides: [8, 1] : memref<80xf32> to memref<4x8xf32, strided<[8, 1], offset: 44>>
+  %y0 = memref.reinterpret_cast %all to offset: [0], sizes: [4, 2], strides: [2, 1] : memref<80xf32> to memref<4x2xf32, strided<[2, 1]>>
+  %y4 = memref.reinterpret_cast %all to offset: [8], sizes: [4, 2], strides: [2, 1] : memref<80xf32> to memref<4x2xf32, strided<[2, 1], offset: 8>>
+  hostir.gated_matmul on %main leaving 0 {
+    hostir.matmul %a0, %w to %y0 on %main : memref<4x8xf32, strided<[8, 1], offset: 12>>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1]>>
+    hostir.matmul %a4, %w to %y4 on %main : memref<4x8xf32, strided<[8, 1], offset: 44>>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1], offset: 8>>
   }
 }

@@ -30,7 +30,7 @@ namespace tandem::program {
 
 /// A view by its place in memory.
 struct PlacedView {
-  uint64_t buffer = 0;  ///< views of one buffer have one number
+  uint64_t buffer = 0;  ///< views that may share bytes have one number
   uint64_t address = 0; ///< bytes, from any origin that is the same for all views of a buffer
   Layout layout;
 };
@@ -60,8 +60,9 @@ struct GatedTarget {
   uint32_t signal = kNone; ///< raised once the rows of this and of all targets before it are there
 };
 
-/// The most targets of a kernel.
+/// The most targets of a kernel, and the most gates.
 inline constexpr uint32_t kMostGatedTargets = 8;
+inline constexpr int64_t kMostGates = 96;
 
 /// out [M, N] = a [M, K] * b, where b is [K, N], or [N, K] with transposeB.
 struct GatedProduct {
@@ -81,6 +82,10 @@ struct GatedProduct {
   int64_t n() const { return out.shape[1]; }
   int64_t k() const { return a.shape[1]; }
 };
+
+/// A view of a loaded program, by its number. Buffers of one space may share bytes; arguments are
+/// apart.
+PlacedView placedView(const Program &program, uint32_t view);
 
 /// The kind of a part that is a command of this kind.
 GatedPart::Kind gatedKind(sp::CommandKind kind);

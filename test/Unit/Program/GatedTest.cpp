@@ -113,18 +113,69 @@ TEST(Gated, PartsAreBlocksOfOneProduct) {
                    });
 }
 
+/// Rank 0's error, where A [6, 4] and the result [6, 3] are at these offsets of one memory; in two
+/// buffers, or in one.
+std::string errorOfPlaces(uint64_t a, uint64_t y, bool inOne) {
+  GatedSpec spec(3);
+  constexpr uint64_t bytesOfA = 32, bytesOfY = 24, bytes = 512;
+  RankSpec &rank = spec.ranks[0];
+  uint32_t buffer = rank.arena(bytes), other = buffer;
+  if (!inOne) {
+    other = static_cast<uint32_t>(rank.buffers.size());
+    rank.buffers.push_back(rank.buffers[buffer]);
+  }
+  for (uint32_t i = 0; i < 3; ++i) {
+    CommandSpec &matmul = spec.part(0, 2 * i);
+    matmul.operands[0] = rank.view(other, DType::F32, {2, 3}, y + bytesOfY * i);
+    matmul.operands[1] = rank.view(buffer, DType::F32, {2, 4}, a + bytesOfA * i);
+  }
+  return errorOfRank(spec);
+}
+
+TEST(Gated, NothingIsWrittenThatAnyPartReads) {
+  const std::string overlaps = "command 7 (gated_matmul \"gated_matmul #7\"): out: overlaps a";
+  for (bool inOne : {true, false}) {
+    EXPECT_EQ(errorOfPlaces(0, 96, inOne), "");
+    EXPECT_EQ(errorOfPlaces(72, 0, inOne), "");
+    // The first rows of the result, over the last ones of A.
+    std::string error = errorOfPlaces(0, 88, inOne);
+    EXPECT_NE(error.find(overlaps), std::string::npos) << error;
+    // The last rows, over the first ones of A. One by one the parts would be right, as the first
+    // one has read them by then; a kernel computes all at the same time.
+    error = errorOfPlaces(64, 0, inOne);
+    EXPECT_NE(error.find(overlaps), std::string::npos) << error;
+  }
+}
+
+program::PlacedView placed(uint64_t buffer, int64_t rows, int64_t columns, int64_t stride,
+                           int64_t offset) {
+  Layout layout = Layout::dense(DType::BF16, {rows, columns});
+  layout.strides[0] = stride;
+  return program::PlacedView{buffer, 1000 + static_cast<uint64_t>(offset) * 2, layout};
+}
+
+TEST(Gated, NothingIsWrittenOverTheWeights) {
+  auto errorAt = [](int64_t k) {
+    // Columns 0 and 1 of rows of 6: the result has the columns from `k` on.
+    std::vector<GatedPart> parts(2);
+    for (int64_t i = 0; i < 2; ++i) {
+      parts[i].out = placed(0, 2, 2, 6, 12 * i + k);
+      parts[i].a = placed(1, 2, 4, 4, 8 * i);
+      parts[i].b = placed(0, 4, 2, 6, 0);
+    }
+    return describeGated(parts).status().message();
+  };
+  EXPECT_EQ(errorAt(2), "");
+  EXPECT_EQ(errorAt(1), "out: overlaps b");
+}
+
 /// A slice of K of rows, of a product with M = 4, N = 2, K = 6.
 GatedPart slice(int64_t row, int64_t k, int64_t count) {
   GatedPart part;
-  auto view = [](int64_t rows, int64_t columns, int64_t stride, int64_t offset) {
-    Layout layout = Layout::dense(DType::BF16, {rows, columns});
-    layout.strides[0] = stride;
-    return program::PlacedView{0, 1000 + static_cast<uint64_t>(offset) * 2, layout};
-  };
   part.accumulate = k > 0;
-  part.out = view(2, 2, 2, row * 2);
-  part.a = view(2, count, 6, row * 6 + k);
-  part.b = view(count, 2, 2, k * 2);
+  part.out = placed(0, 2, 2, 2, row * 2);
+  part.a = placed(1, 2, count, 6, row * 6 + k);
+  part.b = placed(2, count, 2, 2, k * 2);
   return part;
 }
 
