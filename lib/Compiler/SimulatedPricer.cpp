@@ -89,7 +89,8 @@ private:
   FailureOr<double> price(Operation *op, LoweringStart start);
   FailureOr<double> simulate(Operation *op, LoweringStart start);
   /// Simulates a lowered module. `byClasses`: one rank per class if ranks differ only in their
-  /// peers, else all. `fused`: failure if a fused exchange is not one kernel on the machine.
+  /// peers, else all. `fused`: failure if the machine has kernels for gated matmuls or fused
+  /// exchanges, but not for one of these.
   FailureOr<double> simulate(ModuleOp module, StringRef name, bool byClasses, bool fused) const;
   PassManager &getPasses(MLIRContext *context, LoweringStart start);
 
@@ -218,7 +219,10 @@ FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, boo
   simulate::Options options;
   options.totalOnly = true;
   auto result = simulate::simulate(**world, machine, options);
-  if (!result || result->outOfReach != replay::kNone || (fused && result->unfused != replay::kNone))
+  if (!result || result->outOfReach != replay::kNone)
+    return failure();
+  bool ungated = machine.hasGatedMatmuls() && result->ungated != replay::kNone;
+  if (fused && (ungated || result->unfused != replay::kNone))
     return failure();
   return result->seconds;
 }

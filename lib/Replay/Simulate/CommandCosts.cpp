@@ -64,20 +64,21 @@ bool CommandCosts::isFree(const Command &command) const {
 void CommandCosts::findPartsAlone() {
   for (const Rank &rank : world.ranks)
     for (CommandId c = rank.begin; c < rank.end; ++c)
-      if (world.commands[c].kind == Kind::GatedMatmul && !canStore(rank, c)) {
+      if (world.commands[c].kind == Kind::GatedMatmul && !hasGatedKernel(rank, c)) {
         partsAlone.resize(world.commands.size(), 0);
         std::fill_n(partsAlone.begin() + c, world.commands[c].aux + 1, 1);
       }
 }
 
 /// The limits of kernels that schedules meet or miss; program::describeGated knows all.
-bool CommandCosts::canStore(const Rank &rank, CommandId gated) const {
+bool CommandCosts::hasGatedKernel(const Rank &rank, CommandId gated) const {
   const Command *first = &world.commands[gated] + 1, *end = first + world.commands[gated].aux;
   auto count = [&](Kind kind) {
     return std::count_if(first, end, [&](const Command &part) { return part.kind == kind; });
   };
-  if (count(Kind::Put) == 0)
-    return true;
+  // A kernel does not add in the order of a deterministic program.
+  if (world.isDeterministic || count(Kind::WaitSignal) > program::kMostGates)
+    return false;
   std::set<uint32_t> shapes;
   for (const Command *part = first; part != end; ++part) {
     const View *out = world.operand(rank, *part, 0), *a = world.operand(rank, *part, 1);
@@ -90,6 +91,8 @@ bool CommandCosts::canStore(const Rank &rank, CommandId gated) const {
       return false;
     shapes.insert(a->layout);
   }
+  if (count(Kind::Put) == 0)
+    return true;
   return machine.hasEpiloguePush() && count(Kind::WaitSignal) == 0 && shapes.size() == 1 &&
          count(Kind::Matmul) <= program::kMostGatedTargets;
 }

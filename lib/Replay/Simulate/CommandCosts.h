@@ -89,8 +89,8 @@ private:
   void findExchangeKernels();
   bool hasKernel(const replay::Rank &rank, replay::CommandId exchange) const;
   void findPartsAlone();
-  /// Whether kernels can store as the puts of a gated matmul do.
-  bool canStore(const replay::Rank &rank, replay::CommandId gated) const;
+  /// Whether kernels compute a gated matmul, and can store as its puts do.
+  bool hasGatedKernel(const replay::Rank &rank, replay::CommandId gated) const;
   /// One kernel runs a gated matmul or fused exchange: then its parts are not launched. On other
   /// machines its parts are, and there is no other launch.
   bool isFree(const replay::Command &command) const;

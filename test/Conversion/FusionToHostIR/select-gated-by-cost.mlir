@@ -20,3 +20,29 @@ func.func @layer(%x: !x, %w: !w) -> !y {
   %y = fusion.matmul %g, %w : !g, !w -> !y
   return %y : !y
 }
+
+// There are no kernels for f32, nor for a number of columns that is no multiple of 8.
+
+!x4 = tensor<8192x4096xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!g4 = tensor<8192x4096xf32, #fusion.axes<#tp, [stream(8), -]>>
+!w4 = tensor<4096x11008xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!y4 = tensor<8192x11008xf32, #fusion.axes<#tp, [stream(8), didx("x")]>>
+
+// WITH-LABEL: @of_f32
+// WITH-NOT: <gated
+func.func @of_f32(%x: !x4, %w: !w4) -> !y4 {
+  %g = fusion.reshard %x : !x4 -> !g4
+  %y = fusion.matmul %g, %w : !g4, !w4 -> !y4
+  return %y : !y4
+}
+
+!w9 = tensor<4096x11016xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y9 = tensor<8192x11016xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
+
+// WITH-LABEL: @of_odd_columns
+// WITH-NOT: <gated
+func.func @of_odd_columns(%x: !x, %w: !w9) -> !y9 {
+  %g = fusion.reshard %x : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w9 -> !y9
+  return %y : !y9
+}

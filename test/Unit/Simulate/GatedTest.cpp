@@ -20,7 +20,8 @@ const char *const kLaunch = R"([1, "ms", "toy"])";
 
 /// Two parts of a millisecond each at the library's rate. Rank 1 puts a megabyte (a millisecond)
 /// `late` milliseconds after the start; the second part waits for its signal.
-ToyProgram gated(double late, uint64_t leaves = 0) {
+ToyProgram gated(double late, uint64_t leaves = 0, DType type = DType::BF16, int64_t columns = 1000,
+                 int64_t depth = 1000) {
   ToyProgram program(2);
   for (RankSpec &rank : program.spec.ranks)
     rank.slots = {1};
@@ -30,11 +31,14 @@ ToyProgram gated(double late, uint64_t leaves = 0) {
   program[1].signal(0, 0, 0, 0, 1);
   RankSpec &rank = program[0];
   rank.symmetric(4000000);
-  uint32_t out = rank.arena(2000 * 1000 * 4), a = rank.arena(2000 * 500 * 4);
-  uint32_t w = rank.view(rank.arena(500 * 1000 * 4), DType::F32, {500, 1000});
-  auto part = [&](uint64_t row) {
-    uint32_t y = rank.view(out, DType::F32, {1000, 1000}, row * 1000 * 4);
-    uint32_t x = rank.view(a, DType::F32, {1000, 500}, row * 500 * 4);
+  auto bytes = [&](int64_t rows, int64_t columns) {
+    return static_cast<uint64_t>(rows * columns) * sizeOf(type);
+  };
+  uint32_t out = rank.arena(bytes(1000, columns)), a = rank.arena(bytes(1000, depth));
+  uint32_t w = rank.view(rank.arena(bytes(depth, columns)), type, {depth, columns});
+  auto part = [&](int64_t row) {
+    uint32_t y = rank.view(out, type, {500, columns}, bytes(row, columns));
+    uint32_t x = rank.view(a, type, {500, depth}, bytes(row, depth));
     rank.add(sp::CommandKind::matmul, 0, {y, x, w});
   };
   CommandSpec &head = rank.add(sp::CommandKind::gated_matmul, 0);
@@ -42,14 +46,14 @@ ToyProgram gated(double late, uint64_t leaves = 0) {
   head.value = leaves;
   part(0);
   rank.waitSignal(0, 0, 0, 1);
-  part(1000);
+  part(500);
   return program;
 }
 
 machine::Machine withKernels(double efficiency) {
   return toyMachine(
-      {{"/device/gated_matmul", R"({"source": "toy", "points": [[2000, 1000, 500, )" +
-                                    std::to_string(efficiency) + "], [2000, 1000, 500000, 0.1]]}"},
+      {{"/device/gated_matmul", R"({"source": "toy", "points": [[1000, 1000, 1000, )" +
+                                    std::to_string(efficiency) + "], [1000, 1000, 1000000, 0.1]]}"},
        {"/launch/streams/device/matmul", kLaunch},
        {"/launch/streams/device/wait_signal", kLaunch}});
 }
@@ -72,15 +76,15 @@ TEST(SimulateGated, SmsThatAreLeftDoNotMultiply) {
 TEST(SimulateGated, TheRateDependsOnTheShape) {
   machine::Machine machine = withKernels(0.5);
   auto efficiency = [&](double k) {
-    return machine.matmulSeconds(DType::F32, 1, 2000, 1000, k) /
-           machine.gatedMatmulSeconds(DType::F32, 2000, 1000, k, 0);
+    return machine.matmulSeconds(DType::BF16, 1, 1000, 1000, k) /
+           machine.gatedMatmulSeconds(DType::BF16, 1000, 1000, k, 0);
   };
-  EXPECT_NEAR(efficiency(500), 0.5, 1e-6);
-  EXPECT_NEAR(efficiency(500000), 0.1, 1e-6);
-  double between = efficiency(20000);
+  EXPECT_NEAR(efficiency(1000), 0.5, 1e-6);
+  EXPECT_NEAR(efficiency(1000000), 0.1, 1e-6);
+  double between = efficiency(40000);
   EXPECT_GT(between, 0.1);
   EXPECT_LT(between, 0.5);
-  EXPECT_LT(efficiency(100000), between);
+  EXPECT_LT(efficiency(200000), between);
 }
 
 TEST(SimulateGated, APartBeginsWhenItsGateOpens) {
@@ -103,6 +107,24 @@ TEST(SimulateGated, WithoutKernelsItsPartsAreLaunched) {
   ASSERT_NE(result.ungated, replay::kNone);
   EXPECT_THAT(simulate::report(*program.load(), machine, result),
               HasSubstr("no kernels for gated matmuls on this machine: the parts of rank 0"));
+}
+
+TEST(SimulateGated, WhatNoKernelComputesIsLaunchedInParts) {
+  auto ungated = [](DType type, int64_t columns, int64_t depth, bool deterministic = false) {
+    ToyProgram program = gated(0, 0, type, columns, depth);
+    if (deterministic)
+      program.spec.deterministic = sp::Determinism::bitwise;
+    return program.simulate(withKernels(0.5)).ungated != replay::kNone;
+  };
+  EXPECT_FALSE(ungated(DType::BF16, 1000, 1000));
+  EXPECT_FALSE(ungated(DType::F16, 1000, 1000));
+  EXPECT_TRUE(ungated(DType::F32, 1000, 1000));
+  EXPECT_TRUE(ungated(DType::BF16, 1001, 1000));
+  EXPECT_TRUE(ungated(DType::BF16, 1000, 1001));
+  EXPECT_TRUE(ungated(DType::BF16, 1000, 1000, true));
+  // Launch and part, wait, launch and part, at the library's rate.
+  ToyProgram program = gated(0, 0, DType::F32, 1000, 1000);
+  EXPECT_NEAR(program.simulate(withKernels(0.5)).seconds, (1 + 1 + 1 + 1 + 1) * kMs, kNear);
 }
 
 //===----------------------------------------------------------------------===//

@@ -64,6 +64,10 @@ Expected<const Table *> openTable() {
   return table;
 }
 
+// By these the compiler knows what kernels can run.
+static_assert(gated::kMostGates == program::kMostGates);
+static_assert(gated::kMostTargets == program::kMostGatedTargets);
+
 /// Where the slices of K end that blocks have; the last is K. Fails if rows differ in them, or
 /// slices are not of equal size.
 struct Slices {
