@@ -87,7 +87,7 @@ class Generator(Operations, Elementwise):
         return (self.random.choice(passes),) if self.chance(0.08) else ()
 
     def op(self):
-        makers = ((self.reshard, 6), (self.matmul, 4), (self.gathered_rows, 1), (self.attention, 1.5), (self.reduce, 3), (self.unary, 2),
+        makers = ((self.reshard, 6), (self.matmul, 4), (self.gathered_rows, 1), (self.stored_rows, 1), (self.attention, 1.5), (self.reduce, 3), (self.unary, 2),
                   (self.binary, 4), (self.divide, 0.8), (self.choose, 1.5), (self.number, 0.8), (self.broadcast, 2), (self.permute, 2),
                   (self.reshape, 2), (self.slice, 1.5), (self.concat, 1.5), (self.cast, 0.6),
                   (self.eight_bits, 4 if self.seed % 6 == 3 else 0))

@@ -87,7 +87,7 @@ class Operations:
             return self.direct()
         more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
         if kind == "push":
-            more += self.by_sms()
+            more += ", by = epilogue" if self.chance(0.2) else self.by_sms()
             more += ", order = xor" if self.chance(0.2) else ""
             more += f", copies = {r.randint(2, 5)}" if self.chance(0.2) else ""
             more += f", merge = [{r.choice(('1, 1', '2', '1, 2', '1, 1, 2', '2, 2'))}]" if self.chance(0.2) else ""
@@ -242,6 +242,33 @@ class Operations:
             operands.append(self.argument((n,), value.dtype))
         self.add("matmul", operands, shape[:-1] + [n], None, shape[-1] * x.bound * operands[1].bound + 1,
                  transpose_a=False, transpose_b=transpose, words={})
+
+    def stored_rows(self, value):
+        """A product whose partial sums are reduced to rows, as the schedule `push` by the epilogue takes them."""
+        r = self.random
+        mesh = r.choice(self.meshes)
+        split = [(axis, size) for axis, size in mesh.axes if size > 1]
+        if value.dtype == "i32" or mesh.is_open or not split or not self.streams:
+            return
+        axis, size = r.choice(split)
+        slices = 2 if self.chance(0.1) else 1
+        m, k, n = size * slices * r.randint(1, 4), size * r.randint(1, 4), self.extent()
+        if max(m * k, k * n, m * n) > MAX_ELEMENTS:
+            return
+        transpose = self.chance(0.3)
+        own = (("didx", axis),)
+        operands = []
+        for shape, dims in (((m, k), ((), own)), ((n, k), ((), own)) if transpose else ((k, n), (own, ()))):
+            operand = self.argument(shape, value.dtype)
+            operands.append(dataclasses.replace(operand, axes=Axes(mesh, dims), exact=True))
+            self.arguments[-1] = self.values[-1] = operands[-1]
+        bound = k * operands[0].bound * operands[1].bound + 1
+        digits = (("stream", size),) + ((("stream", slices),) if slices > 1 else ())
+        product = self.add("matmul", operands, (m, n), Axes(mesh, (digits, ()), (axis,)), bound,
+                           transpose_a=False, transpose_b=transpose, words={})
+        terms = product if self.chance(0.9) else self.add("arith.addf", [product, product], (m, n), product.axes, 2 * bound)
+        schedule = "#fusion.schedule<push, by = epilogue>" if self.chance(0.8) else self.schedule()
+        self.move("reshard", [terms], (m, n), Axes(mesh, (own, ())), schedule=schedule)
 
     def attention(self, value):
         if value.dtype not in ("f32", "f16", "bf16") or len(value.shape) < 2 or not value.shape[-1]:
