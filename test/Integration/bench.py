@@ -5,6 +5,7 @@
 import csv
 import json
 import os
+import re
 import statistics
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -158,6 +159,33 @@ class Bench(harness.Test):
         done = harness.run([BENCH, stage, "--channel=local", f"--calibrate={machine}"])
         self.assertEqual(done.code, 2, str(done))
         self.assertIn("was staged without --probes", done.err)
+
+    def test_calibration_of_fused_exchanges(self):
+        """Where GPUs that are threads of the host have kernels for them; else the machine has none."""
+        if not os.path.exists(FAKE_GPU):
+            self.skipTest("this build has no device cuda")
+        stage, machine = self.path("probes"), self.path("here.json")
+        done = harness.run([BENCH, f"--stage={stage}", "-n", "2", "--channel=peer", "--probes", "--shapes=ag:16x16x16", "--dtypes=f32"])
+        self.assertEqual(done.code, 0, str(done))
+        index = os.path.join(stage, "bench.json")
+        staged = harness.read_json(index)
+        wanted = re.compile(r"(accumulate|exchange|exchange_twice|exchange_blocks) 256 |exchange 1048576 ")
+        staged["rows"] = [row for row in staged["rows"] if wanted.match(row["variants"][0]["name"])]
+        self.assertEqual(len(staged["rows"]), 5)
+        with open(index, "w") as file:
+            json.dump(staged, file)
+        env = harness.environment(TANDEM_CUDA_LIBRARY=FAKE_GPU, TANDEM_CUBLASLT_LIBRARY=FAKE_GPU)
+        for channel in ("peer", "local"):
+            done = harness.run([BENCH, stage, "--device=cuda", f"--channel={channel}", "--threads", "--modes=graph", "--machine=h200x2",
+                                "--iterations=3", "--warmup=0", "--sets=1", f"--calibrate={machine}"], env=env)
+            self.assertEqual(done.code, 0, str(done))
+            exchange = harness.read_json(machine)["transports"].get("fused_exchange")
+            if channel == "local":
+                self.assertIsNone(exchange)
+                continue
+            sources = {name: value[2] for name, value in exchange.items()}
+            self.assertEqual(sources, {"startup": "calibrated", "signal": "calibrated", "count": "calibrated", "block_stores": "calibrated",
+                                       "block_memory": "exchange"})
 
     def test_calibration_in_too_little_time(self):
         """What is left is named, and keeps the base's numbers."""

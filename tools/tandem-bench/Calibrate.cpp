@@ -8,6 +8,7 @@
 #include "Calibrate.h"
 
 #include "Report.h"
+#include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Replay/Machine.h"
 
 #include <algorithm>
@@ -42,6 +43,8 @@ void Calibration::note(const std::vector<Measurement> &measurements) {
     auto probe = parseProbe(m.name);
     if (probe && probe->work == Work::Gated && m.noKernels)
       noGatedKernels = true;
+    if (probe && isExchange(probe->work) && m.noKernels)
+      noExchangeKernels = true;
     if (!probe || m.seconds.empty())
       continue;
     figures[{m.name, m.mode}] = {m.seconds, m.host};
@@ -421,16 +424,82 @@ void Calibration::applyMessages(Json &file) {
     set(file["links"]["node"], "latency", 0.0, 1e-6, "us", "links.node");
 }
 
+void Calibration::applyExchange(Json &file) {
+  if (noExchangeKernels) {
+    file["transports"].erase("fused_exchange");
+    lines.push_back("transports.fused_exchange: none: the device has no kernels for it");
+    return;
+  }
+  const Json &launch =
+      file["launch"].contains("graph") ? file["launch"]["graph"] : file["launch"]["streams"];
+  auto larger = [&](Work work) -> std::optional<std::pair<double, double>> {
+    for (const Probe &p : all(work, false))
+      if (auto time = seconds(p))
+        return std::pair(double(p.bytes), *time);
+    return std::nullopt;
+  };
+  std::optional<double> one = seconds(tiny(Work::Exchange)),
+                        twice = seconds(tiny(Work::ExchangeTwice)),
+                        blocks = seconds(tiny(Work::ExchangeBlocks));
+  std::optional<double> startup, signal, count, stores, memory;
+  if (one && twice) {
+    double latency = timeOf(file["links"]["node"]["latency"]), round = std::max(0., *twice - *one);
+    signal = std::max(0., round - latency);
+    startup = std::max(0., *one - round - timeOf(launch["device"]["kernel"]));
+  }
+  if (one && blocks)
+    count = std::max(0., *blocks - *one);
+  auto rate = [&](Work work, double operands) -> std::optional<double> {
+    auto found = larger(work);
+    if (!found || !one)
+      return std::nullopt;
+    auto [bytes, time] = *found;
+    return operands * bytes / std::max(time - *one, time * kLeastPart);
+  };
+  stores = rate(Work::Exchange, 1);
+  memory = rate(Work::ExchangeReduce, 3);
+  // A machine without it gets it only whole.
+  Json &transports = file["transports"];
+  if (!transports.contains("fused_exchange") && !(startup && signal)) {
+    lines.push_back("transports.fused_exchange: kept");
+    return;
+  }
+  Json &exchange = transports["fused_exchange"];
+  const std::string path = "transports.fused_exchange";
+  set(exchange, "startup", startup, 1e-6, "us", path);
+  set(exchange, "signal", signal, 1e-6, "us", path);
+  set(exchange, "count", count, 1e-6, "us", path);
+  set(exchange, "block_stores", stores, 1e9, "GB/s", path);
+  set(exchange, "block_memory", memory, 1e9, "GB/s", path);
+}
+
+std::optional<double> Calibration::stepSeconds() const {
+  auto gather = seconds(tiny(Work::AllGather)), reduce = seconds(tiny(Work::AllReduce));
+  if (!gather || !reduce)
+    return std::nullopt;
+  auto stepsOf = [&](CollectiveKind kind) {
+    program::CollectiveRoute route = program::collectiveRoute(kind, ranks, 0);
+    return route.treeSteps < 0 ? route.ringSteps : std::min(route.ringSteps, route.treeSteps);
+  };
+  double steps = stepsOf(CollectiveKind::AllGather),
+         more = stepsOf(CollectiveKind::AllReduce) - steps;
+  if (more <= 0 || *reduce <= *gather)
+    return std::nullopt;
+  return std::min((*reduce - *gather) / more, *gather / steps);
+}
+
 void Calibration::applyCollectives(Json &file) {
   Json &collectives = file["transports"]["collectives"];
   std::vector<Probe> sizes = all(Work::AllGather, false);
-  auto least = seconds(tiny(Work::AllGather));
-  double steps = collectives["step"][0].get<double>() > 0 ? double(ranks - 1) : 0;
-  // What a step costs cannot be told from one number of ranks: half of it all, if the base has any.
-  set(collectives, "startup", least && steps > 0 ? std::optional(*least / 2) : least, 1e-6, "us",
-      "transports.collectives");
-  if (least && steps > 0)
-    set(collectives, "step", *least / 2 / steps, 1e-6, "us", "transports.collectives");
+  auto least = seconds(tiny(Work::AllGather)), step = stepSeconds();
+  double steps = double(ranks - 1);
+  // Where all-reduces do not tell, half of it is the steps', if the base has any.
+  if (!step && least && collectives["step"][0].get<double>() > 0)
+    step = *least / 2 / steps;
+  set(collectives, "startup", least ? std::optional(*least - step.value_or(0) * steps) : least,
+      1e-6, "us", "transports.collectives");
+  if (step)
+    set(collectives, "step", step, 1e-6, "us", "transports.collectives");
   std::vector<std::pair<double, double>> points;
   for (const Probe &p : sizes)
     if (auto time = seconds(p); time && least) {
@@ -463,6 +532,7 @@ Expected<std::string> Calibration::apply(const std::string &base, const std::str
                   [](const auto &entry) { return entry.first.second == Mode::Graph; }))
     applyLaunching(file["launch"], Mode::Graph);
   applyMessages(file);
+  applyExchange(file);
   applyCollectives(file);
   std::string text = file.dump(2) + "\n";
   TANDEM_RETURN_IF_ERROR(machine::Machine::parse(text, name).status());

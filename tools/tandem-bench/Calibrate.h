@@ -86,13 +86,17 @@ private:
   void applyInterference(Json &device);
   void applyLaunching(Json &launch, Mode mode);
   void applyMessages(Json &file);
+  void applyExchange(Json &file);
   void applyCollectives(Json &file);
+  /// Of a tiny all-gather, and of a step: all-reduces have more of them.
+  std::optional<double> stepSeconds() const;
 
   uint32_t ranks, hostRanks;
   unsigned cores;
   bool gpu;
-  bool noGatedKernels = false; ///< the device has no kernels for gated matmuls
-  std::vector<Probe> probes;   ///< of more than one repeat
+  bool noGatedKernels = false;    ///< the device has no kernels for gated matmuls
+  bool noExchangeKernels = false; ///< nor for fused exchanges
+  std::vector<Probe> probes;      ///< of more than one repeat
   std::map<std::pair<std::string, Mode>, Figure> figures;
   std::vector<std::string> lines;
 };

@@ -17,19 +17,30 @@
 using namespace tandem;
 using namespace tandem::bench;
 
-static constexpr std::pair<Work, const char *> kWorks[] = {{Work::Matmul, "matmul"},
-                                                           {Work::Copy, "copy"},
-                                                           {Work::Reduce, "reduce"},
-                                                           {Work::Accumulate, "accumulate"},
-                                                           {Work::Hop, "hop"},
-                                                           {Work::Message, "message"},
-                                                           {Work::Put, "put"},
-                                                           {Work::Signal, "signal"},
-                                                           {Work::AllGather, "all_gather"},
-                                                           {Work::ReduceScatter, "reduce_scatter"},
-                                                           {Work::Beside, "beside"},
-                                                           {Work::Behind, "behind"},
-                                                           {Work::Gated, "gated"}};
+static constexpr std::pair<Work, const char *> kWorks[] = {
+    {Work::Matmul, "matmul"},
+    {Work::Copy, "copy"},
+    {Work::Reduce, "reduce"},
+    {Work::Accumulate, "accumulate"},
+    {Work::Hop, "hop"},
+    {Work::Message, "message"},
+    {Work::Put, "put"},
+    {Work::Signal, "signal"},
+    {Work::AllGather, "all_gather"},
+    {Work::ReduceScatter, "reduce_scatter"},
+    {Work::AllReduce, "all_reduce"},
+    {Work::Beside, "beside"},
+    {Work::Behind, "behind"},
+    {Work::Gated, "gated"},
+    {Work::Exchange, "exchange"},
+    {Work::ExchangeTwice, "exchange_twice"},
+    {Work::ExchangeBlocks, "exchange_blocks"},
+    {Work::ExchangeReduce, "exchange_reduce"}};
+
+bool bench::isExchange(Work work) {
+  return work == Work::Exchange || work == Work::ExchangeTwice || work == Work::ExchangeBlocks ||
+         work == Work::ExchangeReduce;
+}
 
 std::string bench::toString(Work work) {
   for (auto [known, name] : kWorks)
@@ -106,7 +117,7 @@ constexpr size_t kMostBeside = 4;
 constexpr double kLongestBeside = 400e-6;
 
 // About what GPUs do, in bytes or operations a second: it decides how often something is repeated.
-constexpr double kMemoryRate = 3e12, kLinkRate = 3e11;
+constexpr double kMemoryRate = 3e12, kLinkRate = 3e11, kBlockRate = 3e10;
 double rateOf(DType dtype) { return dtype == DType::F32 ? 2e14 : 6e14; }
 
 /// Of a matmul, about.
@@ -125,7 +136,7 @@ public:
 
   void add(Work work, uint64_t bytes, bool alone) {
     bool local = work == Work::Copy || work == Work::Reduce || work == Work::Accumulate;
-    double rate = local ? kMemoryRate : kLinkRate;
+    double rate = local ? kMemoryRate : isExchange(work) ? kBlockRate : kLinkRate;
     probes.push_back({work, DType::F32, 0, 0, 0, bytes,
                       bytes <= kTiny ? kManyRepeats
                       : gpu          ? repeatsFor(double(bytes) / rate, 3)
@@ -255,9 +266,15 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   for (Work work : {Work::Copy, Work::Accumulate})
     p.add(work, kTiny, !gpu);
   p.add(Work::Hop, 0, !gpu);
-  for (Work work : {Work::Put, Work::Message, Work::AllGather})
+  for (Work work : {Work::Put, Work::Message, Work::AllGather, Work::AllReduce})
     p.add(work, kTiny, false);
   p.add(Work::Signal, 0, false);
+  if (gpu) {
+    for (Work work : {Work::Exchange, Work::ExchangeTwice, Work::ExchangeBlocks})
+      p.add(work, kTiny, false);
+    for (Work work : {Work::Exchange, Work::ExchangeReduce})
+      p.add(work, mebi, false);
+  }
   for (int64_t pieces : {int64_t(1), int64_t(ranks), 2 * int64_t(ranks), 4 * int64_t(ranks)})
     for (const Case &c : cases)
       p.matmul(c, pieces);
@@ -315,6 +332,36 @@ Pieces matmulPieces(const Probe &p, const char *left, const char *right) {
           ""};
 }
 
+Pieces exchangePieces(const Probe &p, uint64_t count) {
+  bool reduces = p.work == Work::ExchangeReduce;
+  uint64_t sent = reduces ? kTiny / 4 : count;
+  std::string one = memory(DType::F32, std::to_string(sent));
+  std::string shared = memory(DType::F32, std::to_string(sent), ", #hostir.symmetric");
+  std::string sum = memory(DType::F32, std::to_string(count));
+  std::string terms = memory(DType::F32, fmt::format("2x{}", count));
+  std::string body;
+  for (uint32_t i = 0, times = p.work == Work::ExchangeTwice ? 2 : 1; i < times; ++i)
+    body += fmt::format("      hostir.put %a to %slot at %right via %ch on %main : {} to {}\n"
+                        "      hostir.signal %c{} = %value at %right via %ch on %main\n"
+                        "      hostir.wait_signal %c{} >= %value via %ch on %main\n",
+                        one, shared, i, i);
+  if (reduces)
+    body +=
+        fmt::format("      hostir.reduce sum %b to %c dims [0] on %main : {} to {}\n", terms, sum);
+  Pieces pieces;
+  pieces.arguments = fmt::format("%a: {},{} %c: {} {{hostir.result}}", one,
+                                 reduces ? fmt::format(" %b: {},", terms) : "", sum);
+  pieces.before = fmt::format("%slot = hostir.alloc on %main {{offset = 0 : i64}} : {}", shared);
+  pieces.each = fmt::format("%value = arith.addi %i, %c1 : index\n"
+                            "    hostir.fused_exchange on %main blocks {} {{\n{}    }}",
+                            p.work == Work::ExchangeBlocks ? kExchangeBlocks : 1, body);
+  // What has come last from the left-hand rank has been awaited.
+  pieces.after = fmt::format("hostir.dealloc %slot on %main : {}", shared);
+  pieces.can = "one_sided";
+  pieces.symmetric = (sent * 4 + 63) / 64 * 64;
+  return pieces;
+}
+
 Pieces piecesOf(const Probe &p, uint32_t ranks) {
   if (p.work == Work::Matmul)
     return matmulPieces(p, "%a", "%b");
@@ -325,6 +372,8 @@ Pieces piecesOf(const Probe &p, uint32_t ranks) {
     return pieces;
   }
   uint64_t count = std::max<uint64_t>(1, p.bytes / 4);
+  if (isExchange(p.work))
+    return exchangePieces(p, count);
   std::string one = memory(DType::F32, std::to_string(count));
   std::string two = memory(DType::F32, fmt::format("2x{}", count));
   std::string all = memory(DType::F32, fmt::format("{}x{}", ranks, count));
@@ -384,6 +433,11 @@ Pieces piecesOf(const Probe &p, uint32_t ranks) {
     pieces.symmetric = (count * 4 + 63) / 64 * 64;
     return pieces;
   }
+  case Work::AllReduce:
+    return {
+        plain, "",
+        fmt::format("hostir.collective all_reduce %a to %c via %ch on %main : {} to {}", one, one),
+        "", "collectives"};
   case Work::ReduceScatter:
     return {fmt::format("%a: {}, %c: {} {{hostir.result}}", all, one), "",
             fmt::format("hostir.collective reduce_scatter %a to %c via %ch on %main : {} to {}",

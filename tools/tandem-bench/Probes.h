@@ -23,7 +23,9 @@ namespace tandem::bench {
 /// after which the left-hand one's is awaited. Beside: a matmul, and a put on a worker stream at
 /// the same time, each waiting for both before. Behind: a matmul, then a longer put on a worker
 /// stream that waits for it, and beside that the matmul again. Gated: a matmul as a gated matmul
-/// that waits for nothing, on all SMs.
+/// that waits for nothing, on all SMs. Exchange: a fused exchange of one thread block that puts to
+/// the right-hand rank, signals, and awaits the left-hand one; ExchangeTwice: twice in one kernel;
+/// ExchangeBlocks: by kExchangeBlocks; ExchangeReduce: a tiny one, and a reduction of two operands.
 enum class Work : uint8_t {
   Matmul,
   Copy,
@@ -35,10 +37,18 @@ enum class Work : uint8_t {
   Signal,
   AllGather,
   ReduceScatter,
+  AllReduce,
   Beside,
   Behind,
-  Gated
+  Gated,
+  Exchange,
+  ExchangeTwice,
+  ExchangeBlocks,
+  ExchangeReduce
 };
+inline constexpr uint32_t kExchangeBlocks = 8;
+/// Whether it is a probe of fused exchanges.
+bool isExchange(Work work);
 std::string toString(Work work);
 
 /// A program that is timed with one and with several repeats: the difference is what one of them

@@ -251,10 +251,22 @@ Status Runner::start() {
     TANDEM_ASSIGN_OR_RETURN(auto context, RankContext::create(request, bootstrap, world));
     contexts.push_back(std::move(context));
   }
-  bool mine = tandem_context_has_gated_kernels(contexts[0]->handle()) != 0;
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine ? "yes" : "no"));
-  gatedKernels = std::count(all.begin(), all.end(), "yes") == static_cast<ptrdiff_t>(all.size());
+  bool gated = tandem_context_has_gated_kernels(contexts[0]->handle()) != 0;
+  TANDEM_ASSIGN_OR_RETURN(gatedKernels, allHave(gated));
+  TANDEM_ASSIGN_OR_RETURN(exchangeKernels, allHave(hasExchangeKernels()));
   return bootstrap.barrier();
+}
+
+bool Runner::hasExchangeKernels() {
+  // Channel peer has them for GPUs of CUDA (docs/fused-exchange.md).
+  std::string_view device = tandem_context_device(contexts[0]->handle());
+  std::string channels = options.channel + ",";
+  return device.rfind("cuda", 0) == 0 && channels.find("peer,") != std::string::npos;
+}
+
+Expected<bool> Runner::allHave(bool mine) {
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine ? "yes" : "no"));
+  return std::count(all.begin(), all.end(), "yes") == static_cast<ptrdiff_t>(all.size());
 }
 
 Expected<std::string> Runner::agree(const Status &mine) {
@@ -370,11 +382,14 @@ Expected<std::vector<Measurement>> Runner::run(const Row &row) {
       measurement.name = variant.name;
       measurement.mode = mode;
       measurement.refused = variant.refused;
-      // Without kernels the runtime multiplies by the library, which is no measurement of them.
-      if (auto probe = parseProbe(variant.name);
-          probe && probe->work == Work::Gated && row.kind == RowKind::Probe && !gatedKernels) {
-        measurement.refused = "the device has no kernels for gated matmuls";
-        measurement.noKernels = true;
+      // Without kernels the runtime runs the parts, which is no measurement of them.
+      if (auto probe = parseProbe(variant.name); probe && row.kind == RowKind::Probe) {
+        const char *lacks = probe->work == Work::Gated && !gatedKernels   ? "gated matmuls"
+                            : isExchange(probe->work) && !exchangeKernels ? "fused exchanges"
+                                                                          : nullptr;
+        measurement.noKernels = lacks != nullptr;
+        if (lacks)
+          measurement.refused = fmt::format("the device has no kernels for {}", lacks);
       }
       if (!measurement.refused.empty())
         continue;

@@ -77,6 +77,9 @@ private:
   bool isVerified(const Row &row) const;
   /// All ranks' common start, or nothing: time is up.
   Expected<int64_t> meet(bool stop, bool &stopped);
+  bool hasExchangeKernels();
+  /// Collective. Whether all ranks say so.
+  Expected<bool> allHave(bool mine);
   Status time(std::vector<Candidate *> &candidates, std::vector<Measurement *> &measurements);
   Status examine(std::vector<Candidate *> &candidates, std::vector<Measurement *> &measurements,
                  References &references);
@@ -86,7 +89,7 @@ private:
   tandem_local_world *world;
   std::vector<std::unique_ptr<run::RankContext>> contexts; ///< by options.modes
   int64_t offset = 0;                                      ///< of this rank's clock
-  bool gatedKernels = false;                               ///< every rank's device has them
+  bool gatedKernels = false, exchangeKernels = false;      ///< every rank's device has them
   bool spins = false; ///< every rank of the host has a core to itself
 };
 

@@ -29,6 +29,11 @@ namespace {
 constexpr uint32_t kRanks = 2, kCores = 2;
 constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6, kInterference = 1.25,
                  kEngineChange = 18e-6;
+/// Of a kernel that exchanges, with one block and beside what a kernel takes.
+constexpr double kExchangeStartup = 0.5e-6, kExchangeSignal = 4e-6, kExchangeCount = 2e-6,
+                 kBlockStores = 28e9, kBlockMemory = 140e9;
+/// An all-gather of 2 ranks has one step, an all-reduce two.
+constexpr double kStep = 6e-6;
 
 std::string baseText(const std::string &name) {
   std::ifstream file(machine::pathOf(name));
@@ -73,6 +78,17 @@ double secondsOf(const Probe &p) {
     return 20e-6 + (bytes - 256) / 1e9;
   case Work::ReduceScatter:
     return 20e-6 + (bytes - 256) / .5e9;
+  case Work::AllReduce:
+    return 20e-6 + kStep + (bytes - 256) / 1e9;
+  case Work::Exchange:
+  case Work::ExchangeTwice:
+  case Work::ExchangeBlocks:
+  case Work::ExchangeReduce:
+    return kTinyCommand + kExchangeStartup +
+           (p.work == Work::ExchangeTwice ? 2 : 1) * kExchangeSignal +
+           (p.work == Work::ExchangeBlocks ? kExchangeCount : 0) +
+           (p.work == Work::ExchangeReduce ? 3 * bytes / kBlockMemory
+                                           : (bytes - 256) / kBlockStores);
   case Work::Beside: {
     // The matmul goes at 1 / kInterference of its pace while the put runs.
     Probe matmul = p, put = p;
@@ -190,7 +206,8 @@ TEST(Calibration, FindsTheNumbersOfAMachine) {
   EXPECT_NEAR(machine.twoSided.startup.at(4096), 7e-6 - 3840 / 2e9, 1e-8);
   EXPECT_NEAR(machine.oneSided.startup.at(4096), 5e-6 - 3840 / 4e9, 1e-8);
   EXPECT_TRUE(std::isinf(machine.oneSided.bandwidth));
-  EXPECT_NEAR(machine.collectives.startup + machine.collectives.step, 20e-6, 1e-8);
+  EXPECT_NEAR(machine.collectives.startup, 20e-6 - kStep, 1e-8);
+  EXPECT_NEAR(machine.collectives.step, kStep, 1e-8);
   EXPECT_NEAR(machine.collectives.bandwidth.at(8 << 20), 1e9, 1e7);
   EXPECT_THAT(calibration.log(), Contains(HasSubstr("device.matmul: 6 points for bf16")));
 }
@@ -211,6 +228,14 @@ TEST(Calibration, KeepsWhatWasNotMeasured) {
   EXPECT_TRUE(std::isinf(machine.twoSided.bandwidth));
   EXPECT_THAT(calibration.log(), Contains("transports.collectives.startup: kept"));
   EXPECT_THAT(calibration.log(), Contains("device.memory.copy: kept"));
+}
+
+TEST(Calibration, WithoutAnAllReduceHalfOfAGatherIsItsSteps) {
+  Calibration calibration(kRanks, false, kRanks, kCores);
+  calibration.note(measure(false, {Work::AllReduce}));
+  machine::Machine machine = calibrated(calibration, hostText());
+  EXPECT_NEAR(machine.collectives.startup, 10e-6, 1e-8);
+  EXPECT_NEAR(machine.collectives.step, 10e-6, 1e-8);
 }
 
 TEST(Calibration, ContentionIsThatOfOneHost) {
@@ -241,7 +266,12 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
   calibration.note(measureGpu());
   machine::Machine machine = calibrated(calibration, baseText("h200x8"));
   auto cost = [](machine::Cost cost) { return static_cast<size_t>(cost); };
-  EXPECT_NEAR(machine.collectives.startup, 20e-6, 1e-8);
+  // Two steps of an all-reduce take longer than the one of an all-gather.
+  EXPECT_NEAR(machine.collectives.startup, 20e-6 - kStep, 1e-8);
+  EXPECT_NEAR(machine.collectives.step, kStep, 1e-8);
+  EXPECT_NEAR(machine.collectiveCost(CollectiveKind::AllGather, 2, 1, 256).latency, 20e-6, 1e-8);
+  EXPECT_NEAR(machine.collectiveCost(CollectiveKind::AllReduce, 2, 1, 256).latency, 20e-6 + kStep,
+              1e-8);
   EXPECT_NEAR(machine.oneSided.startup.at(4096), 5e-6, 1e-6);
   EXPECT_NEAR(machine.graph.device[cost(machine::Cost::Kernel)], kTinyCommand, 1e-9);
   EXPECT_NEAR(machine.graph.device[cost(machine::Cost::Event)], 5e-6, 1e-9);
@@ -263,6 +293,41 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
                     machine.gatedMatmulSeconds(DType::BF16, double(m), 1376, 4096, 0),
                 m == 8192 ? 1 : .8, 1e-3)
         << m;
+}
+
+TEST(Calibration, FusedExchangesByTheirProbes) {
+  Calibration calibration(kRanks, true, kRanks, kCores);
+  calibration.note(measureGpu());
+  for (bool has : {true, false}) {
+    nlohmann::json base = nlohmann::json::parse(baseText("h200x8"));
+    if (has)
+      base["transports"]["fused_exchange"]["beside_compute"] = {1, "1", "exchange"};
+    else
+      base["transports"].erase("fused_exchange");
+    machine::Machine machine = calibrated(calibration, base.dump());
+    ASSERT_TRUE(machine.hasExchangeKernel);
+    EXPECT_NEAR(machine.exchange.startup, kExchangeStartup, 1e-9);
+    EXPECT_NEAR(machine.exchange.signal, kExchangeSignal, 1e-9);
+    EXPECT_NEAR(machine.exchange.count, kExchangeCount, 1e-9);
+    EXPECT_NEAR(machine.exchange.stores, kBlockStores, 1e7);
+    EXPECT_NEAR(machine.exchange.memory, kBlockMemory, 1e8);
+    EXPECT_EQ(machine.exchange.besideCompute, has ? 1 : 0); // kept
+  }
+}
+
+TEST(Calibration, ADeviceWithoutExchangeKernelsHasNoPriceForThem) {
+  const std::set<Work> exchanges = {Work::Exchange, Work::ExchangeTwice, Work::ExchangeBlocks,
+                                    Work::ExchangeReduce};
+  std::vector<Measurement> refused = measure(true, exchanges), none = refused;
+  for (Measurement &m : none)
+    m.noKernels = !m.refused.empty();
+  const std::pair<std::vector<Measurement>, bool> cases[] = {
+      {measure(true), true}, {refused, true}, {none, false}};
+  for (const auto &[measurements, has] : cases) {
+    Calibration calibration(kRanks, true, kRanks, kCores);
+    calibration.note(measurements);
+    EXPECT_EQ(calibrated(calibration, baseText("h200x8")).hasExchangeKernel, has);
+  }
 }
 
 TEST(Calibration, ADeviceWithoutGatedKernelsHasNoRateForThem) {
@@ -394,6 +459,12 @@ TEST(Probes, Texts) {
   std::string text = probeText(put, 4);
   EXPECT_THAT(text, HasSubstr("symmetric_bytes = 128"));
   EXPECT_THAT(text, HasSubstr("can [one_sided]"));
+  Probe exchange;
+  exchange.work = Work::ExchangeTwice;
+  exchange.bytes = 256;
+  text = probeText(exchange, 2);
+  EXPECT_THAT(text, HasSubstr("hostir.fused_exchange on %main blocks 1 {"));
+  EXPECT_THAT(text, HasSubstr("hostir.signal %c1 = %value"));
   Probe alone;
   alone.alone = true;
   EXPECT_THAT(probeText(alone, 4), HasSubstr("scf.if %alone"));
