@@ -5,9 +5,8 @@
 
   performance.py [--docs=FOLDER]                        from docs/measured/*.json, into docs/performance.md and docs/images
   performance.py --check                                only names what is stale; exit status 1 if anything is
-  performance.py --add=NAME [options] BENCH.json [TORCH.json]
-                                                        first makes docs/measured/NAME.json from reports of tandem-bench --json
-                                                        and tools/gpu/torch-bench --beside --json
+  performance.py --add=NAME [options] REPORT.json...    first makes docs/measured/NAME.json from reports of tandem-bench --json
+                                                        and tools/gpu/torch-bench --beside --json, in any order
 
 In the page, `<!-- measured NAME WHAT ... -->` begins a part that is written anew, up to `<!-- end measured -->`. WHAT:
 
@@ -15,6 +14,7 @@ In the page, `<!-- measured NAME WHAT ... -->` begins a part that is written ane
   summary             speed-ups and shares of the limit by number of tokens
   plot GROUP FILE TOKENS...
                       bars for each case; TOKENS: a column for each
+  sorted FILE         a point for each case, by speed-up over the baseline and over torch
   table GROUP         a row for each case; columns without a number are left out
   commands            how to measure it again
   notes               what the reader must know of numbers that are not those of a report
@@ -35,7 +35,7 @@ import sys
 import tempfile
 import textwrap
 
-from drawing import GRID, INK, MUTED, TANDEM, TORCH, Drawing
+from drawing import COMMUNICATION, GRID, INK, MUTED, TANDEM, TORCH, Drawing
 
 #: The layers of known models: N, K of all ranks; as in tandem-bench.
 GATHERS = ((11008, 4096), (14336, 4096), (28672, 8192), (57344, 8192), (10240, 8192), (53248, 16384), (49152, 12288))
@@ -133,15 +133,38 @@ def refuse(message):
     sys.exit(f"performance.py: {message}")
 
 
-def read_report(path, kind):
+KINDS = ("tandem_bench", "torch_bench")
+
+
+def read_report(path):
+    """A report and its kind."""
     try:
         with open(path) as file:
             report = json.load(file)
     except (OSError, ValueError) as error:
         refuse(f"{path}: {error}")
-    if not isinstance(report, dict) or report.get(kind) != 1:
-        refuse(f"{path}: expected a report of {kind.replace('_', '-')} --json")
-    return report
+    kind = next((kind for kind in KINDS if isinstance(report, dict) and report.get(kind) == 1), None)
+    if not kind:
+        refuse(f"{path}: expected a report of tandem-bench --json or torch-bench --json")
+    return report, kind
+
+
+def merge(paths):
+    """One report of each kind; None for torch if there is none. Of what else they say, that of the first."""
+    found = {}
+    for path in paths:
+        report, kind = read_report(path)
+        first = next(iter(found.values()), report)
+        if report["ranks"] != first["ranks"]:
+            refuse(f"{path}: of {report['ranks']} ranks, expected {first['ranks']}")
+        if kind in found:
+            for part in ("rows", "not_measured"):
+                found[kind][part] = found[kind].get(part, []) + report.get(part, [])
+        else:
+            found[kind] = report
+    if "tandem_bench" not in found:
+        refuse(f"{paths[0]}: expected a report of tandem-bench --json")
+    return found["tandem_bench"], found.get("torch_bench")
 
 
 def key(row):
@@ -199,11 +222,7 @@ def commands_of(bench, torch):
     return lines
 
 
-def add(arguments, path):
-    bench = read_report(arguments.reports[0], "tandem_bench")
-    torch = read_report(arguments.reports[1], "torch_bench") if len(arguments.reports) > 1 else None
-    if torch and torch["ranks"] != bench["ranks"]:
-        refuse(f"{arguments.reports[1]}: of {torch['ranks']} ranks, expected {bench['ranks']}")
+def data_of(bench, torch, about="", gpu="", date="", commit=""):
     theirs = {key(row): row for row in torch["rows"]} if torch else {}
     cases, modes = [], set()
     for row in bench["rows"]:
@@ -221,18 +240,17 @@ def add(arguments, path):
             case["limit_us"] = rounded(limit)
         cases.append({**case, "arms": arms})
     if not cases:
-        refuse(f"{arguments.reports[0]}: `auto` was measured in no case")
-    gpu = arguments.gpu or (torch or {}).get("gpu") or bench["device"]
+        refuse("`auto` was measured in no case")
+    gpu = gpu or (torch or {}).get("gpu") or bench["device"]
     how = "CUDA graphs" if modes == {"graph"} else "commands launched one by one" if modes == {"direct"} else "CUDA graphs where possible"
     ran = f"{bench['ranks']} ranks, {gpu}, device {bench['device']}, channel {bench['channel']}"
     if torch:
         ran += f", {torch['target']}"
-    data = {
-        "about": f"{arguments.about or ran}; {how}; medians of up to {bench['iterations']} interleaved rounds",
-        "gpu": gpu, "ranks": bench["ranks"], "date": arguments.date, "commit": arguments.commit,
+    return {
+        "about": f"{about or ran}; {how}; medians of up to {bench['iterations']} interleaved rounds",
+        "gpu": gpu, "ranks": bench["ranks"], "date": date, "commit": commit,
         "commands": commands_of(bench, torch), "link": bench["link"],
         "not_measured": bench["not_measured"], "cases": cases}
-    write(path, dump(data))
 
 
 def dump(data):
@@ -460,6 +478,48 @@ def draw(data, group, tokens, path):
     return alt(data, shown)
 
 
+def draw_sorted(data, path):
+    """Two panels: speed-ups of `auto` over the baseline and over torch's fused operators, each sorted; a point for each case."""
+    panels = [("over the baseline", [(speedup(case, "auto"), case) for case in data["cases"]]),
+              ("over torch's fused operators", [(over_auto(case), case) for case in data["cases"]])]
+    panels = [(name, sorted(((v, c) for v, c in points if v), key=lambda point: point[0])) for name, points in panels]
+    panels = [panel for panel in panels if panel[1]]
+    if not panels:
+        refuse("`auto` has a speed-up in no case")
+    colors = {"ag": TANDEM, "rs": COMMUNICATION, "ar": MUTED}
+    values = [value for _, points in panels for value, _ in points]
+    step = 0.1 if max(values) - min(values) < 1 else 0.2
+    low, high = step * math.floor(min(1, *values) / step + 1e-9), step * math.ceil(max(1, *values) / step - 1e-9)
+    top, bottom, left, gap = 96, 376, 60, 50
+    width = (860 - left - gap * (len(panels) - 1)) / len(panels)
+    drawing = Drawing(bottom + 54, f"Speed-up of the compiler's choice in {len(data['cases'])} cases, {data['ranks']} {data['gpu']}")
+    drawing.text(20, 26, f"Speed-up of the compiler's choice in {len(data['cases'])} cases", weight="bold", size=16)
+    drawing.text(20, 46, f"{data['ranks']} {data['gpu']}. A point for each case, sorted.", MUTED)
+    for at, (op, color) in enumerate(colors.items()):
+        drawing.rect(330 + 190 * at, 37, 9, 9, color)
+        drawing.text(344 + 190 * at, 46, OPS[op], MUTED, size=12)
+
+    def height(value):
+        return bottom - (value - low) / (high - low) * (bottom - top)
+
+    for number, (name, points) in enumerate(panels):
+        start = left + number * (width + gap)
+        drawing.text(start + width / 2, top - 16, f"{name}: {geometric([v for v, _ in points]):.2f} x (geometric mean)", anchor="middle",
+                     weight="bold")
+        for mark in range(round((high - low) / step) + 1):
+            value = low + mark * step
+            drawing.line(start, height(value), start + width, height(value), INK if abs(value - 1) < 1e-9 else GRID)
+            drawing.text(start - 8, height(value) + 4, f"{value:.1f}", MUTED, "end", size=11)
+        for at, (value, case) in enumerate(points):
+            x = start + (at + 0.5) / len(points) * width
+            drawing.rect(x - 2, height(value) - 2, 4, 4, colors[case["op"]],
+                         f"{case['op']} {case['m']} tokens, {shape(case)}: {value:.2f} x")
+        drawing.text(start + width / 2, bottom + 24, f"{len(points)} cases, {sum(v < 0.99 for v, _ in points)} below 0.99", MUTED, "middle")
+    drawing.write(path)
+    return f"speed-up of the compiler's choice in {len(data['cases'])} cases: " + "; ".join(
+        f"{name} {points[0][0]:.2f} to {points[-1][0]:.2f}" for name, points in panels)
+
+
 # --- the page ---
 
 
@@ -490,6 +550,9 @@ def make(docs, images):
             group, file, *tokens = words
             alts[file] = draw(data[name], group, [int(count) for count in tokens], os.path.join(images, file))
             made = f"![{alts[file]}](images/{file})\n"
+        elif kind == "sorted":
+            alts[words[0]] = draw_sorted(data[name], os.path.join(images, words[0]))
+            made = f"![{alts[words[0]]}](images/{words[0]})\n"
         elif kind == "table":
             made = table(data[name], *words)
         else:
@@ -523,8 +586,8 @@ def main():
     parser.add_argument("--date", default=str(datetime.date.today()))
     parser.add_argument("--commit", help="of the build that was measured; default: HEAD")
     arguments = parser.parse_args()
-    if bool(arguments.add) != (len(arguments.reports) in (1, 2)) or arguments.reports and not arguments.add:
-        parser.error("--add: expected one report of tandem-bench, and perhaps one of torch-bench")
+    if bool(arguments.add) != bool(arguments.reports):
+        parser.error("--add: expected reports of tandem-bench, and perhaps of torch-bench")
     docs = arguments.docs
     if arguments.add:
         if not re.fullmatch(r"[\w.-]+", arguments.add):
@@ -532,7 +595,8 @@ def main():
         if not arguments.commit:
             arguments.commit = subprocess.run(["git", "-C", here, "rev-parse", "--short=8", "HEAD"], check=True, capture_output=True,
                                               text=True).stdout.strip()
-        add(arguments, os.path.join(docs, "measured", arguments.add + ".json"))
+        data = data_of(*merge(arguments.reports), arguments.about, arguments.gpu, arguments.date, arguments.commit)
+        write(os.path.join(docs, "measured", arguments.add + ".json"), dump(data))
     readme = os.path.join(os.path.dirname(docs), "README.md")
     stale = []
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,7 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""docs/performance.py: from reports of tandem-bench and torch-bench to pictures and tables, on made-up reports and on one of
-the real tandem-bench."""
+"""docs/performance.py and tools/gpu/cases: from reports of tandem-bench and torch-bench to pictures, tables and counts, on
+made-up reports and on some of the real tandem-bench."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import harness
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SCRIPT = os.path.join(ROOT, "docs", "performance.py")
+CASES = os.path.join(ROOT, "tools", "gpu", "cases")
 PARTS = ("about", "summary", "plot rank rank.svg 8192 1024", "plot layer layer.svg 8192", "table all", "commands", "notes")
 
 
@@ -180,6 +181,94 @@ class Performance(harness.Test):
         self.assertRegex(text, r"\| ag \| 64 \| 64 x 64 \| f32 \| \d\.\d{3} \| .* \| \*\*[\d.]+\*\* \| \d+ % \|")
         self.assertIn("--schedules=sequence,auto", text)
         self.assertIn("commands launched one by one", text)
+
+    def run_cases(self, *arguments, **env):
+        return harness.run([sys.executable, CASES, *arguments], harness.environment(PYTHONDONTWRITEBYTECODE=1, **env))
+
+    def split(self):
+        """The reports in two parts, with the cases that part 1 had no time for in neither."""
+        return [self.write(f"{name}-{part}.json", {**report, "rows": rows}) for name, report in (("bench", BENCH), ("torch", TORCH))
+                for part, rows in ((1, report["rows"][:1]), (2, report["rows"][1:]))]
+
+    def test_parts_of_a_run_become_one(self):
+        self.write("docs/performance.md", page("four"))
+        self.assertEqual(self.add().code, 0)
+        whole = self.read("docs/measured/four.json")
+        done = self.run_script("--add=four", "--commit=abc", "--date=2026-01-02", *self.split()[::-1])
+        self.assertEqual(done.code, 0, str(done))
+        data, parts = json.loads(whole), harness.read_json(self.path("docs/measured/four.json"))
+        self.assertEqual(sorted(map(str, data["cases"])), sorted(map(str, parts["cases"])))
+        self.assertEqual(parts["not_measured"], 2 * data["not_measured"])
+
+    def test_the_picture_of_many_cases(self):
+        self.write("docs/performance.md", page("four", ("sorted many.svg",)))
+        self.assertEqual(self.add().code, 0)
+        self.assertIn("over the baseline 0.98 to 2.00; over torch's fused operators 0.82 to 1.20](images/many.svg)",
+                      self.read("docs/performance.md"))
+        picture = xml.etree.ElementTree.parse(os.path.join(self.docs, "images", "many.svg")).getroot()
+        space = "{http://www.w3.org/2000/svg}"
+        points = {rect.find(space + "title").text: float(rect.get("y")) for rect in picture.iter(space + "rect")
+                  if rect.find(space + "title") is not None}
+        over_baseline = ["ag 8192 tokens, 5504 x 4096: 2.00 x", "rs 8192 tokens, 8192 x 8192: 1.25 x",
+                         "ag 1024 tokens, 5504 x 4096: 0.98 x"]
+        self.assertEqual(set(points) - set(over_baseline), {"ag 8192 tokens, 5504 x 4096: 1.20 x", "ag 1024 tokens, 5504 x 4096: 0.82 x"})
+        high, middle, low = (points[name] for name in over_baseline)
+        self.assertAlmostEqual((middle - high) / (low - high), (2 - 1.25) / (2 - 60 / 61), delta=0.01)
+
+    def test_cases_are_judged(self):
+        done = self.run_cases("judge", *self.split(), f"--plot={self.path('plot.svg')}")
+        self.assertEqual(done.code, 1, str(done))
+        self.assertIn("ag 8192x5504x4096: auto 200.0 us (is push), baseline 400.0 us, 2.00 x, torch 240.0 us, 1.20 x, 80 % of the limit\n",
+                      done.out)
+        self.assertIn("ag 1024x5504x4096: auto 61.0 us, baseline 60.0 us, 0.98 x, torch 50.0 us, 0.82 x, 49 % of the limit, BEHIND baseline, "
+                      "BEHIND torch\n", done.out)
+        self.assertIn("auto over the baseline: 3 cases, 1.350 x (geometric mean), least 0.984, below 0.99 in 1\n", done.out)
+        self.assertIn("auto over torch's fused operators: 2 cases, 0.992 x (geometric mean), least 0.820, below 1.00 in 1\n", done.out)
+        self.assertIn("auto's predicted time: median error 5.0 %\n", done.out)
+        self.assertIn("not measured, time was up: 2 cases\n", done.out)
+        self.assertIn("<svg", self.read("plot.svg"))
+        good = self.write("good.json", {**BENCH, "rows": BENCH["rows"][2:]})
+        self.assertEqual(self.run_cases("judge", good).code, 0)
+        self.assertIn("expected a report of tandem-bench", self.run_cases("judge", self.write("torch.json", TORCH)).err)
+
+    def test_cases_of_all_kinds_in_each_part(self):
+        whole = self.run_cases("list").out.strip().split(",")
+        self.assertGreaterEqual(len(whole), 200)
+        self.assertEqual(len(set(whole)), len(whole))
+        parts = [self.run_cases("list", f"--part={part}/3").out.strip().split(",") for part in (1, 2, 3)]
+        self.assertEqual(sorted(sum(parts, [])), sorted(whole))
+        for part in parts:
+            self.assertEqual({case[:2] for case in part}, {"ag", "rs", "ar"})
+        random = [tuple(map(int, case[3:].split("x"))) for case in whole[57:]]
+        self.assertTrue(all(1 <= m <= 16384 and 1024 <= min(n, k) and max(n, k) <= 32768 for m, n, k in random), random)
+        self.assertIn("expected I/P", self.run_cases("list", "--part=4/3").err)
+
+    def test_cases_run_from_a_stage(self):
+        """With programs that write the reports, or what they were told to do."""
+        stage, logs = self.path("stage"), self.path("logs")
+        for folder in ("bin", "cases-2"):
+            os.makedirs(os.path.join(stage, folder))
+        self.write("stage/cases-2/bench.json", {"ranks": 4})
+        for name, report in (("bin/tandem-bench", BENCH), ("torch-bench", TORCH)):
+            path = self.write(f"stage/{name}", f"""#!{sys.executable}
+import json, sys
+options = dict(option.split("=", 1) for option in sys.argv[1:] if "=" in option)
+json.dump({report!r}, open(options["--json"], "w"))
+json.dump(sys.argv[1:], open(options["--json"] + ".told", "w"))
+sys.exit(4)
+""")
+            os.chmod(path, 0o755)
+        done = self.run_cases("run", stage, logs, "2", "--seconds=100")
+        self.assertEqual((done.code, done.out), (0, "tandem-bench and torch-bench ended with 4, 4 (4: time was up)\n"), str(done))
+        told = harness.read_json(f"{logs}/cases-2.json.told")
+        self.assertEqual(told[0], f"{stage}/cases-2")
+        self.assertLessEqual({"--device=cuda", "--modes=graph", "--total-time=55", f"--machine={stage}/machines/h200x4.json"}, set(told))
+        self.assertIn(f"--beside={logs}/cases-2.json", harness.read_json(f"{logs}/cases-2-torch.json.told"))
+        done = self.run_cases("judge", f"{logs}/cases-2.json", f"{logs}/cases-2-torch.json")
+        self.assertIn("auto over torch's fused operators: 2 cases", done.out)
+        self.write("stage/bin/tandem-bench", f"#!{sys.executable}\nraise SystemExit(1)\n")
+        os.remove(f"{logs}/cases-2.json")
+        self.assertEqual(self.run_cases("run", stage, logs, "2").code, 1)
 
 
 if __name__ == "__main__":
