@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -281,6 +282,30 @@ TEST(Rendezvous, SilentConnectionsKeepNoRankOut) {
   root.join();
   for (int fd : silent)
     ::close(fd);
+}
+
+/// Ranks meet while others send a byte now and then.
+TEST(Rendezvous, SlowConnectionsKeepNoRankOut) {
+  Job job(2);
+  std::atomic<bool> isOver{false};
+  std::vector<std::thread> slow;
+  for (int i = 0; i < 8; ++i)
+    slow.emplace_back([&] {
+      int fd = connectTo(job.env.port);
+      for (; !isOver; std::this_thread::sleep_for(milliseconds(150)))
+        if (::send(fd, "x", 1, MSG_NOSIGNAL) < 0)
+          break;
+      ::close(fd);
+    });
+  std::thread root([&] { EXPECT_TRUE(createTcpBootstrap(job.of(0))); });
+  std::this_thread::sleep_for(milliseconds(300));
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(createTcpBootstrap(job.of(1)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+  isOver = true;
+  for (std::thread &thread : slow)
+    thread.join();
+  root.join();
 }
 
 /// Rank 0 of another job, or a program that wants to be taken for it.
