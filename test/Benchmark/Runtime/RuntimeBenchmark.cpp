@@ -82,6 +82,40 @@ void runAll(benchmark::State &state, std::unique_ptr<Device> device) {
 void dispatchNull(benchmark::State &state) { runAll(state, createNullDevice()); }
 BENCHMARK(dispatchNull)->Arg(20)->Arg(200)->Arg(20000);
 
+/// A run of a layer as an embedder calls it: three arguments are bound, then four commands are
+/// enqueued. Goal: 2 us.
+void bindAndRunNull(benchmark::State &state) {
+  constexpr int64_t kSize = 8;
+  constexpr uint64_t kBytes = kSize * kSize * 4;
+  ProgramSpec spec(1);
+  spec.name = "layer";
+  RankSpec &rank = spec.ranks[0];
+  uint32_t views[3];
+  for (uint32_t i = 0; i < 3; ++i) {
+    uint32_t argument = spec.stacked(std::string(1, "xwy"[i]), i == 2, DType::F32, {kSize, kSize});
+    views[i] = rank.view(rank.argument(argument, kBytes), DType::F32, {kSize, kSize});
+  }
+  rank.sync(1, 0);
+  rank.add(sp::CommandKind::matmul, 1, {views[2], views[0], views[1]});
+  rank.sync(0, 1);
+  rank.add(sp::CommandKind::accumulate, 0, {views[2], views[0]});
+  Prepared prepared(spec.encode(), createNullDevice());
+  if (!prepared.instance)
+    return state.SkipWithError("the program could not be prepared");
+  std::vector<std::byte> memory(3 * kBytes);
+  Layout layout = Layout::dense(DType::F32, {kSize, kSize});
+  for (auto _ : state) {
+    Status status;
+    for (uint32_t i = 0; i < 3 && status.ok(); ++i)
+      status = prepared.instance->bind(i, {memory.data() + i * kBytes, layout}, kBytes);
+    if (status.ok())
+      status = prepared.instance->run();
+    if (!status.ok())
+      return state.SkipWithError(status.message().c_str());
+  }
+}
+BENCHMARK(bindAndRunNull);
+
 /// Worker threads, queues and tiny work beside it.
 void dispatchCpu(benchmark::State &state) { runAll(state, createCpuDevice()); }
 BENCHMARK(dispatchCpu)->Arg(200);
