@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 using namespace tandem;
@@ -77,22 +78,28 @@ Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
 /// has: the rank shows signs of life meanwhile, so the others would wait for it.
 class EndGuard {
 public:
-  EndGuard(std::chrono::milliseconds limit, std::function<void()> sayWhy)
-      : thread([this, limit, sayWhy = std::move(sayWhy)] {
-          std::unique_lock<std::mutex> lock(mutex);
-          if (changed.wait_for(lock, limit, [this] { return isOver; }))
-            return;
-          sayWhy();
-          std::fflush(nullptr);
-          std::_Exit(1);
-        }) {}
+  EndGuard(std::chrono::milliseconds limit, std::function<void()> sayWhy) {
+    auto wait = [this, limit, sayWhy = std::move(sayWhy)] {
+      std::unique_lock<std::mutex> lock(mutex);
+      if (changed.wait_for(lock, limit, [this] { return isOver; }))
+        return;
+      sayWhy();
+      std::fflush(nullptr);
+      std::_Exit(1);
+    };
+    try {
+      thread = std::thread(wait);
+    } catch (const std::system_error &) { // no more threads: the end is not bounded
+    }
+  }
   ~EndGuard() {
     {
       std::lock_guard<std::mutex> lock(mutex);
       isOver = true;
     }
     changed.notify_all();
-    thread.join();
+    if (thread.joinable())
+      thread.join();
   }
   EndGuard(const EndGuard &) = delete;
   EndGuard &operator=(const EndGuard &) = delete;
