@@ -38,7 +38,8 @@ def part(tensor, rank, ranks, dim=0):
 def gather(rank, ranks, *sizes):
     """all_gather_matmul with two weights, one of them stored as [in, out]; tokens of any number, also fewer than ranks."""
     for tokens in map(int, sizes):
-        for shape, dim in (((tokens, 8), 0), ((2, tokens, 8), 1), ((1, tokens, 8), 1)):
+        inside = [((tokens, 2, 8), 0), ((2, tokens, 3, 8), 1)] if tokens % ranks == 0 else []
+        for shape, dim in (((tokens, 8), 0), ((2, tokens, 8), 1), ((1, tokens, 8), 1), ((tokens, 1, 8), 0), *inside):
             torch.manual_seed(tokens)
             x_all = torch.randn(shape, requires_grad=True)
             w_all = [torch.randn(6 * ranks, 8, requires_grad=True), torch.randn(8, 4 * ranks, requires_grad=True)]
@@ -80,6 +81,14 @@ def scatter(rank, ranks, *sizes):
             y.backward(part(grad, rank, ranks, 1))
             close(x.grad, part(x_all.grad, rank, ranks, -1))
             close(w.grad.t() if transposed else w.grad, part(w_all.grad, rank, ranks))
+
+            if tokens % ranks == 0:  # [tokens, batch, in]
+                x, w = part(x_all.detach().transpose(0, 1).contiguous(), rank, ranks, -1).requires_grad_(), weight()
+                y = tt.matmul_reduce_scatter(x, w.t() if transposed else w)
+                close(y, part(y_all.detach(), rank, ranks, 1).transpose(0, 1))
+                y.backward(part(grad, rank, ranks, 1).transpose(0, 1))
+                close(x.grad, part(x_all.grad, rank, ranks, -1).transpose(0, 1))
+                close(w.grad.t() if transposed else w.grad, part(w_all.grad, rank, ranks))
 
             x, w = part(x_all.detach(), rank, ranks, -1).requires_grad_(), weight()
             y = tt.matmul_all_reduce(x, w.t() if transposed else w)
@@ -672,6 +681,8 @@ def errors(rank, ranks):
                  lambda: torch.ops.tandem.matmul_reduce_scatter([x, x.half()], [w, w.half()], 0, tt._ops._name(None)),
                  lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh(KIND, (ranks,))),
                  lambda: tt.RowwiseParallel(input_layouts=Replicate()),
+                 *([lambda: tt.matmul_reduce_scatter(torch.randn(ranks + 1, 2, 8), w),
+                    lambda: tt.all_gather_matmul(torch.randn(1, 2, 8), w, tokens=ranks + 1)] if ranks > 1 else []),
                  *([lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh(KIND, (ranks,)),
                                            {"0": tt.ColwiseParallel()})] if ranks > 1 else [])):
         try:

@@ -483,20 +483,44 @@ def _cast(x, weights):
     return x, tuple(weights)
 
 
+def _merged(op, x, dim, group, tokens):
+    """x whose dimensions between `dim` and the last one are part of `dim`: the rows of [tokens, batch, in] with dim 0.
+    Ranks must have equal numbers of tokens: those of other pieces would be cut elsewhere."""
+    if tokens % _ranks(group):
+        raise tandem.ArgumentError(f"{op}: expected a number of tokens that {_ranks(group)} ranks divide, since dimensions follow "
+                                   f"that of tokens, {dim}; found {tokens} tokens, shape {tuple(x.shape)}")
+    return x.flatten(dim, -2)
+
+
+def _unmerged(y, dim, rows, like):
+    return y.reshape(*y.shape[:dim], rows, *like.shape[dim + 1:-1], y.shape[-1])
+
+
+def _is_merged(x, dim):
+    """Have dimensions between `dim` and the last one more than one index?"""
+    return x.dim() > 2 and -x.dim() <= dim < x.dim() - 2 and dim != -1 and math.prod(x.shape[dim % x.dim() + 1:-1]) != 1
+
+
 def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """all_gather(x, dim) @ weight, the gather hidden behind the product.
 
     x: [.., tokens of this rank, in], dense; its ranks' parts follow each other along `dim`, which is in front of the
-    last dimension. weights: one of shape [in, out of this rank], dense or the transpose of a dense one (such as
-    `linear.weight.t()`), or a list of them, which share one gather. group: a process group, or its name. tokens: how
-    many rows all ranks have together, if they do not all have the same number: rank r has rows r * n to (r + 1) * n,
-    n = ceil(tokens / ranks), as DTensor's Shard.
+    last dimension. [tokens, batch, in] with dim 0 works if all ranks have the same number of tokens. weights: one of
+    shape [in, out of this rank], dense or the transpose of a dense one (such as `linear.weight.t()`), or a list of them,
+    which share one gather. group: a process group, or its name. tokens: how many rows all ranks have together, if they
+    do not all have the same number: rank r has rows r * n to (r + 1) * n, n = ceil(tokens / ranks), as DTensor's Shard.
 
     Returns [.., tokens, out of this rank], or a list. Differentiable; the backward pass overlaps its reduce-scatter and
     its gather. Collective: all ranks of the group make the same calls.
     """
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
+    if _is_merged(x, dim):
+        dim, tokens = dim % x.dim(), _tokens_of(x, dim, group, tokens)
+        merged = _merged("all_gather_matmul", x, dim, group, tokens)
+        _check_piece(x, dim, group, tokens)
+        made = [_unmerged(y, dim, tokens, x) for y in all_gather_matmul(merged, weights, dim, group)]
+        return made[0] if is_one else made
     if _is_alone(group):
         _folded(x.shape, dim := _check("all_gather_matmul", x, weights, dim))
         if tokens is not None:
@@ -516,9 +540,14 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     """reduce_scatter(x @ weight, dim), the sums hidden behind the product.
 
     x: [.., tokens, in of this rank]; weight: [in of this rank, out], dense or the transpose of a dense one. Returns
-    [.., tokens of this rank, out]: pieces of ceil(tokens / ranks) rows. Differentiable. Collective.
+    [.., tokens of this rank, out]: pieces of ceil(tokens / ranks) rows. [tokens, batch, in] with dim 0 works if the
+    ranks divide the tokens. Differentiable. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
+    if _is_merged(x, dim):
+        dim, tokens = dim % x.dim(), x.shape[dim]
+        y = matmul_reduce_scatter(_merged("matmul_reduce_scatter", x, dim, group, tokens), weight, dim, group)
+        return _unmerged(y, dim, tokens // _ranks(group), x)
     if _is_alone(group):
         _folded(x.shape, _check("matmul_reduce_scatter", x, [weight], dim))
         return x @ weight
