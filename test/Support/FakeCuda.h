@@ -65,8 +65,8 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   nccl-no-finalize-on  rank (from 1) whose children cannot be finalised
 ///   <fault>-<call>  rank or GPU (from 1) that has a fault where it gives something back. Faults:
 ///                   hang (until the knob changes), fail, stop, kill. Calls: root (its
-///                   communicator is destroyed), child (that of its commands), window (is
-///                   deregistered), unmap (memory of another process)
+///                   communicator is destroyed), abort (it is aborted), child (that of its
+///                   commands), window (is deregistered), unmap (memory of another process)
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
 /// 8-bit floats, and got), events (that there are), high-streams (made

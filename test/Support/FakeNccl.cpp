@@ -449,7 +449,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (std::shared_ptr<Flag> child = comm->childAborted)
     *child = true;
   *comm->aborted = true;
-  return giveBack(comm);
+  bool fails = !comm->parent && meetsFault("abort", comm->rank + 1);
+  ncclResult_t result = giveBack(comm);
+  return fails ? ncclSystemError : result;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (!isLive(comm))

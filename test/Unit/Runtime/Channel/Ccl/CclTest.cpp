@@ -280,6 +280,16 @@ TEST_F(Ccl, DestroyingThatHangsOrFails) {
   }
 }
 
+TEST_F(Ccl, AnAbortThatHangs) {
+  createAndWarmUp();
+  made[0]->patience = milliseconds(300);
+  auto start = Clock::now();
+  Knob hangs("hang-abort", 1);
+  made[0]->abort(Status(Code::Io, "the cable"));
+  made[0].reset();
+  EXPECT_LT(Clock::now() - start, seconds(5));
+}
+
 TEST_F(Ccl, AGroupOfOne) {
   auto one = Communicator::create(states[0], newId(), {5}, 0, seconds(20));
   ASSERT_TRUE(one.ok()) << one.status().message();
