@@ -55,15 +55,18 @@ Expected<std::shared_ptr<MappedMemory>> MappedMemory::allocate(uint64_t bytes) {
   std::shared_ptr<MappedMemory> block(new MappedMemory);
   if (bytes == 0 || bytes > uint64_t(std::numeric_limits<off_t>::max()))
     return Status(Code::OutOfMemory, fmt::format("cannot map {} bytes", bytes));
+  // Linux refuses private memory that it can never have, but not this kind: it would kill processes
+  // when the pages are written.
+  void *alike = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (alike == MAP_FAILED)
+    return failed("mmap");
+  ::munmap(alike, bytes);
   int fd = ::memfd_create("tandem", MFD_CLOEXEC);
   if (fd < 0)
     return failed("memfd_create");
   block->where.fd = fd; // closed with the block
-  // All pages now: without memory for one, a later access would end the process.
-  if (int error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes))) {
-    errno = error;
-    return failed("posix_fallocate");
-  }
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    return failed("ftruncate");
   struct stat file{};
   if (::fstat(fd, &file) != 0)
     return failed("fstat");
