@@ -158,6 +158,12 @@ def merge(paths):
         if report["ranks"] != first["ranks"]:
             refuse(f"{path}: of {report['ranks']} ranks, expected {first['ranks']}")
         if kind in found:
+            for name in ("device", "channel", "gpu"):
+                if report.get(name) != found[kind].get(name):
+                    refuse(f"{path}: {name} is {report.get(name)}, expected {found[kind].get(name)}")
+            twice = {key(row) for row in report["rows"]} & {key(row) for row in found[kind]["rows"]}
+            if twice:
+                refuse(f"{path}: {' '.join(map(str, min(twice)))} is in an earlier report, too")
             for part in ("rows", "not_measured"):
                 found[kind][part] = found[kind].get(part, []) + report.get(part, [])
         else:

@@ -62,7 +62,7 @@ std::string microseconds(double seconds) { return fmt::format("{:.1f} us", secon
 std::string explainOverlap(const Certificate::Loop &loop) {
   if (loop.communication <= 0)
     return loop.source == "fallback"
-               ? "chosen by fixed rules, which ignore sizes: a machine file predicts what is hidden"
+               ? "chosen by fixed rules, without prices: with a machine file, it says how much is hidden"
                : "";
   double hidden = 1 - loop.exposed / loop.communication;
   std::string result =

@@ -105,13 +105,15 @@ def free_port():
 
 
 def wait_until_listening(process, port):
-    """Until somebody listens on the port, or the process has ended."""
+    """Until the port has a listener, or the process has ended; fails after a time in which it should have."""
     row = re.compile(rf"^ *\d+: [0-9A-F]+:{int(port):04X} [0-9A-F]+:0000 0A ", re.MULTILINE)
+    end = time.monotonic() + 20 * SLOWER
     while process.poll() is None:
-        for table in ("tcp", "tcp6"):
-            with open(f"/proc/net/{table}") as file:
+        for table in filter(os.path.exists, ("/proc/net/tcp", "/proc/net/tcp6")):
+            with open(table) as file:
                 if row.search(file.read()):
                     return
+        assert time.monotonic() < end, f"no listener on port {port}"
         time.sleep(0.01)
 
 

@@ -356,9 +356,9 @@ class Injection(harness.CombinationTest, Matrix):
         message, rank 1 makes no progress either, and may be the first to give up."""
         options, _, late, _ = CHANNELS[channel]
         job = self.launch(channel, program(late), timeout(1), *options, "--no-graph")
-        late = rf"no end after {1000 * harness.SLOWER:g} ms: .*command"
-        sender = "" if channel in ("local", "ucx") else rf"|rank 1: {late} \d+ \((group: send to rank 0|signal)"
-        self.ends(job, rf"rank 0: .*({late} 1 \((group: recv from rank 1|wait_signal slot 0){sender})")
+        gave_up = rf"no end after {1000 * harness.SLOWER:g} ms: .*command"
+        sender = "" if channel in ("local", "ucx") else rf"|rank 1: {gave_up} \d+ \((group: send to rank 0|signal)"
+        self.ends(job, rf"rank 0: .*({gave_up} 1 \((group: recv from rank 1|wait_signal slot 0){sender})")
 
     def other_program(self, channel):
         options, _, _, quick = CHANNELS[channel]

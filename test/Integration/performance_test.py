@@ -227,8 +227,19 @@ class Performance(harness.Test):
         self.assertIn("auto's predicted time: median error 5.0 %\n", done.out)
         self.assertIn("not measured, time was up: 2 cases\n", done.out)
         self.assertIn("<svg", self.read("plot.svg"))
-        good = self.write("good.json", {**BENCH, "rows": BENCH["rows"][2:]})
-        self.assertEqual(self.run_cases("judge", good).code, 0)
+        good = self.write("good.json", {**BENCH, "rows": BENCH["rows"][2:], "not_measured": []})
+        torch = self.write("good-torch.json", {**TORCH, "rows": [row("rs", 8192, 8192, 8192, None, arm("torch fused", 490))]})
+        self.assertEqual(self.run_cases("judge", good, torch).code, 0)
+        for reports, text in (((good,), "without torch: all cases\n"),
+                              ((self.write("late.json", {**BENCH, "rows": BENCH["rows"][2:]}), torch), "time was up: 1 cases\n"),
+                              ((self.write("failed.json", {**BENCH, "rows": [*BENCH["rows"][2:], row("ag", 64, 64, 64, 1)], "not_measured": []}),
+                                torch), "auto failed or was refused: 1 cases\n")):
+            done = self.run_cases("judge", *reports)
+            self.assertEqual(done.code, 1, str(done))
+            self.assertIn(text, done.out)
+        self.assertIn("rs 8192 8192 8192 bf16 is in an earlier report, too", self.run_cases("judge", good, good).err)
+        other = self.write("other.json", {**BENCH, "channel": "ccl"})
+        self.assertIn("channel is ccl, expected peer,ccl", self.run_cases("judge", good, other).err)
         self.assertIn("expected a report of tandem-bench", self.run_cases("judge", self.write("torch.json", TORCH)).err)
 
     def test_cases_of_all_kinds_in_each_part(self):
@@ -238,9 +249,10 @@ class Performance(harness.Test):
         parts = [self.run_cases("list", f"--part={part}/3").out.strip().split(",") for part in (1, 2, 3)]
         self.assertEqual(sorted(sum(parts, [])), sorted(whole))
         for part in parts:
-            self.assertEqual({case[:2] for case in part}, {"ag", "rs", "ar"})
-        random = [tuple(map(int, case[3:].split("x"))) for case in whole[57:]]
-        self.assertTrue(all(1 <= m <= 16384 and 1024 <= min(n, k) and max(n, k) <= 32768 for m, n, k in random), random)
+            for op in ("ag", "rs", "ar"):
+                self.assertGreater(sum(case.startswith(op) for case in part), 14, op)
+        random = [tuple(map(int, case[3:].split("x"))) for case in whole]
+        self.assertTrue(all(1 <= m <= 16384 and 1024 <= min(n, k) and max(n, k) <= 53248 for m, n, k in random), random)
         self.assertIn("expected I/P", self.run_cases("list", "--part=4/3").err)
 
     def test_cases_run_from_a_stage(self):
@@ -248,7 +260,7 @@ class Performance(harness.Test):
         stage, logs = self.path("stage"), self.path("logs")
         for folder in ("bin", "cases-2"):
             os.makedirs(os.path.join(stage, folder))
-        self.write("stage/cases-2/bench.json", {"ranks": 4})
+        self.write("stage/cases-2/machine", "h200x4")
         for name, report in (("bin/tandem-bench", BENCH), ("torch-bench", TORCH)):
             path = self.write(f"stage/{name}", f"""#!{sys.executable}
 import json, sys

@@ -88,7 +88,8 @@ private:
   void applyMessages(Json &file);
   void applyExchange(Json &file);
   void applyCollectives(Json &file);
-  /// Of a tiny all-gather, and of a step: all-reduces have more of them.
+  /// By a tiny all-gather and a tiny all-reduce, which has more steps; nullopt where they do not
+  /// tell.
   std::optional<double> stepSeconds() const;
 
   uint32_t ranks, hostRanks;

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -74,8 +75,8 @@ Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
   return problem.empty() ? Status() : Status(Code::Io, problem);
 }
 
-/// Ends the process if a library of a device or a network does not give back in time what a context
-/// has: the rank shows signs of life meanwhile, so the others would wait for it.
+/// Ends the process if a library of a device or a network does not release a context's resources in
+/// time. The rank's heartbeat continues meanwhile, so the others would wait for it.
 class EndGuard {
 public:
   EndGuard(std::chrono::milliseconds limit, std::function<void()> sayWhy) {
@@ -83,7 +84,10 @@ public:
       std::unique_lock<std::mutex> lock(mutex);
       if (changed.wait_for(lock, limit, [this] { return isOver; }))
         return;
-      sayWhy();
+      try {
+        sayWhy();
+      } catch (const std::exception &) { // no memory, or nobody reads
+      }
       std::fflush(nullptr);
       std::_Exit(1);
     };
@@ -179,8 +183,8 @@ private:
     });
     job.context.reset();
   }
-  /// A channel waits 5 s for peers that do not leave, and 5 s for each call of NCCL.
-  static constexpr std::chrono::milliseconds kLeastToEnd{15000};
+  /// A channel waits 5 s for peers that do not leave, or three times 5 s for calls of NCCL.
+  static constexpr std::chrono::milliseconds kLeastToEnd{20000};
 
   /// What this rank says of a program's end. A verdict that all ranks share is said by rank 0
   /// alone.

@@ -15,8 +15,10 @@
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace tandem {
 
@@ -25,6 +27,8 @@ namespace {
 struct Blocks {
   std::mutex mutex;
   std::map<const void *, std::weak_ptr<MappedMemory>> owned;
+  /// By device and inode: instances share a block, and each has channels.
+  std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<MappedMemory>> mapped;
 };
 
 /// Never destroyed: the last block may be freed when the process ends.
@@ -55,13 +59,21 @@ Expected<std::shared_ptr<MappedMemory>> MappedMemory::allocate(uint64_t bytes) {
   std::shared_ptr<MappedMemory> block(new MappedMemory);
   if (bytes == 0 || bytes > uint64_t(std::numeric_limits<off_t>::max()))
     return Status(Code::OutOfMemory, fmt::format("cannot map {} bytes", bytes));
-  // Linux refuses private memory that it can never have, but not this kind: it would kill processes
-  // when the pages are written.
+  // By default Linux refuses private memory of more than it has, but not this kind: it would kill
+  // processes when the pages are written.
   void *alike = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (alike == MAP_FAILED)
     return failed("mmap");
   ::munmap(alike, bytes);
-  int fd = ::memfd_create("tandem", MFD_CLOEXEC);
+  // The limit ends a process that asks for a larger file.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
+    return Status(Code::Unsupported, fmt::format("files may have {} bytes", limit.rlim_cur));
+  // Some systems refuse files that could be executed; older ones do not know the flag.
+  constexpr unsigned kNoExecSeal = 8; // MFD_NOEXEC_SEAL
+  int fd = ::memfd_create("tandem", MFD_CLOEXEC | kNoExecSeal);
+  if (fd < 0 && errno == EINVAL)
+    fd = ::memfd_create("tandem", MFD_CLOEXEC);
   if (fd < 0)
     return failed("memfd_create");
   block->where.fd = fd; // closed with the block
@@ -86,31 +98,50 @@ std::shared_ptr<MappedMemory> MappedMemory::find(const void *base) {
 }
 
 Expected<std::shared_ptr<MappedMemory>> MappedMemory::map(const Handle &handle) {
+  // A block takes the mutex when it ends, so these end after `lock`.
+  std::shared_ptr<MappedMemory> earlier, block(new MappedMemory);
+  std::lock_guard<std::mutex> lock(blocks().mutex);
+  std::weak_ptr<MappedMemory> &known = blocks().mapped[{handle.device, handle.inode}];
+  if ((earlier = known.lock()) && earlier->where.bytes >= handle.bytes)
+    return earlier;
   std::string path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.fd);
-  int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0)
-    return failed(path.c_str());
-  std::shared_ptr<MappedMemory> block(new MappedMemory);
+  auto isIt = [&](const struct stat &file) {
+    return file.st_dev == handle.device && file.st_ino == handle.inode &&
+           static_cast<uint64_t>(file.st_size) >= handle.bytes;
+  };
   struct stat file{};
-  Status mapped;
-  if (::fstat(fd, &file) != 0)
-    mapped = failed(path.c_str());
-  else if (file.st_dev != handle.device || file.st_ino != handle.inode ||
-           static_cast<uint64_t>(file.st_size) < handle.bytes)
-    mapped = Status(Code::Io, path + ": is another file by now");
-  else
-    mapped = block->mapFile(fd, handle.bytes).withPrefix(path + ": ");
+  if (::stat(path.c_str(), &file) != 0)
+    return failed(path.c_str());
+  // To open another file could have effects.
+  int fd = isIt(file) ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
+  if (fd < 0 && isIt(file))
+    return failed(path.c_str());
+  if (fd < 0 || ::fstat(fd, &file) != 0 || !isIt(file)) {
+    if (fd >= 0)
+      ::close(fd);
+    return Status(Code::Io, path + ": refers to another file");
+  }
+  Status mapped = block->mapFile(fd, handle.bytes).withPrefix(path + ": ");
   ::close(fd); // the mapping keeps the memory
   TANDEM_RETURN_IF_ERROR(mapped);
+  block->where.device = handle.device;
+  block->where.inode = handle.inode;
+  known = block;
   return block;
 }
 
 MappedMemory::~MappedMemory() {
-  if (where.pid) {
+  auto forget = [](auto &all, const auto &key) {
+    auto found = all.find(key);
+    if (found != all.end() && found->second.expired())
+      all.erase(found);
+  };
+  {
     std::lock_guard<std::mutex> lock(blocks().mutex);
-    auto found = blocks().owned.find(memory);
-    if (found != blocks().owned.end() && found->second.expired())
-      blocks().owned.erase(found);
+    if (where.pid)
+      forget(blocks().owned, static_cast<const void *>(memory));
+    else
+      forget(blocks().mapped, std::pair(where.device, where.inode));
   }
   if (memory)
     ::munmap(memory, where.bytes);

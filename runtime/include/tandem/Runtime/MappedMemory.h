@@ -24,7 +24,7 @@ public:
   /// What another process needs to map a block.
   struct Handle {
     int64_t pid = 0; ///< of the owner; 0: none
-    int32_t fd = -1; ///< in the owner
+    int64_t fd = -1; ///< in the owner
     uint64_t device = 0, inode = 0;
     uint64_t bytes = 0;
   };
@@ -34,8 +34,8 @@ public:
   static Expected<std::shared_ptr<MappedMemory>> allocate(uint64_t bytes);
   /// The block of this process that begins at `base`; null: there is none.
   static std::shared_ptr<MappedMemory> find(const void *base);
-  /// Maps a block of another process, which has not freed it yet. Io, with the cause, where the
-  /// system does not let this process do so.
+  /// The block of another process, which has not freed it yet, mapped once in this one. An error,
+  /// with the cause, where the system does not let this process do so.
   static Expected<std::shared_ptr<MappedMemory>> map(const Handle &handle);
   ~MappedMemory();
   MappedMemory(const MappedMemory &) = delete;
@@ -49,7 +49,7 @@ private:
   Status mapFile(int fd, uint64_t bytes);
 
   void *memory = nullptr;
-  Handle where; ///< fd -1 unless this process owns the block
+  Handle where; ///< pid 0, fd -1 unless this process owns the block
 };
 
 } // namespace tandem

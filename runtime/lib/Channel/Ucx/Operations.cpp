@@ -238,9 +238,9 @@ private:
   uint64_t epoch = 0;
 };
 
-/// A put to a rank of this host: the waiting thread writes into the peer's memory. UCX would send
-/// messages of a few KiB, which the peer's progress thread has to take while it computes. What a
-/// signal says comes later, by a message.
+/// A put to a rank of this host: the stream's thread stores into the peer's memory. UCX would send
+/// messages of a few KiB, which the peer's progress thread has to take while it computes. The
+/// signal follows as a message of UCX, so it arrives after the data.
 class NearPutOperation : public HostOperation {
 public:
   NearPutOperation(std::shared_ptr<ChannelState> state, const Put &put)

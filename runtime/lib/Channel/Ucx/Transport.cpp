@@ -77,6 +77,8 @@ public:
     if (!made)
       return made.status().withPrefix("channel ucx: ");
     worker = std::move(*made);
+    if (device.hostMemory() && !options.networkOnly)
+      device.mapsSymmetric = true;
     return Status();
   }
   bool movesDense(const Device &device) const override {
@@ -202,7 +204,8 @@ private:
       offer.base = reinterpret_cast<uint64_t>(memory.base);
       offer.halfBytes = memory.halfBytes;
       offer.numSignals = memory.numSignals;
-      if ((state.own = MappedMemory::find(memory.base)))
+      state.own = MappedMemory::find(memory.base);
+      if (state.own && state.own->handle().bytes >= memory.totalBytes)
         offer.mapped = state.own->handle();
       return Status::success();
     });
@@ -216,7 +219,7 @@ private:
     auto mapped = MappedMemory::map(handle);
     if (mapped)
       return std::move(*mapped);
-    if (bootstrap.rank() == 0 && !std::exchange(logged, true))
+    if (bootstrap.localRank() == 0 && !std::exchange(logged, true))
       device.log(LogLevel::Warning,
                  fmt::format("channel ucx: puts within this host go through UCX, which takes "
                              "longer, since ranks cannot map each other's memory: {}",
@@ -282,7 +285,7 @@ private:
   UcxOptions options;
   uint32_t nextChannel = 0;
   bool joined = false;
-  bool logged = false; ///< that puts take longer
+  bool logged = false; ///< that other processes' memory cannot be mapped
   Status joinResult;
 };
 

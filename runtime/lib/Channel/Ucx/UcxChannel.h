@@ -36,7 +36,8 @@ struct Member {
   uint64_t base = 0, halfBytes = 0;
   uint32_t numSignals = 0;
   ucp_rkey_h key = nullptr;
-  std::shared_ptr<MappedMemory> mapped; ///< the same memory in this process; null: not on this host
+  std::shared_ptr<MappedMemory>
+      mapped; ///< the same memory in this process; null: puts go through UCX
 };
 
 /// State shared by the channel and its operations.
@@ -55,7 +56,7 @@ struct ChannelState : ControlSink {
   Status failure; ///< guarded by mutex
   std::atomic<uint64_t> moved{0};
 
-  /// Progress thread: a piece has arrived or left.
+  /// A piece has arrived or left, or has been stored. Any thread.
   void noteProgress() {
     moved.fetch_add(1, std::memory_order_relaxed);
     worker->noteProgress();

@@ -272,7 +272,7 @@ public:
   ~CpuMemory() override { std::free(base); }
 };
 
-/// That other processes of the host can write to.
+/// Memory that other processes of this host can map.
 class SharedCpuMemory final : public Memory {
 public:
   SharedCpuMemory(std::shared_ptr<MappedMemory> block, uint64_t size) : block(std::move(block)) {
@@ -352,10 +352,17 @@ public:
     constexpr uint64_t align = 64;
     uint64_t rounded = std::max(align, (bytes + align - 1) / align * align);
     bool callers = allocator && allocator->serves(kind);
-    if (kind == MemoryKind::Symmetric && !callers && rounded >= bytes)
-      // Where the system has none, puts go through the channel's library.
-      if (auto block = MappedMemory::allocate(rounded))
+    if (kind == MemoryKind::Symmetric && mapsSymmetric && !callers && rounded >= bytes) {
+      auto block = MappedMemory::allocate(rounded);
+      if (block) {
+        // As below: this rank has its pages, and has them now.
+        std::memset((*block)->base(), 0, rounded);
         return std::make_unique<SharedCpuMemory>(std::move(*block), bytes);
+      }
+      log(LogLevel::Warning, "other processes cannot store into this rank's memory, so puts take "
+                             "longer: " +
+                                 block.status().message());
+    }
     void *memory = rounded < bytes ? nullptr
                    : callers       ? allocator->allocate(rounded, kind)
                                    : std::aligned_alloc(align, rounded);

@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ template <typename F> int inChild(F body) {
   pid_t child = ::fork();
   if (child == 0)
     ::_exit(body());
-  int status = 0;
+  int status = -1;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -74,6 +75,25 @@ TEST(MappedMemory, StaysValidAfterItsOwner) {
   words(**mapped)[5] = 10;
 }
 
+TEST(MappedMemory, IsMappedOnce) {
+  auto block = MappedMemory::allocate(kBytes);
+  ASSERT_TRUE(block) << block.status().message();
+  auto one = MappedMemory::map((*block)->handle()), two = MappedMemory::map((*block)->handle());
+  ASSERT_TRUE(one && two);
+  EXPECT_EQ(*one, *two);
+  EXPECT_NE((*one)->base(), (*block)->base());
+}
+
+/// A larger file would end the process.
+TEST(MappedMemory, KeepsToTheLimitOfFiles) {
+  EXPECT_EQ(inChild([] {
+              rlimit limit{kBytes - 1, kBytes - 1};
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              return MappedMemory::allocate(kBytes).status().code() == Code::Unsupported ? 0 : 1;
+            }),
+            0);
+}
+
 TEST(MappedMemory, SaysWhyItCannotBeMapped) {
   auto block = MappedMemory::allocate(kBytes), other = MappedMemory::allocate(kBytes);
   ASSERT_TRUE(block && other);
@@ -82,7 +102,7 @@ TEST(MappedMemory, SaysWhyItCannotBeMapped) {
   larger.bytes = kBytes + 1;
   for (const MappedMemory::Handle &bad : {wrong, larger})
     EXPECT_THAT(std::string(MappedMemory::map(bad).status().message()),
-                HasSubstr("is another file by now"));
+                HasSubstr("refers to another file"));
   block->reset();
   EXPECT_THAT(std::string(MappedMemory::map(handle).status().message()),
               HasSubstr("No such file or directory"));
