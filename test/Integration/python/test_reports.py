@@ -54,7 +54,7 @@ def test_explain_what_is_not_overlapped():
 def test_explain_without_machine():
     explained = product.compile(target="cuda-peer").explain()
     assert explained.seconds is None and explained.loops[0]["source"] == "fallback"
-    assert "fixed rules, which ignore sizes: a machine file predicts what is hidden" in str(explained)
+    assert "fixed rules, without prices: with a machine file, it says how much is hidden" in str(explained)
 
 
 def test_check(program):
