@@ -61,9 +61,9 @@ std::string microseconds(double seconds) { return fmt::format("{:.1f} us", secon
 /// Why the loop's communication takes time, or that it takes none.
 std::string explainOverlap(const Certificate::Loop &loop) {
   if (loop.communication <= 0)
-    return loop.source == "fallback"
-               ? "chosen by fixed rules, without prices: with a machine file, it says how much is hidden"
-               : "";
+    return loop.source == "fallback" ? "chosen by fixed rules, without prices: with a machine "
+                                       "file, it says how much is hidden"
+                                     : "";
   double hidden = 1 - loop.exposed / loop.communication;
   std::string result =
       fmt::format("communicates for {}, {:.0f} % of it behind compute",

@@ -256,13 +256,14 @@ private:
   /// " at [8, 0] of [32, 16]": offsets and extents of the parallel dimensions.
   void places(const sp::Command &command) {
     const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
-    int count = 0;
-    for (int dim : *kernel.dims())
-      count = std::max(count, dim + 1);
+    uint32_t count = 0;
+    for (int8_t dim : *kernel.dims())
+      if (dim >= 0)
+        count = std::max(count, static_cast<uint8_t>(dim) + 1u);
     std::string offsets, extents;
-    for (int n = 0; n < count; ++n) {
-      const sp::CallPlace &place = *table.call_places()->Get(
-          static_cast<uint32_t>(command.value()) + static_cast<uint32_t>(n));
+    for (uint32_t n = 0; n < count; ++n) {
+      const sp::CallPlace &place =
+          *table.call_places()->Get(static_cast<uint32_t>(command.value()) + n);
       offsets += fmt::format("{}{}", n ? ", " : "", place.offset());
       extents += fmt::format("{}{}", n ? ", " : "", place.extent());
     }

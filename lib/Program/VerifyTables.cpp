@@ -389,7 +389,7 @@ private:
       if (!kernel.dims())
         return invalid("no dims");
       for (uint32_t d = 0; d < kernel.dims()->size(); ++d)
-        if (int dim = kernel.dims()->Get(d); dim < -1)
+        if (const int8_t dim = kernel.dims()->Get(d); dim < -1)
           return invalid("dims[{}]: expected -1 or a parallel dimension, found {}", d, dim);
       return Status();
     }

@@ -86,14 +86,16 @@ public:
         return;
       try {
         sayWhy();
-      } catch (const std::exception &) { // no memory, or nobody reads
+      } catch (const std::exception &error) { // no memory, or nobody reads
+        std::fputs(error.what(), stderr);
       }
       std::fflush(nullptr);
       std::_Exit(1);
     };
     try {
       thread = std::thread(wait);
-    } catch (const std::system_error &) { // no more threads: the end is not bounded
+    } catch (const std::system_error &) {
+      thread = std::thread(); // no more threads: the end is not bounded
     }
   }
   ~EndGuard() {

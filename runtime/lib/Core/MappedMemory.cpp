@@ -102,7 +102,8 @@ Expected<std::shared_ptr<MappedMemory>> MappedMemory::map(const Handle &handle) 
   std::shared_ptr<MappedMemory> earlier, block(new MappedMemory);
   std::lock_guard<std::mutex> lock(blocks().mutex);
   std::weak_ptr<MappedMemory> &known = blocks().mapped[{handle.device, handle.inode}];
-  if ((earlier = known.lock()) && earlier->where.bytes >= handle.bytes)
+  earlier = known.lock();
+  if (earlier && earlier->where.bytes >= handle.bytes)
     return earlier;
   std::string path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.fd);
   auto isIt = [&](const struct stat &file) {

@@ -289,8 +289,8 @@ public:
   virtual ~Device();
   /// Set by the context, before anything else is called.
   Log log;
-  /// Host memory of MemoryKind::Symmetric should be a MappedMemory, for a transport that stores into
-  /// that of other processes. Set by the transport's open(), before anything is allocated.
+  /// Host memory of MemoryKind::Symmetric should be a MappedMemory, for a transport that stores
+  /// into that of other processes. Set by the transport's open(), before anything is allocated.
   bool mapsSymmetric = false;
   /// Null: the device's own memory. Called before anything is allocated.
   virtual void useAllocator(std::shared_ptr<const Allocator> given) {
