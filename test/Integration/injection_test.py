@@ -352,8 +352,8 @@ class Injection(harness.CombinationTest, Matrix):
         self.ends(job, r"rank 0: .*command \d+ \((.|\n)*rank 1 did not end by itself and was killed", limit=60)
 
     def no_signal(self, channel):
-        """What a rank waits for does not come. A GPU's stream is known to be in the next command that waits: before its
-        message, rank 1 makes no progress either, and may be the first to give up."""
+        """The message or signal that rank 0 waits for does not come. On GPUs rank 1 may give up first: a GPU reports progress
+        only at commands that wait, so rank 1 seems to stand still, too."""
         options, _, late, _ = CHANNELS[channel]
         job = self.launch(channel, program(late), timeout(1), *options, "--no-graph")
         gave_up = rf"no end after {1000 * harness.SLOWER:g} ms: .*command"

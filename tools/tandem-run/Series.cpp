@@ -86,7 +86,7 @@ public:
         return;
       try {
         sayWhy();
-      } catch (const std::exception &error) { // no memory, or nobody reads
+      } catch (const std::exception &error) { // out of memory, or stderr is closed
         std::fputs(error.what(), stderr);
       }
       std::fflush(nullptr);

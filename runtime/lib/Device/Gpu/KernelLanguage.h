@@ -80,7 +80,8 @@ __device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
   return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 __device__ inline void fenceSystem() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
-/// A fence. Whoever sees what this thread writes next also sees what the thread has seen before.
+/// A fence: a thread that reads what this thread writes next also reads what this thread has read
+/// before.
 __device__ inline void publishShared() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, ""); }
 __device__ inline void pauseThread() { __builtin_amdgcn_s_sleep(2); } // 128 clocks
 /// An address in global memory, which does not show where it comes from.
@@ -147,7 +148,8 @@ __device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
   return atomicAdd(asGlobal(reinterpret_cast<unsigned long long *>(at)), value);
 }
 __device__ inline void fenceSystem() { __threadfence_system(); }
-/// A fence. Whoever sees what this thread writes next also sees what the thread has seen before.
+/// A fence: a thread that reads what this thread writes next also reads what this thread has read
+/// before.
 __device__ inline void publishShared() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 __device__ inline void pauseThread() { __nanosleep(100); }
 /// Word `i` of a parameter, where threads read different ones. As a constant, it would be read one

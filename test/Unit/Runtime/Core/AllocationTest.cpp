@@ -82,23 +82,14 @@ Status bindBoth(Instance &instance, std::vector<float> &x, std::vector<float> &y
 /// Runs with two sets of addresses in turn. Counts what all ranks allocate after a few runs.
 Status runRank(Instance &instance, std::atomic<uint32_t> &arrived) {
   std::vector<float> x(kSize * kSize, 1), y(kSize * kSize), otherX(x), otherY(y);
-  auto step = [&](int run) -> Status {
-    TANDEM_RETURN_IF_ERROR(run % 4 < 2 ? bindBoth(instance, x, y)
-                                       : bindBoth(instance, otherX, otherY));
-    TANDEM_RETURN_IF_ERROR(instance.enqueue());
-    return run % 3 == 0 ? instance.wait() : Status();
-  };
-  for (int run = 0; run < 24; ++run)
-    TANDEM_RETURN_IF_ERROR(step(run));
-  TANDEM_RETURN_IF_ERROR(instance.wait());
-  // The bootstrap's barrier allocates, so ranks meet here without it.
-  if (++arrived == kRanks)
-    counting = true;
-  while (!counting && arrived < kRanks)
-    std::this_thread::yield();
-  for (int run = 0; run < 24; ++run)
-    TANDEM_RETURN_IF_ERROR(step(run));
-  return instance.wait();
+  return countRuns(
+      kRanks, arrived,
+      [&](unsigned run) -> Status {
+        TANDEM_RETURN_IF_ERROR(run % 4 < 2 ? bindBoth(instance, x, y)
+                                           : bindBoth(instance, otherX, otherY));
+        return instance.enqueue();
+      },
+      [&] { return instance.wait(); });
 }
 
 TEST(Allocations, OperatorNewIsCounted) {
@@ -124,9 +115,7 @@ TEST(Allocations, ASteadyRunHasNone) {
     TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
     TANDEM_ASSIGN_OR_RETURN(auto program, (*file)->rankProgram(r));
     TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, program));
-    Status status = runRank(*instance, arrived);
-    counting = false; // the first that is done
-    return status;
+    return runRank(*instance, arrived);
   };
   uint64_t before = allocations;
   std::vector<std::thread> threads;

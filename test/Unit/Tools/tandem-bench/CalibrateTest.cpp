@@ -29,7 +29,7 @@ namespace {
 constexpr uint32_t kRanks = 2, kCores = 2;
 constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6, kInterference = 1.25,
                  kEngineChange = 18e-6;
-/// Of a kernel that exchanges, with one block and beside what a kernel takes.
+/// Seconds of a kernel that exchanges, by one block, beyond those of an empty kernel.
 constexpr double kExchangeStartup = 0.5e-6, kExchangeSignal = 4e-6, kExchangeCount = 2e-6,
                  kBlockStores = 28e9, kBlockMemory = 140e9;
 /// An all-gather of 2 ranks has one step, an all-reduce two.

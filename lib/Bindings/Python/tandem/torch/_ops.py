@@ -497,8 +497,8 @@ def _unmerged(y, dim, rows, like):
 
 
 def _is_merged(x, dim):
-    """Have dimensions between `dim` and the last one more than one index?"""
-    return x.dim() > 2 and -x.dim() <= dim < x.dim() - 2 and dim != -1 and math.prod(x.shape[dim % x.dim() + 1:-1]) != 1
+    """Whether the dimensions between `dim` and the last one have more than one index."""
+    return -x.dim() <= dim < x.dim() - 2 and math.prod(x.shape[dim % x.dim() + 1:-1]) != 1
 
 
 def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):

@@ -83,26 +83,15 @@ Status runRank(Context &context, Instance &instance, std::atomic<uint32_t> &arri
     TANDEM_RETURN_IF_ERROR(context.device().upload(made->data(), ones.data(), kBytes));
     memory.push_back(std::move(made));
   }
-  auto step = [&](size_t run) -> Status {
-    size_t set = run % 4 / 2 * 2;
-    void *data[] = {memory[set]->data(), memory[set + 1]->data()};
-    TANDEM_RETURN_IF_ERROR(instance.bindAll(data, nullptr));
-    TANDEM_RETURN_IF_ERROR(instance.enqueue());
-    return run % 3 == 0 ? instance.wait() : Status();
-  };
-  for (size_t run = 0; run < 24; ++run)
-    TANDEM_RETURN_IF_ERROR(step(run));
-  TANDEM_RETURN_IF_ERROR(instance.wait());
-  // The bootstrap's barrier allocates, so ranks meet here without it.
-  if (++arrived == kRanks)
-    counting = true;
-  while (!counting && arrived < kRanks)
-    std::this_thread::yield();
-  for (size_t run = 0; run < 24; ++run)
-    TANDEM_RETURN_IF_ERROR(step(run));
-  Status status = instance.wait();
-  counting = false; // the first that is done
-  return status;
+  return countRuns(
+      kRanks, arrived,
+      [&](unsigned run) -> Status {
+        size_t set = run % 4 / 2 * 2;
+        void *data[] = {memory[set]->data(), memory[set + 1]->data()};
+        TANDEM_RETURN_IF_ERROR(instance.bindAll(data, nullptr));
+        return instance.enqueue();
+      },
+      [&] { return instance.wait(); });
 }
 
 /// Of 24 runs of two ranks.

@@ -98,15 +98,20 @@ tandem_kernel named(const char *name) {
   return kernel;
 }
 
-// The stand-in's kernel multiplies each row by its place in the whole tensor: 7 in the last one.
-TEST(GpuCall, Image) {
+/// The stand-in's kernel multiplies each row by its place in the whole tensor: 7 in the last one.
+tandem_kernel multiplyByRow() {
+  static const char image[] = "any";
   tandem_kernel kernel = named("f");
-  const char image[] = "any";
   kernel.image = image;
   kernel.image_size = sizeof image - 1;
   kernel.entry = "multiply_by_row";
   kernel.threads = 32;
   kernel.indices_per_block = 2;
+  return kernel;
+}
+
+TEST(GpuCall, Image) {
+  tandem_kernel kernel = multiplyByRow();
   Prepared prepared(&kernel);
   ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
   EXPECT_EQ(prepared.lastOf(3), 77);
@@ -126,13 +131,7 @@ ProgramSpec callingAnyRows() {
 // The grid is that of the bound in every run, so that one graph serves all extents. Rows of the
 // caller behind the extent are not written.
 TEST(GpuCall, ImageOfAnExtentThatVaries) {
-  tandem_kernel kernel = named("f");
-  const char image[] = "any";
-  kernel.image = image;
-  kernel.image_size = sizeof image - 1;
-  kernel.entry = "multiply_by_row";
-  kernel.threads = 32;
-  kernel.indices_per_block = 2;
+  tandem_kernel kernel = multiplyByRow();
   Prepared prepared(&kernel, callingAnyRows());
   ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
   takeLog();
