@@ -24,6 +24,7 @@ using ccl::Communicator;
 using ccl::CommunicatorRef;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::AnyOf;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
@@ -438,26 +439,22 @@ std::vector<Status> handOn(bool apart) {
   return runRanks(spec, "ccl", ofRank, milliseconds(2000), apart);
 }
 
-TEST_F(Ccl, WhatComesThroughAnotherIsNotBelieved) {
-  auto results = handOn(false);
+/// Ranks 1 and 2 find it on rank 0's board, or the bootstrap tells them, whichever comes first.
+void expectNotBelieved(bool apart) {
+  auto results = handOn(apart);
   EXPECT_EQ(results[0].code(), Code::Timeout) << results[0].message();
   for (int r : {1, 2}) {
-    EXPECT_EQ(results[r].code(), Code::Aborted);
+    EXPECT_FALSE(results[r].ok());
     EXPECT_THAT(results[r].message(),
-                HasSubstr("rank 0 aborted, and data received from it since may be wrong: "));
+                AnyOf(HasSubstr("rank 0 aborted, and data received from it since may be wrong: "),
+                      HasSubstr("rank 0: no end after")));
     EXPECT_THAT(results[r].message(), HasSubstr("no end after 2000 ms"));
   }
 }
 
-/// The same, where the ranks share no memory: the bootstrap says so.
-TEST_F(Ccl, WhatComesFromAnotherHostIsNotBelieved) {
-  auto results = handOn(true);
-  EXPECT_EQ(results[0].code(), Code::Timeout) << results[0].message();
-  for (int r : {1, 2}) {
-    EXPECT_FALSE(results[r].ok());
-    EXPECT_THAT(results[r].message(), HasSubstr("no end after 2000 ms"));
-  }
-}
+TEST_F(Ccl, WhatComesThroughAnotherIsNotBelieved) { expectNotBelieved(false); }
+/// The same, where the ranks share no memory: only the bootstrap says so.
+TEST_F(Ccl, WhatComesFromAnotherHostIsNotBelieved) { expectNotBelieved(true); }
 
 /// A rank that is through with its runs gives nothing up, even if NCCL does not let it leave.
 TEST_F(Ccl, WhoLeavesEarlySaysNothing) {
