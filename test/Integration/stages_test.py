@@ -339,7 +339,7 @@ def points(options):
 
 
 class EndTest(harness.CombinationTest, injection_test.Matrix):
-    """A fault of rank 1 within the calls by which its channels end, after the runs, and the next job."""
+    """A fault of rank 1 within the calls by which its channels and its device end, after the runs, and the next job."""
 
     def check(self):
         fault = self.combination
@@ -348,11 +348,14 @@ class EndTest(harness.CombinationTest, injection_test.Matrix):
             quick = "push-2" # one-sided messages of NCCL
         variables = {f"TANDEM_FAKE_{fault.kind}_{fault.call}".upper(): 2} # from 1
         if fault.channel == "ucx":
+            if not FAKE_UCX:
+                self.skipTest("libTandemFakeUcx is missing: UCX's headers were not found")
             variables = {"TANDEM_UCX_LIBRARY": FAKE_UCX, "TANDEM_UCX_GPU_DIRECT": 0, "TANDEM_FAKE_UCX_DESTROY": f"{fault.kind} 1"}
-        # What NCCL does not give back is left to its thread, before the rank itself is given up.
-        seconds = 20 if fault.channel.endswith("ccl") else 2
+        # What a channel does not give back is left to its thread. The rank itself is given up if its device does not end.
+        isDevice = fault.call == "host"
+        seconds = 2 if isDevice or fault.kind != "hang" else 20
         job = self.launch(fault.channel, program(quick), *options, "--verify", timeout(seconds),
-                          **{name: str(value) for name, value in variables.items()})
+                          f"--hang-report={self.path('hang.json')}", **{name: str(value) for name, value in variables.items()})
         done = harness.finish(job)
         text = done.out + done.err
         if fault.kind == "kill":
@@ -362,19 +365,25 @@ class EndTest(harness.CombinationTest, injection_test.Matrix):
             self.assertEqual(done.code, 1, str(done))
             self.assertRegex(text, "rank 1 did not end by itself and was killed", str(done))
             self.assertRegex(text, r"rank 0[:,] .*exchange \d+ .*rank 1", str(done))
-        elif seconds == 2 and fault.kind == "hang":
+        elif isDevice:
             self.assertEqual(done.code, 1, str(done))
             self.assertRegex(text, r"rank 1: .*has not ended after \d+ ms", str(done))
-            self.assertRegex(text, r"rank 0[:,] .*rank 1", str(done))
+            report = harness.read_json(self.path("hang.json"))
+            self.assertRegex(report["ranks"][1]["error"], "has not ended after", str(done))
         else: # the run is over, and nothing waits for this
             self.assertVerified(done, 2)
-            if fault.channel.endswith("ccl"):
-                self.assertRegex(text, r"channel ccl: rank 1: ncclComm(Destroy|WindowDeregister): ", str(done))
+            self.assertRegex(text, WARNINGS[fault.channel.split("-")[-1]], str(done))
+            self.assertEqual(os.listdir(self.folder), [])
         self.assertLess(done.seconds, 40 * harness.SLOWER, str(done))
+        for name in os.listdir(self.folder): # the report
+            os.unlink(self.path(name))
         self.assertGone(job)
         self.assertEqual(harness.finish(self.launch(fault.channel, program(quick), *options)).code, 0)
 
 
+WARNINGS = {"ccl": r"channel ccl: rank 1: ncclComm(Destroy|WindowDeregister): ",
+            "ucx": r"channel ucx: rank 1: a call of UCX has not returned after \d+ ms",
+            "peer": r"channel peer: rank 1: to unmap memory of other ranks: "}
 FAKE_UCX = next(iter(glob.glob(os.path.join(harness.BIN, "..", "lib", "libTandemFakeUcx.*"))), None)
 
 
@@ -389,19 +398,20 @@ class End:
         return f"end/{self.kind}/{self.channel}/{self.call}"
 
 
-QUICK_ENDS = ("end/kill/ucx/destroy", "end/hang/ucx/destroy", "end/fail/hip-peer/unmap")
+QUICK_ENDS = ("end/kill/ucx/destroy", "end/hang/ucx/destroy", "end/fail/hip-peer/unmap", "end/hang/ccl/host")
 
 
 def ends(options):
-    for channel in CHANNELS:
-        if not runs_here(channel) or channel == "local" or (channel == "ucx" and not FAKE_UCX):
+    every = {"ucx": ("destroy",), "ccl": ("root", "child", "window", "host"), "hip-ccl": ("root",), "peer": ("unmap", "host"),
+             "hip-peer": ("unmap",)}
+    for channel, calls in every.items():
+        if not runs_here(channel):
             continue
-        calls = {"ucx": ("destroy",), "ccl": ("root", "child", "window"), "hip-ccl": ("root",)}.get(channel, ("unmap",))
         kinds = ("kill", "stop", "hang") if channel in PROCESSES else ("hang",)
         for kind in kinds if channel == "ucx" else (*kinds, "fail"):
             for call in calls:
                 end = End(kind, channel, call)
-                if options.all or end.name in QUICK_ENDS:
+                if (call != "host" or kind == "hang") and (options.all or end.name in QUICK_ENDS):
                     yield end
 
 

@@ -182,6 +182,7 @@ CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
   return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void *memory) {
+  (void)meetsFault("host", currentGpu());
   std::unique_lock<std::shared_mutex> alone(lockOf(currentGpu()));
   waitForGpu(currentGpu());
   return std::free(memory), CUDA_SUCCESS;

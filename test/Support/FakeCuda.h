@@ -66,7 +66,8 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   <fault>-<call>  rank or GPU (from 1) that has a fault where it gives something back. Faults:
 ///                   hang (until the knob changes), fail, stop, kill. Calls: root (its
 ///                   communicator is destroyed), abort (it is aborted), child (that of its
-///                   commands), window (is deregistered), unmap (memory of another process)
+///                   commands), window (is deregistered), unmap (memory of another process),
+///                   host (memory of the host is freed)
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
 /// 8-bit floats, and got), events (that there are), high-streams (made

@@ -21,6 +21,9 @@ struct UcxOptions {
   /// How long a transport waits, when it is destroyed, until its peers have received what it sent.
   /// Their threads of communication answer; their callers need not do anything.
   std::chrono::milliseconds closeTimeout{5000};
+  /// How long a call of UCX may take when a channel or the transport ends. Then it is left to its
+  /// thread, with a warning.
+  std::chrono::milliseconds patience{5000};
   /// Use the network also between ranks of this host.
   bool networkOnly = false;
   /// Let UCX access memory of GPUs, if it was built for that; else it is copied through host

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
-#include <thread>
 #include <utility>
 
 namespace tandem::ccl {
@@ -112,16 +111,16 @@ Communicator::~Communicator() {
     leave();
   // What NCCL will not let go of in time stays on its thread.
   if (gone)
-    isThrough(gone, patience);
+    (void)gone.isDone(patience);
 }
 
 /// Makes calls by which this rank leaves, on a thread: they may wait for peers, or never return.
 /// False: they have not returned in time.
 bool Communicator::leaves(const char *what, std::function<Status()> body) {
   auto result = std::make_shared<Status>();
-  Through left = onThread(
+  core::OwnThread left(
       [state = state, body = std::move(body), result] { *result = state->driver->within(body); });
-  bool isDone = isThrough(left, patience);
+  bool isDone = left.isDone(patience);
   Status status = isDone ? *result
                          : Status(Code::Timeout, fmt::format("{}: it has not returned after {} ms",
                                                              what, patience.count()));
@@ -158,29 +157,6 @@ void Communicator::leave() {
     leaves("ncclCommAbort", [&api = api, handles = handles] {
       return api.status(api.ncclCommAbort(handles->root), "ncclCommAbort");
     });
-}
-
-Communicator::Through Communicator::onThread(std::function<void()> body) {
-  auto through = std::make_shared<std::atomic<bool>>(false);
-  auto work = [through, body = std::move(body)]() mutable {
-    body();
-    // It lets go of the device first: who sees that it is through may end the process.
-    body = nullptr;
-    *through = true;
-  };
-  try {
-    std::thread(work).detach();
-  } catch (const std::exception &) {
-    work();
-  }
-  return through;
-}
-
-bool Communicator::isThrough(const Through &through, std::chrono::milliseconds limit) {
-  auto giveUp = Clock::now() + limit;
-  for (gpu::Backoff backoff; !*through && Clock::now() < giveUp; backoff.pause()) {
-  }
-  return *through;
 }
 
 Status Communicator::settle(ncclComm_t comm, const char *what, Clock::time_point deadline) {
@@ -233,7 +209,7 @@ void Communicator::abort(const Status &why) {
   }
   // It first ends the kernels, and then may wait for peers, and for graphs that hold its work;
   // those go when the driver next looks, on the thread that aborts.
-  gone = onThread([&api = api, state = state, handles = handles] {
+  gone = core::OwnThread([&api = api, state = state, handles = handles] {
     auto end = [&](ncclComm_t comm) {
       if (comm)
         state->driver->within([&] { return api.status(api.ncclCommAbort(comm), "ncclCommAbort"); })
@@ -253,11 +229,11 @@ void Communicator::abort(const Status &why) {
 Status Communicator::collectively(const char *what, std::chrono::milliseconds timeout,
                                   std::function<ncclResult_t(const Api &, ncclComm_t)> body) {
   auto result = std::make_shared<Status>();
-  Through called = onThread([own = shared_from_this(), what, body = std::move(body), result] {
+  core::OwnThread called([own = shared_from_this(), what, body = std::move(body), result] {
     *result = own->call(what, body);
   });
   auto deadline = Clock::now() + timeout;
-  for (gpu::Backoff backoff; !*called; backoff.pause()) {
+  for (gpu::Backoff backoff; !called.isDone(); backoff.pause()) {
     Status status =
         state->aborted ? state->abortReason()
         : Clock::now() > deadline
@@ -268,7 +244,7 @@ Status Communicator::collectively(const char *what, std::chrono::milliseconds ti
     if (status.ok())
       continue;
     abort(status);
-    isThrough(called, std::chrono::seconds(5));
+    (void)called.isDone(std::chrono::seconds(5));
     return status;
   }
   return *result;
@@ -327,14 +303,14 @@ Status Communicator::warmUp(std::chrono::milliseconds timeout) {
                                                fmt::join(group, ", "), timeout.count()));
     return poll();
   };
-  Through called;
+  core::OwnThread called;
   if (status.ok()) {
     // Connecting waits for the peer within a call: on a thread, so that this one can abort.
     auto result = std::make_shared<Status>();
-    called = onThread([own = shared_from_this(), result, memory, bytes, stream] {
+    called = core::OwnThread([own = shared_from_this(), result, memory, bytes, stream] {
       *result = own->firstCalls(memory, bytes, stream);
     });
-    for (gpu::Backoff backoff; status.ok() && !*called; backoff.pause())
+    for (gpu::Backoff backoff; status.ok() && !called.isDone(); backoff.pause())
       status = goOn();
     if (status.ok())
       status = *result;
@@ -349,7 +325,7 @@ Status Communicator::warmUp(std::chrono::milliseconds timeout) {
   }
   if (!status.ok())
     abort(status);
-  if (called && !isThrough(called, std::chrono::seconds(5)))
+  if (called && !called.isDone(std::chrono::seconds(5)))
     return status;
   // What still runs when this gives up writes there until the abort has ended it.
   bool idle = status.ok();

@@ -9,6 +9,7 @@
 #define TANDEM_CHANNEL_CCL_COMMUNICATOR_H
 
 #include "Api.h"
+#include "Core/OwnThread.h"
 #include "Device/Gpu/ChannelInterface.h"
 
 #include "tandem/Runtime/Channel.h"
@@ -95,9 +96,6 @@ private:
     ncclComm_t run = nullptr;
     std::mutex calls; ///< held during calls on `run`
   };
-  /// True when the work of a thread is done.
-  using Through = std::shared_ptr<std::atomic<bool>>;
-
   Communicator(const Api &api, std::shared_ptr<DeviceState> state, std::vector<uint32_t> group,
                uint32_t self, uint64_t number)
       : api(api), state(std::move(state)), group(std::move(group)), self(self), number(number) {}
@@ -106,8 +104,6 @@ private:
   Status settle(ncclComm_t comm, const char *what, std::chrono::steady_clock::time_point deadline);
   Status abortError();
   void leave();
-  static Through onThread(std::function<void()> body);
-  static bool isThrough(const Through &through, std::chrono::milliseconds limit);
   bool leaves(const char *what, std::function<Status()> body);
   Status firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on);
 
@@ -116,7 +112,7 @@ private:
   std::atomic<bool> aborting{false};
   std::mutex reasonMutex;
   Status reason;
-  Through gone; ///< set during an abort
+  core::OwnThread gone; ///< set during an abort
 };
 
 using CommunicatorRef = std::shared_ptr<Communicator>;

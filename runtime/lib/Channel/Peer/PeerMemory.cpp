@@ -7,6 +7,7 @@
 
 #include "PeerMemory.h"
 
+#include "Core/OwnThread.h"
 #include "Descriptors.h"
 
 #include <algorithm>
@@ -312,17 +313,36 @@ private:
 };
 
 PeerMemory::~PeerMemory() {
-  if (state->stuck)
-    return;
+  std::vector<void *> imported;
   for (const Member &member : members)
-    for (void *memory : member.imported)
-      state->driver->freeShared(memory).ignore();
+    imported.insert(imported.end(), member.imported.begin(), member.imported.end());
+  if (state->stuck || imported.empty())
+    return;
+  auto result = std::make_shared<Status>();
+  core::OwnThread unmaps([state = state, imported, result] {
+    for (void *memory : imported)
+      if (Status status = state->driver->freeShared(memory); result->ok())
+        *result = status;
+  });
+  Status status;
+  if (unmaps.isDone(patience)) {
+    status = *result;
+  } else {
+    state->stuck = true;
+    status =
+        Status(Code::Timeout, fmt::format("it has not returned after {} ms", patience.count()));
+  }
+  if (!status.ok())
+    log(LogLevel::Warning, fmt::format("channel peer: rank {}: to unmap memory of other ranks: {}",
+                                       rank, status.message()));
 }
 
 Expected<std::shared_ptr<PeerMemory>>
 PeerMemory::create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state,
-                   std::shared_ptr<gpu::SymmetricBlock> &signals, Bootstrap &bootstrap) {
+                   std::shared_ptr<gpu::SymmetricBlock> &signals, Bootstrap &bootstrap, Log log) {
   std::shared_ptr<PeerMemory> peers(new PeerMemory(std::move(state)));
+  peers->rank = bootstrap.rank();
+  peers->log = std::move(log);
   peers->signals = signals;
   Exchange exchange(*peers, desc);
   std::string introduction = exchange.introduce();

@@ -40,7 +40,9 @@ public:
   static Expected<std::shared_ptr<PeerMemory>> create(const ChannelDesc &desc,
                                                       std::shared_ptr<DeviceState> state,
                                                       std::shared_ptr<gpu::SymmetricBlock> &signals,
-                                                      Bootstrap &bootstrap);
+                                                      Bootstrap &bootstrap, Log log);
+  /// Memory of others that is not unmapped within `patience` is left to a thread, and no more of
+  /// the device is freed. That, and errors, are warnings.
   ~PeerMemory();
 
   const Member &operator[](uint32_t member) const { return members[member]; }
@@ -61,6 +63,9 @@ private:
   std::shared_ptr<gpu::SymmetricBlock> signals; ///< of this rank, where they lie apart
   std::vector<Member> members;
   uint32_t ranksOfGpu = 1;
+  std::chrono::milliseconds patience{5000};
+  uint32_t rank = 0; ///< this one
+  Log log;
   friend class Exchange;
 };
 

@@ -150,7 +150,7 @@ public:
       allGatherStrings(bootstrap, "!" + none.message()).status().ignore();
       return none;
     }
-    TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef peers, find(desc, *gpu, bootstrap));
+    TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef peers, find(desc, *gpu, bootstrap, device.log));
     if (desc.group.empty())
       return std::unique_ptr<Channel>();
     auto channel =
@@ -162,7 +162,8 @@ public:
 private:
   /// Handles are exchanged once per instance and group. All members get the same answer, and other
   /// ranks are informed of it.
-  Expected<PeerMemoryRef> find(const ChannelDesc &desc, gpu::GpuAccess &gpu, Bootstrap &bootstrap) {
+  Expected<PeerMemoryRef> find(const ChannelDesc &desc, gpu::GpuAccess &gpu, Bootstrap &bootstrap,
+                               const Log &log) {
     for (auto entry = reaches.begin(); entry != reaches.end();)
       entry = entry->second.expired() ? reaches.erase(entry) : std::next(entry);
     std::weak_ptr<PeerMemory> &known = reaches[{desc.id >> 16, desc.group}];
@@ -181,7 +182,7 @@ private:
       entry = entry->second.expired() ? signals.erase(entry) : std::next(entry);
     std::shared_ptr<gpu::SymmetricBlock> own = signals[desc.id >> 16].lock();
     TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef made,
-                            PeerMemory::create(desc, gpu.shared(), own, bootstrap));
+                            PeerMemory::create(desc, gpu.shared(), own, bootstrap, log));
     signals[desc.id >> 16] = own;
     if (!peers) {
       peers = std::move(made);

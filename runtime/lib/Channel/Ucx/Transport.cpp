@@ -64,7 +64,7 @@ public:
   UcxTransport(const Api &api, const UcxOptions &options) : api(api), options(options) {}
   ~UcxTransport() override {
     if (worker)
-      worker->leave(options.closeTimeout);
+      worker->end(options.closeTimeout);
   }
 
   std::string_view name() const override { return "ucx"; }

@@ -27,7 +27,7 @@ void ChannelState::receive(const Control &control) {
   if (control.kind != Control::Signal)
     return;
   std::lock_guard<std::mutex> lock(mutex);
-  if (control.slot < symmetric.numSignals) {
+  if (!isClosed && control.slot < symmetric.numSignals) {
     uint64_t *value = signal(control.slot);
     // Raises only: signals of two peers may share a slot.
     if (__atomic_load_n(value, __ATOMIC_RELAXED) < control.value)
@@ -59,17 +59,19 @@ Status ChannelState::waitForSignal(uint32_t slot, uint64_t value) {
 }
 
 void ChannelState::close() {
-  worker
-      ->call([&] {
-        worker->removeSink(number, this);
-        for (Member &member : members)
-          if (member.key)
-            worker->api.ucp_rkey_destroy(member.key);
-        if (registration)
-          worker->api.ucp_mem_unmap(worker->context, registration);
-        return Status::success();
-      })
-      .ignore();
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    isClosed = true;
+  }
+  worker->callAtEnd([own = shared_from_this()] {
+    const Api &api = own->worker->api;
+    own->worker->removeSink(own->number, own.get());
+    for (Member &member : own->members)
+      if (member.key)
+        api.ucp_rkey_destroy(member.key);
+    if (own->registration)
+      api.ucp_mem_unmap(own->worker->context, own->registration);
+  });
 }
 
 UcxChannel::~UcxChannel() { state->close(); }

@@ -41,7 +41,7 @@ struct Member {
 };
 
 /// State shared by the channel and its operations.
-struct ChannelState : ControlSink {
+struct ChannelState : ControlSink, std::enable_shared_from_this<ChannelState> {
   std::shared_ptr<Worker> worker;
   std::string name;
   uint32_t number = 0; ///< in tags and control messages
@@ -53,7 +53,8 @@ struct ChannelState : ControlSink {
 
   std::mutex mutex;
   std::condition_variable condition;
-  Status failure; ///< guarded by mutex
+  Status failure;        ///< guarded by mutex
+  bool isClosed = false; ///< guarded by mutex: the symmetric memory may be gone
   std::atomic<uint64_t> moved{0};
 
   /// A piece has arrived or left, or has been stored. Any thread.

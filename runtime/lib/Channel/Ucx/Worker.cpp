@@ -49,13 +49,13 @@ uint32_t coresOfThisProcess() {
 
 ControlSink::~ControlSink() = default;
 
-Expected<std::unique_ptr<Worker>> Worker::create(const Api &api, const UcxOptions &options,
+Expected<std::shared_ptr<Worker>> Worker::create(const Api &api, const UcxOptions &options,
                                                  Device &device) {
-  std::unique_ptr<Worker> worker(new Worker(api, options, device));
+  std::shared_ptr<Worker> worker(new Worker(api, options, device));
   Status opened;
   device.within([&] { opened = worker->open(); });
   TANDEM_RETURN_IF_ERROR(opened);
-  worker->thread = std::thread([raw = worker.get()] { raw->run(); });
+  worker->thread = std::thread([worker] { worker->run(); });
   return worker;
 }
 
@@ -125,21 +125,25 @@ Status Worker::open() {
 }
 
 Worker::~Worker() {
-  if (thread.joinable())
-    leave(std::chrono::milliseconds(0));
+  if (context) // open() has failed
+    device.within([this] { destroy(); });
   for (auto &peer : peers)
     if (peer->process >= 0)
       ::close(peer->process);
-  // Ends the operations that UCX still holds; their callbacks find their work in `forgotten`.
-  device.within([this] {
-    if (worker)
-      api.ucp_worker_destroy(worker);
-    if (context)
-      api.ucp_cleanup(context);
-  });
   for (int fd : {wakeEvent, epoll})
     if (fd >= 0)
       ::close(fd);
+}
+
+void Worker::destroy() {
+  // Ends the operations that UCX still holds; their callbacks find their work in `forgotten`.
+  if (worker)
+    api.ucp_worker_destroy(worker);
+  if (context)
+    api.ucp_cleanup(context);
+  worker = nullptr;
+  context = nullptr;
+  forgotten.clear();
 }
 
 bool Worker::movesGpu(std::string_view device) const {
@@ -214,6 +218,18 @@ Status Worker::call(const std::function<Status()> &f) {
   return task->wait(std::chrono::microseconds(0));
 }
 
+void Worker::callAtEnd(std::function<void()> f) {
+  auto task = std::make_shared<Task>(
+      [f = std::move(f)](Worker &worker, Task &self) {
+        f();
+        self.finishPart(worker, Status::success());
+      },
+      true);
+  submit(task);
+  if (!task->waitUntil(Clock::now() + (stuck ? Clock::duration(0) : options.patience)))
+    stuck = true;
+}
+
 std::shared_ptr<Work> Worker::forget(Work &work) {
   std::shared_ptr<Work> keep = std::move(inFlight[work.place]);
   if (work.place + 1 < inFlight.size()) {
@@ -229,7 +245,8 @@ bool Worker::takeSubmitted() {
   Status why;
   bool stop, fails;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_lock<std::mutex> lock(mutex);
+    stayIfLeftBehind(lock);
     taken.swap(submitted);
     why = failure;
     stop = stopping;
@@ -250,13 +267,24 @@ bool Worker::takeSubmitted() {
 }
 
 void Worker::run() {
-  device.within([this] { loop(); });
-  // The waiting threads are gone, but UCX may still write to these.
-  for (auto &work : inFlight) {
-    work->abandon(Status(Code::Aborted, "the transport has been closed"));
-    forgotten.push_back(work);
-  }
-  inFlight.clear();
+  device.within([this] {
+    loop();
+    // The waiting threads are gone, but UCX may still write to these.
+    for (auto &work : inFlight) {
+      work->abandon(Status(Code::Aborted, "the transport has been closed"));
+      forgotten.push_back(work);
+    }
+    inFlight.clear();
+    destroy();
+    std::unique_lock<std::mutex> lock(mutex);
+    stayIfLeftBehind(lock);
+    destroyed = true;
+    changed.notify_all();
+  });
+}
+
+void Worker::stayIfLeftBehind(std::unique_lock<std::mutex> &lock) {
+  changed.wait(lock, [this] { return !leftBehind; });
 }
 
 void Worker::loop() {
@@ -346,7 +374,7 @@ void Worker::giveUp() {
   inFlight.clear();
 }
 
-void Worker::leave(std::chrono::milliseconds timeout) {
+std::shared_ptr<Task> Worker::sayGoodbye() {
   auto task = std::make_shared<Task>([](Worker &worker, Task &self) {
     worker.leaving = true;
     worker.goodbye = self.shared_from_this();
@@ -364,13 +392,27 @@ void Worker::leave(std::chrono::milliseconds timeout) {
     self.finishPart(worker, Status::success());
   });
   submit(task);
-  task->waitUntil(Clock::now() + timeout);
+  return task;
+}
+
+void Worker::end(std::chrono::milliseconds timeout) {
+  if (!thread.joinable())
+    return;
+  if (!stuck)
+    sayGoodbye()->waitUntil(Clock::now() + timeout);
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::unique_lock<std::mutex> lock(mutex);
     stopping = true;
     wakeThread();
+    auto patience = stuck ? std::chrono::milliseconds(0) : options.patience;
+    leftBehind = !changed.wait_for(lock, patience, [this] { return destroyed; });
   }
-  if (thread.joinable())
-    thread.join();
-  thread = std::thread();
+  // Only this thread writes it.
+  if (!leftBehind)
+    return thread.join();
+  thread.detach();
+  device.log(LogLevel::Warning,
+             fmt::format("channel ucx: rank {}: a call of UCX has not returned after {} ms: it is "
+                         "left to its thread",
+                         worldRank, options.patience.count()));
 }

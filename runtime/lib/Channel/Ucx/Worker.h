@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One UCX worker and the thread that owns it. All UCX calls except in create() and the destructor
-// happen on that thread; other threads submit Work. The thread sleeps in epoll on UCX's descriptor,
+// One UCX worker and the thread that owns it. All UCX calls except in create() happen on that
+// thread; other threads submit Work. The thread sleeps in epoll on UCX's descriptor,
 // on a wake-up descriptor, and on the pidfds of peers on this host: UCX 1.13 does not notice the
 // death of a peer over shared memory.
 //
@@ -65,8 +65,8 @@ public:
 class Worker {
 public:
   /// UCX finds out at several places which GPU is current: all calls are made with `device`, which
-  /// outlives the worker, current.
-  static Expected<std::unique_ptr<Worker>> create(const Api &api, const UcxOptions &options,
+  /// is there until end(), current.
+  static Expected<std::shared_ptr<Worker>> create(const Api &api, const UcxOptions &options,
                                                   Device &device);
   ~Worker();
 
@@ -90,10 +90,15 @@ public:
   void fail(const Status &reason, bool tellPeers);
   /// Runs f on the progress thread, also after a failure, and waits for it.
   Status call(const std::function<Status()> &f);
+  /// The same for the end of a channel, which waits at most UcxOptions::patience. `f` owns what it
+  /// needs. After end() it does nothing.
+  void callAtEnd(std::function<void()> f);
 
-  /// Sends Leave to all connected peers, waits for their progress threads to answer, and stops the
-  /// thread. The peers' callers need not do anything.
-  void leave(std::chrono::milliseconds timeout);
+  /// Sends Leave to all connected peers, and waits up to `timeout` for their progress threads to
+  /// answer; their callers need not do anything. Then destroys UCX's worker, which ends the thread.
+  /// A thread that does not return from UCX within UcxOptions::patience is left behind, and the
+  /// device's log says so.
+  void end(std::chrono::milliseconds timeout);
 
   // Progress thread only: from call() or a Work.
   /// Called once, first: all addresses, and this rank's number.
@@ -137,6 +142,10 @@ private:
   Worker(const Api &api, const UcxOptions &options, Device &device)
       : api(api), options(options), device(device) {}
   Status open();
+  void destroy();
+  /// Never returns if end() has left the thread behind: what it would use may be gone.
+  void stayIfLeftBehind(std::unique_lock<std::mutex> &lock);
+  std::shared_ptr<Task> sayGoodbye();
   void run();
   void loop();
   bool takeSubmitted();
@@ -162,8 +171,11 @@ private:
   int ucxEvents = -1, wakeEvent = -1, epoll = -1;
 
   std::mutex mutex;
-  std::vector<std::shared_ptr<Work>> submitted;      ///< guarded by mutex
-  bool sleeping = false;                             ///< guarded by mutex
+  std::vector<std::shared_ptr<Work>> submitted; ///< guarded by mutex
+  bool sleeping = false;                        ///< guarded by mutex
+  std::condition_variable changed;
+  bool destroyed = false;                            ///< guarded by mutex: UCX's worker
+  bool leftBehind = false;                           ///< guarded by mutex
   bool stopping = false;                             ///< guarded by mutex
   bool tell = false;                                 ///< guarded by mutex
   Status failure;                                    ///< guarded by mutex
@@ -174,7 +186,8 @@ private:
   bool gaveUp = false;                          ///< progress thread: UCX is not progressed any more
   bool leaving = false;                         ///< progress thread
   std::shared_ptr<Work> goodbye;                ///< progress thread: one part per answer to come
-  std::thread thread;
+  std::atomic<bool> stuck{false};               ///< a call of UCX has not returned in time
+  std::thread thread;                           ///< shares ownership of this
 };
 
 } // namespace tandem::ucx

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <numeric>
 #include <sys/wait.h>
 #include <thread>
@@ -710,3 +711,82 @@ TEST(Ucx, MemoryOfGpus) {
     EXPECT_EQ(hostMessages, isAllowed ? 0u : 6u);
   }
 }
+
+namespace {
+
+std::mutex hangMutex;
+std::condition_variable hangChanged;
+bool hangs = false; ///< guarded by hangMutex
+unsigned hanging = 0;
+
+void hang() {
+  std::unique_lock<std::mutex> lock(hangMutex);
+  ++hanging;
+  hangChanged.notify_all();
+  hangChanged.wait(lock, [] { return !hangs; });
+  --hanging;
+  hangChanged.notify_all();
+}
+
+/// A UCX that does not return from one of the calls that end it, until the test lets it. A thread
+/// that was left behind may use it until the process ends.
+const ucx::Api &hangingIn(const ucx::Api &real, const std::string &call) {
+  static const ucx::Api &library = real;
+  static std::map<std::string, ucx::Api> all;
+  ucx::Api &api = all[call] = real;
+  if (call == "ucp_worker_destroy")
+    api.ucp_worker_destroy = [](ucp_worker_h worker) {
+      hang();
+      library.ucp_worker_destroy(worker);
+    };
+  if (call == "ucp_mem_unmap")
+    api.ucp_mem_unmap = [](ucp_context_h context, ucp_mem_h memory) {
+      hang();
+      return library.ucp_mem_unmap(context, memory);
+    };
+  return api;
+}
+
+} // namespace
+
+class UcxEnd : public testing::TestWithParam<std::string> {};
+
+/// The rank goes on with a warning, and its peer ends without one.
+TEST_P(UcxEnd, DoesNotWaitForALibraryThatHangs) {
+  auto real = ucx::Api::get();
+  ASSERT_TRUE(real) << real.status().message();
+  const ucx::Api &api = hangingIn(**real, GetParam());
+  hangs = true;
+  Job job(2);
+  std::vector<std::string> warnings[2];
+  job.onRanks([&](uint32_t r) {
+    Rank rank;
+    rank.device.log = Log([&](LogLevel, const std::string &text) { warnings[r].push_back(text); });
+    UcxOptions options;
+    options.closeTimeout = milliseconds(100); // the other rank's thread may not answer
+    if (r == 1)
+      options.patience = milliseconds(100);
+    rank.open(job.of(r), options, r == 1 ? &api : nullptr);
+    ASSERT_TRUE(rank.channel);
+    Message send = message(true, 1 - r, 0, 4), receive = message(false, 1 - r, 1, 4);
+    int32_t out[4] = {1, 2, 3, 4}, in[4] = {};
+    rank.pointers[0] = out;
+    rank.pointers[1] = in;
+    EXPECT_TRUE(rank.run(rank.channel->prepareGroup({send, receive})).ok());
+    EXPECT_EQ(in[3], 4);
+    rank.channel.reset();
+    rank.transport.reset();
+  });
+  EXPECT_THAT(warnings[0], testing::IsEmpty());
+  EXPECT_THAT(warnings[1], testing::ElementsAre(
+                               HasSubstr("rank 1: a call of UCX has not returned after 100 ms")));
+  std::unique_lock<std::mutex> lock(hangMutex);
+  EXPECT_EQ(hanging, 1u);
+  // What the call finds when it returns after all.
+  hangs = false;
+  hangChanged.notify_all();
+  hangChanged.wait(lock, [] { return hanging == 0; });
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, UcxEnd, testing::Values("ucp_worker_destroy", "ucp_mem_unmap"),
+                         [](const auto &test) { return test.param.substr(4); });
