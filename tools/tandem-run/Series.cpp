@@ -75,7 +75,7 @@ Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
   return problem.empty() ? Status() : Status(Code::Io, problem);
 }
 
-/// Ends the process if a library of a device or a network does not release a context's resources in
+/// Ends the process if the driver of a device does not release a context's resources in
 /// time. The rank's heartbeat continues meanwhile, so the others would wait for it.
 class EndGuard {
 public:
@@ -182,10 +182,12 @@ private:
         job.notes->fail(rankMessage(rank, late.message()));
       end(status.ok() ? late : status, report);
       job.bootstrap.giveUp(Status(Code::Timeout, rankMessage(rank, late.message())));
+      if (job.report)
+        job.report();
     });
     job.context.reset();
   }
-  /// A channel waits 5 s for peers that do not leave, or three times 5 s for calls of NCCL.
+  /// A channel waits at most three times 5 s.
   static constexpr std::chrono::milliseconds kLeastToEnd{20000};
 
   /// What this rank says of a program's end. A verdict that all ranks share is said by rank 0

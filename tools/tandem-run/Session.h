@@ -34,6 +34,9 @@ struct RankJob {
   /// The first program that can be loaded makes it, and all that follow use it.
   std::unique_ptr<RankContext> context = nullptr;
   std::vector<timeline::Timeline> runs = {}; ///< rank 0, for --html
+  /// Writes the hang report if the process is ended from here; null: a launcher writes it, or none
+  /// is wanted. Any thread.
+  std::function<void()> report = nullptr;
 };
 
 /// Makes inputs, runs, gathers and compares, and gives back all memory but the context's.

@@ -226,20 +226,28 @@ int runThreads(const Options &options) {
     board = std::move(*made);
   }
   auto source = [&](size_t index) { return programs[index]; };
-  std::optional<Inquiries> inquiries;
+  std::function<void()> report;
+  std::mutex mutex; // ranks may end the process together
   if (board)
-    inquiries.emplace([&] { tell(writeHangReport(options.hangReport, *board, {}, source)); });
+    report = [&] {
+      std::lock_guard<std::mutex> lock(mutex);
+      tell(writeHangReport(options.hangReport, *board, {}, source));
+    };
+  std::optional<Inquiries> inquiries;
+  if (report)
+    inquiries.emplace(report);
   auto code =
       runThreadRanks(ranks, options.timeout, [&](Bootstrap &bootstrap, tandem_local_world *world) {
         RankJob job{options, bootstrap, world};
+        job.report = report;
         std::optional<HangNotes> notes;
         if (board)
           job.notes = &notes.emplace(*board, bootstrap.rank());
         return runSeries(job, source);
       });
   inquiries.reset();
-  if (board && (!code || *code != 0))
-    tell(writeHangReport(options.hangReport, *board, {}, source));
+  if (report && (!code || *code != 0))
+    report();
   return code ? *code : failed(code.status().message());
 }
 
@@ -293,6 +301,7 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
   if (!bootstrap)
     return failed(bootstrap.status().message());
   RankJob job{options, **bootstrap};
+  job.report = report;
   std::optional<HangNotes> notes;
   if (board)
     job.notes = &notes.emplace(*board, env.rank);
