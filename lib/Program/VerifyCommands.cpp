@@ -396,8 +396,14 @@ private:
       if (isFp8(a.dtype) ? type != out.dtype && !(isNarrow && out.dtype == DType::F32)
                          : type != out.dtype && type != a.dtype)
         return invalid("bias: expected {}, found {}", toString(out.dtype), toString(type));
-      if (refs[3].layout->rank != 1 || refs[3].layout->shape[0] != n)
+      if (refs[3].layout->rank > 1) {
+        if (command.flags() & static_cast<uint8_t>(sp::CommandFlags::accumulate))
+          return invalid("bias: expected no accumulate beside a bias of the output's shape");
+        TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[3], "bias"));
+        TANDEM_RETURN_IF_ERROR(sameShape(refs[0], refs[3], "bias"));
+      } else if (refs[3].layout->rank != 1 || refs[3].layout->shape[0] != n) {
         return invalid("bias: expected [{}], found {}", n, refs[3].layout->str());
+      }
     }
     TANDEM_RETURN_IF_ERROR(written(refs[0], "out"));
     TANDEM_RETURN_IF_ERROR(disjoint(refs[0], refs[1], "a"));

@@ -16,6 +16,9 @@ struct Matmul {
   bool transposeA = false, transposeB = false, accumulate = false, bias = false;
   /// The bias has the type of `out`, not that of the factors.
   bool wideBias = false;
+  /// A bias of the shape of `out`; empty: none.
+  Tensor term = {};
+  bool ordered = false;
 };
 
 /// m.a * m.b, without batch dimensions, and once more in pieces of `rows` rows and `columns`
@@ -63,11 +66,16 @@ Scenario pieces(Matmul m, int64_t rows, int64_t columns) {
 
 Scenario matmul(Matmul m) {
   OneRank one;
+  if (m.ordered)
+    one.scenario.spec.deterministic = sp::Determinism::batch;
   uint32_t a = one.input(m.a, 1), b = one.input(m.b, 2), bias = sp::kNoView;
   int64_t n = m.out.shape.back();
   Tensor row = dense(m.wideBias ? m.out.dtype : m.a.dtype, {n});
   if (m.bias)
     bias = one.input(row, 3);
+  const bool hasTerm = !m.term.shape.empty();
+  if (hasTerm)
+    bias = one.input(m.term, 3);
   uint32_t out = one.output(m.out, m.accumulate);
   CommandSpec &command = one.rank().add(sp::CommandKind::matmul, 0, {out, a, b, bias});
   command.flags = static_cast<uint8_t>(m.transposeA * 1 | m.transposeB * 2 | m.accumulate * 4);
@@ -89,7 +97,7 @@ Scenario matmul(Matmul m) {
     for (int64_t j = 0; j < k; ++j)
       sum += m.a.at(operand(m.a, m.transposeA, i[rank - 2], j)) *
              m.b.at(operand(m.b, m.transposeB, j, i[rank - 1]));
-    m.out.at(i) = sum + (m.bias ? row.at({i[rank - 1]}) : 0);
+    m.out.at(i) = sum + (m.bias ? row.at({i[rank - 1]}) : hasTerm ? m.term.at(i) : 0);
   });
   return one.finish(m.out, toleranceOf(m.out.dtype));
 }
@@ -128,6 +136,11 @@ static void addFp8Cases(Cases &cases) {
     add("accumulate-bias", with(24, 32, 16, 2 | 4 | 8));
     add("odd", with(5, 7, 3, 0));
     add("odd-nt-accumulate-bias", with(5, 7, 3, 2 | 4 | 8));
+    for (auto [name, n] : {std::pair("term", 16), {"term-odd", 3}}) {
+      Matmul summed = with(24, 32, n, 2);
+      summed.term = dense(out, {24, n});
+      add(name, summed);
+    }
     add("row", with(1, 64, 16, 2));
     add("column", with(16, 64, 1, 0));
     add("no-k", with(3, 0, 7, 0));
@@ -190,6 +203,29 @@ void addMatmulCases(Cases &cases) {
                        : "no-k-accumulate-bias",
           empty);
     }
+    // Of the output's shape: contiguous, with rows further apart, by columns, one for all rows.
+    auto addTerm = [&](const std::string &name, Matmul m, const Tensor &term) {
+      m.term = term;
+      add("term" + name, m);
+    };
+    addTerm("", plain(8, 16, 24), dense(t, {8, 24}));
+    addTerm("-odd", plain(5, 7, 3), dense(t, {5, 3}));
+    addTerm("-no-k", plain(5, 0, 7), dense(t, {5, 7}));
+    addTerm("-rows", plain(6, 8, 7), strided(t, {6, 7}, {11, 1}, 2, 70));
+    addTerm("-column-major", plain(6, 8, 7), strided(t, {6, 7}, {1, 6}, 0, 42));
+    addTerm("-repeated-row", plain(6, 8, 7), strided(t, {6, 7}, {0, 1}, 0, 7));
+    Matmul ofViews = plain(6, 8, 7);
+    ofViews.out = strided(t, {6, 7}, {30, 2}, 0, 200);
+    addTerm("-strided", ofViews, strided(t, {6, 7}, {14, 2}, 1, 90));
+    addTerm("-batch", {dense(t, {3, 4, 5}), dense(t, {3, 5, 6}), dense(t, {3, 4, 6})},
+            strided(t, {3, 4, 6}, {30, 6, 1}, 0, 90));
+    if (t != DType::F64)
+      addTerm("-wide", {dense(t, {5, 8}), dense(t, {8, 7}), dense(DType::F32, {5, 7})},
+              dense(DType::F32, {5, 7}));
+    Matmul inOrder = plain(8, 96, 24);
+    inOrder.ordered = true;
+    addTerm("-ordered", inOrder, dense(t, {8, 24}));
+    cases.back().needs |= kOrderedMatmul;
     // A sum of many products is kept in f32.
     for (int64_t k : {8, 0}) {
       if (t == DType::F64)

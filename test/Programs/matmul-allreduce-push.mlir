@@ -9,24 +9,24 @@
 // CHECK: s1 put c0 sym[[TERMS:[0-9]+]]:f32[12,16] <- buf{{.*}} to 1
 // CHECK-NEXT: s1 signal c0 slot 0 value 1 to 1
 // CHECK-NEXT: s0 matmul sym[[TERMS]]:f32[12,16] = arg0:
-// CHECK: s2 wait_signal c0 slot 1 value 1
-// CHECK-NEXT: s2 reduce sum arg2:f32[12,16] <- sym[[TERMS]]:f32[2,12,16]
-// CHECK-NEXT: s2 put c0 sym[[SUMS:[0-9]+]]:f32[12,16] <- arg2:f32[12,16] to 1
-// CHECK-NEXT: s2 signal c0 slot 2 value 1 to 1
-// CHECK-NEXT: s3 wait_signal c0 slot 3 value 1
-// CHECK-NEXT: s3 copy arg2+1536:f32[12,16] <- sym[[SUMS]]+1536:f32[12,16]
+// CHECK: s4 wait_signal c0 slot 1 value 1
+// CHECK-NEXT: s4 reduce sum arg2:f32[12,16] <- sym[[TERMS]]:f32[2,12,16]
+// CHECK: s3 put c0 sym[[SUMS:[0-9]+]]:f32[12,16] <- arg2:f32[12,16] to 1
+// CHECK-NEXT: s3 signal c0 slot 2 value 1 to 1
+// CHECK-NEXT: s2 wait_signal c0 slot 3 value 1
+// CHECK-NEXT: s2 copy arg2+1536:f32[12,16] <- sym[[SUMS]]+1536:f32[12,16]
 // CHECK-NEXT: s0 matmul
-// CHECK: s2 reduce sum arg2+768:f32[12,16]
+// CHECK: s4 reduce sum arg2+768:f32[12,16]
 //
 // What follows works on the sums where they are, first on the own ones.
 //
-// NEXT: s2 reduce sum sym[[SUMS:[0-9]+]]:f32[12,16]
-// NEXT: s2 put c0 sym[[SUMS]]:f32[12,16] <- sym[[SUMS]]:f32[12,16] to 1
-// NEXT: s3 launch
-// NEXT-NEXT: s3 matmul arg4:f32[12,12]
-// NEXT: s3 wait_signal c0 slot 3 value 1
-// NEXT: s3 launch
-// NEXT-NEXT: s3 matmul arg4+1152:f32[12,12]
+// NEXT: s4 reduce sum sym[[SUMS:[0-9]+]]:f32[12,16]
+// NEXT: s3 put c0 sym[[SUMS]]:f32[12,16] <- sym[[SUMS]]:f32[12,16] to 1
+// NEXT: s2 launch
+// NEXT-NEXT: s2 matmul arg4:f32[12,12]
+// NEXT: s2 wait_signal c0 slot 3 value 1
+// NEXT: s2 launch
+// NEXT-NEXT: s2 matmul arg4+1152:f32[12,12]
 
 #mesh = #tandem.mesh<"m", ["x" = ?]>
 !x = tensor<48x24xf32, #fusion.axes<#mesh, [-, didx("x")]>>

@@ -101,7 +101,8 @@ __attribute__((no_sanitize("thread", "address"))) float dot(const float *a, cons
 }
 
 void multiply(const Description &how, const Matrix &a, const Matrix &b, const Matrix &out,
-              const void *A, const void *B, void *C, float beta, bool backwards) {
+              const Matrix &old, const void *A, const void *B, const void *C, void *D, float beta,
+              bool backwards) {
   bool ta = how.transA != CUBLAS_OP_N, tb = how.transB != CUBLAS_OP_N;
   int64_t depth = ta ? a.rows : a.columns;
   std::vector<float> rows = factors(a, A, out.rows, depth, ta, backwards),
@@ -111,8 +112,9 @@ void multiply(const Description &how, const Matrix &a, const Matrix &b, const Ma
       float sum = dot(rows.data() + m * depth, columns.data() + n * depth, depth);
       if (how.epilogue == CUBLASLT_EPILOGUE_BIAS)
         sum += get(how.biasType, how.bias, m);
-      int64_t at = m + n * out.ld;
-      set(out.type, C, at, beta != 0 ? beta * get(out.type, C, at) + sum : sum);
+      if (beta != 0)
+        sum += beta * get(old.type, C, m + n * old.ld);
+      set(out.type, D, m + n * out.ld, sum);
     }
 }
 
@@ -215,8 +217,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *,
                               const void *A, cublasLtMatrixLayout_t a, const void *B,
-                              cublasLtMatrixLayout_t b, const void *beta, const void *,
-                              cublasLtMatrixLayout_t, void *D, cublasLtMatrixLayout_t d,
+                              cublasLtMatrixLayout_t b, const void *beta, const void *C,
+                              cublasLtMatrixLayout_t c, void *D, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t *algorithm, void *, size_t,
                               cudaStream_t stream) {
   // They differ in how long they take.
@@ -228,7 +230,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   // 1: from the end of K; 2: so, but not where the result has 32 rows.
   int64_t order = tandem::fake::number("product-order." + name).load();
   bool backwards = order == 1 || (order == 2 && of(d).columns != 32);
-  tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), md = of(d),
+  tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), mc = of(c), md = of(d),
                              scale = *static_cast<const float *>(beta)] {
     std::this_thread::sleep_for(more);
     const auto *words = static_cast<const uint16_t *>(A);
@@ -238,8 +240,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     bool equal = std::equal(words + 1, words + 4, words);
     tandem::fake::pass(stream, equal ? said : said + power);
     for (int64_t i = 0; i < md.batch; ++i)
-      multiply(how, ma, mb, md, at(ma, A, i), at(mb, B, i), const_cast<void *>(at(md, D, i)), scale,
-               backwards);
+      multiply(how, ma, mb, md, mc, at(ma, A, i), at(mb, B, i), at(mc, C, i),
+               const_cast<void *>(at(md, D, i)), scale, backwards);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -29,6 +29,8 @@ std::string attribute(const Schedule &schedule, uint32_t ranks, bool reduces) {
   std::string text = schedule.name == "sequence" ? "pipeline" : schedule.name;
   if (!schedule.shots.empty())
     text += fmt::format(", shots = \"{}\"", schedule.shots);
+  if (!schedule.sum.empty())
+    text += fmt::format(", sum = {}", schedule.sum);
   if (!schedule.by.empty())
     text += fmt::format(", by = {}", schedule.by);
   if (schedule.blocks)

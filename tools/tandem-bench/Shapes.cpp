@@ -151,6 +151,9 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
     TANDEM_ASSIGN_OR_RETURN(schedule.blocks, extent(option, value));
   } else if (key == "copies" && push) {
     TANDEM_ASSIGN_OR_RETURN(schedule.copies, extent(option, value));
+  } else if (key == "sum" && push) {
+    schedule.sum = value;
+    return run::checkChoice(value, {"reduce", "matmul"}).withPrefix(option + ": ");
   } else if (key == "order" && push) {
     schedule.order = value;
     return run::checkChoice(value, {"rotated", "xor"}).withPrefix(option + ": ");
@@ -167,8 +170,8 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
   } else {
     return wrongShape(
         fmt::format("{}: not known there; expected deterministic, slices or streams of "
-                    "pipeline and exchange, slices, streams, order, merge, copies, by or blocks of "
-                    "push, by or blocks of gated, shots or blocks of direct",
+                    "pipeline and exchange, slices, streams, order, merge, copies, sum, by or "
+                    "blocks of push, by or blocks of gated, shots or blocks of direct",
                     option));
   }
   return Status();

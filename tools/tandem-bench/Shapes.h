@@ -64,6 +64,7 @@ struct Schedule {
   std::string by;             ///< of push and gated: "sms" (gathers), "epilogue" (push, reductions)
   int64_t blocks = 0;         ///< of direct, and by SMs; 0: as the schedule chooses
   int64_t copies = 0;         ///< of push; 0: one
+  std::string sum;            ///< of push; empty: its default
   std::string deterministic;  ///< "bitwise" or "batch"; "": sums in any order
 };
 Expected<Schedule> parseSchedule(const std::string &text);

@@ -71,10 +71,16 @@ public:
     writeTo(value, place);
     added.insert(value);
   }
+  /// The same as `writeTo`, plus what is in `term`. Of a matmul without bias.
+  void writeSumTo(Value value, const SliceBuffer &place, const SliceBuffer &term) {
+    writeTo(value, place);
+    terms[value] = term;
+  }
   void clearPlaces() {
     readPlaces.clear();
     writePlaces.clear();
     added.clear();
+    terms.clear();
   }
 
   //===--------------------------------------------------------------------===//
@@ -89,6 +95,8 @@ public:
   Value getTarget(Value result, Value out, LocalDims &dims) const;
   /// Whether it is added to what is there.
   bool isAdded(Value result) const { return added.contains(result); }
+  /// What is added to the result of a matmul; a null buffer: nothing.
+  SliceBuffer getTerm(Value result) const { return terms.lookup(result); }
 
   /// Buffers that the lowering of an op keeps from slice to slice.
   void setState(Operation *op, SmallVector<Value> buffers) { states[op] = std::move(buffers); }
@@ -116,6 +124,7 @@ private:
   DenseSet<Value> views;
   DenseMap<Value, SliceBuffer> readPlaces, writePlaces;
   DenseSet<Value> added;
+  DenseMap<Value, SliceBuffer> terms;
 };
 
 /// Emits whole ops outside of a stream loop, one after another, on the main stream.

@@ -194,13 +194,19 @@ void DataRun::addBias(uint32_t rank, const Command &command, bool noFactors, Ele
     return;
   const Layout &out = layout(rank, command, 0);
   Elements bias = readAll(rank, command, 3);
+  const bool isRow = layout(rank, command, 3).rank == 1;
   // Without kept indices of K the bias would be lost.
   isFailed |= !isComplete && noFactors && bias.size() > 0;
+  size_t found = 0;
   for (size_t i = 0; i < result.size(); ++i) {
     Value &value = result.value[i];
-    const Value *term = bias.find(result.index[i] % static_cast<uint64_t>(out.shape[out.rank - 1]));
+    uint64_t at =
+        isRow ? result.index[i] % static_cast<uint64_t>(out.shape[out.rank - 1]) : result.index[i];
+    const Value *term = bias.find(at);
+    found += term != nullptr;
     value = term ? combine(mode, out.dtype, ReduceOp::Sum, value, *term) : unknown(value, 0);
   }
+  isFailed |= !isRow && found < bias.size(); // a term of an element that is not computed
 }
 
 } // namespace tandem::check

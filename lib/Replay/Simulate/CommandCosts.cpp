@@ -232,8 +232,16 @@ double CommandCosts::call(const Rank &rank, const Command &command) {
 double CommandCosts::work(const Rank &rank, const Command &command) {
   auto operand = [&](uint32_t k) { return bytes(rank, command, k); };
   switch (command.kind) {
-  case Kind::Matmul:
-    return isInGatedKernel(command) ? part(rank, command) : matmul(rank, command);
+  case Kind::Matmul: {
+    if (isInGatedKernel(command))
+      return part(rank, command);
+    // A bias of the result's shape is read at the rate of memory, hidden by nothing: an upper
+    // bound.
+    const View *bias = world.operand(rank, command, 3);
+    bool isWhole = bias && world.layoutOf(*bias).rank > 1;
+    return matmul(rank, command) +
+           (isWhole ? machine.memorySeconds(machine::MemoryWork::Copy, operand(3)) : 0);
+  }
   case Kind::Copy:
     return machine.memorySeconds(machine::MemoryWork::Copy, operand(0) + operand(1));
   case Kind::Accumulate:

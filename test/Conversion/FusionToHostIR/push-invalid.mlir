@@ -233,6 +233,63 @@ func.func @two_gathers_by_sms(%0: !s, %1: !s) -> !g {
 
 // -----
 
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!g = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+
+func.func @gather_with_sum(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> !g {
+  // expected-error @below {{schedule push, sum = matmul: expected a reduction}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, sum = matmul>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
+  return %1 : !g
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @four_with_sum(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, sum = matmul: expected 2 devices, found 4}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, sum = matmul>} : !p -> !r
+  return %3 : !r
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @other_terms_with_sum(%0: !x, %1: !w) -> !r {
+  %p = fusion.matmul %0, %1 : !x, !w -> !p
+  %2 = arith.addf %p, %p : !p
+  // expected-error @below {{schedule push, sum = matmul: expected a sum of products without bias}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, sum = matmul>} : !p -> !r
+  return %3 : !r
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -], partial = ["x"]>>
+!r = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @merge_with_sum(%0: !x, %1: !w) -> !r {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, sum = matmul: expected no 'merge' and no by = epilogue}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, sum = matmul, merge = [1, 1]>} : !p -> !r
+  return %3 : !r
+}
+
+// -----
+
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 !g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
 

@@ -10,7 +10,7 @@
 !b = tensor<4x64x8192xbf16, #fusion.axes<#tp, [-, -, didx("x")]>>
 !g = tensor<4x64x8192xbf16, #fusion.axes<#tp, [-, -, -]>>
 // CHECK-LABEL: func.func @numbered
-// CHECK: fusion.stream_loop schedule <pipeline> from cost
+// CHECK: fusion.stream_loop schedule <push> from cost
 func.func @numbered(%a: !a, %w: !w, %b: !b) -> (!r, !g) {
   %l:2 = fusion.stream_loop (%a, %w, %b) : (!a, !w, !b) -> (!r, !g) {
   ^bb0(%la: !a, %lw: !w, %lb: !b):

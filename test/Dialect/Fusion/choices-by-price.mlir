@@ -41,17 +41,17 @@ func.func @tokens(%x: !x, %v: !w, %w: !w) -> !x {
 // A large all-reduce becomes a reduce-scatter, which overlaps the matmul, and an all-gather (H100), or stays whole where
 // it is quicker by `push` (H200). A small one stays; so does one with an annotation.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
-!x = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-!w = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
-!y = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+!x = tensor<32768x16384xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<16384x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!y = tensor<32768x8192xbf16, #fusion.axes<#tp, [-, -]>>
 
 // LOG: remark: fusion-insert-reshards: split the all-reduce into a reduce-scatter and an all-gather, which are faster on h100x8
 // RESHARDS-LABEL: func.func @all_reduce
-// SPLIT: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<8192x8192xbf16, #fusion.axes<#tp, {{.*}}didx("x")
-// SPLIT-NEXT: fusion.reshard {{.*}} -> tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
-// WHOLE: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+// SPLIT: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<32768x8192xbf16, #fusion.axes<#tp, {{.*}}didx("x")
+// SPLIT-NEXT: fusion.reshard {{.*}} -> tensor<32768x8192xbf16, #fusion.axes<#tp, [-, -]>>
+// WHOLE: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<32768x8192xbf16, #fusion.axes<#tp, [-, -]>>
 // RESHARDS-LABEL: func.func @annotated
-// RESHARDS: fusion.reshard {{.*}} {schedule = #fusion.schedule<pipeline>} {{.*}} partial = ["x"]>> -> tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+// RESHARDS: fusion.reshard {{.*}} {schedule = #fusion.schedule<pipeline>} {{.*}} partial = ["x"]>> -> tensor<32768x8192xbf16, #fusion.axes<#tp, [-, -]>>
 func.func @all_reduce(%x: !x, %w: !w) -> !y {
   %y = fusion.matmul %x, %w : !x, !w -> !y
   return %y : !y

@@ -73,10 +73,37 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // -----
 
 // matmul_c4
-hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %w: memref<3xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
   %main = hostir.main_stream
-  // expected-error @+1 {{expected a bias of shape 2, found 4x2}}
-  hostir.matmul %a, %b bias %c to %c on %main : memref<4x8xf32>, memref<8x2xf32>, memref<4x2xf32> to memref<4x2xf32>
+  // expected-error @+1 {{expected a bias of shape 2, found 3}}
+  hostir.matmul %a, %b bias %w to %c on %main : memref<4x8xf32>, memref<8x2xf32>, memref<3xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c5
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a bias of shape 4x2, found 8x2}}
+  hostir.matmul %a, %b bias %b to %c on %main : memref<4x8xf32>, memref<8x2xf32>, memref<8x2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c5
+hostir.program @p(%a: memref<4x8xf16>, %b: memref<8x2xf16>, %c: memref<4x2xf32>, %t: memref<4x2xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a bias of the output's shape to have its type, found 'f16'}}
+  hostir.matmul %a, %b bias %t to %c on %main : memref<4x8xf16>, memref<8x2xf16>, memref<4x2xf16> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c5
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %t: memref<4x2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected no 'accumulate' beside a bias of the output's shape}}
+  hostir.matmul %a, %b bias %t to %c on %main {accumulate} : memref<4x8xf32>, memref<8x2xf32>, memref<4x2xf32> to memref<4x2xf32>
 }
 
 // -----

@@ -89,6 +89,7 @@ class Operations:
         if kind == "push":
             more += ", by = epilogue" if self.chance(0.2) else self.by_sms()
             more += ", order = xor" if self.chance(0.2) else ""
+            more += ", sum = matmul" if self.chance(0.2) else ""
             more += f", copies = {r.randint(2, 5)}" if self.chance(0.2) else ""
             more += f", merge = [{r.choice(('1, 1', '2', '1, 2', '1, 1, 2', '2, 2'))}]" if self.chance(0.2) else ""
         return f"#fusion.schedule<{kind}{more}>"
@@ -244,7 +245,8 @@ class Operations:
                  transpose_a=False, transpose_b=transpose, words={})
 
     def stored_rows(self, value):
-        """A product whose partial sums are reduced to rows, as the schedule `push` by the epilogue takes them."""
+        """A product whose partial sums are reduced to rows, as the schedule `push` by the epilogue takes them, or, of two
+        devices, with sums by the matmul."""
         r = self.random
         mesh = r.choice(self.meshes)
         split = [(axis, size) for axis, size in mesh.axes if size > 1]
@@ -267,7 +269,8 @@ class Operations:
         product = self.add("matmul", operands, (m, n), Axes(mesh, (digits, ()), (axis,)), bound,
                            transpose_a=False, transpose_b=transpose, words={})
         terms = product if self.chance(0.9) else self.add("arith.addf", [product, product], (m, n), product.axes, 2 * bound)
-        schedule = "#fusion.schedule<push, by = epilogue>" if self.chance(0.8) else self.schedule()
+        way = "sum = matmul" if size == 2 and self.chance(0.5) else "by = epilogue"
+        schedule = f"#fusion.schedule<push, {way}>" if self.chance(0.8) else self.schedule()
         self.move("reshard", [terms], (m, n), Axes(mesh, (own, ())), schedule=schedule)
 
     def attention(self, value):

@@ -184,6 +184,26 @@ TEST(Data, StepRunsTwice) {
   expectOnly(spec, kWrong);
 }
 
+/// y = x w + t on one rank, with a bias of the shape of y; `strides`: of t as the rank reads it.
+static DataSpec plusTerm(const Shape &strides) {
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {2, 4}), w = spec.whole("w", false, {4, 2});
+  uint32_t t = spec.whole("t", false, {2, 2}), y = spec.whole("y", true, {2, 2});
+  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
+  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w), 0,
+         spec.view(oracle, t));
+  uint32_t term = rank.views[spec.view(rank, t)].buffer();
+  matmul(rank, spec.view(rank, y), spec.view(rank, x), spec.view(rank, w), 0,
+         rank.view(term, DType::F32, {2, 2}, strides, 0));
+  return spec;
+}
+
+TEST(Data, BiasOfTheShapeOfTheResult) {
+  expectClean(plusTerm({2, 1}));
+  expectOnly(plusTerm({1, 2}), kWrong);
+  expectOnly(plusTerm({0, 1}), kWrong);
+}
+
 // Reductions
 
 TEST(Data, OtherDimensionReduced) {

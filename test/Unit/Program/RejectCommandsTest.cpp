@@ -117,8 +117,17 @@ std::vector<Reject> brokenCommands() {
     r.commands[s::matmul].operands[1] = r.view(2, DType::F32, {3, 2, 4});
     r.commands[s::matmul].operands[2] = r.view(3, DType::F32, {4, 8});
   });
-  add("matmul-bias", "bias: expected [8], found f32[4,8]{16,1}",
-      [](P &, R &r) { r.commands[s::matmul].operands[3] = s::wide; });
+  add("matmul-bias", "bias: expected [8], found f32[4]",
+      [](P &, R &r) { r.commands[s::matmul].operands[3] = r.view(3, DType::F32, {4}); });
+  add("matmul-whole-bias-shape", "bias: expected the shape of f32[4,8], found f32[8,8]",
+      [](P &, R &r) { r.commands[s::matmul].operands[3] = r.view(3, DType::F32, {8, 8}); });
+  add("matmul-whole-bias-dtype", "bias: expected f32, found bf16",
+      [](P &, R &r) { r.commands[s::matmul].operands[3] = r.view(3, DType::BF16, {4, 8}); });
+  add("matmul-whole-bias-accumulate", "bias: expected no accumulate beside a bias of the output",
+      [](P &, R &r) {
+        r.commands[s::matmul].operands[3] = s::wide;
+        r.commands[s::matmul].flags = 4;
+      });
   add("matmul-alias", "a: overlaps the output",
       [](P &, R &r) { r.commands[s::matmul].operands[1] = s::y; });
   add("matmul-alias-b", "b: overlaps the output",

@@ -74,19 +74,19 @@ public:
   LogicalResult emit(const FirstSlice &first);
 
 private:
-  static constexpr unsigned kLhs = 0, kRhs = 1, kResult = 2;
+  static constexpr unsigned kLhs = 0, kRhs = 1, kResult = 2, kTerm = 3;
 
   LogicalResult emitRuns(const FirstSlice &first);
   LogicalResult emitContiguous(const FirstSlice &first);
 
   LocalDims &dimsOf(unsigned which) {
-    return which == kResult ? dims.result : dims.operands[which];
+    return which == kResult ? dims.result : which == kTerm ? term.dims : dims.operands[which];
   }
   /// The unit dimensions of a view of the operand or result, ascending.
   SmallVector<int64_t> getUnitDims(unsigned which) {
     SmallVector<int64_t> unit;
     int64_t rank =
-        which == kResult ? op.getType().getRank() + op.isLhsVector() + op.isRhsVector() : 2;
+        which >= kResult ? op.getType().getRank() + op.isLhsVector() + op.isRhsVector() : 2;
     if (op.isLhsVector() && which != kRhs)
       unit.push_back(rank - 2);
     if (op.isRhsVector() && which != kLhs)
@@ -104,6 +104,7 @@ private:
   fusion::MatmulOp op;
   Location loc;
   OpDims dims;
+  SliceBuffer term; ///< added to the result, which it has the digits of; or a null buffer
   Value out, stream;
   LoopEmitter &loop;
   ProgramBuilder &program;
@@ -127,9 +128,20 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
     (void)loop.getSource(operand, mine);
   out = loop.getTarget(op.getResult(), out, dims.result);
   fusion::AxesRule rule = *fusion::getAxesRule(op);
+  term = loop.getTerm(op.getResult());
+  if (term.buffer) {
+    OpDims others = dims;
+    others.result = term.dims;
+    if (failed(alignDims(builder, op, rule.operands, rule.results[0], others)))
+      return failure();
+    term.dims = others.result;
+  }
   if (failed(alignDims(builder, op, rule.operands, rule.results[0], dims)))
     return failure();
-  for (unsigned which : {kLhs, kRhs, kResult})
+  SmallVector<unsigned> all{kLhs, kRhs, kResult};
+  if (term.buffer)
+    all.push_back(kTerm);
+  for (unsigned which : all)
     for (int64_t dim : getUnitDims(which))
       dimsOf(which).insert(dimsOf(which).begin() + dim, SmallVector<LocalDigit>{{1, {}}});
   int64_t rank = dims.result.size();
@@ -139,10 +151,13 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
   // A non-contiguous slice of M (or N) is several runs of rows. All but the innermost digit become
   // batch dimensions, which the other operand lacks, so it broadcasts. If the other operand has
   // batch dimensions, the runs are multiplied one after another.
-  bool batchM = splitM && !splitN && rhs.size() == 2 && SplitDim(lhs, lhsM()).runs == splitM &&
-                (rank == 2 || !op.getTransposeA());
-  bool batchN =
-      splitN && !splitM && lhs.size() == 2 && !op.getBias() && SplitDim(rhs, rhsN()).runs == splitN;
+  auto fitsTerm = [&](int64_t dim, int64_t runs) {
+    return !term.buffer || SplitDim(term.dims, dim).runs == runs;
+  };
+  bool batchM = fitsTerm(rank - 2, splitM) && splitM && !splitN && rhs.size() == 2 &&
+                SplitDim(lhs, lhsM()).runs == splitM && (rank == 2 || !op.getTransposeA());
+  bool batchN = fitsTerm(rank - 1, splitN) && splitN && !splitM && lhs.size() == 2 &&
+                !op.getBias() && SplitDim(rhs, rhsN()).runs == splitN;
   SmallVector<SmallVector<LocalDigit> *> ofM, ofN;
   if (!batchM)
     ofM = {&lhs[lhsM()], &dims.result[rank - 2]};
@@ -150,6 +165,10 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
     ofN = {&rhs[rhsN()], &dims.result[rank - 1]};
   if (!batchN && op.getBias())
     ofN.push_back(&dims.operands[2][0]);
+  if (!batchM && term.buffer)
+    ofM.push_back(&term.dims[rank - 2]);
+  if (!batchN && term.buffer)
+    ofN.push_back(&term.dims[rank - 1]);
   return forEachRun(program, loc, ofM, [&](Value) {
     return forEachRun(program, loc, ofN, [&](Value) { return emitRuns(first); });
   });
@@ -193,21 +212,24 @@ LogicalResult MatmulSlice::emitContiguous(const FirstSlice &first) {
   Value lhs = makeMatrixView(bufferOf(op.getLhs()), kLhs);
   Value rhs = makeMatrixView(bufferOf(op.getRhs()), kRhs);
   Value result = makeMatrixView(out, kResult);
+  Value added = term.buffer ? makeMatrixView(term.buffer, kTerm) : Value();
   int64_t rank = dims.result.size();
   SplitDim m(dims.result, rank - 2), n(dims.result, rank - 1);
   // Leading batch dimensions of the result stay before the runs.
   if (m.runs && rank == 2) {
     lhs = moveToFront(builder, loc, lhs, SplitDim(dims.operands[kLhs], lhsM()).first, m.runs);
     result = moveToFront(builder, loc, result, m.first, m.runs);
+    added = added ? moveToFront(builder, loc, added, m.first, m.runs) : added;
   }
   if (n.runs) {
     rhs = moveToFront(builder, loc, rhs, SplitDim(dims.operands[kRhs], rhsN()).first, n.runs);
     result = moveToFront(builder, loc, result, n.first, n.runs);
+    added = added ? moveToFront(builder, loc, added, n.first, n.runs) : added;
   }
-  Value bias;
+  Value bias = added;
   if (op.getBias())
     bias = makeView(builder, loc, bufferOf(op.getBias()), dims.operands[2], true);
-  // Add the bias once.
+  // It is added once.
   auto emit = [&](Value bias, bool accumulate) {
     hostir::MatmulOp::create(builder, loc, lhs, rhs, bias, result, stream, op.getTransposeA(),
                              op.getTransposeB(), accumulate);

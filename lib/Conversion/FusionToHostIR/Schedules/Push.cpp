@@ -357,11 +357,12 @@ LogicalResult PushGather::emit(ArrayRef<Batch> batches) {
 namespace {
 
 /// Slices are computed in the order of the devices that get them, the own ones last. Each goes to
-/// its owner's receive memory; the owner then reduces what has arrived.
+/// its owner's receive memory; the owner then reduces what has arrived. Or, of two devices, the
+/// matmuls of the own slices add what has arrived.
 class PushReduce {
 public:
-  PushReduce(const ScatterLoop &scatter, ProgramBuilder &program, bool epilogue)
-      : scatter(scatter), loc(scatter.getLoc()), epilogue(epilogue),
+  PushReduce(const ScatterLoop &scatter, ProgramBuilder &program, bool epilogue, bool sums)
+      : scatter(scatter), loc(scatter.getLoc()), epilogue(epilogue), sums(sums),
         loop(scatter.loop, scatter.scattered.plan, scatter.digits, loc, program, std::nullopt,
              epilogue),
         body(scatter.loop, program), program(program), builder(program.getBuilder()),
@@ -377,12 +378,16 @@ private:
   LogicalResult computeAndStore();
   LogicalResult computeFor(Value step, Value distance, SliceNumbers numbers = {});
   LogicalResult computeBatch(Batch batch, Value step);
+  LogicalResult computeOwn(Value step);
   void pushTo(Value peer, Value number, const SliceIndex &slice, Value stream);
+  /// Holds `stream` until slice `number` of all others has come.
+  void waitForAll(Value number, Value stream);
   void reduce();
 
   const ScatterLoop &scatter;
   Location loc;
   const bool epilogue; ///< the kernel that computes the slices stores them to their owners
+  const bool sums;     ///< the matmuls of the own slices add what has arrived
   PushLoop loop;
   LoopEmitter body;
   ProgramBuilder &program;
@@ -435,12 +440,29 @@ LogicalResult PushReduce::computeBatch(Batch batch, Value step) {
   return success();
 }
 
+void PushReduce::waitForAll(Value number, Value stream) {
+  (void)program.loop(loc, 1, loop.devices, [&](Value distance) {
+    loop.waitFor(loop.peers.getSource(distance), number, stream);
+    return success();
+  });
+}
+
+LogicalResult PushReduce::computeOwn(Value step) {
+  Value stream = loop.getComputeStream(step);
+  if (!sums)
+    return scatter.computeOwn(body, loop.me, place, [&](Value) { return stream; });
+  fusion::ReshardOp reshard = scatter.scatter;
+  ScatterPlace result(program.getBuffer(reshard.getResult()));
+  result.term =
+      scatter.getPlace(program, received, loop.peers.getSource(program.getIndex(1))).buffer;
+  return scatter.computeOwn(body, loop.me, result, [&](Value number) {
+    waitForAll(number, stream);
+    return stream;
+  });
+}
+
 LogicalResult PushReduce::compute(ArrayRef<Batch> batches) {
   place = scatter.getPlace(program, received, loop.me);
-  auto computeOwn = [&](Value step) {
-    Value stream = loop.getComputeStream(step);
-    return scatter.computeOwn(body, loop.me, place, [&](Value) { return stream; });
-  };
   if (batches.empty()) {
     auto computeOthers = [&](SliceNumbers numbers) {
       return program.loop(loc, 1, loop.devices, [&](Value step) {
@@ -479,11 +501,8 @@ LogicalResult PushReduce::computeAndStore() {
 }
 
 void PushReduce::reduce() {
-  Value main = program.getMainStream(), last = program.getIndex(scatter.digits.numSlices() - 1);
-  (void)program.loop(loc, 1, loop.devices, [&](Value distance) {
-    loop.waitFor(loop.peers.getSource(distance), last, main);
-    return success();
-  });
+  Value main = program.getMainStream();
+  waitForAll(program.getIndex(scatter.digits.numSlices() - 1), main);
   scatter.finish(program, received);
 }
 
@@ -497,7 +516,10 @@ LogicalResult PushReduce::emit(ArrayRef<Batch> batches) {
   program.onMesh(loc, mesh, [&] { done = epilogue ? computeAndStore() : compute(batches); });
   loop.join();
   // Waiting begins when all is on its way.
-  program.onMesh(loc, mesh, [&] { reduce(); });
+  program.onMesh(loc, mesh, [&] {
+    if (!sums)
+      reduce();
+  });
   return done;
 }
 
@@ -518,6 +540,7 @@ class Push : public Schedule {
     return {"push", withPushOptions({{"streams", Option::Kind::Integer},
                                      {"copies", Option::Kind::Integer},
                                      {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
+                                     {"sum", Option::Kind::Word, 0, {"reduce", "matmul"}},
                                      {"merge", Option::Kind::Integers, 1}},
                                     /*reduces=*/true)};
   }
@@ -563,6 +586,29 @@ static FailureOr<bool> isByEpilogue(const StreamLoop &loop, const ScatterLoop *s
   if (scatter->digits.numSlices() != 1 || rows.empty() || !rows.front().isStream())
     return expect("one block of rows per device, found the slices " +
                   fusion::formatAxes(fusion::getAxes(matmul.getType())));
+  return true;
+}
+
+/// Whether the option `sum` asks for matmuls that add what has arrived. Failure if the loop cannot
+/// have them; then `why` gets the reason. `plan`: of a reduction, else null.
+static FailureOr<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *plan,
+                                     function_ref<InFlightDiagnostic()> why) {
+  fusion::ScheduleAttr schedule = loop.schedule;
+  if (schedule.getWord("sum") != "matmul")
+    return false;
+  auto expect = [&](const Twine &what) -> LogicalResult {
+    return why() << "schedule push, sum = matmul: expected " << what;
+  };
+  if (!plan || !plan->reduces())
+    return expect("a reduction");
+  if (!schedule.getIntegers("merge").empty() || schedule.getWord("by") == "epilogue")
+    return expect("no 'merge' and no by = epilogue");
+  if (plan->groupSize() != 2)
+    return expect("2 devices, found " + Twine(plan->groupSize()));
+  fusion::ReshardOp reshard = loop.reshards().front();
+  auto matmul = reshard.getInput().getDefiningOp<fusion::MatmulOp>();
+  if (plan->reduction != ReduceKind::Sum || !matmul || matmul.getBias())
+    return expect("a sum of products without bias");
   return true;
 }
 
@@ -629,10 +675,14 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
         loop.schedule.getInteger("copies") > 1)
       return why() << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
-    if (failed(getPushBlocks(loop, /*gather=*/nullptr, why)) ||
+    FailureOr<ReshardPlan> plan = planReshard(loop.reshards().front(), why);
+    if (failed(plan) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) ||
         failed(isByEpilogue(loop, /*scatter=*/nullptr, why)))
       return failure();
-    return matchPushAllReduce(loop, getOrder(loop.schedule), why);
+    FailureOr<bool> sums = isSumByMatmul(loop, &*plan, why);
+    if (failed(sums))
+      return failure();
+    return matchPushAllReduce(loop, getOrder(loop.schedule), *sums, why);
   }
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
@@ -641,13 +691,15 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     FailureOr<SmallVector<Batch>> batches =
         getBatches(loop, scatter->scattered.plan, scatter->digits, /*gather=*/nullptr, why);
     FailureOr<bool> epilogue = isByEpilogue(loop, &*scatter, why);
-    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) || failed(epilogue))
+    FailureOr<bool> sums = isSumByMatmul(loop, &scatter->scattered.plan, why);
+    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) ||
+        failed(epilogue) || failed(sums))
       return failure();
-    SchedulePlan plan{
-        [scatter = *scatter, batches = *batches, epilogue = *epilogue](ProgramBuilder &program) {
-          return PushReduce(scatter, program, epilogue).emit(batches);
-        },
-        /*isOneSided=*/true};
+    SchedulePlan plan{[scatter = *scatter, batches = *batches, epilogue = *epilogue,
+                       sums = *sums](ProgramBuilder &program) {
+                        return PushReduce(scatter, program, epilogue, sums).emit(batches);
+                      },
+                      /*isOneSided=*/true, /*addsInRankOrder=*/!*sums};
     if (*epilogue)
       plan.stores = Stores::FromEpilogue;
     return plan;
@@ -659,7 +711,8 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   FailureOr<SmallVector<Batch>> batches =
       getBatches(loop, gather->plan, gather->digits, &*gather, why);
   FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
-  if (failed(batches) || failed(blocks) || failed(isByEpilogue(loop, /*scatter=*/nullptr, why)))
+  if (failed(batches) || failed(blocks) || failed(isByEpilogue(loop, /*scatter=*/nullptr, why)) ||
+      failed(isSumByMatmul(loop, /*plan=*/nullptr, why)))
     return failure();
   SchedulePlan plan{
       [gather = *gather, batches = *batches, blocks = *blocks](ProgramBuilder &program) {
@@ -674,8 +727,10 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
 void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   Builder builder(loop.place->getContext());
   auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge, int64_t copies = 0,
-                     StringRef by = "") {
+                     StringRef by = "", StringRef sum = "") {
     NamedAttrList options;
+    if (!sum.empty())
+      options.set("sum", builder.getStringAttr(sum));
     if (!by.empty())
       options.set("by", builder.getStringAttr(by));
     if (copies)
@@ -717,6 +772,18 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   for (int64_t streams : {0, 2}) {
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
     addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);
+  }
+  // Sums by the matmuls of two devices.
+  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
+    SmallVector<fusion::StreamFactor> sums = getAllReduceFactors(reshard);
+    for (const auto &factors : {getOwnerFactor(reshard), getFineOwnerFactors(reshard)})
+      llvm::copy_if(factors, std::back_inserter(sums),
+                    [](const fusion::StreamFactor &factor) { return factor.toOwners; });
+    for (const fusion::StreamFactor &factor : sums) {
+      if (factor.count == 2 * factor.perOwner)
+        candidates.push_back(
+            {getPush(0, {}, 0, "", "matmul"), std::pair(static_cast<unsigned>(number), factor)});
+    }
   }
   size_t first = candidates.size();
   addSliced(loop, getPush(0, {}, kCopies), getOwnerFactor, candidates);

@@ -86,9 +86,16 @@ LogicalResult MatmulOp::verify() {
   expected->append({m, n});
   if (failed(verifyShape(*this, "an output", getOutput(), *expected)))
     return failure();
-  if (getBias())
+  if (!getBias())
+    return success();
+  if (shapeOf(getBias()).size() < 2)
     return verifyShape(*this, "a bias", getBias(), {n});
-  return success();
+  if (getAccumulate())
+    return emitOpError() << "expected no 'accumulate' beside a bias of the output's shape";
+  if (elementOf(getBias()) != result)
+    return emitOpError() << "expected a bias of the output's shape to have its type, found "
+                         << elementOf(getBias());
+  return verifyShape(*this, "a bias", getBias(), *expected);
 }
 
 //===----------------------------------------------------------------------===//

@@ -207,10 +207,14 @@ struct Allocator {
   }
 };
 
-/// out[..., M, N] (+)= op(a)[..., M, K] * op(b)[..., K, N] + bias[N]; batch dims broadcast; f32
+/// out[..., M, N] (+)= op(a)[..., M, K] * op(b)[..., K, N] + bias; batch dims broadcast; f32
 /// accumulation.
 struct MatmulDesc {
-  Operand out, a, b, bias; ///< bias may be absent
+  Operand out, a, b;
+  /// May be absent. A row [N], or of the shape and type of `out`; then `accumulate` is false.
+  Operand bias;
+  bool hasRowBias() const { return bias.present() && bias.layout.rank == 1; }
+  bool hasWholeBias() const { return bias.present() && bias.layout.rank > 1; }
   bool transposeA = false, transposeB = false, accumulate = false;
   /// The last bits of an element depend on its row of `a`, its column of `b` and the types alone:
   /// it is added up in the order of K, by an algorithm that is the same for all M, N and strides.

@@ -165,12 +165,16 @@ public:
   const Layout &layout() const { return seen; }
   /// The address for the primitive; temporaries are in `storage`.
   void *enter(const Frame &frame, std::vector<std::byte> &storage, bool load) const {
-    void *data = frame.pointers[slot];
+    void *data = place(frame, storage);
+    if (load && !inPlace)
+      in.run(data, frame.pointers[slot]);
+    return data;
+  }
+  /// The same, with what is there undefined.
+  void *place(const Frame &frame, std::vector<std::byte> &storage) const {
     if (inPlace)
-      return data;
+      return frame.pointers[slot];
     storage.resize(seen.numBytes());
-    if (load)
-      in.run(storage.data(), data);
     return storage.data();
   }
   void leave(const Frame &frame, void *data) const {
@@ -187,7 +191,9 @@ private:
 
 class MatmulOperation final : public HostOperation {
 public:
-  explicit MatmulOperation(const MatmulDesc &desc) : accumulate(desc.accumulate) {
+  explicit MatmulOperation(const MatmulDesc &desc)
+      : accumulate(desc.accumulate), hasRow(desc.hasRowBias()), hasTerm(desc.hasWholeBias()),
+        biasSlot(desc.bias.slot) {
     const Layout &o = desc.out.layout;
     unsigned rank = o.rank;
     Layout la = padded(desc.a.layout, rank), lb = padded(desc.b.layout, rank);
@@ -198,13 +204,14 @@ public:
     // oneDNN 2.6 has no f16 matmul on CPUs; f16 converts exactly to f32, the type of accumulation.
     DType factor = la.dtype;
     bool native = factor == DType::F32 || (factor == DType::BF16 && multipliesBF16Well());
-    hasBias = desc.bias.present();
     a = Staged(desc.a, la, native ? factor : DType::F32);
     b = Staged(desc.b, lb, native ? factor : DType::F32);
     out = Staged(desc.out, o, native ? o.dtype : DType::F32);
 
     dnnl::primitive_attr attributes;
-    if (accumulate) {
+    if (hasTerm)
+      loadTerm = ConvertPlan(out.layout(), desc.bias.layout);
+    if (accumulate || hasTerm) {
       dnnl::post_ops ops;
       ops.append_sum(1.0f);
       attributes.set_post_ops(ops);
@@ -213,11 +220,10 @@ public:
     bMemory = memory(b.layout());
     outMemory = memory(out.layout());
     std::unique_ptr<dnnl::matmul::desc> matmul;
-    if (hasBias) {
+    if (hasRow) {
       // The bias is f32 for every dtype: it is added before the single rounding.
       Layout row = padded(Layout::dense(DType::F32, {o.shape[rank - 1]}), rank);
       biasLayout = desc.bias.layout;
-      biasSlot = desc.bias.slot;
       biasConvert = ConvertPlan(Layout::dense(DType::F32, {o.shape[rank - 1]}), biasLayout);
       biasMemory = memory(row);
       matmul = std::make_unique<dnnl::matmul::desc>(aMemory.get_desc(), bMemory.get_desc(),
@@ -234,19 +240,21 @@ public:
     aMemory.set_data_handle(a.enter(frame, aStorage, true));
     bMemory.set_data_handle(b.enter(frame, bStorage, true));
     void *result = out.enter(frame, outStorage, accumulate);
+    if (hasTerm)
+      loadTerm.run(result, frame.pointers[biasSlot]);
     outMemory.set_data_handle(result);
     // The C++ call of the library would allocate a list of arguments.
     dnnl_exec_arg_t arguments[4] = {{DNNL_ARG_SRC, aMemory.get()},
                                     {DNNL_ARG_WEIGHTS, bMemory.get()},
                                     {DNNL_ARG_DST, outMemory.get()}};
-    if (hasBias) {
+    if (hasRow) {
       biasStorage.resize(static_cast<size_t>(biasLayout.numElements()));
       biasConvert.run(biasStorage.data(), frame.pointers[biasSlot]);
       biasMemory.set_data_handle(biasStorage.data());
       arguments[3] = {DNNL_ARG_BIAS, biasMemory.get()};
     }
     dnnl::error::wrap_c_api(
-        dnnl_primitive_execute(primitive.get(), stream().get(), hasBias ? 4 : 3, arguments),
+        dnnl_primitive_execute(primitive.get(), stream().get(), hasRow ? 4 : 3, arguments),
         "could not execute a matmul");
     stream().wait();
     out.leave(frame, result);
@@ -258,11 +266,11 @@ private:
     return dnnl::memory(descriptor(layout), engine(), nullptr);
   }
 
-  bool accumulate, hasBias = false;
+  bool accumulate, hasRow, hasTerm;
+  uint32_t biasSlot;
   Staged a, b, out;
   Layout biasLayout;
-  uint32_t biasSlot = 0;
-  ConvertPlan biasConvert;
+  ConvertPlan biasConvert, loadTerm;
   dnnl::memory aMemory, bMemory, outMemory, biasMemory;
   dnnl::matmul primitive;
   std::vector<std::byte> aStorage, bStorage, outStorage;
@@ -276,8 +284,8 @@ template <typename T> class PlainProductOperation final : public HostOperation {
 
 public:
   explicit PlainProductOperation(const MatmulDesc &desc)
-      : slots{desc.out.slot, desc.a.slot, desc.b.slot, desc.bias.slot},
-        hasBias(desc.bias.present()), accumulate(desc.accumulate) {
+      : slots{desc.out.slot, desc.a.slot, desc.b.slot, desc.bias.slot}, hasRow(desc.hasRowBias()),
+        hasTerm(desc.hasWholeBias()), accumulate(desc.accumulate) {
     const Layout &out = desc.out.layout;
     unsigned rank = out.rank;
     Layout la = padded(desc.a.layout, rank), lb = padded(desc.b.layout, rank);
@@ -299,28 +307,28 @@ public:
            denseB = denseLike(lb, kType), denseRow = Layout::dense(kType, {columns});
     inA = Load(denseA, la);
     inB = Load(denseB, lb);
-    inOut = Load(denseOut, out);
-    if (hasBias)
+    inOut = Load(denseOut, hasTerm ? desc.bias.layout : out);
+    if (hasRow)
       inBias = Load(denseRow, desc.bias.layout);
     outCopy = Load(out, denseOut);
     a.resize(static_cast<size_t>(denseA.numElements()));
     b.resize(static_cast<size_t>(denseB.numElements()));
     sums.resize(static_cast<size_t>(denseOut.numElements()));
-    bias.resize(hasBias ? static_cast<size_t>(columns) : 0);
+    bias.resize(hasRow ? static_cast<size_t>(columns) : 0);
   }
 
   Status execute(const Frame &frame) override {
     void *target = frame.pointers[slots[0]];
     inA.run(a.data(), frame.pointers[slots[1]]);
     inB.run(b.data(), frame.pointers[slots[2]]);
-    if (accumulate)
-      inOut.run(sums.data(), target);
+    if (accumulate || hasTerm)
+      inOut.run(sums.data(), hasTerm ? frame.pointers[slots[3]] : target);
     else
       std::fill(sums.begin(), sums.end(), T(0));
-    if (hasBias)
+    if (hasRow)
       inBias.run(bias.data(), frame.pointers[slots[3]]);
     int64_t lines = static_cast<int64_t>(sums.size()) / columns;
-    for (int64_t line = 0; hasBias && line < lines; ++line)
+    for (int64_t line = 0; hasRow && line < lines; ++line)
       for (int64_t n = 0; n < columns; ++n)
         sums[static_cast<size_t>(line * columns + n)] += bias[static_cast<size_t>(n)];
     for (int64_t line = 0; line < lines; ++line) {
@@ -339,7 +347,7 @@ private:
   using Load = std::conditional_t<std::is_same_v<T, double>, CopyPlan, ConvertPlan>;
 
   uint32_t slots[4]; ///< out, a, b, bias
-  bool hasBias, accumulate;
+  bool hasRow, hasTerm, accumulate;
   int64_t rows = 0, columns = 0, depth = 0;
   Load inA, inB, inBias, inOut, outCopy;
   std::vector<T> a, b, sums, bias;
@@ -350,6 +358,10 @@ class EmptyProductOperation final : public HostOperation {
 public:
   explicit EmptyProductOperation(const MatmulDesc &desc)
       : out(desc.out), bias(desc.bias), accumulate(desc.accumulate) {
+    if (desc.hasWholeBias()) {
+      add = CombinePlan(out.layout, {bias.layout}, ReduceOp::Sum);
+      return;
+    }
     Layout wide = out.layout; // the bias, repeated along all dimensions but the last
     int64_t stride = bias.present() ? bias.layout.strides[0] : 0;
     converts = bias.present() && bias.layout.dtype != out.layout.dtype;

@@ -232,6 +232,7 @@ private:
 };
 
 /// A product as the library sees it: out[m, n] (+)= a[m, k] * b[k, n] + bias[n], row-major out.
+/// With `adds`: + term[m, n], instead of the old contents and the bias.
 struct Product {
   DType dtype = DType::F32;   ///< of a
   DType bType = DType::F32;   ///< the same, unless both have 8 bits
@@ -241,7 +242,8 @@ struct Product {
   /// transposed.
   int64_t lda = 0, ldb = 0, ldo = 0;
   bool transposeA = false, transposeB = false;
-  bool accumulate = false, bias = false;
+  bool accumulate = false, bias = false, adds = false;
+  int64_t ldTerm = 0; ///< of the term
   /// `batch` products; strides in elements (0: all use the same operand).
   int64_t batch = 1, strideA = 0, strideB = 0, strideOut = 0;
   /// Alignment of all addresses in bytes; algorithms depend on it.
@@ -265,8 +267,9 @@ public:
   /// The candidate's name: equal names are the same algorithm if version() is equal.
   virtual std::string algorithm(unsigned candidate) const = 0;
   virtual uint64_t workspaceBytes() const = 0;
+  /// `added`: the bias or the term; null: there is none.
   virtual Status run(StreamHandle stream, void *workspace, const void *a, const void *b, void *out,
-                     const void *bias) = 0;
+                     const void *added) = 0;
 };
 
 /// The vendor's matrix library on one GPU.

@@ -36,7 +36,7 @@ public:
   LtPlan(const Lt &api, Driver &driver, typename Lt::Handle handle, const Product &product)
       : api(api), driver(driver), handle(handle), product(product) {}
   ~LtPlan() override {
-    for (typename Lt::Layout layout : {a, b, out})
+    for (typename Lt::Layout layout : {a, b, out, term})
       if (layout)
         static_cast<void>(api.layoutDestroy(layout));
     if (desc)
@@ -65,6 +65,8 @@ public:
     TANDEM_RETURN_IF_ERROR(
         layout(&b, p.dtype, p.transposeA ? p.m : p.k, p.transposeA ? p.k : p.m, p.lda, p.strideA));
     TANDEM_RETURN_IF_ERROR(layout(&out, p.outType, p.n, p.m, p.ldo, p.strideOut));
+    if (p.adds)
+      TANDEM_RETURN_IF_ERROR(layout(&term, p.outType, p.n, p.m, p.ldTerm, 0));
     return search(maxCandidates);
   }
 
@@ -94,13 +96,14 @@ public:
   uint64_t workspaceBytes() const override { return found[chosen].workspaceSize; }
 
   Status run(StreamHandle stream, void *workspace, const void *aData, const void *bData,
-             void *outData, const void *bias) override {
+             void *outData, const void *added) override {
     if (product.bias) // the library rejects a bias pointer without the bias epilogue
-      TANDEM_RETURN_IF_ERROR(set(Lt::kBiasPointer, bias));
-    float one = 1, beta = product.accumulate ? 1 : 0;
+      TANDEM_RETURN_IF_ERROR(set(Lt::kBiasPointer, added));
+    float one = 1, beta = product.accumulate || product.adds ? 1 : 0;
+    const void *old = product.adds ? added : outData;
     const typename Lt::Found &how = found[chosen];
     return driver.within([&] {
-      return api.status(api.matmul(handle, desc, &one, bData, a, aData, b, &beta, outData, out,
+      return api.status(api.matmul(handle, desc, &one, bData, a, aData, b, &beta, old, oldLayout(),
                                    outData, out, &how.algo, workspace, how.workspaceSize,
                                    static_cast<typename Lt::Stream>(stream)),
                         "Matmul");
@@ -130,6 +133,9 @@ private:
                       "MatrixLayoutSetAttribute");
   }
 
+  /// Of what beta scales.
+  typename Lt::Layout oldLayout() const { return product.adds ? term : out; }
+
   Status search(unsigned maxCandidates) {
     typename Lt::Preference preference = nullptr;
     TANDEM_RETURN_IF_ERROR(api.status(api.preferenceCreate(&preference), "MatmulPreferenceCreate"));
@@ -138,7 +144,7 @@ private:
     });
     found.resize(maxCandidates);
     int count = 0;
-    auto result = api.getHeuristic(handle, desc, a, b, out, out, preference,
+    auto result = api.getHeuristic(handle, desc, a, b, oldLayout(), out, preference,
                                    static_cast<int>(maxCandidates), found.data(), &count);
     static_cast<void>(api.preferenceDestroy(preference));
     Status status = api.status(result, "MatmulAlgoGetHeuristic");
@@ -156,7 +162,7 @@ private:
   typename Lt::Handle handle;
   Product product;
   typename Lt::Desc desc = nullptr;
-  typename Lt::Layout a = nullptr, b = nullptr, out = nullptr;
+  typename Lt::Layout a = nullptr, b = nullptr, out = nullptr, term = nullptr;
   std::vector<typename Lt::Found> found;
   unsigned chosen = 0;
 };

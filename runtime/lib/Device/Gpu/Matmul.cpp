@@ -210,6 +210,40 @@ private:
   FunctionHandle widen = nullptr;
 };
 
+/// What is added to each element: read by the library beside the result, or copied into the result,
+/// to which the product is then added.
+class Term {
+public:
+  /// `out`: where the library writes.
+  Status prepare(const Tools &tools, const Operand &operand, const Staged &out, bool ordered) {
+    slot = operand.slot;
+    const Layout &layout = operand.layout;
+    int64_t matrices = 1;
+    for (unsigned d = 0; d + 2 < layout.rank; ++d)
+      matrices *= layout.shape[d];
+    stride = leading(matrixOf(layout, false));
+    inPlace = matrices == 1 && stride != 0 && !out.copied && !ordered;
+    if (inPlace)
+      return Status();
+    TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, out.layout, layout));
+    return Status();
+  }
+  bool present() const { return slot != Operand::kNone; }
+  /// Whether the library reads it; else load() comes before the product.
+  bool isInPlace() const { return inPlace; }
+  int64_t rowStride() const { return stride; }
+  Status load(const Kernels &kernels, StreamHandle stream, const Frame &frame, void *out) {
+    return copy.run(kernels, stream, out, frame.pointers[slot]);
+  }
+  void *data(const Frame &frame) const { return frame.pointers[slot]; }
+
+private:
+  uint32_t slot = Operand::kNone;
+  int64_t stride = 0;
+  bool inPlace = false;
+  CopyPlan copy;
+};
+
 /// Whether the library cannot read (or, if `isResult`, write) an operand in place. Matrices and
 /// rows of ordered products begin at multiples of kRowBytes. `pads`: this one is padded.
 bool needsCopy(const Operand &operand, bool isResult, int64_t unit, bool pads) {
@@ -266,8 +300,7 @@ private:
     TANDEM_ASSIGN_OR_RETURN(out, Staged::make(tools, desc.out, copy, 1, accumulate, true));
     product.m = result.rows;
     product.n = result.columns;
-    if (desc.bias.present())
-      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype, product.n));
+    TANDEM_RETURN_IF_ERROR(prepareBias(desc));
     describe(desc);
     Status status = makePlans();
     if (!status.ok()) { // start again
@@ -275,6 +308,7 @@ private:
       b = Staged();
       out = Staged();
       bias = Bias();
+      term = Term();
       product = Product();
       dims.clear();
       plans.clear();
@@ -314,10 +348,15 @@ private:
     TANDEM_ASSIGN_OR_RETURN(a, stage(desc.a, true, false, padsRows));
     TANDEM_ASSIGN_OR_RETURN(b, stage(desc.b, true, false, padsColumns));
     TANDEM_ASSIGN_OR_RETURN(out, stage(desc.out, accumulate, true, padsRows || padsColumns));
-    if (desc.bias.present())
-      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype, product.n));
+    TANDEM_RETURN_IF_ERROR(prepareBias(desc));
     describe(desc);
     return makePlans();
+  }
+
+  Status prepareBias(const MatmulDesc &desc) {
+    if (desc.hasRowBias())
+      return bias.prepare(tools, desc.bias, desc.out.layout.dtype, product.n);
+    return desc.hasWholeBias() ? term.prepare(tools, desc.bias, out, desc.ordered) : Status();
   }
 
 public:
@@ -329,8 +368,12 @@ public:
     std::byte *bases[3] = {a.data(frame), b.data(frame), out.data(frame)};
     if (bias.present())
       TANDEM_RETURN_IF_ERROR(bias.load(*tools, stream, frame));
-    const void *row = bias.present() ? bias.data() : nullptr;
-    TANDEM_RETURN_IF_ERROR(multiply(stream, bases, 0, row));
+    const void *added = bias.present() ? bias.data() : nullptr;
+    if (term.present() && term.isInPlace())
+      added = term.data(frame);
+    else if (term.present())
+      TANDEM_RETURN_IF_ERROR(term.load(kernels, stream.native(), frame, bases[2]));
+    TANDEM_RETURN_IF_ERROR(multiply(stream, bases, 0, added));
     if (!out.copied)
       return Status();
     return out.out.run(kernels, stream.native(), frame.pointers[out.slot], out.memory.data());
@@ -350,7 +393,9 @@ private:
     product.ldb = rb.stride;
     product.transposeB = rb.transpose;
     product.ldo = readingOf(o, false, unit).stride;
-    product.accumulate = accumulate;
+    product.adds = term.present() && term.isInPlace();
+    product.ldTerm = product.adds ? term.rowStride() : 0;
+    product.accumulate = accumulate || (term.present() && !product.adds);
     product.bias = bias.present();
     product.outType = o.dtype;
     element = sizeOf(a.layout.dtype);
@@ -400,7 +445,8 @@ private:
       candidate.bytes[0] = a.bytes;
       candidate.bytes[1] = b.bytes;
       candidate.bytes[2] = out.bytes;
-      candidate.bytes[3] = static_cast<uint64_t>(product.n) * outElement;
+      int64_t added = product.adds ? product.ldTerm * product.m : product.n;
+      candidate.bytes[3] = static_cast<uint64_t>(added) * outElement;
       if (wanted.ordered) {
         Status kept = keepOrdered(*tools, blas, wanted, candidate);
         // Addresses that are not aligned are rare: a run that has them says so.
@@ -424,25 +470,25 @@ private:
 
   static std::string keyOf(const Product &p) {
     std::string_view bType = p.bType == p.dtype ? "" : toString(p.bType);
-    return fmt::format("{}{}{} {} {}x{}x{} ld {},{},{} {}{}{}{}{} batch {} {},{},{} align {}",
+    return fmt::format("{}{}{} {} {}x{}x{} ld {},{},{} {}{}{}{}{}{} batch {} {},{},{} align {}",
                        toString(p.dtype), bType.empty() ? "" : " ", bType, toString(p.outType), p.m,
                        p.n, p.k, p.lda, p.ldb, p.ldo, p.transposeA ? "t" : "n",
                        p.transposeB ? "t" : "n", p.accumulate ? "+" : "", p.bias ? "b" : "",
-                       p.ordered ? "o" : "", p.batch, p.strideA, p.strideB, p.strideOut,
-                       p.alignment);
+                       p.adds ? fmt::format("+{}", p.ldTerm) : "", p.ordered ? "o" : "", p.batch,
+                       p.strideA, p.strideB, p.strideOut, p.alignment);
   }
 
-  Status multiply(GpuStream &stream, std::byte *const (&at)[3], size_t d, const void *row) {
+  Status multiply(GpuStream &stream, std::byte *const (&at)[3], size_t d, const void *added) {
     if (d == dims.size()) {
-      uintptr_t bits = 0;
+      uintptr_t bits = product.adds ? reinterpret_cast<uintptr_t>(added) : 0;
       for (std::byte *address : at)
         bits |= reinterpret_cast<uintptr_t>(address);
       for (const auto &[alignment, plan] : plans)
         if (bits % alignment == 0 || alignment == element)
           return tools->driver().library(
-              stream.native(), {at[0], at[1], at[2], row}, [&, &plan = plan]() -> Status {
+              stream.native(), {at[0], at[1], at[2], added}, [&, &plan = plan]() -> Status {
                 TANDEM_ASSIGN_OR_RETURN(void *workspace, stream.workspace());
-                return plan->run(stream.native(), workspace, at[0], at[1], at[2], row);
+                return plan->run(stream.native(), workspace, at[0], at[1], at[2], added);
               });
       return Status(Code::Unsupported,
                     fmt::format("{} product needs operands at multiples of 16 bytes "
@@ -454,7 +500,7 @@ private:
       for (int k = 0; k < 3; ++k)
         next[k] =
             at[k] + i * dims[d].strides[k] * static_cast<int64_t>(k == 2 ? outElement : element);
-      TANDEM_RETURN_IF_ERROR(multiply(stream, next, d + 1, row));
+      TANDEM_RETURN_IF_ERROR(multiply(stream, next, d + 1, added));
     }
     return Status();
   }
@@ -462,6 +508,7 @@ private:
   Tools tools; ///< first: outlives the plans
   Staged a, b, out;
   Bias bias;
+  Term term;
   bool accumulate = false;
   unsigned element = 4, outElement = 4;
   int64_t unit = 1; ///< see padded()
@@ -477,6 +524,12 @@ public:
 
   Status prepare(const MatmulDesc &desc) {
     out = desc.out.slot;
+    if (desc.hasWholeBias()) {
+      term = desc.bias.slot;
+      TANDEM_ASSIGN_OR_RETURN(copy,
+                              CopyPlan::make(*tools->kernels, desc.out.layout, desc.bias.layout));
+      return Status();
+    }
     if (desc.bias.present())
       TANDEM_RETURN_IF_ERROR(
           bias.prepare(tools, desc.bias, desc.out.layout.dtype, desc.bias.layout.shape[0]));
@@ -499,16 +552,18 @@ public:
   Status issue(GpuStream &stream, const Frame &frame) override {
     if (bias.present())
       TANDEM_RETURN_IF_ERROR(bias.load(*tools, stream, frame));
-    const void *term = bias.present() ? bias.data() : zero.data();
+    const void *added = term != Operand::kNone ? frame.pointers[term]
+                        : bias.present()       ? bias.data()
+                                               : zero.data();
     void *target = frame.pointers[out];
     if (accumulate)
-      return add.run(*tools->kernels, stream.native(), target, target, term);
-    return copy.run(*tools->kernels, stream.native(), target, term);
+      return add.run(*tools->kernels, stream.native(), target, target, added);
+    return copy.run(*tools->kernels, stream.native(), target, added);
   }
 
 private:
   Tools tools;
-  uint32_t out = 0;
+  uint32_t out = 0, term = Operand::kNone;
   Bias bias;
   bool accumulate = false;
   Scratch zero;

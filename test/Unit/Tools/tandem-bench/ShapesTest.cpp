@@ -75,11 +75,12 @@ TEST(Schedules, Errors) {
   EXPECT_EQ(bySms->by, "sms");
   EXPECT_EQ(bySms->blocks, 8);
   EXPECT_EQ(bySms->copies, 3);
+  EXPECT_EQ(parseSchedule("push:sum=matmul")->sum, "matmul");
   auto direct = parseSchedule("direct:shots=two:blocks=32");
   ASSERT_TRUE(direct.ok()) << direct.status().message();
   EXPECT_EQ(direct->blocks, 32);
   EXPECT_EQ(parseSchedule("push:by=epilogue")->by, "epilogue");
-  for (const char *bad : {"push:by=hand", "gated:by=epilogue", "exchange:by=sms", "gated:copies=2",
+  for (const char *bad : {"push:by=hand", "push:sum=all", "gated:sum=matmul", "gated:by=epilogue", "exchange:by=sms", "gated:copies=2",
                           "pipeline:blocks=2"})
     EXPECT_FALSE(parseSchedule(bad).ok()) << bad;
   for (const char *bad : {"", "pull", "push:", "push:streams", "push:streams=0", "push:order=best",

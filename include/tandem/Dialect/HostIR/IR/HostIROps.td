@@ -515,9 +515,10 @@ def HostIR_WaitSignalOp : HostIR_Command<"wait_signal"> {
 def HostIR_MatmulOp : HostIR_Command<"matmul"> {
   let summary = "Matrix product into a buffer";
   let description = [{
-    output[..., M, N] (+)= op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]); batch dimensions broadcast as in NumPy;
+    output[..., M, N] (+)= op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias); batch dimensions broadcast as in NumPy;
     accumulated in f32. With `accumulate` the product is added to the output. With an f32 output, a sum of many f16 or
-    bf16 products is not rounded after each product.
+    bf16 products is not rounded after each product. The bias is a row [N], or has the output's shape: a residual, or what
+    other devices have computed of the same sum.
 
     Constraints:
     - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, the output's is that or f32.
@@ -526,11 +527,14 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
     - matmul_c3: the output has the broadcast batch extents, then M, then N.
     - matmul_c4: bias has rank 1, extent N, and the element type of the factors or of the output. With operands of 8 bits
       it has that of the output, or f16 or bf16 where the output is f32.
+    - matmul_c5: or bias has the shape and element type of the output; then there is no `accumulate`.
 
     Example:
     ```mlir
     hostir.matmul %a, %b to %c on %s : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
     hostir.matmul %a, %b bias %v to %c on %s {accumulate, transpose_b} : ...
+    hostir.matmul %a, %b bias %partial to %c on %s
+        : memref<16x32xf32>, memref<32x8xf32>, memref<16x8xf32> to memref<16x8xf32>
     ```
   }];
   let arguments = (ins Arg<HostIR_Buffer, "", [MemRead]>:$lhs, Arg<HostIR_Buffer, "", [MemRead]>:$rhs,

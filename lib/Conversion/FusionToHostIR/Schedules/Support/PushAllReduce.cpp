@@ -29,11 +29,13 @@ struct AllReduceLoop {
   OwnerDigits digits;
   SmallVector<Operation *> producers, consumers;
   PeerOrder order;
+  bool sums; ///< the matmul of a device's own slice adds what has arrived; of two devices
 };
 
 /// In round k each device computes slice k of every other device and puts it there, then its own,
 /// which it reduces when all partial sums have come, and puts to all others. Round k is reduced and
-/// handed out while round k + 1 is computed.
+/// handed out while round k + 1 is computed. If the matmul of the own slice adds, it comes one
+/// round later.
 class Emission {
 public:
   Emission(const AllReduceLoop &all, ProgramBuilder &program);
@@ -45,14 +47,22 @@ private:
     return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
   }
   Value getCopyStream() const { return getWorker(0); }
-  Value getReduceStream() const { return getWorker(1); }
-  Value getFinishStream() const { return getWorker(2); }
+  Value getFinishStream() const { return getWorker(1); }
+  /// Of the sums, so that the next round is reduced while they travel.
+  Value getSumStream() const { return getWorker(2); }
+  Value getReduceStream() const { return getWorker(3); }
   void sync(Value stream, Value after) const {
     hostir::SyncOp::create(builder, loc, stream, after);
   }
 
   LogicalResult prepare();
-  LogicalResult emitRound(Value round);
+  LogicalResult emitRounds();
+  LogicalResult computeOthers(Value round);
+  LogicalResult sumAndDeliver(Value round);
+  /// Holds `stream` until the partial sums of a round have come.
+  void waitForParts(Value round, Value stream);
+  /// Makes the sums of the own slice of a round, the last stream used being `stream`.
+  LogicalResult sumByMatmul(Value round, const SliceIndex &slice);
   LogicalResult computeOwn(Value round, const SliceIndex &slice);
   /// What follows the all-reduce, on a slice that has arrived, or is the device's own.
   LogicalResult finish(const SliceIndex &slice, bool isOwn);
@@ -155,10 +165,10 @@ LogicalResult Emission::finish(const SliceIndex &slice, bool isOwn) {
   return body.emitSlices(all.consumers, slice, stream, /*isStreamUsed=*/true);
 }
 
-LogicalResult Emission::emitRound(Value round) {
+LogicalResult Emission::computeOthers(Value round) {
   fusion::ReshardOp op = all.reshard;
   Value main = program.getMainStream();
-  LogicalResult done = program.loop(loc, 1, all.digits.devices, [&](Value distance) {
+  return program.loop(loc, 1, all.digits.devices, [&](Value distance) {
     Value peer = peers.getTarget(distance);
     SliceIndex slice = getSlice(peer, round);
     if (failed(body.emitSlices(all.producers, slice, main, /*isStreamUsed=*/true)))
@@ -170,26 +180,53 @@ LogicalResult Emission::emitRound(Value round) {
     channel.signal(peer, round, getCopyStream(), kPartialSums);
     return success();
   });
-  SliceIndex own = getSlice(me, round);
-  if (failed(done) || failed(computeOwn(round, own)))
-    return failure();
+}
 
-  // The sums of this device's slice, for all.
-  sync(getReduceStream(), main);
+void Emission::waitForParts(Value round, Value stream) {
   (void)program.loop(loc, 1, all.digits.devices, [&](Value distance) {
-    channel.waitFor(peers.getSource(distance), round, getReduceStream(), kPartialSums);
+    channel.waitFor(peers.getSource(distance), round, stream, kPartialSums);
     return success();
   });
-  Value sum = getView(program.getBuffer(op.getResult()), own);
-  auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
-  hostir::ReduceOp::create(builder, loc, kind, getPlaces(round), sum,
-                           builder.getDenseI64ArrayAttr({0}), getReduceStream());
+}
+
+LogicalResult Emission::sumByMatmul(Value round, const SliceIndex &slice) {
+  fusion::ReshardOp op = all.reshard;
+  Value main = program.getMainStream();
+  waitForParts(round, main);
+  Value other = getPlace(round, peers.getSource(program.getIndex(1)));
+  body.writeSumTo(op.getInput(),
+                  {program.getBuffer(op.getResult()), getLocalDims(op.getType(), &slice)},
+                  {other, sliceDims});
+  LogicalResult done = body.emitSlices(all.producers, slice, main, /*isStreamUsed=*/true);
+  body.clearPlaces();
+  return done;
+}
+
+/// The sums of this device's slice, for all.
+LogicalResult Emission::sumAndDeliver(Value round) {
+  fusion::ReshardOp op = all.reshard;
+  SliceIndex own = getSlice(me, round);
+  Value sum = getView(program.getBuffer(op.getResult()), own), after = program.getMainStream();
+  if (all.sums) {
+    if (failed(sumByMatmul(round, own)))
+      return failure();
+  } else {
+    if (failed(computeOwn(round, own)))
+      return failure();
+    sync(getReduceStream(), after);
+    after = getReduceStream();
+    waitForParts(round, after);
+    auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
+    hostir::ReduceOp::create(builder, loc, kind, getPlaces(round), sum,
+                             builder.getDenseI64ArrayAttr({0}), after);
+  }
   if (!all.consumers.empty())
-    sync(getFinishStream(), getReduceStream());
+    sync(getFinishStream(), after);
+  sync(getSumStream(), after);
   (void)program.loop(loc, 1, all.digits.devices, [&](Value distance) {
     Value peer = peers.getTarget(distance);
-    channel.put(sum, getView(sums, own), peer, getReduceStream());
-    channel.signal(peer, round, getReduceStream(), kSums);
+    channel.put(sum, getView(sums, own), peer, getSumStream());
+    channel.signal(peer, round, getSumStream(), kSums);
     return success();
   });
 
@@ -202,16 +239,31 @@ LogicalResult Emission::emitRound(Value round) {
   });
 }
 
+LogicalResult Emission::emitRounds() {
+  auto round = [&](Value number) {
+    return failed(computeOthers(number)) ? failure() : sumAndDeliver(number);
+  };
+  int64_t rounds = all.digits.numSlices();
+  if (!all.sums)
+    return program.loop(loc, 0, rounds, round);
+  // The own slice of a round has the next one's time to wait for its partial sums.
+  if (failed(computeOthers(program.getIndex(0))))
+    return failure();
+  LogicalResult done = program.loop(loc, 1, rounds, [&](Value number) {
+    if (failed(computeOthers(number)))
+      return failure();
+    return sumAndDeliver(arith::SubIOp::create(builder, loc, number, program.getIndex(1)));
+  });
+  return failed(done) ? failure() : sumAndDeliver(program.getIndex(rounds - 1));
+}
+
 LogicalResult Emission::emit() {
   if (failed(prepare()))
     return failure();
-  int64_t streams = std::min<int64_t>(3, program.getWorkers());
+  int64_t streams = std::min<int64_t>(all.sums ? 3 : 4, program.getWorkers());
   program.fork(loc, streams);
   LogicalResult done = success();
-  program.onMesh(loc, all.plan.mesh, [&] {
-    done =
-        program.loop(loc, 0, all.digits.numSlices(), [&](Value round) { return emitRound(round); });
-  });
+  program.onMesh(loc, all.plan.mesh, [&] { done = emitRounds(); });
   program.join(loc, streams);
   return succeeded(done) ? body.finish() : done;
 }
@@ -230,6 +282,7 @@ bool tandem::isAllReduceLoop(const StreamLoop &loop) {
 }
 
 FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerOrder order,
+                                                   bool sums,
                                                    function_ref<InFlightDiagnostic()> why) {
   StringRef name = loop.schedule.getName();
   fusion::ReshardOp reshard = loop.reshards().front();
@@ -255,7 +308,8 @@ FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
                     OwnerDigits(loop, digit - loop.streamSizes.begin(), devices),
                     {},
                     {},
-                    order};
+                    order,
+                    sums};
   // What the partial sums need comes before the all-reduce, the rest after it.
   DenseSet<Operation *> needed{producer};
   for (Operation *op : llvm::reverse(loop.ops))
@@ -268,5 +322,5 @@ FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
       (needed.contains(op) ? all.producers : all.consumers).push_back(op);
   return SchedulePlan{
       [all = std::move(all)](ProgramBuilder &program) { return Emission(all, program).emit(); },
-      /*isOneSided=*/true};
+      /*isOneSided=*/true, /*addsInRankOrder=*/!sums};
 }

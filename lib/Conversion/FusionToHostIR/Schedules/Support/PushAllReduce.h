@@ -18,9 +18,10 @@ namespace tandem {
 bool isAllReduceLoop(const StreamLoop &loop);
 
 /// The plan of such a loop by puts: each device reduces its share of the slices and puts them to
-/// all others (docs/schedules.md, "push"). Failure, with the reason through `why`, if no stream
-/// digit counts the devices, or slices are combined.
-FailureOr<SchedulePlan> matchPushAllReduce(const StreamLoop &loop, PeerOrder order,
+/// all others (docs/schedules.md, "push"). `sums`: the matmul of each own slice adds what the other
+/// of two devices has computed of it. Failure, with the reason through `why`, if no stream digit
+/// counts the devices, or slices are combined.
+FailureOr<SchedulePlan> matchPushAllReduce(const StreamLoop &loop, PeerOrder order, bool sums,
                                            function_ref<InFlightDiagnostic()> why);
 
 } // namespace tandem

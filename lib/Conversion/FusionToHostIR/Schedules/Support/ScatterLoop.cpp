@@ -160,6 +160,8 @@ LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ScatterPlace place, const 
   SliceBuffer target{place.buffer, getTargetDims(program, place, slice)};
   if (adds)
     body.addTo(op.getInput(), target);
+  else if (place.term)
+    body.writeSumTo(op.getInput(), target, {place.term, target.dims});
   else if (inPlace)
     body.writeTo(op.getInput(), target);
   LogicalResult done = emitProducers(body, slice, stream);

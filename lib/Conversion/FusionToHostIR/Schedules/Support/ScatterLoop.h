@@ -19,6 +19,7 @@ struct ScatterPlace {
   ScatterPlace(Value buffer, Value source = {}) : buffer(buffer), source(source) {}
   Value buffer; ///< of a reduction: the device's piece of the receive memory; else all of it
   Value source; ///< of an all-to-all: the device's number
+  Value term;   ///< of the buffer's shape, added to what a matmul computes; null: none
 };
 
 /// A loop whose last op, a reduction or an all-to-all, hands each slice of what the others compute
