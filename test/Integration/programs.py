@@ -201,6 +201,7 @@ PROGRAMS = [
           lambda t: {"y": t["x"] @ t["w"].T}, reduced_wire=True, variant=True),
     *(layer("reduce-scatter-sum" + more, "push-sum", "x 48 24, w 24 16", "y 48 16", reference, reduced_wire=True, variant=True,
             ranks=(2,)) for more, reference in (("", lambda t: {"y": t["x"] @ t["w"]}),
+                                                ("-epilogue", lambda t: {"y": t["x"] @ t["w"]}),
                                                 ("-columns", lambda t: {"y": np.tanh(t["x"] @ t["w"])}))),
     layer("all-reduce-sum", "push-sum", "x 48 24, w 24 16, r 48 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"] + t["r"]},
           reduced_wire=True, variant=True, ranks=(2,)),

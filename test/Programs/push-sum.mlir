@@ -1,6 +1,8 @@
-// RUN: tandem-compile %s --entry=reduce_scatter_sum --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=RANK1
-// RUN: tandem-compile %s --entry=reduce_scatter_sum --mesh x=2 -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
-// RUN: tandem-compile %s --entry=all_reduce_sum --mesh x=2 -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=reduce_scatter_sum --dump --rank=1 | FileCheck %s --check-prefix=RANK1
+// RUN: tandem-compile %s --entry=reduce_scatter_sum -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=reduce_scatter_sum_epilogue --dump --rank=1 | FileCheck %s --check-prefix=STORED
+// RUN: tandem-compile %s --entry=reduce_scatter_sum_epilogue -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=all_reduce_sum -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile %s --entry=reduce_scatter_sum_nodes -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
 
 // The schedule `push` with `sum = matmul`. Two devices: the matmul of each own slice waits for what the other device has computed of it, and adds that.
@@ -19,7 +21,7 @@
 //
 // PROVEN: no error
 
-#tp = #tandem.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 func.func @reduce_scatter_sum(
     %x: tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "x"},
@@ -30,6 +32,29 @@ func.func @reduce_scatter_sum(
      -> tensor<48x16xf32, #fusion.axes<#tp, [stream("x") * stream(2), -], partial = ["x"]>>
   %y = fusion.reshard %p {schedule = #fusion.schedule<push, sum = matmul>}
       : tensor<48x16xf32, #fusion.axes<#tp, [stream("x") * stream(2), -], partial = ["x"]>>
+     -> tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return %y : tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+}
+
+// The kernel that computes the other device's rows stores them there. Then the matmul of the own rows adds.
+//
+// STORED: s0 gated_matmul 3 parts leaves 0 SMs
+// STORED-NEXT: s0   matmul
+// STORED-NEXT: s0   put {{.*}} to 0
+// STORED-NEXT: s0   signal
+// STORED-NEXT: s0 wait_signal c0 slot 0 value 1
+// STORED-NEXT: s0 matmul arg2:f32[24,16] = {{.*}} + sym
+// STORED-NOT: reduce
+
+func.func @reduce_scatter_sum_epilogue(
+    %x: tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "x"},
+    %w: tensor<24x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "w"})
+    -> (tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "y"}) {
+  %p = fusion.matmul %x, %w
+      : tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>>, tensor<24x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+     -> tensor<48x16xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>>
+  %y = fusion.reshard %p {schedule = #fusion.schedule<push, by = epilogue, sum = matmul>}
+      : tensor<48x16xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>>
      -> tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
   return %y : tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 }

@@ -283,7 +283,7 @@ func.func @other_terms_with_sum(%0: !x, %1: !w) -> !r {
 
 func.func @merge_with_sum(%0: !x, %1: !w) -> !r {
   %2 = fusion.matmul %0, %1 : !x, !w -> !p
-  // expected-error @below {{schedule push, sum = matmul: expected no 'merge' and no by = epilogue}}
+  // expected-error @below {{schedule push, sum = matmul: expected no 'merge'}}
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, sum = matmul, merge = [1, 1]>} : !p -> !r
   return %3 : !r
 }

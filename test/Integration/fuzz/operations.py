@@ -269,7 +269,7 @@ class Operations:
         product = self.add("matmul", operands, (m, n), Axes(mesh, (digits, ()), (axis,)), bound,
                            transpose_a=False, transpose_b=transpose, words={})
         terms = product if self.chance(0.9) else self.add("arith.addf", [product, product], (m, n), product.axes, 2 * bound)
-        way = "sum = matmul" if size == 2 and self.chance(0.5) else "by = epilogue"
+        way = r.choice(("sum = matmul", "by = epilogue", "by = epilogue, sum = matmul")) if size == 2 else "by = epilogue"
         schedule = f"#fusion.schedule<push, {way}>" if self.chance(0.8) else self.schedule()
         self.move("reshard", [terms], (m, n), Axes(mesh, (own, ())), schedule=schedule)
 

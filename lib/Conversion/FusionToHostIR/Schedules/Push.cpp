@@ -478,7 +478,7 @@ LogicalResult PushReduce::compute(ArrayRef<Batch> batches) {
         if (failed(computeOthers({number, number + 1})))
           return failure();
     }
-    return computeOwn(program.getIndex(loop.devices));
+    return epilogue && sums ? success() : computeOwn(program.getIndex(loop.devices));
   }
   for (auto [number, batch] : llvm::enumerate(batches)) {
     Value step = program.getIndex(number);
@@ -495,9 +495,14 @@ LogicalResult PushReduce::computeAndStore() {
   // It waits for nothing, so it leaves no SMs.
   auto gated = hostir::GatedMatmulOp::create(builder, loc, program.getMainStream(),
                                              builder.getI64IntegerAttr(0));
-  OpBuilder::InsertionGuard guard(builder);
-  builder.createBlock(&gated.getBody());
-  return compute({});
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.createBlock(&gated.getBody());
+    if (failed(compute({})))
+      return failure();
+  }
+  // A matmul that waits comes behind the kernel.
+  return sums ? computeOwn(program.getIndex(loop.devices)) : success();
 }
 
 void PushReduce::reduce() {
@@ -601,8 +606,8 @@ static FailureOr<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *
   };
   if (!plan || !plan->reduces())
     return expect("a reduction");
-  if (!schedule.getIntegers("merge").empty() || schedule.getWord("by") == "epilogue")
-    return expect("no 'merge' and no by = epilogue");
+  if (!schedule.getIntegers("merge").empty())
+    return expect("no 'merge'");
   if (plan->groupSize() != 2)
     return expect("2 devices, found " + Twine(plan->groupSize()));
   fusion::ReshardOp reshard = loop.reshards().front();
@@ -813,6 +818,8 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
           candidates.push_back({getPush(streams, merge), slices});
       if (factor.toOwners)
         candidates.push_back({getPush(0, {}, 0, "epilogue"), slices});
+      if (factor.toOwners && factor.count == 2)
+        candidates.push_back({getPush(0, {}, 0, "epilogue", "matmul"), slices});
       // One kernel that pushes also pays with one matmul behind it.
       if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
         continue;
