@@ -137,8 +137,16 @@ Expected<Scratch> makeArrivals(const std::shared_ptr<DeviceState> &state, bool o
   return words;
 }
 
+/// Rows of a block that the SMs may have to wait for, or 0 if all rows are one block.
+int64_t rowsAlone(const GatedShape &shape) {
+  int64_t rows = shape.blocks.empty() ? shape.m : shape.blocks.back().rows;
+  return rows < shape.m ? rows : 0;
+}
+
 /// The kernels that can run a shape, without gates and signals, as algorithms of one product.
 /// Blocks with targets are stored next to each other: their sizes decide how tiles fill the SMs.
+/// A run is the whole product and then the last block once more. Large tiles are the best for a
+/// product whose tiles all run at once; but where half of them have to wait, half of the SMs do.
 class Candidates final : public ProductPlan {
 public:
   Candidates(Driver &driver, const Table &table, std::vector<uint32_t> kernels,
@@ -171,13 +179,29 @@ public:
       target.d = static_cast<std::byte *>(out) +
                  static_cast<size_t>(row * shape.strideOut) * sizeOf(shape.outType);
     }
+    TANDEM_RETURN_IF_ERROR(launch(number, matmul, stream));
+    GatedShape block = shape;
+    block.m = rowsAlone(shape);
+    block.blocks.clear();
+    block.hasTargets = false;
+    if (block.m == 0 || !whyNotKernel(block, table, number, driver.info().processors).empty())
+      return Status();
+    Matmul alone = describe(block, *table.info(number), driver.info().processors);
+    alone.numGates = 0;
+    alone.a = a;
+    alone.w = b;
+    alone.d = out;
+    return launch(number, alone, stream);
+  }
+
+private:
+  Status launch(uint32_t number, const Matmul &matmul, StreamHandle stream) {
     return driver.within([&] {
       const char *error = table.run(number, &matmul, stream);
       return error ? Status(Code::Io, fmt::format("gated matmul: {}", error)) : Status();
     });
   }
 
-private:
   Driver &driver;
   const Table &table;
   std::vector<uint32_t> kernels;
@@ -311,7 +335,7 @@ public:
 
 private:
   using Key = std::tuple<DType, bool, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         uint32_t, size_t>;
+                         uint32_t, size_t, int64_t>;
 
   std::vector<uint32_t> runnable(const GatedShape &shape, std::string &why) const {
     std::vector<uint32_t> kernels;
@@ -332,11 +356,12 @@ private:
 
   /// All kernels add in the same order, so ranks may choose different ones.
   Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
-    Key key{shape.type,    shape.transposeW,
-            shape.m,       shape.n,
-            shape.k,       shape.strideA,
-            shape.strideW, shape.strideOut,
-            shape.leftSms, shape.hasTargets ? shape.blocks.size() : 0};
+    Key key{shape.type,      shape.transposeW,
+            shape.m,         shape.n,
+            shape.k,         shape.strideA,
+            shape.strideW,   shape.strideOut,
+            shape.leftSms,   shape.hasTargets ? shape.blocks.size() : 0,
+            rowsAlone(shape)};
     std::lock_guard lock(mutex);
     if (auto known = choices.find(key); known != choices.end())
       return known->second;
