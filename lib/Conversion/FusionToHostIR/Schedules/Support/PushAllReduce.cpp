@@ -58,10 +58,11 @@ private:
   LogicalResult prepare();
   LogicalResult emitRounds();
   LogicalResult computeOthers(Value round);
+  /// Adds up the own slice of a round and puts it to all others; then what follows, on all slices.
   LogicalResult sumAndDeliver(Value round);
   /// Holds `stream` until the partial sums of a round have come.
   void waitForParts(Value round, Value stream);
-  /// Makes the sums of the own slice of a round, the last stream used being `stream`.
+  /// Computes the own slice of a round, plus what the other device has computed of it.
   LogicalResult sumByMatmul(Value round, const SliceIndex &slice);
   LogicalResult computeOwn(Value round, const SliceIndex &slice);
   /// What follows the all-reduce, on a slice that has arrived, or is the device's own.
@@ -202,7 +203,6 @@ LogicalResult Emission::sumByMatmul(Value round, const SliceIndex &slice) {
   return done;
 }
 
-/// The sums of this device's slice, for all.
 LogicalResult Emission::sumAndDeliver(Value round) {
   fusion::ReshardOp op = all.reshard;
   SliceIndex own = getSlice(me, round);
