@@ -172,7 +172,9 @@ CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint
       c.networkBytes = kind == CollectiveKind::AllToAll ? (g - local) * bytes
                        : atRoot ? (g - local) * bytes
                                 : through * (n - 1) / n * g / (g - 1) / local;
-    double time = local > 1 ? c.nodeBytes / collectives.bandwidth.at(c.nodeBytes) : 0;
+    double rate = collectives.bandwidth.at(c.nodeBytes) *
+                  (kind == CollectiveKind::AllReduce ? collectives.allReduce : 1);
+    double time = local > 1 ? c.nodeBytes / rate : 0;
     if (n > 1)
       time = std::max(time, c.networkBytes / collectives.networkBandwidth);
     c.seconds = c.latency + time;

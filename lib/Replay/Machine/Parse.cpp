@@ -422,13 +422,15 @@ private:
     machine.twoSided = transport(object.object("two_sided", known));
     machine.oneSided = transport(object.object("one_sided", known));
     Object c = object.object("collectives", {"mover", "sms", "startup", "step", "network_step",
-                                             "bandwidth", "network_bandwidth"});
+                                             "bandwidth", "all_reduce", "network_bandwidth"});
     Collectives &out = machine.collectives;
     out.mover = static_cast<Mover>(c.choice("mover", {"copy", "sm", "host"}));
     out.sms = out.mover == Mover::Sm ? c.number("sms", Unit::Count, 0, 1e6) : 0;
     out.startup = c.number("startup", Unit::Time, 0, 10);
     out.step = c.number("step", Unit::Time, 0, 10);
     out.bandwidth = c.curve("bandwidth", Unit::Bandwidth, 1, 1e18);
+    if (c.has("all_reduce"))
+      out.allReduce = c.number("all_reduce", Unit::Count, 0.01, 100);
     if (machine.hasNetwork) {
       out.networkStep = c.number("network_step", Unit::Time, 0, 10);
       out.networkBandwidth = c.number("network_bandwidth", Unit::Bandwidth, 1, 1e18);
