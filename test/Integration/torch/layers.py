@@ -681,6 +681,8 @@ def errors(rank, ranks):
                  lambda: torch.ops.tandem.matmul_reduce_scatter([x, x.half()], [w, w.half()], 0, tt._ops._name(None)),
                  lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh(KIND, (ranks,))),
                  lambda: tt.RowwiseParallel(input_layouts=Replicate()),
+                 lambda: tt.all_gather_matmul(x, w, group=dist.GroupMember.NON_GROUP_MEMBER),
+                 lambda: tt.context(dist.GroupMember.NON_GROUP_MEMBER, "cpu"),
                  *([lambda: tt.matmul_reduce_scatter(torch.randn(ranks + 1, 2, 8), w),
                     lambda: tt.all_gather_matmul(torch.randn(1, 2, 8), w, tokens=ranks + 1)] if ranks > 1 else []),
                  *([lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh(KIND, (ranks,)),

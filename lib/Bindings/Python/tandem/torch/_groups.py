@@ -19,6 +19,16 @@ _contexts = {}  # (name of the group, device) -> (group, context, bootstrap, tor
 _made = {}  # name of the group -> how many contexts it has had
 
 
+def resolve(group):
+    """A process group with this rank; None: the default one."""
+    group = group or dist.group.WORLD
+    if group is None:
+        raise tandem.ArgumentError("expected a process group, found none: call torch.distributed.init_process_group before")
+    if isinstance(group, int):  # GroupMember.NON_GROUP_MEMBER
+        raise tandem.ArgumentError("expected a process group with this rank, found one without it")
+    return group
+
+
 class StoreBootstrap:
     """Exchanges bytes among the ranks of a group through the store with which torch made the group. Uses no collective
     of the group, so it works in any thread and while the group is busy."""
@@ -61,7 +71,7 @@ def context(group=None, device=None, channels="", torch_memory=False):
     NCCL, else the CPU). Collective over the group when it is first called; then `channels` chooses how its ranks
     communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs. Ranks that share a GPU need "ucx", because NCCL rejects them.
     `torch_memory`, also chosen then: memory on GPUs comes from torch's caching allocator, except what peers access."""
-    group = group or dist.group.WORLD
+    group = resolve(group)
     if device is None:
         device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
     device = torch.device(device)

@@ -17,6 +17,7 @@ import tandem
 from tandem import _tandem
 
 from . import _fusions, _padding
+from ._groups import resolve as _resolve
 
 _library = torch.library.Library("tandem", "DEF")
 _library.define("all_gather_matmul(Tensor x, Tensor[] weights, int dim, str group, SymInt? tokens, bool gathered) "
@@ -470,7 +471,7 @@ class _Replicated(torch.autograd.Function):
 
 
 def _name(group):
-    return group if isinstance(group, str) else (group or dist.group.WORLD).group_name
+    return group if isinstance(group, str) else _resolve(group).group_name
 
 
 def _cast(x, weights):
