@@ -204,7 +204,9 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   PipelineBuilder builder(manager, options);
 
   // Modules without a shard.grid stay as they are.
-  builder.addOnModule(createConvertShardToFusion());
+  ConvertShardToFusionOptions shard;
+  shard.mesh.assign(options.mesh.begin(), options.mesh.end());
+  builder.addOnModule(createConvertShardToFusion(shard));
 
   builder.addOnFunctions(fusion::createFusionScalarsToTensors({log}));
 

@@ -153,6 +153,30 @@ class Dynamic(harness.Test):
         self.assertRegex(refused.err, r"dynamic\.mlir:\d+:\d+: error: expected a known extent in dimension 0 of argument 0")
 
 
+    @unittest.skipUnless(MLIR_OPT, "mlir-opt of LLVM 22 is not installed")
+    def test_open_grid(self):
+        """What upstream makes of a grid of any size: it is given when the module is compiled, as the extents are."""
+        source, compiled, dump = self.path("open.mlir"), self.path("program.tsp"), self.path("dump")
+        with open(os.path.join(FOLDER, "mlp.mlir")) as file, open(self.path("mlp.mlir"), "w") as opened:
+            opened.write(re.sub(r"shape = \d+", "shape = ?", file.read()))
+        done = harness.run([MLIR_OPT, "--allow-unregistered-dialect", f"--pass-pipeline={PARTITION}", self.path("mlp.mlir"),
+                            "-o", source])
+        self.assertEqual(done.code, 0, str(done))
+        shapes = "w1=16x24,b1=24,w2=24x16"
+        done = harness.run([harness.tool("tandem-compile"), source, "--target=cpu-local", "--mesh=axis0=3", f"--shape={shapes}",
+                            "-o", compiled])
+        self.assertEqual(done.code, 0, str(done))
+        done = harness.tandem_run(compiled, "-n", 3, "--channel=local", "--verify", f"--dump-npy={dump}", limit=120)
+        self.assertVerified(done, 3)
+        t = {name: array.astype(np.float64) for name, array in harness.read_dump(dump).items()}
+        self.assertEqual(t["w1"].shape, (16, 24))
+        self.assertClose(t["y"], CASES[0].reference(t), 2 * TOLERANCE["f32"])
+        refused = harness.run([harness.tool("tandem-compile"), source, f"--shape={shapes}", "-o", compiled])
+        self.assertNotEqual(refused.code, 0, str(refused))
+        self.assertRegex(refused.err, r"open\.mlir:\d+:\d+: error: .*expected a known size of axis 0, found '\?' "
+                                      r"\(name it with option 'mesh': axis0=4\)")
+
+
 class Upstream(harness.Test):
     def source(self, case, ranks):
         with open(os.path.join(FOLDER, case.name + ".mlir")) as file:

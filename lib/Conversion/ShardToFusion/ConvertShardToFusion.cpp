@@ -43,6 +43,30 @@ static shard::GridOp findGrid(func::FuncOp function, ArrayRef<shard::GridOp> gri
   return found;
 }
 
+/// Gives axes of unknown size those of option 'mesh': `axis0=8`, or `tp.axis0=8` for grid @tp.
+static LogicalResult specialize(shard::GridOp grid, ArrayRef<std::string> options) {
+  SmallVector<int64_t> shape(grid.getShape());
+  for (auto [i, size] : llvm::enumerate(shape)) {
+    if (!ShapedType::isDynamic(size))
+      continue;
+    std::string axis = ("axis" + Twine(i)).str();
+    for (StringRef text : options) {
+      auto [name, number] = text.split('=');
+      int64_t given;
+      bool isOfGrid = name.consume_front(grid.getSymName()) && name.consume_front(".");
+      if (!isOfGrid)
+        name = text.split('=').first;
+      if (name == axis && !number.getAsInteger(10, given) && given > 0)
+        size = given;
+    }
+    if (ShapedType::isDynamic(size))
+      return grid.emitOpError() << "expected a known size of axis " << i
+                                << ", found '?' (name it with option 'mesh': " << axis << "=4)";
+  }
+  grid.setShape(shape);
+  return success();
+}
+
 /// Whether the function is a fusion already: a tensor of its signature has axes.
 static bool isFusion(func::FuncOp function) {
   auto hasAxes = [](Type type) {
@@ -116,12 +140,8 @@ struct ConvertShardToFusionPass
     if (grids.empty())
       return;
     for (shard::GridOp grid : grids)
-      if (llvm::any_of(grid.getShape(), ShapedType::isDynamic)) {
-        grid.emitOpError() << "expected a static shape: logical extents follow from it";
+      if (failed(specialize(grid, mesh)) || !shardfusion::getMesh(grid))
         return signalPassFailure();
-      } else if (!shardfusion::getMesh(grid)) {
-        return signalPassFailure();
-      }
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
       if (function.isExternal())
         continue;

@@ -174,7 +174,7 @@ LogicalResult shardfusion::verifyConvertible(Operation *op, shard::GridOp grid) 
   }
   // The sizes of `tensor.empty`; a kernel that computes with them is refused where it uses them.
   if (isa<func::ReturnOp, tensor::DimOp, tensor::EmptyOp, tensor::SplatOp, tensor::ExpandShapeOp,
-          tensor::CollapseShapeOp, shard::ShardingOp, shard::GridShapeOp,
+          tensor::CollapseShapeOp, shard::ShardingOp, shard::GridShapeOp, shard::ShardShapeOp,
           shard::ProcessMultiIndexOp, shard::ProcessLinearIndexOp, affine::AffineApplyOp>(op))
     return success();
   bool onTensors = llvm::any_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>);

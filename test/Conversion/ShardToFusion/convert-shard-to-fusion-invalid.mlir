@@ -1,7 +1,7 @@
 // RUN: tandem-opt --convert-shard-to-fusion --split-input-file -verify-diagnostics %s
 
 // shard_c1
-// expected-error @+1 {{expected a static shape: logical extents follow from it}}
+// expected-error @+1 {{expected a known size of axis 0, found '?' (name it with option 'mesh': axis0=4)}}
 shard.grid @open(shape = ?x2)
 
 // -----

@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-shard-to-fusion --split-input-file %s | FileCheck %s
+// RUN: tandem-opt --convert-shard-to-fusion='mesh=axis1=4,other.axis0=8' --split-input-file %s | FileCheck %s
 
 // Logical extents of `?` are `?`, whether they are split or not. Constants are broadcast to them.
 // CHECK: #tp = #tandem.mesh<"tp", ["axis0" = 4]>
@@ -99,4 +99,33 @@ func.func @columns(%x: tensor<3x5x8xf32>, %w: tensor<8x?x4xf32> {tandem.split_ax
     linalg.yield %1 : f32
   } -> tensor<3x5x?x4xf32>
   return %y : tensor<3x5x?x4xf32>
+}
+
+// -----
+
+// Sizes of a grid that are `?` are given by an option. Upstream computes the extents of shards from them.
+// CHECK: #g = #tandem.mesh<"g", ["axis0" = 2, "axis1" = 4]>
+// CHECK: func.func @open_grid(%{{.*}}: tensor<8x6xf32, #fusion.axes<#g, [didx("axis0"), -]>>,
+// CHECK-SAME: %{{.*}}: tensor<6x?xf32, #fusion.axes<#g, [-, didx("axis1")]>>) -> tensor<8x?xf32, #fusion.axes<#g, [didx("axis0"), -]>>
+shard.grid @g(shape = 2x?)
+func.func @open_grid(%x: tensor<4x6xf32> {tandem.split_axes = [[0], []]}, %w: tensor<6x?xf32>) -> tensor<4x?xf32> {
+  %zero = arith.constant 0.0 : f32
+  %sharding = shard.sharding @g split_axes = [[0], [1]] : !shard.sharding
+  %device:2 = shard.process_multi_index on @g : index, index
+  %shape:2 = shard.shard_shape dims = [8, 24] sharding = %sharding device = [%device#0, %device#1] : index, index
+  %e = tensor.empty(%shape#1) : tensor<4x?xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%e : tensor<4x?xf32>) -> tensor<4x?xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<4x6xf32>, tensor<6x?xf32>) outs(%init : tensor<4x?xf32>) -> tensor<4x?xf32>
+  %y = shard.all_gather %p on @g grid_axes = [1] gather_axis = 1 : tensor<4x?xf32> -> tensor<4x?xf32>
+  return %y : tensor<4x?xf32>
+}
+
+// -----
+
+// The size for this grid alone.
+// CHECK: #other = #tandem.mesh<"other", ["axis0" = 8]>
+shard.grid @other(shape = ?)
+func.func @of_one_grid(%x: tensor<?x6xf32>) -> tensor<?x6xf32> {
+  %y = shard.all_gather %x on @other grid_axes = [0] gather_axis = 0 : tensor<?x6xf32> -> tensor<?x6xf32>
+  return %y : tensor<?x6xf32>
 }

@@ -22,7 +22,8 @@ def ConvertShardToFusion : Pass<"convert-shard-to-fusion", "::mlir::ModuleOp"> {
     Modules without a `shard.grid` stay as they are; so do functions whose tensors have axes already.
 
     Constraints:
-    - shard_c1: the grid is static, and a function is partitioned over one grid.
+    - shard_c1: the sizes of the grid are known, and a function is partitioned over one grid. Option `mesh` gives sizes
+      that are `?`.
     - shard_c2: tensors have a rank, elements are of the types of fusions, constants have one value for all elements.
       Extents may be `?`, but not those of loops that become one; nothing but shapes is computed from them.
     - shard_c3: the function has one block. Its ops are `shard.all_gather`, `all_slice`, `all_to_all`, `all_reduce` and
@@ -59,6 +60,9 @@ def ConvertShardToFusion : Pass<"convert-shard-to-fusion", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::tandem::fusion::FusionDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];
+  let options = [
+    ListOption<"mesh", "mesh", "std::string", "sizes of grid axes that are `?`: axis0=8, or tp.axis0=8 for grid @tp only">
+  ];
   let statistics = [
     Statistic<"numFunctions", "functions", "number of functions converted">
   ];
