@@ -292,7 +292,8 @@ void Worker::loop() {
   for (;;) {
     bool busy = takeSubmitted();
     if (busy) {
-      std::lock_guard<std::mutex> lock(mutex);
+      std::unique_lock<std::mutex> lock(mutex);
+      stayIfLeftBehind(lock);
       if (stopping && submitted.empty())
         break;
     }
