@@ -325,6 +325,10 @@ private:
   Status channel(const sp::Channel &channel) {
     if (channel.capabilities() & ~kAllCapabilities)
       return invalid("unknown capabilities {:#x}", channel.capabilities());
+    const flatbuffers::String *given = channel.link_class();
+    std::string_view link = given ? given->string_view() : std::string_view();
+    if (!link.empty() && link != "node" && link != "network")
+      return invalid("link_class: expected \"node\" or \"network\", found \"{}\"", link);
     uint32_t size = sizeOfVector(channel.group());
     if (size == 0)
       return Status();

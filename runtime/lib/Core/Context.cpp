@@ -378,6 +378,11 @@ Expected<std::unique_ptr<Context>> Context::create(ContextOptions options) {
     return Status(
         Code::InvalidArgument,
         fmt::format("timeout: expected a positive time, found {} ms", options.timeout.count()));
+  for (const std::string &link : options.linkClasses)
+    if (!link.empty() && link != "node" && link != "network")
+      return Status(
+          Code::InvalidArgument,
+          fmt::format("link class: expected \"node\" or \"network\", found \"{}\"", link));
   options.device->log = std::move(options.log);
   options.device->useAllocator(std::move(options.allocator));
   for (auto &transport : options.transports) {

@@ -300,6 +300,15 @@ hostir.program @p() {
 
 // -----
 
+// channel_c3
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  // expected-error @+1 {{expected link "node" or "network", found "nvlink"}}
+  %0 = hostir.channel "c" over #tp ["x"] can [two_sided] link "nvlink"
+}
+
+// -----
+
 // syntax
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {

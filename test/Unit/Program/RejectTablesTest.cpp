@@ -152,6 +152,8 @@ std::vector<Reject> brokenTables() {
   // Channels.
   add("channel-capabilities", "channels[0]: unknown capabilities 0x8f",
       [](P &, R &r) { r.channels[0].capabilities = 0x8f; });
+  add("channel-link", "channels[0]: link_class: expected \"node\" or \"network\", found \"pcie\"",
+      [](P &, R &r) { r.channels[0].linkClass = "pcie"; });
   add("channel-member", "channels[0]: group: rank 2 of 2",
       [](P &, R &r) { r.channels[0].group[0] = 2; });
   add("channel-twice", "channels[0]: group: rank 1 is listed twice",

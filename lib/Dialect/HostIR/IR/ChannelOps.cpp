@@ -109,5 +109,8 @@ LogicalResult ChannelOp::verify() {
     if (!capabilities.insert(attr.getValue()).second)
       return emitOpError() << "expected each capability once, found '"
                            << stringifyCapability(attr.getValue()) << "' twice";
+  StringRef link = getLinkClass();
+  if (!link.empty() && link != "node" && link != "network")
+    return emitOpError() << "expected link \"node\" or \"network\", found \"" << link << "\"";
   return success();
 }

@@ -644,6 +644,15 @@ TEST(Instance, ChannelsGetTheTransportOfTheirLinkClass) {
             Made(Names{"inside", "across"}, Names{}));
 }
 
+TEST(Instance, LinkClassesAreKnown) {
+  ContextOptions options;
+  options.device = createCpuDevice();
+  options.bootstrap = createSelfBootstrap();
+  options.linkClasses = {"", "rack"};
+  EXPECT_EQ(Context::create(std::move(options)).status().message(),
+            "link class: expected \"node\" or \"network\", found \"rack\"");
+}
+
 TEST(Instance, NoTransportBetweenHosts) {
   auto [made, status] = prepareOnTwoHosts(/*alsoFar=*/false);
   EXPECT_EQ(status.message(),

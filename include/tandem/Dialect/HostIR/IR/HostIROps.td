@@ -215,11 +215,12 @@ def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
     listed (the first is outermost). Peers and roots are positions in that group. Example: over `["gpu"]` of
     `["node" = 2, "gpu" = 4]`, rank 5 is position 1 of the group of ranks 4 to 7. Channels with different names are
     ordered independently. Two ops with the same name are one channel and must be equal (`hostir-verify`). `link` names
-    a link class of the machine file.
+    the links that a channel is meant for, in place of where its ranks are ([operations](../operations.md#launchers)).
 
     Constraints:
     - channel_c1: the mesh has the axes, each named once; its sizes are known.
     - channel_c2: at least one capability, each named once.
+    - channel_c3: `link` is "node" or "network", if it is there.
 
     Example:
     ```mlir
