@@ -117,6 +117,8 @@ private:
           appendTo(out, " strided");
         if (kernel.effects() != sp::KernelEffects::none)
           appendTo(out, " {}", sp::EnumNameKernelEffects(kernel.effects()));
+        if (sizeOfVector(kernel.varying()) > 0)
+          appendTo(out, " varying {}", list(kernel.varying()));
       }
       *out++ = '\n';
     }

@@ -647,6 +647,10 @@ private:
     if (dim != sizeOfVector(kernel.dims()))
       return invalid("operands: kernel \"{}\" has dims of {} dimensions, found {}",
                      kernel.name()->string_view(), sizeOfVector(kernel.dims()), dim);
+    for (uint32_t v = 0; v < sizeOfVector(kernel.varying()); ++v)
+      if (kernel.varying()->Get(v) >= extents.size())
+        return invalid("kernel \"{}\": varying parallel dimension {} of {}",
+                       kernel.name()->string_view(), kernel.varying()->Get(v), extents.size());
     uint64_t places = sizeOfVector(table.call_places());
     if (command.value() > places || extents.size() > places - command.value())
       return invalid("field value: {} from {} of {} call_places", extents.size(), command.value(),

@@ -71,3 +71,15 @@ func.func @norm(%x: tensor<?x16xf32, #rows> {fusion.name = "x"}, %g: tensor<16xf
     -> tensor<?x24xf32, #columns>
   return %y : tensor<?x24xf32, #columns>
 }
+
+// A kernel that uses the extent sees that of the run, also in slices.
+func.func private @from_end(tensor<?x16xf32>) -> tensor<?x16xf32>
+func.func @from_end_slices(%x: tensor<?x16xf32, #rows> {fusion.name = "x"}, %w: tensor<16x24xf32, #columns> {fusion.name = "w"})
+    -> (tensor<?x24xf32, #columns> {fusion.name = "y"}) {
+  %0 = fusion.reshard %x : tensor<?x16xf32, #rows> -> tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  %1 = fusion.call @from_end(%0) dims "s_ -> s_"
+    : (tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>) -> tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  %y = fusion.matmul %1, %w : tensor<?x16xf32, #fusion.axes<#tp, [stream("x"), -]>>, tensor<16x24xf32, #columns>
+    -> tensor<?x24xf32, #columns>
+  return %y : tensor<?x24xf32, #columns>
+}

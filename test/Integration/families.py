@@ -42,6 +42,7 @@ REFERENCES = {
     "causal": lambda q, k, v: {"y": attention(q, k, v, causal=True)},
     "pairs": lambda s, x: {"y": np.exp(s) @ x, "e": np.exp(s)},
     "norm": lambda x, g, w: {"y": x * g / np.sqrt((x ** 2).mean(-1, keepdims=True) + 0.1) @ w},
+    "from_end_slices": lambda x, w: {"y": x * np.arange(len(x), 0, -1)[:, None] @ w},
 }
 
 
@@ -64,7 +65,8 @@ def cases(options):
         else:
             if function != "norm":  # to save time: its kernels are in call.py
                 yield Case(function, 4, 48, harness.CHANNELS[n % 2])
-            yield Case(function, (3, 8)[n % 2], 10, "local")
+            if function != "from_end_slices":
+                yield Case(function, (3, 8)[n % 2], 10, "local")
 
 
 class EveryExtent(harness.CombinationTest):

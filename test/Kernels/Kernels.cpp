@@ -182,6 +182,18 @@ int gatherRows(void *, const tandem_kernel_call *call) {
   return 0;
 }
 
+/// y[s, h] = x[s, h] times the number of rows from s to the end.
+int fromEnd(void *, const tandem_kernel_call *call) {
+  if (!accepts(call, 2))
+    return 1;
+  const Operand &y = call->operands[0], &x = call->operands[1];
+  for (int64_t s = 0; s < y.shape[0]; ++s)
+    for (int64_t h = 0; h < y.shape[1]; ++h)
+      dataOf<float>(y)[s * y.shape[1] + h] =
+          dataOf<float>(x)[s * y.shape[1] + h] * static_cast<float>(y.extent[0] - y.offset[0] - s);
+  return 0;
+}
+
 int fails(void *, const tandem_kernel_call *) { return 7; }
 
 /// A point of a run, named by `config`, at which TANDEM_TEST_FAULT injects a fault: "ACTION CALL
@@ -257,6 +269,7 @@ extern "C" const tandem_kernel *tandem_kernels(size_t *number) {
       make("dropout_mask", dropout, 128),
       make("gather_rows", gatherRows, 128),
       make("fails", fails),
+      make("from_end", fromEnd, 128),
       onHosts("fault_point", faultPoint),
   };
   *number = std::size(kernels);

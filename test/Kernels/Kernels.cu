@@ -132,3 +132,11 @@ extern "C" __global__ void gather_rows(Operand y, Operand table, Operand ids) {
   int64_t rows = table.shape[0], id = dataOf<int32_t>(ids)[i / columns] % rows;
   dataOf<float>(y)[i] = dataOf<float>(table)[(id < 0 ? id + rows : id) * columns + i % columns];
 }
+
+/// One thread for each row.
+extern "C" __global__ void from_end(Operand y, Operand x) {
+  int64_t s = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, columns = y.shape[1];
+  for (int64_t h = 0; s < y.shape[0] && h < columns; ++h)
+    dataOf<float>(y)[s * columns + h] =
+        dataOf<float>(x)[s * columns + h] * static_cast<float>(y.extent[0] - y.offset[0] - s);
+}

@@ -130,6 +130,18 @@ Work multiplyByRowKernel(void **arguments) {
   };
 }
 
+/// Each row times the number of rows from it to the end of the whole tensor.
+Work multiplyFromEndKernel(void **arguments) {
+  return [y = take<tandem_kernel_operand>(arguments, 0),
+          x = take<tandem_kernel_operand>(arguments, 1)] {
+    for (int64_t row = 0; row < y.shape[0]; ++row)
+      for (int64_t column = 0; column < y.shape[1]; ++column)
+        static_cast<float *>(y.data)[row * y.strides[0] + column] =
+            static_cast<const float *>(x.data)[row * x.strides[0] + column] *
+            static_cast<float>(y.extent[0] - y.offset[0] - row);
+  };
+}
+
 void raise(uint64_t *slot, uint64_t target) {
   uint64_t now = load(slot);
   while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
@@ -261,6 +273,7 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
   all["exchange_f32_4"] = [](void **arguments) { return exchangeKernel<float>(4, arguments); };
   all["rows"] = rowsKernel;
   all["multiply_by_row"] = multiplyByRowKernel;
+  all["multiply_from_end"] = multiplyFromEndKernel;
   all["signal_raise"] = raiseKernel;
   all["signal_wait"] = waitKernel;
   all["run_words"] = wordsKernel;
@@ -306,7 +319,7 @@ std::vector<size_t> sizesOf(const std::string &kernel) {
     return {sizeof(Nest), 8, 8, 8, 4};
   if (is("reduce_"))
     return {sizeof(Nest), sizeof(Nest), 8, 8, 4};
-  if (is("multiply_by_row"))
+  if (is("multiply_by_row") || is("multiply_from_end"))
     return {sizeof(tandem_kernel_operand), sizeof(tandem_kernel_operand)};
   if (is("run_words"))
     return {sizeof(tandem::gpu::RunWords)};

@@ -233,9 +233,10 @@ static std::string encodeRank(const RankSpec &rank) {
     if (k.dims)
       dims = builder.CreateVector(*k.dims);
     auto config = builder.CreateString(k.config);
+    auto varying = builder.CreateVector(k.varying);
     kernels.push_back(sp::CreateKernel(builder, name, k.format, target, code, types, natives,
                                        k.outputs, dims, config, k.flops, k.bytes, k.strided,
-                                       k.effects));
+                                       k.effects, varying));
   }
   std::vector<flatbuffers::Offset<sp::Name>> names;
   for (const std::string &name : rank.names)

@@ -60,6 +60,7 @@ struct KernelSpec {
   double flops = 0, bytes = -1;
   bool strided = false;
   sp::KernelEffects effects = sp::KernelEffects::none;
+  std::vector<uint8_t> varying = {};
 };
 
 struct CommandSpec {

@@ -8,12 +8,29 @@
 #ifndef TANDEM_SUPPORT_VARYINGATTRS_H
 #define TANDEM_SUPPORT_VARYINGATTRS_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
+
+namespace tandem {
+
+/// Whether these are dimensions in ascending order, below `count`.
+inline bool areAscending(llvm::ArrayRef<int64_t> dims, int64_t count) {
+  int64_t least = 0;
+  for (int64_t dim : dims) {
+    if (dim < least || dim >= count)
+      return false;
+    least = dim + 1;
+  }
+  return true;
+}
+
+} // namespace tandem
 
 namespace tandem::fusion {
 
 /// `fusion.varying` on an argument or result: the dimensions whose extent is known only when the
-/// program runs, and is at most the type's (fusion-bound-extents).
+/// program runs, and is at most the type's (fusion-bound-extents). On `fusion.call`: those of its
+/// parallel dimensions, by number: 0 is the first letter of a result.
 inline constexpr llvm::StringLiteral kVaryingAttrName = "fusion.varying";
 /// `fusion.mask` on an argument of one varying dimension: the runtime binds it, to true up to the
 /// run's extent and false behind it.
@@ -23,7 +40,7 @@ inline constexpr llvm::StringLiteral kMaskAttrName = "fusion.mask";
 
 namespace tandem::hostir {
 
-/// The same on arguments of `hostir.program`.
+/// The same on arguments of `hostir.program`, and on `hostir.call`.
 inline constexpr llvm::StringLiteral kVaryingAttrName = "hostir.varying";
 inline constexpr llvm::StringLiteral kMaskAttrName = "hostir.mask";
 

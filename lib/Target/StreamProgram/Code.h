@@ -129,6 +129,7 @@ struct ExternalKernel {
   double flops, bytes;
   bool isStrided;
   sp::KernelEffects effects;
+  std::vector<uint8_t> varying;
 };
 
 /// A kernel for one kind of GPU.

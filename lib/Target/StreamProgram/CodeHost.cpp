@@ -7,6 +7,7 @@
 
 #include "CodeBuilder.h"
 
+#include "tandem/Support/VaryingAttrs.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -238,7 +239,13 @@ void CodeBuilder::call(hostir::CallOp op) {
                           number(op.getFlops(), 0),
                           number(op.getBytes(), -1),
                           op.getStrided(),
-                          effectsOf(op)};
+                          effectsOf(op),
+                          {}};
+  ArrayRef<int64_t> varying;
+  if (auto dims = op->getAttrOfType<DenseI64ArrayAttr>(hostir::kVaryingAttrName))
+    varying = dims;
+  for (int64_t number : varying)
+    external.varying.push_back(static_cast<uint8_t>(number));
   for (int64_t dim : op.getDims())
     external.dims.push_back(static_cast<int8_t>(dim));
   KernelLaunch launch{0, {}};
@@ -247,6 +254,9 @@ void CodeBuilder::call(hostir::CallOp op) {
   // A hostir.kernel has no such name.
   os << "call " << op.getKernelAttr() << op.getDims().size();
   llvm::interleaveComma(op.getDims(), os);
+  os << ';';
+  llvm::interleaveComma(varying, os);
+  os << ';';
   os << external.config.size() << external.config << ' ' << external.flops << ' ' << external.bytes
      << external.isStrided << static_cast<int>(external.effects) << kernel.outputs;
   SmallVector<Value> buffers(op.getOutputs());

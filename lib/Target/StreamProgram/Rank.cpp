@@ -193,10 +193,13 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     const ExternalKernel &external = *kernel.external;
     auto dims = b.CreateVector(external.dims);
     auto config = b.CreateString(external.config);
+    flatbuffers::Offset<flatbuffers::Vector<uint8_t>> varying;
+    if (!external.varying.empty())
+      varying = b.CreateVector(external.varying);
     kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::external, /*target=*/0,
                                           /*code=*/0, types, /*native=*/0, kernel.outputs, dims,
                                           config, external.flops, external.bytes,
-                                          external.isStrided, external.effects));
+                                          external.isStrided, external.effects, varying));
   }
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {

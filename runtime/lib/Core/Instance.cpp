@@ -184,6 +184,7 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   Slot &slot = nextSlot();
   TANDEM_RETURN_IF_ERROR(finish(slot));
   slot.frame.epoch = epoch;
+  slot.frame.extent = varying ? varying->extent() : -1;
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
   setMain(slot, std::move(main));
   ++epoch;
@@ -275,7 +276,8 @@ Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
                                                       std::unique_lock<std::mutex> &lock) {
   resolve(slot);
   GraphCache &cache = graphCaches[slot.frame.half];
-  bool returns = cache.noteMiss(bound);
+  const GraphCache::Addresses &key = graphKey();
+  bool returns = cache.noteMiss(key);
   GraphCache::Entry *entry = &cache.place(returns);
   entry->addresses.clear();
   bool fits = false;
@@ -306,13 +308,22 @@ Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
       TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, nullptr));
     }
   }
-  entry->addresses = bound;
-  return cache.find(bound);
+  entry->addresses = key;
+  return cache.find(key);
+}
+
+const GraphCache::Addresses &InstanceImpl::graphKey() {
+  if (!callsVary)
+    return bound;
+  boundAndExtent = bound;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  boundAndExtent.push_back(reinterpret_cast<void *>(varying->extent()));
+  return boundAndExtent;
 }
 
 Status InstanceImpl::replay(Slot &slot) {
   std::unique_lock<std::mutex> lock(graphMutex);
-  GraphCache::Entry *entry = graphCaches[slot.frame.half].find(bound);
+  GraphCache::Entry *entry = graphCaches[slot.frame.half].find(graphKey());
   if (!entry) {
     TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
   }

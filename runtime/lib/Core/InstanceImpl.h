@@ -206,6 +206,8 @@ private:
   /// The entry with a graph for the current bindings: moves, updates or makes one. If it must be
   /// made, waits for the runs in flight before that. `lock`: of graphMutex.
   Expected<GraphCache::Entry *> makeGraph(Slot &slot, std::unique_lock<std::mutex> &lock);
+  /// What a graph depends on: `bound`, and the extent if kernels of the embedder see it.
+  const GraphCache::Addresses &graphKey();
   /// Enqueues the run as a graph.
   Status replay(Slot &slot);
   /// Enqueues a run into the caller's capture of `main`. See docs/gpu.md, "The caller's graphs".
@@ -245,6 +247,8 @@ private:
   std::unique_ptr<VaryingArguments> varying; ///< null: no extent varies
   std::vector<void *> given;                 ///< per argument: the caller's memory
   std::vector<void *> bound;                 ///< per argument: what the program accesses
+  std::vector<void *> boundAndExtent;        ///< of graphKey()
+  bool callsVary = false;                    ///< kernels of the embedder see the varying extent
   std::vector<char> isBound;
   uint64_t bindings = 1;
   uint64_t checkedBindings = 0; ///< all arguments are bound, and no result overlaps

@@ -49,13 +49,20 @@ Expected<std::shared_ptr<const ExternalKernel>> ExternalKernel::create(const tan
   return std::shared_ptr<const ExternalKernel>(std::move(result));
 }
 
+void CallDesc::fill(const Frame &frame, tandem_kernel_operand *run) const {
+  for (size_t k = 0; k < operands.size(); ++k) {
+    run[k] = operands[k];
+    run[k].data = frame.pointers[slots[k]];
+  }
+  if (frame.extent >= 0)
+    for (const Varying &each : varying)
+      run[each.operand].extent[each.dim] = each.times * frame.extent;
+}
+
 Status callKernel(const CallDesc &desc, tandem_kernel_function function, void *stream,
                   const Frame &frame) {
   tandem_kernel_operand operands[TANDEM_KERNEL_MAX_OPERANDS];
-  for (size_t k = 0; k < desc.operands.size(); ++k) {
-    operands[k] = desc.operands[k];
-    operands[k].data = frame.pointers[desc.slots[k]];
-  }
+  desc.fill(frame, operands);
   const ExternalKernel &kernel = *desc.kernel;
   tandem_kernel_call call{sizeof call, kernel.name.c_str(),  desc.config,
                           stream,      desc.operands.size(), operands,
@@ -87,6 +94,13 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCall(const sp::Command
   if (count > TANDEM_KERNEL_MAX_OPERANDS)
     return Status(Code::Unsupported, fmt::format("{}expected at most {} operands, found {}", where,
                                                  +TANDEM_KERNEL_MAX_OPERANDS, count));
+  auto varies = [&](int8_t number) {
+    for (uint32_t v = 0; v < (kernel.varying() ? kernel.varying()->size() : 0); ++v)
+      if (kernel.varying()->Get(v) == static_cast<uint8_t>(number))
+        return true;
+    return false;
+  };
+  const int64_t bound = boundOf(*programHandle).value_or(0);
   uint32_t dim = 0;
   for (uint32_t k = 0; k < count; ++k) {
     uint32_t view = data.launch_operands()->Get(first + k);
@@ -108,12 +122,15 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCall(const sp::Command
                                                             static_cast<uint8_t>(number));
       operand.offset[d] = place.offset();
       operand.extent[d] = place.extent();
+      if (bound > 0 && varies(number))
+        desc.varying.push_back({k, d, place.extent() / bound});
       if (k == 0)
         desc.indices *= layout.shape[d];
     }
     desc.slots.push_back(view);
     desc.operands.push_back(operand);
   }
+  callsVary |= !desc.varying.empty();
   auto operation = context.device().prepareCall(desc);
   return operation ? std::move(operation)
                    : Expected<std::unique_ptr<Operation>>(operation.status().withPrefix(where));

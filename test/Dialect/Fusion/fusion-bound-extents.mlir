@@ -69,3 +69,17 @@ func.func @causal(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor<?x4xf32>)
   %y = fusion.attention %q, %k, %v {causal} : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x4xf32> -> tensor<?x4xf32>
   return %y : tensor<?x4xf32>
 }
+
+// -----
+
+// The kernel is told the extent of the run, in the second of its parallel dimensions.
+//
+// CHECK-LABEL: func.func @call(
+// CHECK:         fusion.call @k(%{{.*}}) dims "cs_ -> cs_" {fusion.varying = array<i64: 1>}
+// CHECK:         fusion.call @k(%{{.*}}) dims "cs_ -> cs_" : (tensor<3x4x16xf32>)
+func.func private @k(tensor<3x?x16xf32>) -> tensor<3x?x16xf32>
+func.func @call(%x: tensor<3x?x16xf32>, %z: tensor<3x4x16xf32>) -> (tensor<3x?x16xf32>, tensor<3x4x16xf32>) {
+  %y = fusion.call @k(%x) dims "cs_ -> cs_" : (tensor<3x?x16xf32>) -> tensor<3x?x16xf32>
+  %w = fusion.call @k(%z) dims "cs_ -> cs_" : (tensor<3x4x16xf32>) -> tensor<3x4x16xf32>
+  return %y, %w : tensor<3x?x16xf32>, tensor<3x4x16xf32>
+}

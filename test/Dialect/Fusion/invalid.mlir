@@ -639,6 +639,15 @@ func.func @f(%0: tensor<8x4xf32>) {
 
 // -----
 
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected ascending parallel dimensions below 2 in 'fusion.varying', found array<i64: 1, 0>}}
+  %1 = fusion.call @k(%0) dims "sc -> sc" {fusion.varying = array<i64: 1, 0>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
 // call_c4
 func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
 func.func @f(%0: tensor<8x4xf32>) {

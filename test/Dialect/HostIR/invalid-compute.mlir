@@ -553,6 +553,15 @@ hostir.program @p(%x: memref<4x16xf32>) {
 
 // -----
 
+hostir.program @p(%x: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %zero = arith.constant 0 : index
+  // expected-error @+1 {{expected ascending parallel dimensions below 1 in 'hostir.varying', found array<i64: 0, 1>}}
+  hostir.call "f" outs(%x : memref<4x16xf32>) dims [0, -1] at [%zero] of [4] on %s {hostir.varying = array<i64: 0, 1>}
+}
+
+// -----
+
 // matmul_c1
 hostir.program @p(%a: memref<4x8xf8E4M3FN>, %b: memref<8x2xf16>, %c: memref<4x2xf32>) {
   %main = hostir.main_stream

@@ -332,6 +332,8 @@ std::vector<Reject> brokenCommands() {
        "operand 1, dimension 1: 8 indices of parallel dimension 0, which the "
        "output has 4 of",
        [](RankSpec &, KernelSpec &k) { k.dims = {{0, -1, -1, 0}}; });
+  call("call-varying", "kernel \"double\": varying parallel dimension 1 of 1",
+       [](RankSpec &, KernelSpec &k) { k.varying = {1}; });
   call("call-places", "field value: 1 from 1 of 1 call_places",
        [](RankSpec &r, KernelSpec &) { r.commands[s::launch].value = 1; });
   call("call-offset", "parallel dimension 0: 4 indices from -1 on of 16",

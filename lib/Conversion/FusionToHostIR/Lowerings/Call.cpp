@@ -15,6 +15,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
+#include "tandem/Support/VaryingAttrs.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -219,11 +220,13 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
     SmallVector<int64_t> flat;
     for (ArrayRef<int64_t> mine : numbers)
       llvm::append_range(flat, mine);
-    hostir::CallOp::create(builder, loc, builder.getStringAttr(call.getCallee()), inputs, outputs,
-                           builder.getDenseI64ArrayAttr(flat), offsets,
-                           builder.getDenseI64ArrayAttr(whole), stream, call.getConfigAttr(),
-                           call.getFlopsAttr(), call.getBytesAttr(), call.getStridedAttr(),
-                           call.getEffectsAttr());
+    auto made = hostir::CallOp::create(
+        builder, loc, builder.getStringAttr(call.getCallee()), inputs, outputs,
+        builder.getDenseI64ArrayAttr(flat), offsets, builder.getDenseI64ArrayAttr(whole), stream,
+        call.getConfigAttr(), call.getFlopsAttr(), call.getBytesAttr(), call.getStridedAttr(),
+        call.getEffectsAttr());
+    if (Attribute varying = call->getAttr(fusion::kVaryingAttrName))
+      made->setAttr(hostir::kVaryingAttrName, varying);
     for (auto [out, output] : llvm::zip_equal(outs, outputs))
       if (output != out)
         hostir::CopyOp::create(builder, loc, output, out, stream);

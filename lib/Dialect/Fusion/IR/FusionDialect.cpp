@@ -48,7 +48,21 @@ static LogicalResult verifyHint(Operation *op, NamedAttribute attr) {
   return success();
 }
 
+static LogicalResult verifyVaryingAttr(CallOp call, NamedAttribute attr) {
+  FailureOr<SmallVector<SmallVector<int64_t>>> numbers = call.getParallelDims();
+  if (failed(numbers)) // an error of the op
+    return success();
+  int64_t count = llvm::count_if(numbers->front(), [](int64_t number) { return number >= 0; });
+  auto dims = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+  if (dims && tandem::areAscending(dims, count))
+    return success();
+  return call.emitOpError() << "expected ascending parallel dimensions below " << count << " in '"
+                            << kVaryingAttrName << "', found " << attr.getValue();
+}
+
 LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (auto call = dyn_cast<CallOp>(op); call && attr.getName() == kVaryingAttrName)
+    return verifyVaryingAttr(call, attr);
   if (attr.getName() == kScheduleAttrName || attr.getName() == kGatherAttrName)
     return verifyHint(op, attr);
   StringRef name = attr.getName().getValue();
@@ -124,13 +138,7 @@ static LogicalResult verifyExtentsAttr(Operation *op, Type type, NamedAttribute 
 static LogicalResult verifyVaryingAttr(Operation *op, Type type, NamedAttribute attr) {
   auto dims = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
   auto tensor = dyn_cast_if_present<RankedTensorType>(type);
-  int64_t last = -1;
-  for (int64_t dim : dims ? dims.asArrayRef() : ArrayRef<int64_t>()) {
-    if (!tensor || dim <= last || dim >= tensor.getRank())
-      dims = nullptr;
-    last = dim;
-  }
-  if (dims)
+  if (dims && tandem::areAscending(dims, tensor ? tensor.getRank() : 0))
     return success();
   return op->emitOpError() << "expected ascending dimensions of " << type << " in '"
                            << kVaryingAttrName << "', found " << attr.getValue();

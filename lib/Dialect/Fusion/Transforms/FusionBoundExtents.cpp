@@ -57,6 +57,7 @@ private:
   LogicalResult fit(Operation *op);
   LogicalResult fitOperand(Operation *op, const AxesRule &rule, OpOperand &operand, int64_t dim);
   LogicalResult fitAttention(AttentionOp attention);
+  void markCall(CallOp call);
   void hideKeys(AttentionOp attention, double scale, double bias);
   Value getMask(MeshAttr mesh);
   Value broadcastMask(OpBuilder &builder, Location loc, RankedTensorType type, int64_t dim);
@@ -284,11 +285,24 @@ LogicalResult Bounder::fitAttention(AttentionOp attention) {
   return success();
 }
 
+/// Its kernel is told the extent of the run.
+void Bounder::markCall(CallOp call) {
+  FailureOr<SmallVector<SmallVector<int64_t>>> numbers = call.getParallelDims();
+  SmallVector<int64_t> found;
+  for (auto [dim, number] : llvm::enumerate(numbers->front()))
+    if (number >= 0 && isVarying(call->getResult(0), static_cast<int64_t>(dim)))
+      found.push_back(number);
+  if (!found.empty())
+    call->setAttr(kVaryingAttrName, DenseI64ArrayAttr::get(call.getContext(), found));
+}
+
 LogicalResult Bounder::fit(Operation *op) {
   if (isa<ReshardOp, func::ReturnOp>(op))
     return success();
   if (auto attention = dyn_cast<AttentionOp>(op))
     return fitAttention(attention);
+  if (auto call = dyn_cast<CallOp>(op))
+    markCall(call);
   std::optional<AxesRule> rule = getAxesRule(op);
   for (OpOperand &operand : op->getOpOperands())
     for (int64_t dim : varyingDims(operand.get())) {

@@ -30,6 +30,14 @@ Operation *HostIRDialect::materializeConstant(OpBuilder &builder, Attribute valu
 }
 
 LogicalResult HostIRDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (auto call = dyn_cast<CallOp>(op); call && attr.getName() == kVaryingAttrName) {
+    auto dims = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+    auto count = static_cast<int64_t>(call.getExtents().size());
+    if (dims && areAscending(dims, count))
+      return success();
+    return op->emitOpError() << "expected ascending parallel dimensions below " << count << " in '"
+                             << kVaryingAttrName << "', found " << attr.getValue();
+  }
   return op->emitOpError() << "expected no attribute of dialect 'hostir' on an operation, found '"
                            << attr.getName().getValue() << "'";
 }

@@ -55,6 +55,8 @@ struct Frame {
   unsigned half = 0;
   /// Added to the slots of signals: runs in a caller's capture have signals of their own.
   uint32_t firstSignal = 0;
+  /// Of the dimensions that vary from run to run; -1: none does.
+  int64_t extent = -1;
   ErrorSink *errors = nullptr;
   /// By command number (the low half of a marker): where streams record the times of operations.
   /// Null: no tracing. See Stream::timeEvents and noteTimes.

@@ -39,6 +39,14 @@ struct CallDesc {
   std::vector<uint32_t> slots;                 ///< of the outputs, then of the inputs
   std::vector<tandem_kernel_operand> operands; ///< likewise, without data
   int64_t indices = 1; ///< of the outputs' parallel dimensions, all together
+  /// A dimension whose extent is `times` the frame's.
+  struct Varying {
+    uint32_t operand, dim;
+    int64_t times;
+  };
+  std::vector<Varying> varying;
+  /// The operands of a run.
+  void fill(const Frame &frame, tandem_kernel_operand *run) const;
 };
 
 /// Calls `function` on `stream` with the frame's addresses.

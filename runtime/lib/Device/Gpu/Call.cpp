@@ -17,10 +17,15 @@ class FunctionOperation final : public GpuOperation {
 public:
   FunctionOperation(Tools tools, const CallDesc &desc) : tools(std::move(tools)), desc(desc) {}
   Status issue(GpuStream &stream, const Frame &frame) override {
-    const void *addresses[TANDEM_KERNEL_MAX_OPERANDS];
-    for (size_t k = 0; k < desc.slots.size(); ++k)
+    const void *addresses[TANDEM_KERNEL_MAX_OPERANDS + 1];
+    size_t count = desc.slots.size();
+    for (size_t k = 0; k < count; ++k)
       addresses[k] = frame.pointers[desc.slots[k]];
-    return tools->driver().library(stream.native(), addresses, desc.slots.size(), [&] {
+    // With another extent the function would enqueue other work.
+    if (!desc.varying.empty())
+      addresses[count++] =
+          reinterpret_cast<void *>(frame.extent); // NOLINT(performance-no-int-to-ptr)
+    return tools->driver().library(stream.native(), addresses, count, [&] {
       // The function may use the GPU that is current on its thread.
       return tools->driver().within(
           [&] { return callKernel(desc, desc.kernel->gpuFunction, stream.native(), frame); });
@@ -39,11 +44,9 @@ public:
   Status issue(GpuStream &stream, const Frame &frame) override {
     tandem_kernel_operand operands[TANDEM_KERNEL_MAX_OPERANDS];
     void *arguments[TANDEM_KERNEL_MAX_OPERANDS];
-    for (size_t k = 0; k < desc.operands.size(); ++k) {
-      operands[k] = desc.operands[k];
-      operands[k].data = frame.pointers[desc.slots[k]];
+    desc.fill(frame, operands);
+    for (size_t k = 0; k < desc.operands.size(); ++k)
       arguments[k] = &operands[k];
-    }
     int64_t perBlock = desc.kernel->indicesPerBlock;
     auto blocks = static_cast<unsigned>((desc.indices + perBlock - 1) / perBlock);
     return tools->driver().launch(function, {blocks, 1, desc.kernel->threads}, stream.native(),

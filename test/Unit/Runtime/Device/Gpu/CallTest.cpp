@@ -9,7 +9,9 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <functional>
 #include <gtest/gtest.h>
+#include <numeric>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -125,63 +127,103 @@ ProgramSpec callingAnyRows() {
     argument.shape = {kRows, kColumns};
     argument.varying = {0};
   }
+  spec.ranks[0].callPlaces = {{0, kRows}};
+  spec.ranks[0].kernels[0].varying = {0};
   return spec;
 }
 
-// The grid is that of the bound in every run, so that one graph serves all extents. Rows of the
-// caller behind the extent are not written.
-TEST(GpuCall, ImageOfAnExtentThatVaries) {
-  tandem_kernel kernel = multiplyByRow();
-  Prepared prepared(&kernel, callingAnyRows());
+/// Runs it with many numbers of rows, each with other memory or with memory that was used before.
+/// y[i, j] is x[i, j] * factor(i, rows).
+void runAnyRows(Prepared &prepared, const std::function<int64_t(int64_t, int64_t)> &factor) {
   ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
   takeLog();
-  for (int64_t rows : {3, 1, 2, 0, 3, 2, 1, 1, 2, 3, 0, 2, 3, 1}) {
+  std::vector<float> x(kRows * kColumns);
+  std::iota(x.begin(), x.end(), 1.0F);
+  const uint64_t bytes = sizeof(float) * x.size();
+  void *data[2] = {};
+  int number = 0;
+  for (int64_t rows : {3, 1, 2, 0, 3, 2, 1, 1, 2, 3, 0, 2, 3, 1, 2, 2, 3, 2, 3, 1}) {
     ASSERT_TRUE(prepared.instance->setExtent(rows).ok());
-    std::vector<float> x(kRows * kColumns), y(x.size(), -1);
-    for (size_t i = 0; i < x.size(); ++i)
-      x[i] = static_cast<float>(i);
-    void *data[2];
-    for (const std::vector<float> *values : {&x, &y}) {
-      auto memory =
-          prepared.context->device().allocate(sizeof(float) * x.size(), MemoryKind::Plain);
+    std::vector<float> y(x.size(), -1);
+    Device &device = prepared.context->device();
+    for (void *&address : data) {
+      if (++number > 20 && address)
+        continue;
+      auto memory = device.allocate(bytes, MemoryKind::Plain);
       ASSERT_TRUE(memory.ok());
-      ASSERT_TRUE(prepared.context->device()
-                      .upload((*memory)->data(), values->data(), sizeof(float) * x.size())
-                      .ok());
-      data[values == &y] = (*memory)->data();
+      address = (*memory)->data();
       prepared.used.push_back(std::move(*memory));
     }
+    for (float &value : x)
+      value += 100; // what an earlier run has left is wrong
+    ASSERT_TRUE(device.upload(data[0], x.data(), bytes).ok());
+    ASSERT_TRUE(device.upload(data[1], y.data(), bytes).ok());
     ASSERT_TRUE(prepared.instance->bindAll(data, nullptr).ok());
     Status ran = prepared.instance->run();
     ASSERT_TRUE(ran.ok()) << ran.message();
-    ASSERT_TRUE(
-        prepared.context->device().download(y.data(), data[1], sizeof(float) * y.size()).ok());
+    ASSERT_TRUE(device.download(y.data(), data[1], bytes).ok());
     for (size_t i = 0; i < y.size(); ++i) {
       auto row = static_cast<int64_t>(i) / kColumns;
-      EXPECT_EQ(y[i], row < rows ? x[i] * static_cast<float>(5 + row) : -1) << rows << ", " << i;
+      EXPECT_EQ(y[i], row < rows ? x[i] * static_cast<float>(factor(row, rows)) : -1)
+          << rows << ", " << i;
     }
   }
   EXPECT_EQ(takeLog(), ""); // runs are graphs
 }
 
-/// Enqueues a copy of the kernel's operand on the stream that it is given, and counts calls.
-int copyOnStream(void *user, const tandem_kernel_call *call) {
-  ++*static_cast<int *>(user);
+// The grid is that of the bound in every run. Rows of the caller behind the extent are not written.
+TEST(GpuCall, ImageOfAnExtentThatVaries) {
+  tandem_kernel kernel = multiplyByRow();
+  Prepared prepared(&kernel, callingAnyRows());
+  runAnyRows(prepared, [](int64_t row, int64_t) { return row; });
+}
+
+// The extent that the kernel sees is that of the run, not of the run that the graph was made for.
+TEST(GpuCall, ImageSeesTheExtentOfTheRun) {
+  tandem_kernel kernel = multiplyByRow();
+  kernel.entry = "multiply_from_end";
+  Prepared prepared(&kernel, callingAnyRows());
+  runAnyRows(prepared, [](int64_t row, int64_t rows) { return rows - row; });
+}
+
+/// Enqueues a copy of the kernel's operand on the stream that it is given.
+int enqueueCopy(const tandem_kernel_call *call, size_t bytes) {
   static void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   static auto copy = reinterpret_cast<decltype(&cuMemcpyAsync)>(::dlsym(library, "cuMemcpyAsync"));
   static auto hipCopy = reinterpret_cast<int (*)(void *, const void *, size_t, int, void *)>(
       ::dlsym(library, "hipMemcpyAsync"));
+  void *to = call->operands[0].data, *from = call->operands[1].data;
+  constexpr int kDefault = 4; // hipMemcpyDefault
+  if (testsHip())
+    return hipCopy ? hipCopy(to, from, bytes, kDefault, call->stream) : 3;
+  return copy ? copy(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
+                     static_cast<CUstream>(call->stream))
+              : 3;
+}
+
+/// Copies, and counts calls.
+int copyOnStream(void *user, const tandem_kernel_call *call) {
+  ++*static_cast<int *>(user);
   const tandem_kernel_operand &y = call->operands[0], &x = call->operands[1];
   bool right = call->num_operands == 2 && std::string(call->config) == "plain" &&
                std::string(call->name) == "f" && y.rank == 2 && y.shape[0] == kRows &&
                y.strides[0] == kColumns && y.offset[0] == 5 && y.extent[0] == 16 &&
-               x.offset[1] == 0 && x.extent[1] == kColumns && call->stream && copy;
-  constexpr int kDefault = 4; // hipMemcpyDefault
-  if (right && testsHip())
-    return hipCopy ? hipCopy(y.data, x.data, 48, kDefault, call->stream) : 3;
-  return right ? copy(reinterpret_cast<CUdeviceptr>(y.data), reinterpret_cast<CUdeviceptr>(x.data),
-                      48, static_cast<CUstream>(call->stream))
-               : 3;
+               x.offset[1] == 0 && x.extent[1] == kColumns && call->stream;
+  return right ? enqueueCopy(call, 48) : 3;
+}
+
+/// Copies no more than the rows of the extent.
+int copyExtent(void *, const tandem_kernel_call *call) {
+  return enqueueCopy(call, static_cast<size_t>(call->operands[0].extent[0] * kColumns) * 4);
+}
+
+// Replays do not call the function. So it is called again for another extent, also with addresses
+// that it has seen.
+TEST(GpuCall, FunctionSeesTheExtentOfTheRun) {
+  tandem_kernel kernel = named("f");
+  kernel.gpu_function = copyExtent;
+  Prepared prepared(&kernel, callingAnyRows());
+  runAnyRows(prepared, [](int64_t, int64_t) { return 1; });
 }
 
 // A function is called for the capture and then replayed with the graph.
