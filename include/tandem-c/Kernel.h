@@ -40,7 +40,8 @@ typedef struct tandem_kernel_operand {
   int64_t shape[TANDEM_KERNEL_MAX_RANK];   /* of this part */
   int64_t strides[TANDEM_KERNEL_MAX_RANK]; /* in elements; row-major, unless the op is `strided` */
   int64_t offset[TANDEM_KERNEL_MAX_RANK];  /* the part's first index in the whole tensor */
-  /* Of the whole tensor. Where it varies, it is that of the run, and the part may reach beyond it. */
+  /* Of the whole tensor. Where it varies, it is that of the run, and the part may reach beyond it.
+   */
   int64_t extent[TANDEM_KERNEL_MAX_RANK];
 } tandem_kernel_operand;
 
@@ -57,8 +58,8 @@ typedef struct tandem_kernel_call {
 /* Returns 0, or a number that the error message of the run shows. Any thread; calls of several
  * streams and ranks may run at once. CPU: computes, on the thread of the command's stream. GPU: may
  * only enqueue work on `stream`, which may be under capture; the context's GPU is current. It is
- * called for each run, but once for all runs that replay a graph, of the same addresses and extents;
- * also by tandem_prepare, to try a capture, with addresses that are not those of a run. */
+ * called for each run, but once for all runs that replay a graph, of the same addresses and
+ * extents; also by tandem_prepare, to try a capture, with addresses that are not those of a run. */
 typedef int (*tandem_kernel_function)(void *user, const tandem_kernel_call *call);
 
 /* A context uses what is for its device. */
