@@ -40,8 +40,7 @@ typedef struct tandem_kernel_operand {
   int64_t shape[TANDEM_KERNEL_MAX_RANK];   /* of this part */
   int64_t strides[TANDEM_KERNEL_MAX_RANK]; /* in elements; row-major, unless the op is `strided` */
   int64_t offset[TANDEM_KERNEL_MAX_RANK];  /* the part's first index in the whole tensor */
-  /* Of the whole tensor. Where it varies, it is that of the run, and the part may reach beyond it.
-   */
+  /* Of the whole tensor. Where it varies, it is the run's, and the part may reach beyond it. */
   int64_t extent[TANDEM_KERNEL_MAX_RANK];
 } tandem_kernel_operand;
 
