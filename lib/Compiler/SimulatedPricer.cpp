@@ -57,6 +57,9 @@ public:
   StringRef getMachineName() const override { return machine.name; }
   bool hasGatedMatmuls() const override { return machine.hasGatedMatmuls(); }
   bool hasEpiloguePush() const override { return machine.hasEpiloguePush(); }
+  bool hasSignals(program::ExchangeSignals signals) const override {
+    return machine.exchange.prices(signals);
+  }
   bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
 
   bool isWorth(double seconds, double plain, bool oneSided, bool sliced,

@@ -9,6 +9,7 @@
 
 #include "ProgramImpl.h"
 #include "tandem/Program/AppendTo.h"
+#include "tandem/Program/ExchangeSignals.h"
 
 #include <cstring>
 #include <fmt/ranges.h>
@@ -198,6 +199,9 @@ private:
       break;
     case sp::CommandKind::fused_exchange:
       appendTo(out, " {} parts by {} blocks", command.aux(), command.value());
+      if (command.op() != 0)
+        appendTo(out, " signals {}",
+                 command.op() == static_cast<uint8_t>(program::ExchangeSignals::Block) ? "block" : "word");
       break;
     case sp::CommandKind::accumulate:
       appendTo(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),

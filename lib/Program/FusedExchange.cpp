@@ -7,63 +7,14 @@
 
 #include "tandem/Program/FusedExchange.h"
 
+#include "ExchangeAccess.h"
 #include "ProgramImpl.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 namespace tandem::program {
 
 namespace {
-
-bool isSame(const PlacedView &a, const PlacedView &b) {
-  return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
-}
-
-/// A dimension of more than one element.
-struct Extent {
-  int64_t stride, count;
-};
-
-/// Whether two boxes whose dimensions are nested have an element in common, if one begins
-/// `distance` elements behind the other.
-bool boxesOverlap(const std::vector<Extent> &dims, size_t first, int64_t distance) {
-  if (first == dims.size())
-    return distance == 0;
-  // The inner dimensions together reach less far than a stride: there are two ways at most.
-  auto [stride, count] = dims[first];
-  int64_t steps = distance / stride - (distance % stride < 0 ? 1 : 0);
-  for (int64_t step : {steps, steps + 1})
-    if (std::abs(step) < count && boxesOverlap(dims, first + 1, distance - step * stride))
-      return true;
-  return false;
-}
-
-/// Exact for views of one layout whose dimensions are nested, such as slices of a matrix; else
-/// whether bytes between the first and the last of both may be the same.
-bool mayOverlap(const PlacedView &a, const PlacedView &b) {
-  if (a.buffer != b.buffer || a.address >= b.address + b.layout.spanBytes() ||
-      b.address >= a.address + a.layout.spanBytes())
-    return false;
-  auto distance = static_cast<int64_t>(b.address - a.address);
-  auto bytes = static_cast<int64_t>(sizeOf(a.layout.dtype));
-  if (a.layout != b.layout || distance % bytes != 0)
-    return true;
-  std::vector<Extent> dims;
-  for (unsigned d = 0; d < a.layout.rank; ++d)
-    if (a.layout.shape[d] > 1)
-      dims.push_back({a.layout.strides[d], a.layout.shape[d]});
-  std::sort(dims.begin(), dims.end(),
-            [](const Extent &x, const Extent &y) { return x.stride > y.stride; });
-  int64_t reach = 0; // of the inner dimensions
-  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
-    if (dim->stride <= reach)
-      return true;
-    reach += dim->stride * (dim->count - 1);
-  }
-  return boxesOverlap(dims, 0, distance / bytes);
-}
 
 /// Puts parts together to steps, and checks that no thread needs what another one has written.
 class StepBuilder {
@@ -87,39 +38,6 @@ public:
   }
 
 private:
-  /// What one thread reads for element i: of a reduction, in each term.
-  struct Reads {
-    PlacedView whole;  ///< all terms
-    Layout element;    ///< of one term
-    bool apart = true; ///< no two elements of `whole` are the same
-    int64_t terms = 1, termStride = 0;
-  };
-
-  Expected<Reads> readsOf(const ExchangePart &part) const {
-    Reads reads{part.in, part.in.layout};
-    if (part.kind != ExchangePart::Kind::Reduce)
-      return reads;
-    if (part.dims != 1)
-      return invalid("expected a reduction of dimension 0 alone, found the dimensions {:#x}",
-                     part.dims);
-    reads.apart = isInjective(part.in.layout);
-    reads.terms = part.in.layout.shape[0];
-    reads.termStride = part.in.layout.strides[0];
-    reads.element = part.in.layout.select(1, false);
-    return reads;
-  }
-
-  /// Whether element i of `written` is element i of a term, so one thread writes and reads it.
-  static bool isTerm(const PlacedView &written, const Reads &reads) {
-    if (!reads.apart || written.layout != reads.element || written.address < reads.whole.address)
-      return false;
-    uint64_t bytes = written.address - reads.whole.address;
-    uint64_t pitch = static_cast<uint64_t>(reads.termStride) * sizeOf(written.layout.dtype);
-    if (bytes == 0)
-      return true;
-    return pitch > 0 && bytes % pitch == 0 && bytes / pitch < static_cast<uint64_t>(reads.terms);
-  }
-
   Status add(uint32_t i) {
     const ExchangePart &part = parts[i];
     ExchangeStep *last = steps.empty() ? nullptr : &steps.back();
@@ -155,7 +73,7 @@ private:
                          part.out.layout.str());
         return addStore(i, store.source, move);
       }
-    TANDEM_ASSIGN_OR_RETURN(Reads reads, readsOf(part));
+    TANDEM_ASSIGN_OR_RETURN(ExchangeReads reads, readsOf(part));
     bool reduces = part.kind == ExchangePart::Kind::Reduce;
     if (move.stores.empty()) {
       move.out = part.out.layout;
@@ -172,7 +90,7 @@ private:
                      move.stores.front().target);
     }
     for (uint32_t writer : writers)
-      if (mayOverlap(parts[writer].out, part.in) && !isTerm(parts[writer].out, reads))
+      if (mayOverlap(parts[writer].out, part.in) && !termOf(parts[writer].out, reads))
         return invalid("reads what part {} has written, as other elements", writer);
     readers.push_back(i);
     return addStore(i, i, move);

@@ -531,6 +531,9 @@ private:
       return invalid("field value: expected at most {} SMs, found {}", kMostSms, command.value());
     if (command.kind() == sp::CommandKind::fused_exchange && command.value() == 0)
       return invalid("field value: expected thread blocks, found 0");
+    if (command.kind() == sp::CommandKind::fused_exchange && command.op() >= kNumExchangeSignals)
+      return invalid("field op: expected a way to signal below {}, found {}", kNumExchangeSignals,
+                     command.op());
     // Its parts are compared with each other.
     if (command.kind() == sp::CommandKind::fused_exchange && command.aux() > kMostExchangeParts)
       return invalid("field aux: expected at most {} parts, found {}", kMostExchangeParts,

@@ -2,6 +2,7 @@
 // RUN: tandem-compile %s --entry=direct_two_shots --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=TWO
 // RUN: tandem-compile %s --entry=direct_layer --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=LAYER
 // RUN: tandem-compile %s --entry=direct_two_shots --mesh x=8 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=direct_signals --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=SIGNALS
 
 // An all-reduce of few bytes by one kernel (schedule `direct`), after the matmul. One shot: the partial sums go to slot 0
 // of both devices, and each adds the two slots.
@@ -35,6 +36,13 @@
 // LAYER-NEXT: s0 matmul
 //
 // PROVEN: no error
+//
+// How the kernel signals is a word of the command. Its parts are the same.
+//
+// SIGNALS: s0 fused_exchange 11 parts by 1 blocks signals word
+// SIGNALS-NEXT: s0   copy
+// SIGNALS: s0 fused_exchange 11 parts by 1 blocks signals word
+// SIGNALS: s0 fused_exchange 20 parts by 2 blocks signals block
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 !x = tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
@@ -86,4 +94,17 @@ func.func @direct_alone(%a: !a {fusion.name = "a", fusion.shape = ["x", 256, 16]
   %0 = fusion.reduce sum %a dims [0] : !a -> !b
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !b -> !c
   return %1 : !c
+}
+
+// Signals with words, twice and of two sizes, and of blocks.
+
+func.func @direct_signals(%x: !x {fusion.name = "x"}, %t: !x1 {fusion.name = "t"}, %w: !w {fusion.name = "w"})
+    -> (!y {fusion.name = "y"}, !y1 {fusion.name = "z"}, !y1 {fusion.name = "u"}) {
+  %0 = fusion.matmul %x, %w : !x, !w -> !t
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "one", signals = "word">} : !t -> !y
+  %2 = fusion.matmul %t, %w : !x1, !w -> !t1
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "one", signals = "word">} : !t1 -> !y1
+  %4 = fusion.matmul %t, %w : !x1, !w -> !t1
+  %5 = fusion.reshard %4 {schedule = #fusion.schedule<direct, shots = "two", signals = "block", blocks = 2>} : !t1 -> !y1
+  return %1, %3, %5 : !y, !y1, !y1
 }

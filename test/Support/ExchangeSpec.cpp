@@ -11,7 +11,8 @@
 
 namespace tandem::test {
 
-ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64_t blocks)
+ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64_t blocks,
+                           uint8_t signals)
     : ProgramSpec(size) {
   int64_t width = twoShots ? columns / size : columns;
   uint64_t all = static_cast<uint64_t>(columns) * 4, slice = static_cast<uint64_t>(width) * 4;
@@ -40,6 +41,7 @@ ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64
     };
     head = static_cast<uint32_t>(rank.commands.size());
     rank.add(sp::CommandKind::fused_exchange, 0).value = blocks;
+    rank.commands.back().op = signals;
     rank.copy(0, mine, piece(rank.rank));
     forEachPeer([&](uint32_t peer) { rank.put(0, channel, mine, piece(peer), peer); });
     meet(0);

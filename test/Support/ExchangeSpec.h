@@ -15,10 +15,10 @@ namespace tandem::test {
 /// The sum of all ranks' "x" [columns] in everybody's "y", by one fused exchange on stream 0:
 /// command `head` of each rank. One shot: copy, puts, signals, waits, reduction. Two shots: of
 /// slices, so `columns` is a multiple of the ranks; then puts, signals and waits, and a copy behind
-/// the exchange.
+/// the exchange. `signals`: program::ExchangeSignals.
 struct ExchangeSpec : ProgramSpec {
   explicit ExchangeSpec(uint32_t ranks, bool twoShots = false, int64_t columns = 16,
-                        uint64_t blocks = 2);
+                        uint64_t blocks = 2, uint8_t signals = 0);
   uint32_t head = 0;
   uint32_t numParts = 0;
   CommandSpec &part(uint32_t rank, uint32_t number) {

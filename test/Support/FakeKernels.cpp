@@ -172,8 +172,30 @@ Work waitKernel(void **arguments) {
   };
 }
 
-/// One block after the other would not end: each waits for signals that others raise. So one block
-/// does the work of all.
+/// Unit `i` of a step: each of its targets.
+template <typename T>
+void moveUnit(const tandem::gpu::ExchangeStepArguments &step, const Nest &nest,
+              const tandem::gpu::ExchangeStore *stores, int width, uint64_t i) {
+  for (int k = 0; k < step.numStores; ++k)
+    for (int e = 0; e < width; ++e) {
+      const T *source = static_cast<const T *>(stores[k].source) + locate(nest, i, 1) + e;
+      T &to = static_cast<T *>(stores[k].target)[locate(nest, i, 0) + e];
+      if constexpr (std::is_same_v<T, float>) {
+        if (step.reduces) {
+          float sum = identity(step.op);
+          for (int64_t term = 0; term < step.terms; ++term)
+            sum = combine(step.op, sum, source[term * step.termStride]);
+          to = sum;
+          continue;
+        }
+      }
+      to = *source;
+    }
+}
+
+/// One block after the other would not end: each waits for signals that others raise. So one thread
+/// does the work of all blocks, step by step. Where they signal on their own, it does so after each
+/// block's units.
 template <typename T>
 void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
   bool counts = exchange.countsRun;
@@ -183,38 +205,32 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
   };
   const tandem::gpu::ExchangeSignal *waits = exchange.waits, *signals = exchange.signals;
   const tandem::gpu::ExchangeStore *stores = exchange.stores;
+  auto apart = static_cast<uint64_t>(exchange.apart);
+  auto blockOf = [&](uint64_t unit) {
+    uint64_t thread = unit / (width == 1 ? static_cast<uint64_t>(exchange.spread) : 1);
+    return thread / tandem::gpu::kExchangeThreads % apart;
+  };
   for (int s = 0; s < exchange.numSteps; ++s) {
     const tandem::gpu::ExchangeStepArguments &step = exchange.steps[s];
     const Nest &nest = exchange.nests[step.nest];
-    for (int i = 0; i < step.numWaits; ++i) {
-      uint64_t target = targetOf(waits[i]);
-      __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
-      while (load(waits[i].at) < target && !load(exchange.letGo))
-        nap();
-      __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
+    for (uint64_t block = 0; block < std::max<uint64_t>(apart, 1); ++block) {
+      for (int i = 0; i < step.numWaits; ++i) {
+        uint64_t target = targetOf(waits[i]);
+        __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
+        while (load(waits[i].at + block) < target && !load(exchange.letGo))
+          nap();
+        __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
+      }
+      if (load(exchange.letGo)) // an abort raises all signals
+        return;
+      for (uint64_t i = 0; step.numStores > 0 && i < nest.total; ++i)
+        if (apart == 0 || blockOf(i) == block)
+          moveUnit<T>(step, nest, stores, width, i);
+      if (step.numSignals > 0 && apart == 0)
+        __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
+      for (int i = 0; i < step.numSignals && !load(exchange.released); ++i)
+        raise(signals[i].at + block, targetOf(signals[i]));
     }
-    if (load(exchange.letGo)) // an abort raises all signals
-      return;
-    for (uint64_t i = 0; step.numStores > 0 && i < nest.total; ++i)
-      for (int k = 0; k < step.numStores; ++k)
-        for (int e = 0; e < width; ++e) {
-          const T *source = static_cast<const T *>(stores[k].source) + locate(nest, i, 1) + e;
-          T &to = static_cast<T *>(stores[k].target)[locate(nest, i, 0) + e];
-          if constexpr (std::is_same_v<T, float>) {
-            if (step.reduces) {
-              float sum = identity(step.op);
-              for (int64_t term = 0; term < step.terms; ++term)
-                sum = combine(step.op, sum, source[term * step.termStride]);
-              to = sum;
-              continue;
-            }
-          }
-          to = *source;
-        }
-    if (step.numSignals > 0)
-      __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
-    for (int i = 0; i < step.numSignals && !load(exchange.released); ++i)
-      raise(signals[i].at, targetOf(signals[i]));
     if (step.numSignals > 0 && std::exchange(counts, false))
       __atomic_store_n(exchange.epoch, number, __ATOMIC_RELEASE);
     waits += step.numWaits;
@@ -226,6 +242,75 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
 template <typename T> Work exchangeKernel(int width, void **arguments) {
   return [=, exchange = take<tandem::gpu::ExchangeArguments>(arguments, 0)] {
     exchangeSteps<T>(exchange, width);
+  };
+}
+
+/// One thread, which sends all before it awaits any.
+void exchangeWords(const tandem::gpu::WordArguments &exchange, int width) {
+  constexpr uint64_t kElements = 4; // of a unit
+  if (load(exchange.released))
+    return;
+  uint64_t run = exchange.epoch ? load(exchange.epoch) + uint64_t(exchange.countsRun) : 0;
+  uint64_t number = run * exchange.perRun + exchange.value, units = exchange.units;
+  auto ranks = static_cast<uint64_t>(exchange.ranks), own = static_cast<uint64_t>(exchange.own);
+  // Where element e of unit p lies in an operand; none behind the last element.
+  auto at = [&](uint64_t p, uint64_t e, int operand) {
+    uint64_t element = p * kElements + e, unit = element / uint64_t(width);
+    return unit < exchange.nest.total
+               ? locate(exchange.nest, unit, operand) + int64_t(element % uint64_t(width))
+               : int64_t(-1);
+  };
+  auto wordOf = [&](uint64_t place, uint64_t from, uint64_t p, uint64_t e) {
+    return exchange.places[place] + 2 * (((number % 2 * ranks + from) * 2 + e / 2) * units + p) +
+           e % 2;
+  };
+  const auto *source = static_cast<const float *>(exchange.source);
+  auto *slots = static_cast<float *>(exchange.slots),
+       *target = static_cast<float *>(exchange.target);
+  auto slotOf = [&](uint64_t rank) { return slots + int64_t(rank) * exchange.slotStride; };
+  for (uint64_t p = 0; p < units; ++p)
+    for (uint64_t e = 0; e < kElements; ++e) {
+      float value = at(p, e, 1) < 0 ? 0 : source[at(p, e, 1)];
+      if (at(p, e, 2) >= 0)
+        slotOf(own)[at(p, e, 2)] = value;
+      for (uint64_t r = 0; r < ranks; ++r)
+        if (r != own)
+          __atomic_store_n(wordOf(r, own, p, e), number << 32 | __builtin_bit_cast(uint32_t, value),
+                           __ATOMIC_RELAXED);
+    }
+  for (uint64_t p = 0; p < units; ++p)
+    for (uint64_t e = 0; e < kElements; ++e) {
+      float sum = identity(exchange.op);
+      for (uint64_t r = 0; r < ranks; ++r) {
+        float value = 0;
+        if (r == own) {
+          value = at(p, e, 1) < 0 ? 0 : source[at(p, e, 1)];
+        } else {
+          const uint64_t *from = wordOf(own, r, p, e);
+          uint64_t word = 0;
+          while ((word = __atomic_load_n(from, __ATOMIC_ACQUIRE)) >> 32 != (number & 0xffffffff)) {
+            __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
+            if (load(exchange.letGo))
+              return;
+            nap();
+          }
+          value = __builtin_bit_cast(float, static_cast<uint32_t>(word));
+          if (at(p, e, 2) >= 0)
+            slotOf(r)[at(p, e, 2)] = value;
+        }
+        sum = combine(exchange.op, sum, value);
+      }
+      if (at(p, e, 0) >= 0)
+        target[at(p, e, 0)] = sum;
+    }
+  __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
+  if (exchange.countsRun)
+    __atomic_store_n(exchange.epoch, run, __ATOMIC_RELEASE);
+}
+
+Work wordExchangeKernel(int width, void **arguments) {
+  return [=, exchange = take<tandem::gpu::WordArguments>(arguments, 0)] {
+    exchangeWords(exchange, width);
   };
 }
 
@@ -271,6 +356,8 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
     }
   all["exchange_f32_1"] = [](void **arguments) { return exchangeKernel<float>(1, arguments); };
   all["exchange_f32_4"] = [](void **arguments) { return exchangeKernel<float>(4, arguments); };
+  all["words_f32_1"] = [](void **arguments) { return wordExchangeKernel(1, arguments); };
+  all["words_f32_4"] = [](void **arguments) { return wordExchangeKernel(4, arguments); };
   all["rows"] = rowsKernel;
   all["multiply_by_row"] = multiplyByRowKernel;
   all["multiply_from_end"] = multiplyFromEndKernel;
@@ -323,6 +410,8 @@ std::vector<size_t> sizesOf(const std::string &kernel) {
     return {sizeof(tandem_kernel_operand), sizeof(tandem_kernel_operand)};
   if (is("run_words"))
     return {sizeof(tandem::gpu::RunWords)};
+  if (is("words_"))
+    return {sizeof(tandem::gpu::WordArguments)};
   if (is("exchange_"))
     return {sizeof(tandem::gpu::ExchangeArguments)};
   if (is("signal_"))

@@ -31,6 +31,8 @@ std::string attribute(const Schedule &schedule, uint32_t ranks, bool reduces) {
     text += fmt::format(", shots = \"{}\"", schedule.shots);
   if (!schedule.sum.empty())
     text += fmt::format(", sum = {}", schedule.sum);
+  if (!schedule.signals.empty())
+    text += fmt::format(", signals = \"{}\"", schedule.signals);
   if (!schedule.by.empty())
     text += fmt::format(", by = {}", schedule.by);
   if (schedule.blocks)

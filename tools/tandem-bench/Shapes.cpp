@@ -136,6 +136,10 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
     schedule.shots = value;
     return run::checkChoice(value, {"one", "two"}).withPrefix(option + ": ");
   }
+  if (schedule.name == "direct" && key == "signals") {
+    schedule.signals = value;
+    return run::checkChoice(value, {"step", "block", "word"}).withPrefix(option + ": ");
+  }
   if ((push || schedule.name == "gated") && key == "by") {
     schedule.by = value;
     if (push && value == "epilogue")
@@ -171,7 +175,7 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
     return wrongShape(
         fmt::format("{}: not known there; expected deterministic, slices or streams of "
                     "pipeline and exchange, slices, streams, order, merge, copies, sum, by or "
-                    "blocks of push, by or blocks of gated, shots or blocks of direct",
+                    "blocks of push, by or blocks of gated, shots, signals or blocks of direct",
                     option));
   }
   return Status();

@@ -61,6 +61,7 @@ struct Schedule {
   std::vector<int64_t> merge; ///< empty: none
   bool doubling = false;      ///< merge 1, 1, 2, 4, ... as the ranks ask for
   std::string shots;          ///< of direct: "one" or "two"; "": as it chooses
+  std::string signals;        ///< of direct: "step", "block" or "word"; "": as it chooses
   std::string by;             ///< of push and gated: "sms" (gathers), "epilogue" (push, reductions)
   int64_t blocks = 0;         ///< of direct, and by SMs; 0: as the schedule chooses
   int64_t copies = 0;         ///< of push; 0: one

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectInterface.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Support/LLVM.h"
 
 #include <memory>
@@ -60,6 +61,8 @@ public:
   virtual bool hasGatedMatmuls() const = 0;
   /// ... and whether these are known to be good at storing to peers.
   virtual bool hasEpiloguePush() const = 0;
+  /// Whether it is known what signals of this kind cost in its kernel for fused exchanges.
+  virtual bool hasSignals(program::ExchangeSignals signals) const = 0;
 
   /// Whether any two devices of a node have a link of their own (a mesh, as of MI300X); with a
   /// switch, all messages of a device share its port.

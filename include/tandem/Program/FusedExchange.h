@@ -11,6 +11,7 @@
 #ifndef TANDEM_PROGRAM_FUSEDEXCHANGE_H
 #define TANDEM_PROGRAM_FUSEDEXCHANGE_H
 
+#include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/Gated.h"
 
 namespace tandem::sp {

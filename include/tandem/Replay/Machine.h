@@ -13,6 +13,7 @@
 #ifndef TANDEM_REPLAY_MACHINE_H
 #define TANDEM_REPLAY_MACHINE_H
 
+#include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 
@@ -134,6 +135,13 @@ struct ExchangeKernel {
   double memory = 0;  ///< bytes that a thread block reads and writes here per second
   /// 1: these numbers hold next to a matmul; 0: not known.
   double besideCompute = 0;
+  double blockSignal = 0; ///< as `signal`, where each block signals; 0: not known
+  double wordSignal = 0;  ///< from a word's store until peers see it; 0: not known
+
+  bool prices(program::ExchangeSignals signals) const {
+    return signals == program::ExchangeSignals::Step ||
+           (signals == program::ExchangeSignals::Block ? blockSignal : wordSignal) > 0;
+  }
 };
 
 /// The parts of a collective's time.

@@ -34,6 +34,8 @@ struct SchedulePlan {
   bool isGated = false;
   /// Stores to peers by kernels of the schedule.
   Stores stores = Stores::None;
+  /// Of its fused exchange.
+  program::ExchangeSignals signals = program::ExchangeSignals::Step;
 };
 
 /// A schedule with options that is worth a price.

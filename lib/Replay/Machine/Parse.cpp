@@ -436,8 +436,9 @@ private:
       out.networkBandwidth = c.number("network_bandwidth", Unit::Bandwidth, 1, 1e18);
     }
     if (object.has("fused_exchange"))
-      fusedExchange(object.object("fused_exchange", {"startup", "signal", "count", "block_stores",
-                                                     "block_memory", "beside_compute"}));
+      fusedExchange(object.object("fused_exchange",
+                                  {"startup", "signal", "count", "block_stores", "block_memory",
+                                   "beside_compute", "block_signal", "word_signal"}));
   }
 
   void fusedExchange(const Object &object) {
@@ -451,6 +452,8 @@ private:
     kernel.memory = machine.memory[static_cast<size_t>(MemoryWork::Reduce)].most() / machine.sms;
     object.number("block_memory", Unit::Bandwidth, 1, 1e18, kernel.memory);
     object.number("beside_compute", Unit::Count, 0, 1, kernel.besideCompute);
+    object.number("block_signal", Unit::Time, 0, 1, kernel.blockSignal);
+    object.number("word_signal", Unit::Time, 0, 1, kernel.wordSignal);
   }
 
   Machine &machine;

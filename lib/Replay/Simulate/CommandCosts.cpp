@@ -138,6 +138,13 @@ double CommandCosts::exchangeBlocks(CommandId command) const {
   return std::min(static_cast<double>(head.value), machine.sms);
 }
 
+program::ExchangeSignals CommandCosts::exchangeSignals(CommandId part) const {
+  const Command &found = world.commands[part];
+  const Command &head = found.isFused ? world.commands[found.partner] : found;
+  auto signals = static_cast<program::ExchangeSignals>(head.op);
+  return machine.exchange.prices(signals) ? signals : program::ExchangeSignals::Step;
+}
+
 double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   const Command &command = world.commands[part];
   switch (command.kind) {
@@ -145,7 +152,14 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
     // The signals of a step are raised at once.
     if (world.commands[part - 1].kind == Kind::Signal)
       return 0;
-    return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
+    switch (exchangeSignals(part)) {
+    case program::ExchangeSignals::Block:
+      return machine.exchange.blockSignal;
+    case program::ExchangeSignals::Word:
+      return machine.exchange.wordSignal;
+    case program::ExchangeSignals::Step:
+      return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
+    }
   case Kind::Copy:
   case Kind::Reduce: {
     double moved = bytes(rank, command, 0) + bytes(rank, command, 1);
@@ -323,7 +337,7 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
       return overhead(command) + machine.exchange.startup;
     double rate = std::min(exchangeRate(id), linkOf(rank, command).bandwidth.most());
     return exchangePart(owner, id) +
-           (command.kind == Kind::Put ? bytes(owner, command, 1) / rate : 0);
+           (command.kind == Kind::Put ? exchangeBytes(owner, id) / rate : 0);
   }
   if (isInGatedKernel(command) && command.kind == Kind::Put)
     return bytes(owner, command, 1) / linkOf(rank, command).bandwidth.most();

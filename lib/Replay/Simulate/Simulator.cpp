@@ -244,7 +244,9 @@ private:
                               std::numeric_limits<double>::max(), Mover::Sm, uses);
     if (command.isFused)
       rate = std::min(rate, costs.exchangeRate(id));
-    run(id, costs.bytes(world.ranks[rank], command, 1), rate, uses.data(), uses.size());
+    const replay::Rank &owner = world.ranks[rank];
+    run(id, command.isFused ? costs.exchangeBytes(owner, id) : costs.bytes(owner, command, 1), rate,
+        uses.data(), uses.size());
   }
 
   /// A kernel's SMs are free after its last part.

@@ -51,7 +51,7 @@ enum class Opcode : uint8_t {
   GroupEnd,
   GatedBegin, // a = SMs that it leaves
   GatedEnd,
-  ExchangeBegin, // a = thread blocks
+  ExchangeBegin, // a = thread blocks, aux = signals
   ExchangeEnd,
   Send,       // a, c = peer
   Recv,       // a, c = peer

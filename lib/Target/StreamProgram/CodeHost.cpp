@@ -175,6 +175,7 @@ LogicalResult CodeBuilder::gatedMatmul(hostir::GatedMatmulOp op) {
 LogicalResult CodeBuilder::fusedExchange(hostir::FusedExchangeOp op) {
   Instr &begin = command(op, Opcode::ExchangeBegin, "fused_exchange");
   begin.a = static_cast<uint32_t>(op.getBlocks());
+  begin.aux = static_cast<uint32_t>(op.getSignals());
   begin.e = slot(op.getStream());
   if (failed(block(op.getBody().front())))
     return failure();

@@ -110,10 +110,13 @@ LogicalResult Evaluator::command(const Instr &instr) {
     return success();
   case Opcode::GatedEnd:
     return endGated(instr);
-  case Opcode::ExchangeBegin:
+  case Opcode::ExchangeBegin: {
     exchangeCommand = tables.commands.size();
-    tables.command(K::fused_exchange, instr, ints[instr.e]).value = instr.a;
+    RawCommand &head = tables.command(K::fused_exchange, instr, ints[instr.e]);
+    head.value = instr.a;
+    head.op = static_cast<uint8_t>(instr.aux);
     return success();
+  }
   case Opcode::ExchangeEnd:
     return endExchange(instr);
   case Opcode::Send:

@@ -123,6 +123,8 @@ private:
   /// Logs why no kernel runs a gated matmul or fused exchange. Null.
   std::unique_ptr<Operation> runParts(uint32_t i, const std::string &why);
   Expected<std::unique_ptr<Operation>> prepareExchange(uint32_t i);
+  /// What this rank tells the others of the exchange that is command `head`, if there is anything.
+  void addOffer(FusedExchange &exchange, uint32_t head) const;
   Put describePut(const sp::Command &command) const;
   Signal describeSignal(const sp::Command &command) const;
   WaitSignal describeWait(const sp::Command &command) const;

@@ -41,12 +41,18 @@ uint32_t meetingSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t rank)
   return barrierSlot(data, ranks, count(data.channels()), rank, false);
 }
 
+/// Where the memory of exchanges that signal by blocks or words begins.
+uint32_t firstOfRoom(const sp::RankProgram &data, uint32_t ranks) {
+  uint32_t unit = sp::kAlignment / sizeof(uint64_t);
+  return (meetingSlot(data, ranks, ranks) + unit - 1) / unit * unit;
+}
+
 /// The most that any rank may need; what ranks say of their needs is not checked before.
 constexpr uint64_t kMostHalf = uint64_t(1) << 48;
 constexpr uint32_t kMostSignals = uint32_t(1) << 28;
 
 /// Signals that a block has space for: those of some tens of programs.
-constexpr uint32_t kSignals = 4096;
+constexpr uint32_t kSignals = 4096, kMostSpare = 16 * kSignals;
 
 /// What one rank tells the others.
 struct Need {
@@ -139,6 +145,9 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
   memory.halfBytes = roundUp(data.symmetric_bytes());
   memory.signalOffset = 2 * memory.halfBytes;
   memory.numSignals = oneSided ? meetingSlot(data, ranks, ranks) : count(data.signal_slots());
+  if (uint64_t room = oneSided ? program::exchangeRoom(data).size : 0) // two sets
+    memory.numSignals = firstOfRoom(data, ranks) +
+                        static_cast<uint32_t>(std::min<uint64_t>(2 * room, kMostSignals));
   memory.totalBytes = memory.signalOffset + roundUp(memory.numSignals * sizeof(uint64_t));
   return memory;
 }
@@ -165,7 +174,8 @@ Status InstanceImpl::takeMemory(const std::vector<uint32_t> &members, uint64_t h
   if (*grows && pools.size() >= 2 && halfBytes > largest)
     halfBytes = std::max(halfBytes, 2 * largest);
   *grows = halfBytes > needed;
-  uint32_t space = members.empty() ? signals : std::max(kSignals, 4 * signals);
+  uint32_t space =
+      members.empty() ? signals : std::max(kSignals, signals + std::min(3 * signals, kMostSpare));
   auto pool = SymmetricPool::create(context.device(), number, halfBytes, space);
   if (!pool)
     return pool.status().withPrefix(fmt::format(
@@ -248,6 +258,45 @@ Status InstanceImpl::checkPut(const Put &put, uint32_t to) const {
   return Status(Code::InvalidProgram,
                 fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
                             span, put.offset, found->second, to));
+}
+
+void InstanceImpl::addOffer(FusedExchange &exchange, uint32_t head) const {
+  program::ExchangeRoom room = program::exchangeRoom(data);
+  const program::ExchangeRoom::Place *place = room.find(head);
+  if (!place)
+    return;
+  const sp::Command &command = *data.commands()->Get(head);
+  uint64_t first = firstOfRoom(data, context.worldSize());
+  program::ExchangeOffer offer;
+  offer.number = static_cast<uint32_t>(place - room.places.data());
+  offer.signals = place->signals;
+  offer.blocksOfRoom = static_cast<uint32_t>(command.value());
+  offer.first = first + place->first;
+  offer.firstOfWords = first + room.firstOfWords;
+  offer.sizeOfSet = room.size;
+  offer.wordNumber = place->number;
+  offer.numByWords = room.numByWords;
+  std::vector<program::ExchangePart> parts = program::exchangeParts(*programHandle, head);
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    const sp::Command &part = *data.commands()->Get(head + 1 + i);
+    program::OfferedPart &offered = offer.parts.emplace_back();
+    offered.part = parts[i];
+    if (parts[i].moves())
+      continue;
+    offered.part.peer = part.peer();
+    offered.slot = part.aux();
+    offered.value = part.value();
+    offered.perRun = data.signal_slots()->Get(part.aux());
+  }
+  // These signals will not be raised: nothing else may await them.
+  std::vector<uint32_t> waits(data.signal_slots()->size(), 0);
+  for (const sp::Command *other : *data.commands())
+    if (other->kind() == sp::CommandKind::wait_signal)
+      ++waits[other->aux()];
+  for (const program::OfferedPart &offered : offer.parts)
+    if (offered.part.kind == program::ExchangePart::Kind::Wait && waits[offered.slot] > 1)
+      return;
+  exchange.offer = std::move(offer);
 }
 
 Status InstanceImpl::prepareMeeting() {

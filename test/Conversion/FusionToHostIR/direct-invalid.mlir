@@ -45,3 +45,14 @@ func.func @many(%0: !t) -> !y {
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, blocks = 1025>} : !t -> !y
   return %1 : !y
 }
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!t = tensor<6x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<6x8xf32, #fusion.axes<#tp, [-, -]>>
+
+func.func @words(%0: !t) -> !y {
+  // expected-error @below {{schedule direct, signals with words: expected one shot, found two}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", signals = "word">} : !t -> !y
+  return %1 : !y
+}

@@ -2,13 +2,15 @@
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefix=WITHOUT
 // RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['transports']['fused_exchange'].update(block_signal=[2, 'us', 'estimate'], word_signal=[1, 'us', 'estimate']); json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.signals.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.signals.json one-sided=true' | FileCheck %s --check-prefix=SIGNALS
 // RUN: sed 's/"x" = 8/"x" = 2/' %s > %t.2.mlir
 // RUN: tandem-opt %t.2.mlir -fusion-form-loops -fusion-select-schedule='machine=h200x2 one-sided=true' | FileCheck %s --check-prefixes=TWO
 // RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
 // RUN: tandem-compile %s --entry=few --target=cuda-nccl --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=NCCL
 
 // An all-reduce of 4 MiB among 8 GPUs is one kernel where the machine file has its price and the channels one-sided messages.
-// One of 128 MiB is not, nor one whose type has no kernel.
+// One of 128 MiB is not, nor one whose type has no kernel. Signals of blocks and words are considered where they have a price.
 
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<512x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
@@ -20,6 +22,8 @@
 // FEW: fusion.stream_loop schedule <direct, shots = two> from cost
 // TWO-LABEL: func @few
 // TWO: fusion.stream_loop schedule <direct{{.*}}> from cost
+// SIGNALS-LABEL: func @few
+// SIGNALS: fusion.stream_loop schedule <direct, shots = two, signals = block> from cost
 // WITHOUT-NOT: direct
 // EXPLAIN: direct, shots = two, by cost
 // EXPLAIN: {{.*}}us direct, shots = two
@@ -30,6 +34,18 @@ func.func @few(%x: !x, %w: !w) -> !y {
   %0 = fusion.matmul %x, %w : !x, !w -> !t
   %1 = fusion.reshard %0 : !t -> !y
   return %1 : !y
+}
+
+!st = tensor<8x1024xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!sy = tensor<8x1024xbf16, #fusion.axes<#tp, [-, -]>>
+!sa = tensor<8x8x1024xbf16, #fusion.axes<#tp, [didx("x"), -, -]>>
+
+// SIGNALS-LABEL: func @fewest
+// SIGNALS: fusion.stream_loop schedule <direct, shots = one, signals = word> from cost
+func.func @fewest(%a: !sa) -> !sy {
+  %0 = fusion.reduce sum %a dims [0] : !sa -> !st
+  %1 = fusion.reshard %0 : !st -> !sy
+  return %1 : !sy
 }
 
 !bx = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>

@@ -131,6 +131,14 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
     hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
     hostir.signal %c0 = %c1 at %c1 via %ch on %s
   }
+  // CHECK: hostir.fused_exchange on %{{.*}} blocks 2 signals block {
+  hostir.fused_exchange on %s blocks 2 signals block {
+    hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
+  }
+  // CHECK: hostir.fused_exchange on %{{.*}} blocks 2 signals word {
+  hostir.fused_exchange on %s blocks 2 signals word {
+    hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
+  }
 }
 
 // CHECK-LABEL: hostir.program @compute

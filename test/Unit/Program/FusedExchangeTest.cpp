@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <gtest/gtest.h>
+#include <utility>
 
 namespace tandem::test {
 namespace {
@@ -91,6 +92,18 @@ TEST(FusedExchange, Dump) {
   EXPECT_NE(text.find("    4 s0   wait_signal c0 slot 1 value 1"), std::string::npos) << text;
 }
 
+TEST(FusedExchange, DumpOfSignals) {
+  for (auto [signals, word] : {std::pair(1, "block"), std::pair(2, "word")}) {
+    auto file = ProgramFile::fromMemory(
+        ExchangeSpec(2, false, 16, 2, static_cast<uint8_t>(signals)).encode());
+    ASSERT_TRUE(file.ok());
+    auto loaded = (*file)->rankProgram(0);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_NE(dumpProgram(**loaded).find(std::string("5 parts by 2 blocks signals ") + word),
+              std::string::npos);
+  }
+}
+
 TEST(FusedExchange, PartsAreThoseThatFollow) {
   EXPECT_EQ(errorOf(ExchangeSpec(4)), "");
   EXPECT_EQ(errorOf(ExchangeSpec(4, true)), "");
@@ -102,6 +115,8 @@ TEST(FusedExchange, PartsAreThoseThatFollow) {
   });
   expectError("field value: expected thread blocks, found 0",
               [](ExchangeSpec &s) { s.ranks[0].commands[s.head].value = 0; });
+  expectError("field op: expected a way to signal below 3, found 3",
+              [](ExchangeSpec &s) { s.ranks[0].commands[s.head].op = 3; });
   expectError("is inside the fused exchange of command 0, which has 1 more parts",
               [](ExchangeSpec &s) { s.part(0, Kind::reduce).kind = Kind::accumulate; });
 }

@@ -31,9 +31,9 @@ machine::Machine withKernel(const std::string &kernel = kKernel) {
 }
 
 /// A megabyte of each of two ranks.
-ToyProgram exchange(uint64_t blocks, uint32_t ranks = 2) {
+ToyProgram exchange(uint64_t blocks, uint32_t ranks = 2, uint8_t signals = 0) {
   ToyProgram program(ranks);
-  static_cast<ProgramSpec &>(program.spec) = ExchangeSpec(ranks, false, kMegabyte, blocks);
+  static_cast<ProgramSpec &>(program.spec) = ExchangeSpec(ranks, false, kMegabyte, blocks, signals);
   return program;
 }
 
@@ -54,6 +54,24 @@ TEST(SimulateFusedExchange, SignalsOfAStepAreRaisedAtOnce) {
   // Three puts, one signal's time, and a reduction of 4 MB to one.
   simulate::Result result = exchange(4, 4).simulate(withKernel());
   EXPECT_NEAR(result.seconds, (4 + 1 + 2 + 3 + 2 + 5) * kMs, kNear);
+}
+
+TEST(SimulateFusedExchange, SignalsOfBlocksAndWords) {
+  machine::Machine
+      without = withKernel(),
+      with = withKernel(
+          R"({"startup": [1, "ms", "toy"], "signal": [2, "ms", "toy"], "count": [5, "ms", "toy"],
+          "block_signal": [0.5, "ms", "toy"], "word_signal": [0.25, "ms", "toy"],
+          "block_stores": [0.25, "GB/s", "toy"], "block_memory": [0.25, "GB/s", "toy"]})");
+  EXPECT_NEAR(exchange(2).simulate(with).seconds, (4 + 1 + 4 + 2 + 7 + 6) * kMs, kNear);
+  // Blocks do not count each other.
+  EXPECT_NEAR(exchange(2, 2, 1).simulate(with).seconds, (4 + 1 + 4 + 2 + 0.5 + 6) * kMs, kNear);
+  // Half of each word is a flag.
+  EXPECT_NEAR(exchange(2, 2, 2).simulate(with).seconds, (4 + 1 + 4 + 4 + 0.25 + 6) * kMs, kNear);
+  // Where nothing is known of them, they have the price of signals per step.
+  for (uint8_t signals : {1, 2})
+    EXPECT_NEAR(exchange(2, 2, signals).simulate(without).seconds, (4 + 1 + 4 + 2 + 2 + 6) * kMs,
+                kNear);
 }
 
 TEST(SimulateFusedExchange, ItsBlocksTakeSms) {

@@ -22,9 +22,14 @@ using namespace tandem;
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
 /// Bytes of the value that a thread block stores, and the most blocks: half of an H100's SMs are
-/// left to other kernels, which peers may wait for. Several blocks must count each other before a
-/// signal, which costs 2 us on H100: one block is quicker up to so many bytes.
+/// left to other kernels, which peers may wait for. With one signal per step, several blocks must
+/// count each other before it, which costs 2 us on H100: one block is quicker up to so many bytes.
 static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
+/// With words that carry a flag, a thread has one unit of 16 bytes for each peer.
+static constexpr int64_t kBytesOfBlockByWords = 8 * 1024;
+/// Words carry half a flag, so twice the bytes travel: 0.7 us more at the rate of a link, less than
+/// a signal.
+static constexpr int64_t kMostByWords = 256 * 1024;
 /// Larger values are not worth a price: a ring of a library's collective adds as it sends.
 static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
@@ -42,6 +47,7 @@ struct DirectAllReduce {
   /// Two-shot: the dimension that is cut into a slice per device.
   std::optional<int64_t> cut;
   int64_t blocks = 1;
+  program::ExchangeSignals signals = program::ExchangeSignals::Step;
 };
 
 class DirectEmission {
@@ -181,10 +187,13 @@ void DirectEmission::emitTwoShots() {
 
 void DirectEmission::exchange() {
   fusion::ReshardOp op = all.reshard;
-  (void)emitFusedExchange(program, loc, program.getMainStream(), all.blocks, [&] {
-    all.cut ? emitTwoShots() : emitOneShot();
-    return success();
-  });
+  (void)emitFusedExchange(
+      program, loc, program.getMainStream(), all.blocks,
+      [&] {
+        all.cut ? emitTwoShots() : emitOneShot();
+        return success();
+      },
+      static_cast<hostir::ExchangeSignals>(all.signals));
   if (Value result = program.getBuffer(op.getResult()); all.cut && result != sums)
     copy(sums, result);
 }
@@ -214,7 +223,8 @@ class Direct : public Schedule {
     using Option = fusion::ScheduleOption;
     return {"direct",
             {{"shots", Option::Kind::Word, 0, {"auto", "one", "two"}},
-             {"blocks", Option::Kind::Integer}}};
+             {"blocks", Option::Kind::Integer},
+             {"signals", Option::Kind::Word, 0, {"step", "block", "word"}}}};
   }
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
                                 function_ref<InFlightDiagnostic()> why) const override;
@@ -266,21 +276,32 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   if (shots == "two" && !cut)
     return why() << "schedule direct, two shots: expected a dimension that is a multiple of the "
                  << devices << " devices, found none";
-  if (shots == "one" || (shots != "two" && (devices == 2 || bytes <= kMostForOneShot)))
+  StringRef word = loop.schedule.getWord("signals");
+  using Signals = program::ExchangeSignals;
+  Signals signals = word == "block"  ? Signals::Block
+                    : word == "word" ? Signals::Word
+                                     : Signals::Step;
+  if (signals == Signals::Word && shots == "two")
+    return why() << "schedule direct, signals with words: expected one shot, found two";
+  if (shots == "one" ||
+      (shots != "two" && (devices == 2 || bytes <= kMostForOneShot || signals == Signals::Word)))
     cut.reset();
   int64_t blocks = loop.schedule.getInteger("blocks");
   if (blocks > 1024)
     return why() << "schedule direct: expected at most 1024 thread blocks, found " << blocks;
+  if (blocks == 0 && signals == Signals::Step && bytes <= kMostOfOneBlock)
+    blocks = 1;
   if (blocks == 0)
-    blocks = bytes <= kMostOfOneBlock
-                 ? 1
-                 : std::min<int64_t>(llvm::divideCeil(bytes, kBytesOfBlock), kMostBlocks);
-  DirectAllReduce all{loop, reshards.front(), std::move(*plan), cut, blocks};
+    blocks = std::clamp<int64_t>(
+        llvm::divideCeil(bytes, signals == Signals::Word ? kBytesOfBlockByWords : kBytesOfBlock), 1,
+        kMostBlocks);
+  DirectAllReduce all{loop, reshards.front(), std::move(*plan), cut, blocks, signals};
   SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
                       /*isOneSided=*/true};
   result.stores = Stores::InsteadOfCollective;
+  result.signals = signals;
   return result;
 }
 
@@ -291,11 +312,17 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
       countBytes(reshards.front()).value_or(kMostOfCandidate + 1) > kMostOfCandidate)
     return;
   MLIRContext *context = loop.place->getContext();
-  for (StringRef shots : {"one", "two"}) {
-    NamedAttrList options;
-    options.set("shots", StringAttr::get(context, shots));
-    candidates.push_back({getAttr(context, options)});
-  }
+  for (StringRef signals : {"step", "block", "word"})
+    for (StringRef shots : {"one", "two"}) {
+      bool byWords = signals == "word";
+      if (byWords && (shots == "two" || *countBytes(reshards.front()) > kMostByWords))
+        continue;
+      NamedAttrList options;
+      options.set("shots", StringAttr::get(context, shots));
+      if (signals != "step")
+        options.set("signals", StringAttr::get(context, signals));
+      candidates.push_back({getAttr(context, options)});
+    }
 }
 
 std::unique_ptr<Schedule> tandem::createDirectSchedule() { return std::make_unique<Direct>(); }

@@ -18,7 +18,7 @@
 #ifndef TANDEM_RUNTIME_CHANNEL_H
 #define TANDEM_RUNTIME_CHANNEL_H
 
-#include "tandem/Program/FusedExchange.h"
+#include "tandem/Program/ExchangeOffer.h"
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Device.h"
 
@@ -127,6 +127,9 @@ struct FusedExchange {
   /// The program has gated matmuls. Those of ranks that share a GPU hold the SMs that each of them
   /// leaves to this kernel.
   bool besideGated = false;
+  /// What this rank tells the others if the kernel should signal by blocks or words. The channel
+  /// sets the blocks. Without one, and where the members do not agree, it signals per step.
+  std::optional<program::ExchangeOffer> offer = std::nullopt;
 };
 
 /// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <sstream>
 
 namespace tandem::peer {
 
@@ -35,20 +36,47 @@ public:
       canCount |= !step.signals.empty();
   }
 
+  void mayAgree(std::shared_ptr<const ExchangeAgreement> with, std::optional<gpu::WordPlan> plan) {
+    agreement = std::move(with);
+    words = std::move(plan);
+  }
+
   std::string whyNoGraph() const override { return noGraph; }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    ExchangeArguments arguments;
+    return agreement && agreement->byWords ? issueWords(stream, frame) : issueSteps(stream, frame);
+  }
+
+private:
+  /// What both kernels have. True if the run is captured.
+  template <typename Arguments> bool begin(Arguments &arguments, GpuStream &stream) const {
     gpu::Capture *capture = stream.capturing();
     if (capture) {
       arguments.countsRun = capture->countsItself;
       arguments.epoch = static_cast<uint64_t *>(capture->epoch);
       capture->reads(countRun, canCount);
     }
-    auto at = [&](uint32_t member, uint32_t slot, uint64_t perRun, uint64_t value) {
-      return ExchangeSignal{
-          static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot)), perRun,
-          value + (capture ? 0 : frame.epoch * perRun)};
+    arguments.released = static_cast<const uint64_t *>(released);
+    arguments.letGo = static_cast<const uint64_t *>(peers->shared().letGoWord());
+    arguments.progress = static_cast<uint64_t *>(stream.progressWord());
+    arguments.command = marker;
+    arguments.arrivals = static_cast<uint64_t *>(arrivals.data());
+    return capture;
+  }
+
+  Status issueSteps(GpuStream &stream, const Frame &frame) {
+    ExchangeArguments arguments;
+    bool isCaptured = begin(arguments, stream);
+    auto at = [&](uint64_t *word, uint64_t perRun, uint64_t value) {
+      return ExchangeSignal{word, perRun, value + (isCaptured ? 0 : frame.epoch * perRun)};
+    };
+    auto slotOf = [&](uint32_t member, uint32_t slot) {
+      return static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot));
+    };
+    bool isApart = agreement && !agreement->offers.empty();
+    auto wordOf = [&](uint32_t member, uint32_t wait) {
+      const program::ExchangeOffer &offer = agreement->offers[member];
+      return roomOf(member, offer.first + uint64_t(wait) * offer.blocksOfRoom, frame);
     };
     ExchangeSignal *waits = arguments.waits, *signals = arguments.signals;
     gpu::ExchangeStore *stores = arguments.stores;
@@ -56,23 +84,46 @@ public:
       const FusedExchange::Step &from = exchange.steps[s];
       arguments.steps[s].numWaits = static_cast<int32_t>(from.waits.size());
       arguments.steps[s].numSignals = static_cast<int32_t>(from.signals.size());
-      for (const WaitSignal &wait : from.waits)
-        *waits++ = at(self, wait.slot, wait.perRun, wait.value);
-      for (const Signal &signal : from.signals)
-        *signals++ = at(signal.peer, signal.slot, signal.perRun, signal.value);
+      for (const WaitSignal &wait : from.waits) {
+        auto number = static_cast<uint32_t>(waits - arguments.waits);
+        *waits++ =
+            at(isApart ? wordOf(self, number) : slotOf(self, wait.slot), wait.perRun, wait.value);
+      }
+      for (const Signal &signal : from.signals) {
+        auto number = static_cast<size_t>(signals - arguments.signals);
+        *signals++ = at(isApart ? wordOf(signal.peer, agreement->match.waitOf[self][number])
+                                : slotOf(signal.peer, signal.slot),
+                        signal.perRun, signal.value);
+      }
       for (size_t k = 0; k < from.sources.size(); ++k)
         *stores++ = {addressOf(from.targets[k], frame), frame.pointers[from.sources[k].slot]};
     }
-    arguments.released = static_cast<const uint64_t *>(released);
-    arguments.letGo = static_cast<const uint64_t *>(peers->shared().letGoWord());
-    arguments.progress = static_cast<uint64_t *>(stream.progressWord());
-    arguments.command = marker;
-    arguments.arrivals = static_cast<uint64_t *>(arrivals.data());
-    TANDEM_RETURN_IF_ERROR(plan.run(kernels, stream.native(), arguments));
+    TANDEM_RETURN_IF_ERROR(
+        plan.run(kernels, stream.native(), arguments, isApart ? agreement->match.blocks : 0));
     return stream.track(marker);
   }
 
-private:
+  Status issueWords(GpuStream &stream, const Frame &frame) {
+    gpu::WordArguments arguments;
+    bool isCaptured = begin(arguments, stream);
+    const program::ExchangeOffer &offer = agreement->offers[self];
+    // From 1 on: the words are 0 at first.
+    arguments.perRun = offer.numByWords;
+    arguments.value = offer.wordNumber + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
+    const FusedExchange::Step &sends = exchange.steps[0], &adds = exchange.steps[1];
+    arguments.source = frame.pointers[sends.sources[0].slot];
+    arguments.target = frame.pointers[adds.targets[0].local.slot];
+    arguments.slots = frame.pointers[adds.sources[0].slot];
+    arguments.ranks = static_cast<int32_t>(agreement->match.terms.size());
+    arguments.own = static_cast<int32_t>(agreement->match.terms[self]);
+    for (uint32_t member = 0; member < agreement->match.terms.size(); ++member)
+      arguments.places[agreement->match.terms[member]] =
+          roomOf(member, agreement->offers[member].firstOfWords, frame);
+    TANDEM_RETURN_IF_ERROR(
+        words->run(kernels, stream.native(), arguments, agreement->match.blocks));
+    return stream.track(marker);
+  }
+
   void *addressOf(const FusedExchange::Target &target, const Frame &frame) const {
     if (!target.put)
       return frame.pointers[target.local.slot];
@@ -80,23 +131,127 @@ private:
     return peer.base + frame.half * peer.halfBytes + target.put->offset;
   }
 
+  /// A word of a member's room. Runs in the caller's graphs have signals of their own.
+  uint64_t *roomOf(uint32_t member, uint64_t word, const Frame &frame) const {
+    uint64_t set = frame.firstSignal > 0 ? agreement->offers[member].sizeOfSet : 0;
+    return static_cast<uint64_t *>((*peers)[member].signal(static_cast<uint32_t>(word + set)));
+  }
+
   PeerMemoryRef peers;
   const Kernels &kernels;
   uint32_t self;
   const FusedExchange exchange;
   const gpu::ExchangePlan plan;
-  gpu::Scratch arrivals; ///< zero before the first run
+  std::optional<gpu::WordPlan> words;
+  std::shared_ptr<const ExchangeAgreement> agreement; ///< null: one signal per step
+  gpu::Scratch arrivals;                              ///< zero before the first run
   gpu::FunctionHandle countRun;
   void *released;
   std::string noGraph;
   bool canCount = false;
 };
 
+/// Null, if this rank does not offer it.
+std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchange &exchange) {
+  if (exchange.offer->signals != program::ExchangeSignals::Word || exchange.steps.size() != 2)
+    return std::nullopt;
+  const program::ExchangeMove &sends = exchange.steps[0].move, &adds = exchange.steps[1].move;
+  if (sends.stores.empty() || adds.stores.size() != 1 || exchange.steps[1].targets[0].put ||
+      sends.in.dtype != adds.out.dtype || !sends.in.sameShape(adds.out))
+    return std::nullopt;
+  auto plan = gpu::WordPlan::make(kernels, adds.out, sends.in, adds.in, adds.termStride,
+                                  static_cast<ReduceOp>(adds.reduceOp));
+  if (!plan)
+    return std::nullopt;
+  return std::move(*plan);
+}
+
+/// Whether what an offer says of a rank's room lies among its signals.
+bool hasRoom(const program::ExchangeOffer &offer, const Member &member) {
+  uint64_t waits = 0, units = 0, terms = 0;
+  for (const program::OfferedPart &offered : offer.parts) {
+    waits += offered.part.kind == program::ExchangePart::Kind::Wait;
+    if (offered.part.kind != program::ExchangePart::Kind::Reduce)
+      continue;
+    const Layout &out = offered.part.out.layout;
+    units = (out.numBytes() + 15) / 16;
+    terms = static_cast<uint64_t>(offered.part.in.layout.shape[0]);
+  }
+  uint64_t all = member.numSignals;
+  if (offer.sizeOfSet > all || offer.first > all || offer.firstOfWords > all)
+    return false;
+  uint64_t end = offer.sizeOfSet + offer.first + waits * offer.blocksOfRoom;
+  if (offer.signals == program::ExchangeSignals::Word)
+    end = std::max(end,
+                   offer.sizeOfSet + offer.firstOfWords + 2 * terms * program::wordsOfUnits(units));
+  return end <= all && offer.firstOfWords % 2 == 0 && offer.sizeOfSet % 2 == 0;
+}
+
 } // namespace
+
+std::string textOf(const ExchangeAgreements &agreements) {
+  std::string text;
+  for (const auto &agreement : agreements)
+    text += agreement->offer.str() + "\n";
+  return text;
+}
+
+void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
+           const std::vector<std::string> &members,
+           const std::function<void(const std::string &)> &log) {
+  std::vector<std::vector<program::ExchangeOffer>> all; // of each member
+  auto refuse = [&](const std::string &why) {
+    if (!agreements.empty())
+      log(fmt::format("{} fused exchanges signal once per step: {}", agreements.size(), why));
+  };
+  for (uint32_t m = 0; m < members.size(); ++m) {
+    std::vector<program::ExchangeOffer> &offers = all.emplace_back();
+    std::istringstream in(members[m]);
+    for (std::string line; std::getline(in, line);) {
+      std::optional<program::ExchangeOffer> offer = program::ExchangeOffer::parse(line);
+      if (!offer || !hasRoom(*offer, peers[m]))
+        return refuse(fmt::format("member {} gives no offer", m));
+      offers.push_back(std::move(*offer));
+    }
+  }
+  // All members see the same texts, so they decide alike.
+  for (uint32_t m = 0; m < all.size(); ++m)
+    if (all[m].size() != all[0].size())
+      return refuse(
+          fmt::format("members 0 and {} offer {} and {}", m, all[0].size(), all[m].size()));
+  std::string whyNoWords;
+  for (size_t i = 0; i < agreements.size(); ++i) {
+    ExchangeAgreement &one = *agreements[i];
+    std::vector<program::ExchangeOffer> offers;
+    for (const auto &ofMember : all)
+      offers.push_back(ofMember[i]);
+    bool wantsWords = std::any_of(offers.begin(), offers.end(), [](const auto &offer) {
+      return offer.signals == program::ExchangeSignals::Word;
+    });
+    auto match = program::matchExchange(offers);
+    if (!match) {
+      log(fmt::format("a fused exchange signals once per step: {}", match.status().message()));
+      if (wantsWords)
+        whyNoWords = match.status().message();
+      continue;
+    }
+    if (wantsWords && !match->whyNotByWords.empty())
+      whyNoWords = match->whyNotByWords;
+    one.match = std::move(*match);
+    one.offers = std::move(offers);
+  }
+  // Exchanges by words share memory, as each of them waits for all members: all, or none.
+  for (const auto &one : agreements)
+    one->byWords = !one->offers.empty() && whyNoWords.empty() &&
+                   one->offer.signals == program::ExchangeSignals::Word;
+  if (!whyNoWords.empty())
+    log(fmt::format("fused exchanges signal by blocks, not by words: {}", whyNoWords));
+}
 
 Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32_t self,
                                                      const Kernels &kernels,
-                                                     const FusedExchange &exchange) {
+                                                     const FusedExchange &exchange,
+                                                     ExchangeAgreements &agreements) {
   if (peers->shared().driver->info().signalsApart)
     return Status(Code::Unsupported, "a running kernel of this GPU does not see what others store "
                                      "in cached memory");
@@ -145,9 +300,22 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   TANDEM_RETURN_IF_ERROR(state->driver->copy(arrivals.data(), zeros, kBytes));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(void *released, state->releaseWord());
-  return std::make_unique<ExchangeOperation>(std::move(peers), self, kernels, exchange,
-                                             std::move(plan), std::move(arrivals), countRun,
-                                             released, std::move(whyNoGraph));
+  unsigned blocks = plan.numBlocks();
+  auto operation = std::make_unique<ExchangeOperation>(std::move(peers), self, kernels, exchange,
+                                                       std::move(plan), std::move(arrivals),
+                                                       countRun, released, std::move(whyNoGraph));
+  if (exchange.offer) {
+    auto agreement = std::make_shared<ExchangeAgreement>();
+    agreement->offer = *exchange.offer;
+    agreement->offer.blocks = blocks;
+    std::optional<gpu::WordPlan> words = planWords(kernels, exchange);
+    // Of other forms, the comparison says why.
+    if (!words && exchange.steps.size() == 2)
+      agreement->offer.signals = program::ExchangeSignals::Block;
+    operation->mayAgree(agreement, std::move(words));
+    agreements.push_back(std::move(agreement));
+  }
+  return operation;
 }
 
 } // namespace tandem::peer

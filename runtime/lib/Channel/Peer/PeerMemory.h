@@ -12,6 +12,8 @@
 
 #include "tandem/Runtime/Channel.h"
 
+#include <functional>
+
 namespace tandem::peer {
 
 using gpu::DeviceState;
@@ -82,10 +84,28 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint
                                                        const gpu::Kernels &kernels,
                                                        const WaitSignal &wait);
 
-/// All of a fused exchange by one kernel (FusedExchange.cpp).
+/// What members find out about a fused exchange together, before the first run.
+struct ExchangeAgreement {
+  program::ExchangeOffer offer; ///< of this rank
+  /// Of all members, once they agree to signal by blocks or words. Empty: one signal per step.
+  std::vector<program::ExchangeOffer> offers;
+  program::ExchangeMatch match;
+  bool byWords = false;
+};
+using ExchangeAgreements = std::vector<std::shared_ptr<ExchangeAgreement>>;
+
+/// All of a fused exchange by one kernel (FusedExchange.cpp). Adds to `agreements` what the members
+/// can agree about.
 Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32_t self,
                                                      const gpu::Kernels &kernels,
-                                                     const FusedExchange &exchange);
+                                                     const FusedExchange &exchange,
+                                                     ExchangeAgreements &agreements);
+/// The offers of this rank as a text, and the decision by those of all members. `log`: gets why an
+/// exchange signals in another way than its program asks for.
+std::string textOf(const ExchangeAgreements &agreements);
+void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
+           const std::vector<std::string> &members,
+           const std::function<void(const std::string &)> &log);
 
 } // namespace tandem::peer
 

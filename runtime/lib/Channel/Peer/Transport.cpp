@@ -37,9 +37,10 @@ private:
 
 class PeerChannel final : public Channel {
 public:
-  PeerChannel(PeerMemoryRef peers, uint32_t self, std::shared_ptr<DeviceState> state,
-              const gpu::Kernels &kernels)
-      : peers(std::move(peers)), self(self), state(std::move(state)), kernels(kernels) {}
+  PeerChannel(PeerMemoryRef peers, uint32_t self, Device &device,
+              std::shared_ptr<DeviceState> state, const gpu::Kernels &kernels)
+      : peers(std::move(peers)), self(self), device(device), state(std::move(state)),
+        kernels(kernels) {}
   ~PeerChannel() override {
     gpu::Driver &driver = *state->driver;
     if (stream && aborted && !state->stuck && !isReleased(std::chrono::seconds(10)))
@@ -75,7 +76,13 @@ public:
     return peer::prepareWaitSignal(peers, self, kernels, wait);
   }
   Expected<std::unique_ptr<Operation>> prepareExchange(const FusedExchange &exchange) override {
-    return peer::prepareExchange(peers, self, kernels, exchange);
+    return peer::prepareExchange(peers, self, kernels, exchange, agreements);
+  }
+  std::string prepared() override { return textOf(agreements); }
+  Status compare(const std::vector<std::string> &members, Marker &) override {
+    agree(agreements, *peers, members,
+          [&](const std::string &text) { device.log(LogLevel::Info, text); });
+    return Status();
   }
   const uint64_t *signalWords() const override {
     return static_cast<const uint64_t *>((*peers)[self].signal(0));
@@ -125,6 +132,7 @@ private:
 
   PeerMemoryRef peers;
   const uint32_t self;
+  Device &device;
   const std::shared_ptr<DeviceState> state;
   const gpu::Kernels &kernels;
   gpu::StreamHandle stream = nullptr; ///< of abort()
@@ -132,6 +140,7 @@ private:
                             ///< to each signal
   void *releaseWord = nullptr; ///< of the device: first here, then to the signals
   std::atomic<bool> aborted{false};
+  ExchangeAgreements agreements; ///< of the exchanges in order
 };
 
 class PeerTransport final : public Transport {
@@ -153,8 +162,8 @@ public:
     TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef peers, find(desc, *gpu, bootstrap, device.log));
     if (desc.group.empty())
       return std::unique_ptr<Channel>();
-    auto channel =
-        std::make_unique<PeerChannel>(std::move(peers), desc.self, gpu->shared(), gpu->kernels());
+    auto channel = std::make_unique<PeerChannel>(std::move(peers), desc.self, device, gpu->shared(),
+                                                 gpu->kernels());
     TANDEM_RETURN_IF_ERROR(channel->prepareAbort());
     return std::unique_ptr<Channel>(std::move(channel));
   }

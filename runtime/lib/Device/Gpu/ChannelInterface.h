@@ -248,8 +248,11 @@ public:
   /// stores where it has none. `blocks`: no more than can run at the same time.
   static Expected<ExchangePlan>
   make(const Kernels &kernels, const std::vector<program::ExchangeMove> &moves, unsigned blocks);
-  /// `exchange` has all addresses, waits and signals, and gets the rest.
-  Status run(const Kernels &kernels, StreamHandle stream, ExchangeArguments &exchange) const;
+  /// `exchange` has all addresses, waits and signals, and gets the rest. `blocksApart`: so many
+  /// blocks, which signal on their own; 0: as made, one signal per step.
+  Status run(const Kernels &kernels, StreamHandle stream, ExchangeArguments &exchange,
+             unsigned blocksApart) const;
+  unsigned numBlocks() const { return blocks; }
 
 private:
   struct Variant {
@@ -261,6 +264,29 @@ private:
   std::vector<program::ExchangeMove> moves;
   std::vector<int> nestOfStep;
   unsigned blocks = 1;
+};
+
+/// A kernel for an all-reduce in one shot whose words carry flags.
+class WordPlan {
+public:
+  WordPlan() = default;
+  /// `target`, `source` and `slot`: of one shape. Unsupported, with the reason, if there is none.
+  static Expected<WordPlan> make(const Kernels &kernels, const Layout &target, const Layout &source,
+                                 const Layout &slot, int64_t slotStride, ReduceOp op);
+  /// `exchange` has all addresses, and gets the rest.
+  Status run(const Kernels &kernels, StreamHandle stream, WordArguments &exchange,
+             unsigned blocks) const;
+
+private:
+  struct Variant {
+    unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
+    FunctionHandle function = nullptr;
+    Nest nest;
+  };
+  std::vector<Variant> variants; ///< widest first
+  uint64_t units = 0;
+  int64_t slotStride = 0;
+  ReduceOp op = ReduceOp::Sum;
 };
 
 /// Memory of kind Symmetric. Peers of the same process share ownership: after an error, a

@@ -50,7 +50,8 @@ constexpr uint64_t kReleased = uint64_t(1) << 62;
 /// its SM for itself; these threads keep 64 KiB of loads under way.
 enum : int { kExchangeThreads = 512 };
 
-/// A signal that a fused exchange raises or awaits: *epoch * perRun + value, epoch 0 if null.
+/// A signal that a fused exchange raises or awaits: *epoch * perRun + value, epoch 0 if null. By
+/// blocks: the first of one for each block.
 struct ExchangeSignal {
   uint64_t *at = nullptr;
   uint64_t perRun = 0, value = 0;
@@ -85,12 +86,37 @@ struct alignas(16) ExchangeArguments {
   uint64_t *arrivals = nullptr; ///< per step: blocks that have come to its end, in all runs
   int32_t numSteps = 0;
   int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
+  int32_t apart = 0;     ///< blocks that each raise and await signals of their own; 0: one per step
+  int32_t spread = 1;    ///< units that follow each other for one thread
   ExchangeStepArguments steps[kMostExchangeSteps];
   Nest nests[kMostExchangeNests]; ///< operands: target, source
   ExchangeStore stores[kMostExchangeStores];
   ExchangeSignal waits[kMostExchangeWaits], signals[kMostExchangeSignals];
 };
 static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as an argument");
+
+/// An all-reduce in one shot whose words carry flags: each unit of 16 bytes travels as four words
+/// of 4 bytes, each with the exchange's number behind it. Unit p of rank s is two pairs of words at
+/// 2 * ((number % 2 * ranks + s) * 2 * units + h * units + p), h = 0, 1, in words of 8 bytes.
+enum : int { kMostWordRanks = 8 };
+struct alignas(16) WordArguments {
+  uint64_t *epoch = nullptr;
+  const uint64_t *released = nullptr, *letGo = nullptr; ///< set by an abort
+  uint64_t *progress = nullptr;                         ///< host memory: `command` while it waits
+  uint64_t command = 0;
+  uint64_t *arrivals = nullptr;   ///< blocks that have read *epoch, in all runs
+  uint64_t perRun = 0, value = 0; ///< the exchange's number is *epoch * perRun + value
+  const void *source = nullptr;
+  void *target = nullptr;
+  void *slots = nullptr;                 ///< of the program: get what arrives, too
+  int64_t slotStride = 0;                ///< elements
+  uint64_t units = 0;                    ///< of 16 bytes, the last perhaps in part
+  uint64_t *places[kMostWordRanks] = {}; ///< by term: the words at that rank; own ones at `own`
+  int32_t ranks = 0, own = 0;
+  int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
+  int32_t op = 0;        ///< ReduceOp
+  Nest nest;             ///< operands: target, source, slot
+};
 
 } // namespace tandem::gpu
 

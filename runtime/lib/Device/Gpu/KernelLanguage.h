@@ -75,6 +75,15 @@ template <typename T> __device__ void storeShared(T *at, T value) {
 template <typename T> __device__ void raiseShared(T *at, T value) {
   __hip_atomic_fetch_max(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
+/// Two words, each written and read whole.
+__device__ inline void storePair(uint64_t *at, uint64_t a, uint64_t b) {
+  storeShared(at, a);
+  storeShared(at + 1, b);
+}
+__device__ inline void loadPair(const uint64_t *at, uint64_t &a, uint64_t &b) {
+  a = loadShared(at);
+  b = loadShared(at + 1);
+}
 /// The old value of a word of this GPU.
 __device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
   return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
@@ -143,6 +152,13 @@ template <typename T> __device__ void storeShared(T *at, T value) {
 }
 template <typename T> __device__ void raiseShared(T *at, T value) {
   atomicMax_system(asGlobal(at), value);
+}
+/// Two words, each written and read whole, at a multiple of 16 bytes.
+__device__ inline void storePair(uint64_t *at, uint64_t a, uint64_t b) {
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(a), "l"(b) : "memory");
+}
+__device__ inline void loadPair(const uint64_t *at, uint64_t &a, uint64_t &b) {
+  asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(at) : "memory");
 }
 __device__ inline uint64_t addDevice(uint64_t *at, uint64_t value) {
   return atomicAdd(asGlobal(reinterpret_cast<unsigned long long *>(at)), value);

@@ -59,7 +59,8 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
                                  "run_words"};
   for (DType type : kExchanged)
     for (unsigned pack : {1u, kWidest / sizeOf(type)})
-      names.push_back(fmt::format("exchange_{}_{}", toString(type), pack));
+      for (const char *kernel : {"exchange", "words"})
+        names.push_back(fmt::format("{}_{}_{}", kernel, toString(type), pack));
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"8", "16", "32", "64", "128"})
       names.push_back(fmt::format("copy_{}_{}", width, bits));
@@ -371,11 +372,20 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
   return plan;
 }
 
-Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream,
-                         ExchangeArguments &exchange) const {
+/// The widest variant whose units begin at these addresses.
+template <typename Variant>
+static const Variant &variantFor(const std::vector<Variant> &variants, uintptr_t addresses) {
+  addresses |= kWidest;
+  uint64_t alignment = addresses & (~addresses + 1);
+  return variants.front().bytes <= alignment ? variants.front() : variants.back();
+}
+
+Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream, ExchangeArguments &exchange,
+                         unsigned blocksApart) const {
   exchange.numSteps = static_cast<int32_t>(moves.size());
-  uintptr_t addresses = kWidest;
+  uintptr_t addresses = 0;
   size_t stores = 0;
+  unsigned elementBytes = 0;
   for (size_t s = 0; s < moves.size(); ++s) {
     ExchangeStepArguments &step = exchange.steps[s];
     step.terms = moves[s].terms;
@@ -384,15 +394,60 @@ Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream,
     step.reduces = moves[s].reduces;
     step.op = moves[s].reduceOp;
     step.numStores = static_cast<int32_t>(moves[s].stores.size());
+    if (step.numStores > 0)
+      elementBytes = sizeOf(moves[s].out.dtype);
     stores += moves[s].stores.size();
   }
   for (size_t k = 0; k < stores; ++k)
     addresses |= reinterpret_cast<uintptr_t>(exchange.stores[k].target) |
                  reinterpret_cast<uintptr_t>(exchange.stores[k].source);
   // One variant for all steps, in which a thread handles the same elements.
-  uint64_t alignment = addresses & (~addresses + 1);
-  const Variant &variant = variants.front().bytes <= alignment ? variants.front() : variants.back();
+  const Variant &variant = variantFor(variants, addresses);
   std::copy(variant.nests.begin(), variant.nests.end(), exchange.nests);
+  exchange.apart = static_cast<int32_t>(blocksApart);
+  // The addresses of other ranks may allow another variant: a block has the same elements in both.
+  if (blocksApart > 0 && elementBytes > 0)
+    exchange.spread = static_cast<int32_t>(kWidest / elementBytes);
+  void *arguments[] = {argument(exchange)};
+  unsigned grid = blocksApart > 0 ? blocksApart : blocks;
+  return kernels.driver.launch(variant.function, {grid, 1, kExchangeThreads}, stream, arguments);
+}
+
+Expected<WordPlan> WordPlan::make(const Kernels &kernels, const Layout &target,
+                                  const Layout &source, const Layout &slot, int64_t slotStride,
+                                  ReduceOp op) {
+  DType type = target.dtype;
+  if (std::find(std::begin(kExchanged), std::end(kExchanged), type) == std::end(kExchanged))
+    return Status(Code::Unsupported, fmt::format("there is no kernel for {}", toString(type)));
+  WordPlan plan;
+  plan.slotStride = slotStride;
+  plan.op = op;
+  // In order: unit i is the same elements on all ranks.
+  Loops loops({target, source, slot}, /*inOrder=*/true);
+  unsigned most = kWidest / sizeOf(type);
+  if (loops.total() == 0 || loops.total() >= uint64_t(1) << 31)
+    return Status(Code::Unsupported, "its values are too large, or empty");
+  plan.units = (loops.total() + most - 1) / most;
+  bool isPacked = loops.pack(most) == most && slotStride % most == 0;
+  for (unsigned width : isPacked ? std::vector<unsigned>{most, 1} : std::vector<unsigned>{1}) {
+    Variant &variant = plan.variants.emplace_back();
+    variant.bytes = width * sizeOf(type);
+    variant.nest = loops.nest(width, false);
+    TANDEM_ASSIGN_OR_RETURN(variant.function,
+                            kernels.get(fmt::format("words_{}_{}", toString(type), width)));
+  }
+  return plan;
+}
+
+Status WordPlan::run(const Kernels &kernels, StreamHandle stream, WordArguments &exchange,
+                     unsigned blocks) const {
+  const Variant &variant = variantFor(variants, reinterpret_cast<uintptr_t>(exchange.source) |
+                                                    reinterpret_cast<uintptr_t>(exchange.target) |
+                                                    reinterpret_cast<uintptr_t>(exchange.slots));
+  exchange.nest = variant.nest;
+  exchange.units = units;
+  exchange.slotStride = slotStride;
+  exchange.op = static_cast<int32_t>(op);
   void *arguments[] = {argument(exchange)};
   return kernels.driver.launch(variant.function, {blocks, 1, kExchangeThreads}, stream, arguments);
 }

@@ -280,6 +280,10 @@ __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, co
 struct ExchangeRun {
   const ExchangeArguments &exchange;
   uint64_t number;
+  /// The word of a signal for this block.
+  __device__ uint64_t *wordOf(const ExchangeSignal &signal) const {
+    return signal.at + (exchange.apart ? blockNumber() : 0);
+  }
   __device__ uint64_t targetOf(const ExchangeSignal &signal) const {
     return number * signal.perRun + signal.value;
   }
@@ -302,8 +306,9 @@ __device__ bool awaitSignals(const ExchangeRun &run, const ExchangeStepArguments
   syncBlock();
   if (thread < static_cast<unsigned>(step.numWaits)) {
     const ExchangeSignal &wait = waits[thread];
+    const uint64_t *at = run.wordOf(wait);
     uint64_t target = run.targetOf(wait), value = 0;
-    for (unsigned polls = 0; (value = acquireShared(wait.at)) < target; ++polls) {
+    for (unsigned polls = 0; (value = acquireShared(at)) < target; ++polls) {
       if (polls < kShortPolls)
         continue;
       if (polls == kShortPolls && blockNumber() == 0) {
@@ -424,11 +429,25 @@ __device__ void moveUnits(const ExchangeStepArguments &step, const Nest &nest,
     moveBatch<move, dense, T, N, 1>(step, nest, stores, i, units);
 }
 
+/// The same, where `spread` units that follow each other are for one thread: so that each block has
+/// the elements that it would have in packs.
+template <Move move, typename T, int N>
+__device__ void moveSpread(const ExchangeStepArguments &step, const Nest &nest,
+                           const ExchangeStore *stores, uint32_t spread) {
+  uint32_t total = nest.total;
+  for (auto i = firstUnit<uint32_t>(); i < (total + spread - 1) / spread; i += unitStep<uint32_t>())
+#pragma unroll 1
+    for (uint32_t unit = i * spread; unit < (i + 1) * spread && unit < total; ++unit)
+      moveBatch<move, false, T, N, 1>(step, nest, stores, unit, 0);
+}
+
 /// Thread i handles the same units in every step, so it may read what it has written.
 template <Move move, typename T, int N>
 __device__ void runMoves(const ExchangeStepArguments &step, const Nest &nest,
-                         const ExchangeStore *stores) {
-  if (nest.outer == 0 && nest.innerStrides[0] == N && nest.innerStrides[1] == N)
+                         const ExchangeStore *stores, int spread) {
+  if (N == 1 && spread > 1)
+    moveSpread<move, T, N>(step, nest, stores, static_cast<uint32_t>(spread));
+  else if (nest.outer == 0 && nest.innerStrides[0] == N && nest.innerStrides[1] == N)
     moveUnits<move, true, T, N>(step, nest, stores);
   else
     moveUnits<move, false, T, N>(step, nest, stores);
@@ -459,6 +478,40 @@ __device__ void raiseSignals(const ExchangeRun &run, const ExchangeStepArguments
     storeShared(exchange.epoch, run.number);
 }
 
+/// Each block raises signals of its own: what its threads have stored is visible by then.
+__device__ void raiseOwnSignals(const ExchangeRun &run, const ExchangeStepArguments &step,
+                                const ExchangeSignal *signals) {
+  unsigned thread = threadNumber();
+  bool raises = thread < static_cast<unsigned>(step.numSignals) &&
+                !loadShared(run.exchange.released); // not after an abort
+  syncBlock();
+  if (!raises)
+    return;
+  publishShared();
+  raiseShared(reinterpret_cast<unsigned long long *>(run.wordOf(signals[thread])),
+              static_cast<unsigned long long>(run.targetOf(signals[thread])));
+}
+
+/// Of an exchange whose blocks do not wait for each other: the last block that has read the run's
+/// number writes it at its end.
+class RunCounter {
+public:
+  /// By one thread, when all of its block have read the number.
+  __device__ void enter(uint64_t *arrivals, uint64_t number) {
+    // Not before the number has arrived, on which the sum depends. Its result is awaited later.
+    before = addDevice(arrivals, 1 + (number >> 63));
+    entered = true;
+  }
+  __device__ void leave(uint64_t *epoch, uint64_t number) const {
+    if (entered && (before + 1) % gridBlocks() == 0)
+      storeShared(epoch, number);
+  }
+
+private:
+  uint64_t before = 0;
+  bool entered = false;
+};
+
 /// All blocks run at the same time: each waits for peers, whose signals wait for all its blocks.
 template <typename T, int N> __device__ void runExchange(const ExchangeArguments &given) {
   // Each line of a parameter takes as long as a signal when it is first read, so all are read at
@@ -472,6 +525,12 @@ template <typename T, int N> __device__ void runExchange(const ExchangeArguments
   // Read before the first signal, and once: it takes as long as a signal, too.
   bool counts = exchange.countsRun;
   const ExchangeRun run{exchange, exchange.epoch ? loadShared(exchange.epoch) + counts : 0};
+  RunCounter counter;
+  if (exchange.apart && counts) {
+    syncBlock();
+    if (threadNumber() == 0)
+      counter.enter(exchange.arrivals, run.number);
+  }
   const ExchangeSignal *waits = exchange.waits, *signals = exchange.signals;
   const ExchangeStore *stores = exchange.stores;
 #pragma unroll 1
@@ -481,12 +540,14 @@ template <typename T, int N> __device__ void runExchange(const ExchangeArguments
     if (!awaitSignals(run, step, waits))
       return;
     if (step.numStores > 0 && !step.reduces)
-      runMoves<Move::Copy, T, N>(step, nest, stores);
+      runMoves<Move::Copy, T, N>(step, nest, stores, exchange.spread);
     else if (step.numStores > 0 && step.op == 0)
-      runMoves<Move::Sum, T, N>(step, nest, stores);
+      runMoves<Move::Sum, T, N>(step, nest, stores, exchange.spread);
     else if (step.numStores > 0)
-      runMoves<Move::Reduce, T, N>(step, nest, stores);
-    if (step.numSignals > 0) {
+      runMoves<Move::Reduce, T, N>(step, nest, stores, exchange.spread);
+    if (step.numSignals > 0 && exchange.apart) {
+      raiseOwnSignals(run, step, signals);
+    } else if (step.numSignals > 0) {
       raiseSignals(run, step, signals, exchange.arrivals + s, counts);
       counts = false;
     }
@@ -494,6 +555,179 @@ template <typename T, int N> __device__ void runExchange(const ExchangeArguments
     stores += step.numStores;
     signals += step.numSignals;
   }
+  counter.leave(exchange.epoch, run.number);
+}
+
+/// The elements of a unit of 16 bytes; behind the last element, any.
+template <typename T> union Unit {
+  static constexpr int kElements = 16 / sizeof(T);
+  __device__ Unit() {}
+  Word128 whole;
+  uint64_t halves[2];
+  T v[kElements];
+};
+
+/// Elements of unit p in an operand: as one word, or (N = 1) element by element.
+template <typename T, int N, typename Body>
+__device__ void forElements(const Nest &nest, uint32_t p, const Body &body) {
+  constexpr uint32_t kElements = Unit<T>::kElements;
+  int64_t at[kMaxNestOperands];
+  if constexpr (N > 1) {
+    locate(nest, p, at);
+    body(0, at);
+  } else {
+#pragma unroll 1
+    for (uint32_t e = 0; e < kElements && p * kElements + e < nest.total; ++e) {
+      locate(nest, p * kElements + e, at);
+      body(e, at);
+    }
+  }
+}
+
+template <typename T, int N> __device__ void loadElements(const T *from, int e, Unit<T> &unit) {
+  if constexpr (N > 1)
+    unit.whole = *reinterpret_cast<const Word128 *>(from);
+  else
+    unit.v[e] = *from;
+}
+template <typename T, int N> __device__ void storeElements(T *to, int e, const Unit<T> &unit) {
+  if constexpr (N > 1)
+    *reinterpret_cast<Word128 *>(to) = unit.whole;
+  else
+    *to = unit.v[e];
+}
+
+/// Awaits words of data: a word has arrived when its flag has.
+struct WordWait {
+  const WordArguments &exchange;
+  uint64_t flag; ///< in the upper half
+  bool told = false, released = false;
+
+  __device__ bool hasCome(uint64_t word) const { return ((word ^ flag) >> 32) == 0; }
+  /// False after an abort.
+  __device__ bool goesOn(unsigned polls) {
+    if (polls < kShortPolls)
+      return true;
+    if (blockNumber() == 0 && polls % kShortPolls == 0) {
+      told = true;
+      storeShared(exchange.progress, exchange.command);
+    }
+    released = loadShared(exchange.letGo) != 0;
+    pauseThread();
+    return !released;
+  }
+};
+
+/// Each thread sends its units to all ranks, then adds what they have sent. No thread waits for
+/// another one of this rank, and no fence is needed.
+template <typename T, int N> __device__ void runWords(const WordArguments &given) {
+  using A = typename Arithmetic<T>::Type;
+  constexpr int kElements = Unit<T>::kElements;
+  __shared__ alignas(16) char room[sizeof(WordArguments)];
+  static_assert(sizeof room % 16 == 0, "copied in words of 16 bytes");
+  for (unsigned i = threadNumber(); i < sizeof room / 16; i += blockThreads())
+    reinterpret_cast<Word128 *>(room)[i] = loadParameter(&given, i);
+  syncBlock();
+  const auto &exchange = *reinterpret_cast<const WordArguments *>(room);
+  bool counts = exchange.countsRun;
+  uint64_t released = loadShared(exchange.released);
+  uint64_t run = exchange.epoch ? loadShared(exchange.epoch) + counts : 0;
+  if (released) // the data may never have been computed
+    return;
+  uint64_t number = run * exchange.perRun + exchange.value;
+  RunCounter counter;
+  if (counts) {
+    syncBlock();
+    if (threadNumber() == 0)
+      counter.enter(exchange.arrivals, run);
+  }
+  WordWait wait{exchange, number << 32};
+  const auto *source = asGlobal(static_cast<const T *>(exchange.source));
+  T *target = asGlobal(static_cast<T *>(exchange.target)),
+    *slots = asGlobal(static_cast<T *>(exchange.slots));
+  int ranks = exchange.ranks, own = exchange.own;
+  auto units = static_cast<uint32_t>(exchange.units), step = unitStep<uint32_t>();
+  // Of rank s: 2 * units pairs.
+  uint64_t half = (number % 2) * static_cast<uint64_t>(ranks);
+  auto wordsOf = [&](uint64_t *place, int from) {
+    return place + (half + static_cast<uint64_t>(from)) * 4 * units;
+  };
+  for (auto p = firstUnit<uint32_t>(); p < units; p += step) {
+    Unit<T> unit;
+    unit.halves[0] = unit.halves[1] = 0;
+    forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
+      loadElements<T, N>(source + at[1], e, unit);
+      storeElements<T, N>(slots + own * exchange.slotStride + at[2], e, unit);
+    });
+    uint64_t words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w)
+      words[w] = (unit.halves[w / 2] >> (w % 2 * 32) & 0xffffffffu) | wait.flag;
+#pragma unroll 1
+    for (int r = 0; r < ranks; ++r) {
+      if (r == own)
+        continue;
+      uint64_t *to = asGlobal(wordsOf(exchange.places[r], own)) + 2 * p;
+      storePair(to, words[0], words[1]);
+      storePair(to + 2 * units, words[2], words[3]);
+    }
+  }
+  for (auto p = firstUnit<uint32_t>(); p < units; p += step) {
+    uint64_t words[kMostWordRanks][4];
+    auto load = [&](int r) {
+      const uint64_t *from = asGlobal(wordsOf(exchange.places[own], r)) + 2 * p;
+      loadPair(from, words[r][0], words[r][1]);
+      loadPair(from + 2 * units, words[r][2], words[r][3]);
+    };
+    // All loads are under way before the first one is awaited.
+#pragma unroll
+    for (int r = 0; r < kMostWordRanks; ++r)
+      if (r < ranks && r != own)
+        load(r);
+    A sum[kElements];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e)
+      sum[e] = identity<T>(exchange.op);
+#pragma unroll
+    for (int r = 0; r < kMostWordRanks; ++r) {
+      if (r >= ranks)
+        continue;
+      Unit<T> unit;
+      if (r == own) {
+        unit.halves[0] = unit.halves[1] = 0;
+        forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
+          loadElements<T, N>(source + at[1], e, unit);
+        });
+      } else {
+        for (unsigned polls = 0; !wait.hasCome(words[r][0]) || !wait.hasCome(words[r][1]) ||
+                                 !wait.hasCome(words[r][2]) || !wait.hasCome(words[r][3]);
+             ++polls) {
+          if (!wait.goesOn(polls))
+            return;
+          load(r);
+        }
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+          unit.halves[h] = (words[r][2 * h] & 0xffffffffu) | words[r][2 * h + 1] << 32;
+        forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
+          storeElements<T, N>(slots + r * exchange.slotStride + at[2], e, unit);
+        });
+      }
+#pragma unroll
+      for (int e = 0; e < kElements; ++e)
+        sum[e] = combine(exchange.op, sum[e], widen(unit.v[e]));
+    }
+    Unit<T> result;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e)
+      narrow(sum[e], result.v[e]);
+    forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
+      storeElements<T, N>(target + at[0], e, result);
+    });
+  }
+  if (wait.told)
+    storeShared(exchange.progress, ~uint64_t(0));
+  counter.leave(exchange.epoch, run);
 }
 
 } // namespace
@@ -549,6 +783,18 @@ EXCHANGE(f16, Half, 1)
 EXCHANGE(f16, Half, 8)
 EXCHANGE(bf16, Bfloat16, 1)
 EXCHANGE(bf16, Bfloat16, 8)
+
+#define WORDS(name, T, N)                                                                          \
+  extern "C" __global__ void TANDEM_BLOCK_OF(kExchangeThreads)                                     \
+      words_##name##_##N(TANDEM_PARAMETER WordArguments exchange) {                                \
+    runWords<T, N>(exchange);                                                                      \
+  }
+WORDS(f32, float, 1)
+WORDS(f32, float, 4)
+WORDS(f16, Half, 1)
+WORDS(f16, Half, 8)
+WORDS(bf16, Bfloat16, 1)
+WORDS(bf16, Bfloat16, 8)
 
 /// `count` elements, `stride` apart, as f32.
 #define WIDEN(name, T)                                                                             \

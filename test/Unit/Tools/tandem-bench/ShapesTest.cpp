@@ -79,9 +79,11 @@ TEST(Schedules, Errors) {
   auto direct = parseSchedule("direct:shots=two:blocks=32");
   ASSERT_TRUE(direct.ok()) << direct.status().message();
   EXPECT_EQ(direct->blocks, 32);
+  EXPECT_EQ(parseSchedule("direct:signals=word")->signals, "word");
   EXPECT_EQ(parseSchedule("push:by=epilogue")->by, "epilogue");
-  for (const char *bad : {"push:by=hand", "push:sum=all", "gated:sum=matmul", "gated:by=epilogue", "exchange:by=sms", "gated:copies=2",
-                          "pipeline:blocks=2"})
+  for (const char *bad :
+       {"push:by=hand", "push:sum=all", "gated:sum=matmul", "gated:by=epilogue", "exchange:by=sms",
+        "gated:copies=2", "pipeline:blocks=2", "direct:signals=hand", "push:signals=word"})
     EXPECT_FALSE(parseSchedule(bad).ok()) << bad;
   for (const char *bad : {"", "pull", "push:", "push:streams", "push:streams=0", "push:order=best",
                           "push:merge=1-", "exchange:order=xor", "auto:slices=2", "push:colour=2"})

@@ -80,4 +80,13 @@ def HostIR_Capability : I32EnumAttr<"Capability", "capability of a channel", [
 }
 def HostIR_CapabilityAttr : EnumAttr<HostIR_Dialect, HostIR_Capability, "capability">;
 
+def HostIR_ExchangeSignals : I32EnumAttr<"ExchangeSignals", "how blocks of a fused exchange tell peers of arrivals", [
+    I32EnumAttrCase<"Step", 0, "step">,
+    I32EnumAttrCase<"Block", 1, "block">,
+    I32EnumAttrCase<"Word", 2, "word">]> {
+  let cppNamespace = "::tandem::hostir";
+  let genSpecializedAttr = 0;
+}
+def HostIR_ExchangeSignalsAttr : EnumAttr<HostIR_Dialect, HostIR_ExchangeSignals, "exchange_signals">;
+
 #endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIRBASE_TD

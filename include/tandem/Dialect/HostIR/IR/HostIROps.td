@@ -605,6 +605,9 @@ def HostIR_FusedExchangeOp : HostIR_Command<"fused_exchange", [RecursiveMemoryEf
       `hostir.reduce` on the op's stream, views, `arith` and `scf`, and at least one put.
     - fused_exchange_c2: `blocks` is from 1 to 1024.
 
+    `signals` says how the kernel should signal: once per `step` (the default), each `block` on its own, or with each `word`
+    of data. It does not change the meaning; ranks that cannot do it signal once per step.
+
     Example:
     ```mlir
     hostir.fused_exchange on %main blocks 4 {
@@ -615,9 +618,10 @@ def HostIR_FusedExchangeOp : HostIR_Command<"fused_exchange", [RecursiveMemoryEf
     }
     ```
   }];
-  let arguments = (ins HostIR_Stream:$stream, I64Attr:$blocks);
+  let arguments = (ins HostIR_Stream:$stream, I64Attr:$blocks,
+                       DefaultValuedAttr<HostIR_ExchangeSignalsAttr, "::tandem::hostir::ExchangeSignals::Step">:$signals);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`on` $stream `blocks` $blocks attr-dict-with-keyword $body";
+  let assemblyFormat = "`on` $stream `blocks` $blocks (`signals` $signals^)? attr-dict-with-keyword $body";
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }

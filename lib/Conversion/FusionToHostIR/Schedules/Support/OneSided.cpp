@@ -46,10 +46,12 @@ void OneSided::waitFor(Value from, Value number, Value stream, int64_t set) cons
 }
 
 LogicalResult tandem::emitFusedExchange(ProgramBuilder &program, Location loc, Value stream,
-                                        int64_t blocks, function_ref<LogicalResult()> body) {
+                                        int64_t blocks, function_ref<LogicalResult()> body,
+                                        hostir::ExchangeSignals signals) {
   OpBuilder &builder = program.getBuilder();
-  auto fused =
-      hostir::FusedExchangeOp::create(builder, loc, stream, builder.getI64IntegerAttr(blocks));
+  auto fused = hostir::FusedExchangeOp::create(
+      builder, loc, stream, builder.getI64IntegerAttr(blocks),
+      hostir::ExchangeSignalsAttr::get(builder.getContext(), signals));
   OpBuilder::InsertionGuard guard(builder);
   builder.createBlock(&fused.getBody());
   return body();

@@ -141,6 +141,123 @@ TEST(GpuExchange, PushesForAMatmul) {
   EXPECT_NE(takeLog().find("its 2 parts run one by one: "), std::string::npos);
 }
 
+constexpr uint8_t kByBlocks = 1, kByWords = 2;
+
+/// Ten times three runs in a row with the same values. `shift`: bytes by which this rank's
+/// arguments are not aligned.
+Status runMany(Context &context, Instance &instance, size_t shift) {
+  const auto &arguments = instance.program().arguments();
+  auto columns = static_cast<size_t>(arguments[0].localShape[0]);
+  std::vector<std::unique_ptr<Memory>> memory;
+  for (uint32_t i = 0; i < 2; ++i) {
+    TANDEM_ASSIGN_OR_RETURN(auto made,
+                            context.device().allocate(columns * 4 + shift, MemoryKind::Plain));
+    memory.push_back(std::move(made));
+  }
+  auto at = [&](uint32_t i) { return static_cast<std::byte *>(memory[i]->data()) + shift; };
+  Layout layout = Layout::dense(DType::F32, {static_cast<int64_t>(columns)});
+  for (uint32_t i = 0; i < 2; ++i)
+    TANDEM_RETURN_IF_ERROR(instance.bind(i, {at(i), layout}, columns * 4));
+  std::vector<float> x(columns), y(columns);
+  for (int run = 0; run < 10; ++run) {
+    for (size_t i = 0; i < columns; ++i)
+      x[i] = static_cast<float>((context.rank() + 1) * (i % 97 + static_cast<size_t>(run)));
+    TANDEM_RETURN_IF_ERROR(context.device().upload(at(0), x.data(), columns * 4));
+    for (int again = 0; again < 3; ++again)
+      TANDEM_RETURN_IF_ERROR(instance.run());
+    TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), at(1), columns * 4));
+    uint32_t ranks = context.worldSize();
+    for (size_t i = 0; i < columns; ++i)
+      if (auto expected =
+              static_cast<float>(ranks * (ranks + 1) / 2 * (i % 97 + static_cast<size_t>(run)));
+          y[i] != expected)
+        return Status(Code::Internal, "run " + std::to_string(run) + ", element " +
+                                          std::to_string(i) + ": expected " +
+                                          std::to_string(expected) + ", found " +
+                                          std::to_string(y[i]));
+  }
+  return Status();
+}
+
+TEST(GpuExchange, BlocksAndWordsSignal) {
+  // Three blocks of 2048 elements; two elements more are no whole unit, so each is moved alone.
+  for (const char *graph : {"1", "0"})
+    for (uint8_t signals : {kByBlocks, kByWords})
+      for (bool twoShots : {false, true})
+        for (int64_t columns : {6144, 6146})
+          for (size_t shift : {0, 4}) { // of rank 1: it moves elements, rank 0 packs
+            if (*graph == '0' && (columns == 6146 || shift > 0))
+              continue;
+            Variable variable("TANDEM_GRAPH", graph);
+            bool byWords = signals == kByWords && !twoShots;
+            std::string wide = byWords ? "launches.words_f32_" : "launches.exchange_f32_";
+            int64_t packs = fakeNumber((wide + "4").c_str()),
+                    elements = fakeNumber((wide + "1").c_str()),
+                    counted = fakeNumber("launches.run_words"),
+                    raised = fakeNumber("launches.signal_raise");
+            takeLog();
+            expectAllOk(runRanks(ExchangeSpec(2, twoShots, columns, 3, signals), "peer",
+                                 [&](Context &context, Instance &instance) {
+                                   return runMany(context, instance,
+                                                  context.rank() == 1 ? shift : 0);
+                                 }));
+            std::string log = takeLog();
+            if (testsHip()) {
+              EXPECT_NE(log.find("one by one: a running kernel"), std::string::npos) << log;
+              continue;
+            }
+            bool packed = columns == 6144;
+            EXPECT_EQ(fakeNumber((wide + "4").c_str()) > packs, packed);
+            EXPECT_EQ(fakeNumber((wide + "1").c_str()) > elements, !packed || shift > 0);
+            EXPECT_EQ(fakeNumber("launches.signal_raise"), raised);
+            EXPECT_EQ(fakeNumber("launches.run_words"), counted); // they count the runs themselves
+            EXPECT_EQ(log.find("once per step"), std::string::npos) << log;
+            EXPECT_EQ(log.find("not by words: it is not one shot") != std::string::npos,
+                      signals == kByWords && twoShots)
+                << log;
+          }
+}
+
+TEST(GpuExchange, SignalsOfRanksThatShareAGpu) {
+  for (uint32_t ranks : {4, 8})
+    for (uint8_t signals : {kByBlocks, kByWords}) {
+      int64_t words = fakeNumber("launches.words_f32_4");
+      takeLog();
+      expectAllOk(runRanks(
+          ExchangeSpec(ranks, false, 4096, 3, signals), "peer",
+          [](Context &context, Instance &instance) { return runMany(context, instance, 0); }));
+      std::string log = takeLog();
+      for (const char *other : {"once per step", "not by words"})
+        EXPECT_EQ(log.find(other), std::string::npos) << log;
+      EXPECT_EQ(fakeNumber("launches.words_f32_4") > words, signals == kByWords && !testsHip());
+    }
+}
+
+TEST(GpuExchange, RanksThatDisagreeSignalPerStep) {
+  if (testsHip())
+    GTEST_SKIP() << "parts of fused exchanges run one by one";
+  // Rank 1's program signals per step.
+  ExchangeSpec spec(2, false, 64, 2, kByWords);
+  spec.ranks[1].commands[spec.head].op = 0;
+  takeLog();
+  expectAllOk(runRanks(spec, "peer", runFive));
+  EXPECT_NE(takeLog().find("signal once per step: members 0 and 1 offer 1 and 0"),
+            std::string::npos);
+  // Rank 1's asks for blocks.
+  spec.ranks[1].commands[spec.head].op = kByBlocks;
+  expectAllOk(runRanks(spec, "peer", runFive));
+  std::string log = takeLog();
+  EXPECT_NE(log.find("by blocks, not by words: member 1 does not offer it"), std::string::npos)
+      << log;
+  // A later command awaits a signal of the exchange.
+  ExchangeSpec awaited(2, false, 64, 2, kByWords);
+  for (RankSpec &rank : awaited.ranks)
+    rank.waitSignal(0, 0, 1 - rank.rank, 1);
+  int64_t launched = fakeNumber("launches.exchange_f32_4");
+  expectAllOk(runRanks(awaited, "peer", runFive));
+  EXPECT_GT(fakeNumber("launches.exchange_f32_4"), launched);
+}
+
 TEST(GpuExchange, WhatTheKernelsRefuseRunsOneByOne) {
   auto expectLog = [](const ExchangeSpec &spec, const std::string &why) {
     takeLog();
@@ -155,11 +272,12 @@ TEST(GpuExchange, WhatTheKernelsRefuseRunsOneByOne) {
 }
 
 TEST(GpuExchange, AStallNamesIt) {
-  for (const char *graph : {"1", "0"}) {
+  for (uint8_t signals : {uint8_t(0), kByBlocks, kByWords}) {
+    const char *graph = signals == kByBlocks ? "0" : "1";
     Variable variable("TANDEM_GRAPH", graph);
     std::atomic<bool> ended{false};
     auto ranks = runRanks(
-        ExchangeSpec(2), "peer",
+        ExchangeSpec(2, false, 16, 2, signals), "peer",
         [&](Context &context, Instance &instance) -> Status {
           TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
           if (context.rank() == 0) {

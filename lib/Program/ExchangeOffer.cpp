@@ -1,0 +1,369 @@
+//===- ExchangeOffer.cpp - fused exchanges of all ranks ---------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Program/ExchangeOffer.h"
+
+#include "ExchangeAccess.h"
+#include "ProgramImpl.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace tandem::program {
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+constexpr uint64_t kWordsOfLine = 8;
+/// Of one exchange; a kernel has no more.
+constexpr uint64_t kMostBlockWords = uint64_t(kMostExchangeWaits) * 1024;
+
+/// What decides about the room of one exchange.
+struct Needs {
+  uint64_t waits = 0, terms = 1, bytes = 0;
+  uint16_t channel = sp::kNoChannel;
+};
+
+Needs needsOf(const sp::RankProgram &data, uint32_t head) {
+  Needs needs;
+  for (uint32_t i = 1; i <= data.commands()->Get(head)->aux(); ++i) {
+    const sp::Command &part = *data.commands()->Get(head + i);
+    if (part.channel() != sp::kNoChannel)
+      needs.channel = part.channel();
+    needs.waits += part.kind() == sp::CommandKind::wait_signal;
+    if (part.kind() != sp::CommandKind::reduce)
+      continue;
+    const sp::Layout &in =
+        *data.layouts()->Get(data.views()->Get(part.operands()->Get(1))->layout());
+    needs.terms = 1;
+    needs.bytes = sizeOf(static_cast<DType>(in.dtype())); // of one term
+    for (uint32_t d = 0; d < sizeOfVector(in.shape()); ++d)
+      (d == 0 ? needs.terms : needs.bytes) *= static_cast<uint64_t>(in.shape()->Get(d));
+  }
+  return needs;
+}
+
+} // namespace
+
+const ExchangeRoom::Place *ExchangeRoom::find(uint32_t head) const {
+  auto found = std::find_if(places.begin(), places.end(),
+                            [&](const Place &place) { return place.head == head; });
+  return found == places.end() ? nullptr : &*found;
+}
+
+ExchangeRoom exchangeRoom(const sp::RankProgram &data) {
+  ExchangeRoom room;
+  uint64_t words = 0;
+  uint16_t channel = sp::kNoChannel, stream = 0; // of the exchanges by words
+  for (uint32_t i = 0; i < sizeOfVector(data.commands()); ++i) {
+    const sp::Command &head = *data.commands()->Get(i);
+    if (head.kind() != sp::CommandKind::fused_exchange || head.op() == 0)
+      continue;
+    Needs needs = needsOf(data, i);
+    if (needs.waits == 0 || needs.waits * head.value() > kMostBlockWords)
+      continue;
+    ExchangeRoom::Place &place = room.places.emplace_back();
+    place.head = i;
+    place.first = room.size;
+    room.size += needs.waits * head.value();
+    // Exchanges by words share memory: each follows the one before it on all ranks.
+    bool follows =
+        channel == sp::kNoChannel || (channel == needs.channel && stream == head.stream());
+    if (head.op() != static_cast<uint8_t>(ExchangeSignals::Word) || !follows || needs.bytes == 0 ||
+        needs.terms > kMostWordRanks || needs.bytes > kMostWordBytes / (4 * kMostWordRanks))
+      continue;
+    place.signals = ExchangeSignals::Word;
+    place.number = room.numByWords++;
+    channel = needs.channel;
+    stream = head.stream();
+    words = std::max(words, 2 * needs.terms * wordsOfUnits((needs.bytes + 15) / 16));
+  }
+  auto roundUp = [](uint64_t n) { return (n + kWordsOfLine - 1) / kWordsOfLine * kWordsOfLine; };
+  room.firstOfWords = roundUp(room.size);
+  room.size = room.firstOfWords + roundUp(words);
+  return room;
+}
+
+//===----------------------------------------------------------------------===//
+// Offers
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+void write(std::ostringstream &out, const PlacedView &view) {
+  out << ' ' << view.buffer << ' ' << view.address << ' ' << unsigned(view.layout.dtype) << ' '
+      << unsigned(view.layout.rank);
+  for (unsigned d = 0; d < view.layout.rank; ++d)
+    out << ' ' << view.layout.shape[d] << ' ' << view.layout.strides[d];
+}
+
+/// False for a view that no program has.
+bool read(std::istringstream &in, PlacedView &view) {
+  constexpr int64_t kMost = int64_t(1) << 40;
+  unsigned dtype = 0, rank = 0;
+  if (!(in >> view.buffer >> view.address >> dtype >> rank) || dtype >= kNumDTypes ||
+      rank > kMaxRank || view.address > uint64_t(kMost))
+    return false;
+  view.layout.dtype = static_cast<DType>(dtype);
+  view.layout.rank = static_cast<uint8_t>(rank);
+  int64_t elements = 1, span = 1;
+  for (unsigned d = 0; d < rank; ++d) {
+    int64_t &shape = view.layout.shape[d], &stride = view.layout.strides[d];
+    if (!(in >> shape >> stride) || shape < 1 || shape > kMost / elements || stride < 0 ||
+        stride > kMost / shape)
+      return false;
+    elements *= shape;
+    span += (shape - 1) * stride;
+  }
+  return span <= kMost;
+}
+
+constexpr size_t kMostParts = kMostExchangeStores + kMostExchangeWaits + kMostExchangeSignals + 1;
+
+} // namespace
+
+std::string ExchangeOffer::str() const {
+  std::ostringstream out;
+  out << number << ' ' << unsigned(signals) << ' ' << blocks << ' ' << blocksOfRoom << ' ' << first
+      << ' ' << firstOfWords << ' ' << sizeOfSet << ' ' << wordNumber << ' ' << numByWords << ' '
+      << parts.size();
+  for (const OfferedPart &offered : parts) {
+    const ExchangePart &part = offered.part;
+    out << ' ' << unsigned(part.kind) << ' ' << part.peer << ' ' << unsigned(part.reduceOp) << ' '
+        << part.dims << ' ' << offered.slot << ' ' << offered.value << ' ' << offered.perRun;
+    if (part.moves()) {
+      write(out, part.out);
+      write(out, part.in);
+    }
+  }
+  return out.str();
+}
+
+std::optional<ExchangeOffer> ExchangeOffer::parse(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  ExchangeOffer offer;
+  unsigned signals = 0;
+  size_t numParts = 0;
+  if (!(in >> offer.number >> signals >> offer.blocks >> offer.blocksOfRoom >> offer.first >>
+        offer.firstOfWords >> offer.sizeOfSet >> offer.wordNumber >> offer.numByWords >>
+        numParts) ||
+      signals >= kNumExchangeSignals || numParts > kMostParts)
+    return std::nullopt;
+  offer.signals = static_cast<ExchangeSignals>(signals);
+  for (size_t i = 0; i < numParts; ++i) {
+    OfferedPart &offered = offer.parts.emplace_back();
+    ExchangePart &part = offered.part;
+    unsigned kind = 0, reduceOp = 0;
+    if (!(in >> kind >> part.peer >> reduceOp >> part.dims >> offered.slot >> offered.value >>
+          offered.perRun) ||
+        kind > unsigned(ExchangePart::Kind::Wait) || reduceOp > unsigned(ReduceOp::Min))
+      return std::nullopt;
+    part.kind = static_cast<ExchangePart::Kind>(kind);
+    part.reduceOp = static_cast<uint8_t>(reduceOp);
+    if (part.moves() && (!read(in, part.out) || !read(in, part.in) ||
+                         (part.kind == ExchangePart::Kind::Reduce && part.in.layout.rank == 0)))
+      return std::nullopt;
+  }
+  std::string more;
+  if (in >> more)
+    return std::nullopt;
+  return offer;
+}
+
+//===----------------------------------------------------------------------===//
+// Agreement
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+bool isSymmetric(const PlacedView &view) {
+  return view.buffer == static_cast<uint64_t>(sp::Space::symmetric) << 32;
+}
+
+class Matcher {
+public:
+  explicit Matcher(const std::vector<ExchangeOffer> &offers) : offers(offers) {}
+
+  Expected<ExchangeMatch> run() {
+    for (uint32_t m = 0; m < offers.size(); ++m) {
+      std::vector<ExchangePart> parts;
+      for (const OfferedPart &offered : offers[m].parts)
+        parts.push_back(offered.part);
+      TANDEM_ASSIGN_OR_RETURN(std::vector<ExchangeStep> found, describeExchange(parts));
+      steps.push_back(std::move(found));
+    }
+    TANDEM_RETURN_IF_ERROR(compareMoves());
+    match.blocks = offers[0].blocks;
+    for (const ExchangeOffer &offer : offers)
+      match.blocks = std::min({match.blocks, offer.blocks, offer.blocksOfRoom});
+    if (match.blocks == 0)
+      return invalid("a member has no thread block");
+    TANDEM_RETURN_IF_ERROR(matchSignals());
+    for (uint32_t owner = 0; owner < offers.size(); ++owner)
+      TANDEM_RETURN_IF_ERROR(checkMemory(owner));
+    match.whyNotByWords = findObstacleToWords();
+    return std::move(match);
+  }
+
+private:
+  const ExchangePart &part(uint32_t member, uint32_t number) const {
+    return offers[member].parts[number].part;
+  }
+
+  /// Block b handles the same elements on all members.
+  Status compareMoves() const {
+    for (uint32_t m = 1; m < offers.size(); ++m) {
+      if (offers[m].number != offers[0].number)
+        return invalid("member {} has no such exchange", m);
+      if (steps[m].size() != steps[0].size())
+        return invalid("member {} has {} steps, member 0 {}", m, steps[m].size(), steps[0].size());
+      for (size_t s = 0; s < steps[m].size(); ++s) {
+        const ExchangeMove &one = steps[0][s].move, &other = steps[m][s].move;
+        if (one.stores.empty() != other.stores.empty() || one.out != other.out ||
+            one.in != other.in || one.terms != other.terms || one.termStride != other.termStride ||
+            one.reduces != other.reduces || one.reduceOp != other.reduceOp)
+          return invalid("step {} of member {} moves other elements than that of member 0", s, m);
+      }
+    }
+    return Status();
+  }
+
+  /// Each signal has one wait, and each wait one signal.
+  Status matchSignals() {
+    std::vector<std::vector<bool>> taken;
+    for (const ExchangeOffer &offer : offers)
+      taken.emplace_back(offer.parts.size(), false);
+    match.waitOf.resize(offers.size());
+    for (uint32_t m = 0; m < offers.size(); ++m)
+      for (const OfferedPart &signal : offers[m].parts) {
+        if (signal.part.kind != ExchangePart::Kind::Signal)
+          continue;
+        uint32_t peer = signal.part.peer;
+        if (peer >= offers.size() || peer == m)
+          return invalid("a signal of member {} is to no other member", m);
+        uint32_t number = 0, found = ~uint32_t(0);
+        const std::vector<OfferedPart> &theirs = offers[peer].parts;
+        for (size_t i = 0; i < theirs.size(); ++i) {
+          if (theirs[i].part.kind != ExchangePart::Kind::Wait)
+            continue;
+          if (theirs[i].slot == signal.slot && theirs[i].value == signal.value &&
+              theirs[i].perRun == signal.perRun && !taken[peer][i] && found == ~uint32_t(0)) {
+            found = number;
+            taken[peer][i] = true;
+          }
+          ++number;
+        }
+        if (found == ~uint32_t(0))
+          return invalid("member {} does not await a signal of member {} here", peer, m);
+        match.waitOf[m].push_back(found);
+      }
+    for (uint32_t m = 0; m < offers.size(); ++m)
+      for (size_t i = 0; i < offers[m].parts.size(); ++i)
+        if (offers[m].parts[i].part.kind == ExchangePart::Kind::Wait && !taken[m][i])
+          return invalid("member {} awaits a signal that no member raises here", m);
+    return Status();
+  }
+
+  /// What a peer stores into this member's memory is touched here as the same elements, if at all:
+  /// then the same block does both.
+  Status checkMemory(uint32_t owner) const {
+    struct Written {
+      uint32_t by, number;
+    };
+    std::vector<Written> puts;
+    for (uint32_t m = 0; m < offers.size(); ++m)
+      for (const ExchangeStep &step : steps[m])
+        for (const ExchangeMove::Store &store : step.move.stores)
+          if (part(m, store.target).kind == ExchangePart::Kind::Put &&
+              part(m, store.target).peer == owner)
+            puts.push_back({m, store.target});
+    for (const Written &put : puts) {
+      const PlacedView &place = part(put.by, put.number).out;
+      if (!isSymmetric(place))
+        return invalid("a put of member {} is not to symmetric memory", put.by);
+      for (const Written &other : puts)
+        if (other.by != put.by && mayOverlap(place, part(other.by, other.number).out))
+          return invalid("members {} and {} store to one place of member {}", put.by, other.by,
+                         owner);
+      for (const ExchangeStep &step : steps[owner])
+        for (const ExchangeMove::Store &store : step.move.stores) {
+          const ExchangePart &target = part(owner, store.target),
+                             &source = part(owner, store.source);
+          if (target.kind != ExchangePart::Kind::Put && mayOverlap(place, target.out) &&
+              !isSame(place, target.out))
+            return invalid("member {} writes what member {} stores there", owner, put.by);
+          TANDEM_ASSIGN_OR_RETURN(ExchangeReads reads, readsOf(source));
+          if (mayOverlap(place, source.in) && !termOf(place, reads))
+            return invalid("member {} reads what member {} stores there, as other elements", owner,
+                           put.by);
+        }
+    }
+    return Status();
+  }
+
+  /// Whether each member gets each other one's value into the term of that member, and adds all.
+  std::string findObstacleToWords() {
+    auto members = static_cast<uint32_t>(offers.size());
+    if (members > kMostWordRanks)
+      return fmt::format("it has {} members, of at most {}", members, kMostWordRanks);
+    std::vector<bool> isTaken(members, false);
+    for (uint32_t m = 0; m < members; ++m) {
+      if (offers[m].signals != ExchangeSignals::Word ||
+          offers[m].numByWords != offers[0].numByWords ||
+          offers[m].wordNumber != offers[0].wordNumber)
+        return fmt::format("member {} does not offer it", m);
+      if (steps[m].size() != 2 || !steps[m][0].waits.empty() || !steps[m][1].signals.empty())
+        return "it is not one shot";
+      const ExchangeMove &sends = steps[m][0].move, &adds = steps[m][1].move;
+      if (sends.reduces || sends.stores.empty() || !adds.reduces || adds.terms != members ||
+          adds.stores.size() != 1 || adds.stores[0].source != adds.stores[0].target)
+        return "it is not an all-reduce";
+      const PlacedView *slot = nullptr;
+      std::vector<bool> gets(members, false);
+      for (const ExchangeMove::Store &store : sends.stores) {
+        const ExchangePart &target = part(m, store.target);
+        bool isPut = target.kind == ExchangePart::Kind::Put;
+        uint32_t to = isPut ? target.peer : m;
+        if (to >= members || gets[to] ||
+            !isSame(part(m, store.source).in, part(m, sends.stores[0].source).in))
+          return "members get different values, or not all get one";
+        gets[to] = true;
+        if (slot && !isSame(*slot, target.out))
+          return "the values have other places on other members";
+        slot = &target.out;
+      }
+      if (std::find(gets.begin(), gets.end(), false) != gets.end())
+        return "not all members get a value";
+      const ExchangePart &sum = part(m, adds.stores[0].source);
+      auto reads = readsOf(sum);
+      if (!reads || !isSymmetric(sum.in) ||
+          sum.in.address != part(0, steps[0][1].move.stores[0].source).in.address)
+        return "the terms have other places on other members";
+      std::optional<int64_t> term = termOf(*slot, *reads);
+      if (!term || isTaken[static_cast<size_t>(*term)])
+        return "a value is not a term of its own";
+      isTaken[static_cast<size_t>(*term)] = true;
+      match.terms.push_back(static_cast<uint32_t>(*term));
+    }
+    return "";
+  }
+
+  const std::vector<ExchangeOffer> &offers;
+  std::vector<std::vector<ExchangeStep>> steps; ///< of each member
+  ExchangeMatch match;
+};
+
+} // namespace
+
+Expected<ExchangeMatch> matchExchange(const std::vector<ExchangeOffer> &offers) {
+  return Matcher(offers).run();
+}
+
+} // namespace tandem::program
