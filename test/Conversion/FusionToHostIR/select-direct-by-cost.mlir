@@ -2,7 +2,7 @@
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefix=WITHOUT
 // RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['transports']['fused_exchange'].update(block_signal=[2, 'us', 'estimate'], word_signal=[1, 'us', 'estimate']); json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.signals.json
+// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['transports']['fused_exchange'].update(block_signal=[4, 'us', 'estimate'], word_signal=[1, 'us', 'estimate']); json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.signals.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.signals.json one-sided=true' | FileCheck %s --check-prefix=SIGNALS
 // RUN: sed 's/"x" = 8/"x" = 2/' %s > %t.2.mlir
 // RUN: tandem-opt %t.2.mlir -fusion-form-loops -fusion-select-schedule='machine=h200x2 one-sided=true' | FileCheck %s --check-prefixes=TWO
