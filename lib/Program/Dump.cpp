@@ -201,7 +201,8 @@ private:
       appendTo(out, " {} parts by {} blocks", command.aux(), command.value());
       if (command.op() != 0)
         appendTo(out, " signals {}",
-                 command.op() == static_cast<uint8_t>(program::ExchangeSignals::Block) ? "block" : "word");
+                 command.op() == static_cast<uint8_t>(program::ExchangeSignals::Block) ? "block"
+                                                                                       : "word");
       break;
     case sp::CommandKind::accumulate:
       appendTo(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),

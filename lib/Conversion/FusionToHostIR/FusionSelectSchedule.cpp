@@ -387,8 +387,7 @@ private:
       if (failed(plan) || (plan->isOneSided && !oneSided) ||
           (plan->isGated && !pricer.hasGatedMatmuls()) ||
           (plan->stores == Stores::FromEpilogue && !pricer.hasEpiloguePush()) ||
-          !pricer.hasSignals(plan->signals) ||
-          breaksOrder(*plan, loop))
+          !pricer.hasSignals(plan->signals) || breaksOrder(*plan, loop))
         return true;
       op.setScheduleAttr(priced.schedule);
       op.setSource(ScheduleSource::Cost);
