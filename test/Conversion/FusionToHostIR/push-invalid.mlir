@@ -294,7 +294,7 @@ func.func @merge_with_sum(%0: !x, %1: !w) -> !r {
 !g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
 
 func.func @gather_by_epilogue(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> !g {
-  // expected-error @below {{schedule push, by = epilogue: expected a reduction to slices of devices, found a gather}}
+  // expected-error @below {{schedule push, by = epilogue: expected a reduction, found a gather}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, by = epilogue>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
   return %1 : !g
 }
@@ -304,12 +304,12 @@ func.func @gather_by_epilogue(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"),
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 !x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !w = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
-!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -], partial = ["x"]>>
-!y = tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>>
+!p = tensor<16x8xf32, #fusion.axes<#tp, [stream(4) * stream(2), -], partial = ["x"]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [stream(4) * stream(2), -]>>
 
 func.func @all_reduce_by_epilogue(%0: !x, %1: !w) -> !y {
   %2 = fusion.matmul %0, %1 : !x, !w -> !p
-  // expected-error @below {{schedule push, by = epilogue: expected a reduction to slices of devices, found an all-reduce}}
+  // expected-error @below {{schedule push, by = epilogue: expected one block of rows per device, found the slices [stream(4) * stream(2), -]}}
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue>} : !p -> !y
   return %3 : !y
 }

@@ -19,3 +19,11 @@ func.func @reduce_scatter(%x: !x, %w: !w) -> !y {
   %y = fusion.reshard %p : !p -> !y
   return %y : !y
 }
+
+!s = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+// WITH: fusion.stream_loop schedule <push, by = epilogue> from cost
+func.func @all_reduce(%x: !x, %w: !w) -> !s {
+  %p = fusion.matmul %x, %w : !x, !w -> !p
+  %y = fusion.reshard %p : !p -> !s
+  return %y : !s
+}

@@ -245,7 +245,7 @@ class Operations:
                  transpose_a=False, transpose_b=transpose, words={})
 
     def stored_rows(self, value):
-        """A product whose partial sums are reduced to rows, as the schedule `push` by the epilogue takes them, or, of two
+        """A product whose partial sums are reduced to rows, or all-reduced, as `push` by the epilogue takes them, or, of two
         devices, with sums by the matmul."""
         r = self.random
         mesh = r.choice(self.meshes)
@@ -271,7 +271,8 @@ class Operations:
         terms = product if self.chance(0.9) else self.add("arith.addf", [product, product], (m, n), product.axes, 2 * bound)
         way = r.choice(("sum = matmul", "by = epilogue", "by = epilogue, sum = matmul")) if size == 2 else "by = epilogue"
         schedule = f"#fusion.schedule<push, {way}>" if self.chance(0.8) else self.schedule()
-        self.move("reshard", [terms], (m, n), Axes(mesh, (own, ())), schedule=schedule)
+        rows = digits if self.chance(0.4) else own
+        self.move("reshard", [terms], (m, n), Axes(mesh, (rows, ())), schedule=schedule)
 
     def attention(self, value):
         if value.dtype not in ("f32", "f16", "bf16") or len(value.shape) < 2 or not value.shape[-1]:

@@ -7,6 +7,7 @@
 
 #include "../Schedule.h"
 
+#include "Support/EpiloguePush.h"
 #include "Support/GatherLoop.h"
 #include "Support/OneSided.h"
 #include "Support/Peers.h"
@@ -16,7 +17,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Program/Gated.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -492,15 +492,8 @@ LogicalResult PushReduce::compute(ArrayRef<Batch> batches) {
 }
 
 LogicalResult PushReduce::computeAndStore() {
-  // It waits for nothing, so it leaves no SMs.
-  auto gated = hostir::GatedMatmulOp::create(builder, loc, program.getMainStream(),
-                                             builder.getI64IntegerAttr(0));
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.createBlock(&gated.getBody());
-    if (failed(compute({})))
-      return failure();
-  }
+  if (failed(emitEpiloguePush(program, loc, [&] { return compute({}); })))
+    return failure();
   // A matmul that waits comes behind the kernel.
   return sums ? computeOwn(program.getIndex(loop.devices)) : success();
 }
@@ -556,41 +549,19 @@ class Push : public Schedule {
 
 } // namespace
 
-/// Whether the option `by` asks for a matmul that stores the slices of a reduction to their owners.
-/// Failure if the loop cannot have it; then `why` gets the reason. `scatter`: null for other loops.
-static FailureOr<bool> isByEpilogue(const StreamLoop &loop, const ScatterLoop *scatter,
-                                    function_ref<InFlightDiagnostic()> why) {
-  fusion::ScheduleAttr schedule = loop.schedule;
-  if (schedule.getWord("by") != "epilogue")
+/// Whether the loop asks for slices that their matmul stores, of which `scatter` is the reduction
+/// to devices; null for other loops. Failure if the loop cannot have it; then `why` gets the
+/// reason.
+static FailureOr<bool> matchEpilogue(const StreamLoop &loop, const ScatterLoop *scatter,
+                                     function_ref<InFlightDiagnostic()> why) {
+  if (!isByEpilogue(loop))
     return false;
-  auto expect = [&](const Twine &what) -> LogicalResult {
-    return why() << "schedule push, by = epilogue: expected " << what;
-  };
   if (!scatter || !scatter->reduces())
-    return expect(Twine("a reduction to slices of devices, found ") + (scatter ? "an all-to-all"
-                                                                       : isAllReduceLoop(loop)
-                                                                           ? "an all-reduce"
-                                                                           : "a gather"));
-  if (!schedule.getIntegers("merge").empty() || schedule.getInteger("streams") > 1 ||
-      schedule.getInteger("copies") > 1)
-    return expect("no 'merge', 'streams' or 'copies'");
-  if (scatter->digits.devices > program::kMostGatedTargets)
-    return expect("at most " + Twine(program::kMostGatedTargets) + " devices, found " +
-                  Twine(scatter->digits.devices));
-  fusion::ReshardOp reshard = scatter->scatter;
-  auto matmul = reshard.getInput().getDefiningOp<fusion::MatmulOp>();
-  if (!matmul || scatter->producers.size() != 1 || matmul.getTransposeA() || matmul.getBias() ||
-      matmul.getType().getRank() != 2 || matmul.getRhs().getType().getRank() != 2 ||
-      loop.digitMaps.contains(matmul))
-    return expect("a product of two matrices to be the only op before the reduction");
-  // Of the rows, what is on this device.
-  SmallVector<fusion::Digit> rows;
-  ArrayRef<fusion::DimAxesAttr> dims = fusion::getAxes(matmul.getType()).getDims();
-  llvm::copy_if(dims[0].getDigits(), std::back_inserter(rows),
-                [](const fusion::Digit &digit) { return !digit.isDevice(); });
-  if (scatter->digits.numSlices() != 1 || rows.empty() || !rows.front().isStream())
-    return expect("one block of rows per device, found the slices " +
-                  fusion::formatAxes(fusion::getAxes(matmul.getType())));
+    return refuseEpilogue(Twine("a reduction, found ") + (scatter ? "an all-to-all" : "a gather"),
+                          why);
+  if (failed(verifyEpiloguePush(loop, scatter->scatter, scatter->digits, scatter->producers.size(),
+                                why)))
+    return failure();
   return true;
 }
 
@@ -681,13 +652,14 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
         loop.schedule.getInteger("copies") > 1)
       return why() << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
     FailureOr<ReshardPlan> plan = planReshard(loop.reshards().front(), why);
-    if (failed(plan) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) ||
-        failed(isByEpilogue(loop, /*scatter=*/nullptr, why)))
+    if (failed(plan) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
       return failure();
     FailureOr<bool> sums = isSumByMatmul(loop, &*plan, why);
     if (failed(sums))
       return failure();
-    return matchPushAllReduce(loop, getOrder(loop.schedule), *sums, why);
+    if (*sums && isByEpilogue(loop))
+      return refuseEpilogue("no 'sum' for an all-reduce", why);
+    return matchPushAllReduce(loop, getOrder(loop.schedule), *sums, isByEpilogue(loop), why);
   }
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
@@ -695,7 +667,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
       return failure();
     FailureOr<SmallVector<Batch>> batches =
         getBatches(loop, scatter->scattered.plan, scatter->digits, /*gather=*/nullptr, why);
-    FailureOr<bool> epilogue = isByEpilogue(loop, &*scatter, why);
+    FailureOr<bool> epilogue = matchEpilogue(loop, &*scatter, why);
     FailureOr<bool> sums = isSumByMatmul(loop, &scatter->scattered.plan, why);
     if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) ||
         failed(epilogue) || failed(sums))
@@ -716,7 +688,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   FailureOr<SmallVector<Batch>> batches =
       getBatches(loop, gather->plan, gather->digits, &*gather, why);
   FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
-  if (failed(batches) || failed(blocks) || failed(isByEpilogue(loop, /*scatter=*/nullptr, why)) ||
+  if (failed(batches) || failed(blocks) || failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
       failed(isSumByMatmul(loop, /*plan=*/nullptr, why)))
     return failure();
   SchedulePlan plan{
@@ -771,9 +743,10 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   }
   if (!loop.streamSizes.empty() && !ScatterLoop::isScatterLoop(loop) && !isAllReduceLoop(loop))
     candidates.push_back({getPush(0, {}, 0, "sms")});
-  if (!loop.streamSizes.empty() && ScatterLoop::isScatterLoop(loop))
+  if (!loop.streamSizes.empty() && (ScatterLoop::isScatterLoop(loop) || isAllReduceLoop(loop)))
     candidates.push_back({getPush(0, {}, 0, "epilogue")});
   addSliced(loop, getPush(0, {}), getAllReduceFactors, candidates);
+  addSliced(loop, getPush(0, {}, 0, "epilogue"), getAllReduceRows, candidates);
   for (int64_t streams : {0, 2}) {
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
     addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);

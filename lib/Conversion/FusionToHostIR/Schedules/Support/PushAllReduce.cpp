@@ -8,6 +8,7 @@
 #include "PushAllReduce.h"
 
 #include "../../OpLowering.h"
+#include "EpiloguePush.h"
 #include "OneSided.h"
 #include "OwnerSlices.h"
 
@@ -29,13 +30,14 @@ struct AllReduceLoop {
   OwnerDigits digits;
   SmallVector<Operation *> producers, consumers;
   PeerOrder order;
-  bool sums; ///< the matmul of a device's own slice adds what has arrived; of two devices
+  bool sums;     ///< the matmul of a device's own slice adds what has arrived; of two devices
+  bool epilogue; ///< the matmul that computes the slices stores them to the devices
 };
 
 /// In round k each device computes slice k of every other device and puts it there, then its own,
 /// which it reduces when all partial sums have come, and puts to all others. Round k is reduced and
 /// handed out while round k + 1 is computed. If the matmul of the own slice adds, it comes one
-/// round later.
+/// round later. By the epilogue there is one round, all of it on the main stream.
 class Emission {
 public:
   Emission(const AllReduceLoop &all, ProgramBuilder &program);
@@ -44,6 +46,8 @@ public:
 private:
   enum : int64_t { kPartialSums, kSums }; ///< the sets of signals
   Value getWorker(int64_t number) const {
+    if (all.epilogue)
+      return program.getMainStream();
     return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
   }
   Value getCopyStream() const { return getWorker(0); }
@@ -52,12 +56,15 @@ private:
   Value getSumStream() const { return getWorker(2); }
   Value getReduceStream() const { return getWorker(3); }
   void sync(Value stream, Value after) const {
-    hostir::SyncOp::create(builder, loc, stream, after);
+    if (!all.epilogue)
+      hostir::SyncOp::create(builder, loc, stream, after);
   }
 
   LogicalResult prepare();
   LogicalResult emitRounds();
   LogicalResult computeOthers(Value round);
+  /// The partial sums of all slices, where their matmul stores them.
+  LogicalResult computeAndStore(Value round);
   /// Adds up the own slice of a round and puts it to all others; then what follows, on all slices.
   LogicalResult sumAndDeliver(Value round);
   /// Holds `stream` until the partial sums of a round have come.
@@ -211,7 +218,7 @@ LogicalResult Emission::sumAndDeliver(Value round) {
     if (failed(sumByMatmul(round, own)))
       return failure();
   } else {
-    if (failed(computeOwn(round, own)))
+    if (!all.epilogue && failed(computeOwn(round, own)))
       return failure();
     sync(getReduceStream(), after);
     after = getReduceStream();
@@ -239,9 +246,16 @@ LogicalResult Emission::sumAndDeliver(Value round) {
   });
 }
 
+LogicalResult Emission::computeAndStore(Value round) {
+  return emitEpiloguePush(program, loc, [&] {
+    return failed(computeOthers(round)) ? failure() : computeOwn(round, getSlice(me, round));
+  });
+}
+
 LogicalResult Emission::emitRounds() {
   auto round = [&](Value number) {
-    return failed(computeOthers(number)) ? failure() : sumAndDeliver(number);
+    LogicalResult computed = all.epilogue ? computeAndStore(number) : computeOthers(number);
+    return failed(computed) ? failure() : sumAndDeliver(number);
   };
   int64_t rounds = all.digits.numSlices();
   if (!all.sums)
@@ -260,7 +274,7 @@ LogicalResult Emission::emitRounds() {
 LogicalResult Emission::emit() {
   if (failed(prepare()))
     return failure();
-  int64_t streams = std::min<int64_t>(all.sums ? 3 : 4, program.getWorkers());
+  int64_t streams = all.epilogue ? 0 : std::min<int64_t>(all.sums ? 3 : 4, program.getWorkers());
   program.fork(loc, streams);
   LogicalResult done = success();
   program.onMesh(loc, all.plan.mesh, [&] { done = emitRounds(); });
@@ -282,7 +296,7 @@ bool tandem::isAllReduceLoop(const StreamLoop &loop) {
 }
 
 FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerOrder order,
-                                                   bool sums,
+                                                   bool sums, bool epilogue,
                                                    function_ref<InFlightDiagnostic()> why) {
   StringRef name = loop.schedule.getName();
   fusion::ReshardOp reshard = loop.reshards().front();
@@ -309,7 +323,8 @@ FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
                     {},
                     {},
                     order,
-                    sums};
+                    sums,
+                    epilogue};
   // What the partial sums need comes before the all-reduce, the rest after it.
   DenseSet<Operation *> needed{producer};
   for (Operation *op : llvm::reverse(loop.ops))
@@ -320,7 +335,12 @@ FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
   for (Operation *op : loop.ops)
     if (op != reshard)
       (needed.contains(op) ? all.producers : all.consumers).push_back(op);
-  return SchedulePlan{
+  if (epilogue && failed(verifyEpiloguePush(loop, reshard, all.digits, all.producers.size(), why)))
+    return failure();
+  SchedulePlan emission{
       [all = std::move(all)](ProgramBuilder &program) { return Emission(all, program).emit(); },
       /*isOneSided=*/true, /*addsInRankOrder=*/!sums};
+  if (epilogue)
+    emission.stores = Stores::FromEpilogue;
+  return emission;
 }

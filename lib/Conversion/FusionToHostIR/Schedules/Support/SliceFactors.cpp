@@ -78,6 +78,13 @@ SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp 
   return factors;
 }
 
+SmallVector<fusion::StreamFactor> tandem::getAllReduceRows(fusion::ReshardOp op) {
+  auto found = classify(op);
+  if (!found || found->first.kind != fusion::ReshardKind::AllReduce || op.getType().getRank() == 0)
+    return {};
+  return {{0, found->second, 1, /*toOwners=*/false, 1}};
+}
+
 SmallVector<fusion::StreamFactor> tandem::getRangeFactors(fusion::ReshardOp op) {
   auto found = classify(op);
   if (!found || found->first.kind == fusion::ReshardKind::AllToAll)

@@ -22,6 +22,8 @@ SmallVector<fusion::StreamFactor> getFineOwnerFactors(fusion::ReshardOp op);
 /// 2, 4 and 8 slices for each device along each dimension of an all-reduce, if there are at most 16
 /// devices: each device reduces its slices and hands them out.
 SmallVector<fusion::StreamFactor> getAllReduceFactors(fusion::ReshardOp op);
+/// One slice of the rows for each device of an all-reduce.
+SmallVector<fusion::StreamFactor> getAllReduceRows(fusion::ReshardOp op);
 /// 2, 4 and 8 slices along each dimension of a gather or reduction.
 SmallVector<fusion::StreamFactor> getRangeFactors(fusion::ReshardOp op);
 

@@ -1,0 +1,60 @@
+//===- EpiloguePush.cpp - slices that their matmul stores to peers -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "EpiloguePush.h"
+
+#include "tandem/Program/Gated.h"
+
+using namespace mlir;
+using namespace tandem;
+
+bool tandem::isByEpilogue(const StreamLoop &loop) {
+  return loop.schedule.getWord("by") == "epilogue";
+}
+
+LogicalResult tandem::refuseEpilogue(const Twine &expected,
+                                     function_ref<InFlightDiagnostic()> why) {
+  return why() << "schedule push, by = epilogue: expected " << expected;
+}
+
+LogicalResult tandem::verifyEpiloguePush(const StreamLoop &loop, fusion::ReshardOp reduction,
+                                         const OwnerDigits &digits, size_t producers,
+                                         function_ref<InFlightDiagnostic()> why) {
+  if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
+      loop.schedule.getInteger("copies") > 1)
+    return refuseEpilogue("no 'merge', 'streams' or 'copies'", why);
+  if (digits.devices > program::kMostGatedTargets)
+    return refuseEpilogue("at most " + Twine(program::kMostGatedTargets) + " devices, found " +
+                              Twine(digits.devices),
+                          why);
+  auto matmul = reduction.getInput().getDefiningOp<fusion::MatmulOp>();
+  if (!matmul || producers != 1 || matmul.getTransposeA() || matmul.getBias() ||
+      matmul.getType().getRank() != 2 || matmul.getRhs().getType().getRank() != 2 ||
+      loop.digitMaps.contains(matmul))
+    return refuseEpilogue("a product of two matrices to be the only op before the reduction", why);
+  // Of the rows, what is on this device.
+  SmallVector<fusion::Digit> rows;
+  ArrayRef<fusion::DimAxesAttr> dims = fusion::getAxes(matmul.getType()).getDims();
+  llvm::copy_if(dims[0].getDigits(), std::back_inserter(rows),
+                [](const fusion::Digit &digit) { return !digit.isDevice(); });
+  if (digits.numSlices() != 1 || rows.empty() || !rows.front().isStream())
+    return refuseEpilogue("one block of rows per device, found the slices " +
+                              fusion::formatAxes(fusion::getAxes(matmul.getType())),
+                          why);
+  return success();
+}
+
+LogicalResult tandem::emitEpiloguePush(ProgramBuilder &program, Location loc,
+                                       function_ref<LogicalResult()> body) {
+  OpBuilder &builder = program.getBuilder();
+  // It waits for nothing, so it leaves no SMs.
+  auto gated = hostir::GatedMatmulOp::create(builder, loc, program.getMainStream(),
+                                             builder.getI64IntegerAttr(0));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&gated.getBody());
+  return body();
+}
