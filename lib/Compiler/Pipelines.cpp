@@ -141,6 +141,7 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   hostir::FuseLaunchesOptions fuse;
   fuse.log = log;
   builder.addOnModule(hostir::createFuseLaunches(fuse));
+  builder.addOnPrograms(hostir::createFuseEpilogues({log}));
   if (!channels.collectives) {
     hostir::ExpandCollectivesOptions expand;
     expand.channelsWithoutCollectives = {"*"};
@@ -175,6 +176,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "cse",
                                     "hostir-localize-buffers",
                                     "hostir-fuse-launches",
+                                    "hostir-fuse-epilogues",
                                     "hostir-expand-collectives",
                                     "hostir-insert-deallocs",
                                     "hostir-plan-buffers",

@@ -115,6 +115,7 @@ static void registerAll() {
   Cases cases;
   addCopyCases(cases);
   addMatmulCases(cases);
+  addEpilogueCases(cases);
   addReductionCases(cases);
   addLaunchCases(cases);
   addStreamCases(cases);

@@ -113,6 +113,7 @@ using Cases = std::vector<Case>;
 
 void addCopyCases(Cases &cases);
 void addMatmulCases(Cases &cases);
+void addEpilogueCases(Cases &cases);
 void addReductionCases(Cases &cases);
 void addLaunchCases(Cases &cases);
 void addStreamCases(Cases &cases);

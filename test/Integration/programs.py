@@ -55,6 +55,8 @@ class Program:
     mesh: callable = None
     #: A variant of another row: without --all, half of the values, not every pair.
     variant: bool = False
+    #: All launches run inside matmuls, on a GPU.
+    inside: bool = False
 
     @property
     def entry(self):
@@ -183,6 +185,13 @@ PROGRAMS = [
     layer("gated-layer", "gated-more", "x 48 16, w 16 24, b 24, r 48 24", "y 48 24, dw 16 24", gated_layer, variant=True),
     *(layer(name, "gated-more", f"x {rows} 16, w 16 24", f"y {rows} 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
       for name, rows in (("gated-rows", "24 2"), ("gated-batches", "2 24"))),
+    # Matmuls with epilogues.
+    layer("epilogue-residual", "epilogues", "x 48 16, w 16 24, b 24, r 48 24", "y 48 24",
+          lambda t: {"y": np.maximum(t["x"] @ t["w"] + t["b"] - t["r"] / 2, 0)}, ranks=(2, 4), inside=True),
+    layer("epilogue-gated", "epilogues", "x 48 16, w 16 24, b 24", "y 48 24", lambda t: {"y": silu(t["x"] @ t["w"] + t["b"])},
+          ranks=(2, 4), variant=True),
+    layer("epilogue-gelu", "epilogues", "x 24 16, w 24 16, b 24", "y 24 24",
+          lambda t: {"y": gelu(t["x"] @ t["w"].T + t["b"])[0]}, ranks=(2, 4), variant=True, inside=True),
     layer("push-two-gathers", "", "x 48 16, r 48 24, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["r"]}),
     *(layer(name, "push-copies", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
       for name in ("gather-copies", "many-copies")),
@@ -205,6 +214,10 @@ PROGRAMS = [
                                                 ("-columns", lambda t: {"y": np.tanh(t["x"] @ t["w"])}))),
     layer("all-reduce-sum", "push-sum", "x 48 24, w 24 16, r 48 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"] + t["r"]},
           reduced_wire=True, variant=True, ranks=(2,)),
+    layer("all-reduce-epilogue", "push-epilogue", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},
+          reduced_wire=True, variant=True),
+    layer("all-reduce-epilogue-layer", "push-epilogue", "x 48 24, w 24 16, r 48 16, v 16 12", "z 48 12",
+          lambda t: {"z": np.tanh(t["x"] @ t["w"] + t["r"]) @ t["v"]}, reduced_wire=True, variant=True),
     layer("mlp-push", "", "x 48 16, w1 16 24, w2 24 16", "y 48 16", lambda t: {"y": np.tanh(t["x"] @ t["w1"]) @ t["w2"]},
           reduced_wire=True, variant=True),
     layer("allreduce-push", "mlp-push", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},

@@ -100,21 +100,38 @@ __attribute__((no_sanitize("thread", "address"))) float dot(const float *a, cons
   return sum;
 }
 
+bool hasBias(const Description &how) {
+  return how.epilogue == CUBLASLT_EPILOGUE_BIAS || how.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS ||
+         how.epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
+}
+
+float activate(const Description &how, float x) {
+  if (how.epilogue == CUBLASLT_EPILOGUE_RELU || how.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+    return std::max(x, 0.0f);
+  if (how.epilogue == CUBLASLT_EPILOGUE_GELU || how.epilogue == CUBLASLT_EPILOGUE_GELU_BIAS)
+    return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+  return x;
+}
+
+struct Scales {
+  float alpha, beta;
+};
+
 void multiply(const Description &how, const Matrix &a, const Matrix &b, const Matrix &out,
-              const Matrix &old, const void *A, const void *B, const void *C, void *D, float beta,
-              bool backwards) {
+              const Matrix &old, const void *A, const void *B, const void *C, void *D,
+              Scales scales, bool backwards) {
   bool ta = how.transA != CUBLAS_OP_N, tb = how.transB != CUBLAS_OP_N;
   int64_t depth = ta ? a.rows : a.columns;
   std::vector<float> rows = factors(a, A, out.rows, depth, ta, backwards),
                      columns = factors(b, B, out.columns, depth, !tb, backwards);
   for (int64_t n = 0; n < out.columns; ++n)
     for (int64_t m = 0; m < out.rows; ++m) {
-      float sum = dot(rows.data() + m * depth, columns.data() + n * depth, depth);
-      if (how.epilogue == CUBLASLT_EPILOGUE_BIAS)
+      float sum = scales.alpha * dot(rows.data() + m * depth, columns.data() + n * depth, depth);
+      if (hasBias(how))
         sum += get(how.biasType, how.bias, m);
-      if (beta != 0)
-        sum += beta * get(old.type, C, m + n * old.ld);
-      set(out.type, D, m + n * out.ld, sum);
+      if (scales.beta != 0)
+        sum += scales.beta * get(old.type, C, m + n * old.ld);
+      set(out.type, D, m + n * out.ld, activate(how, sum));
     }
 }
 
@@ -207,6 +224,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
               !(ma.type == CUDA_R_16BF && md.type != CUDA_R_16F))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  if (how.epilogue != CUBLASLT_EPILOGUE_DEFAULT && how.epilogue != CUBLASLT_EPILOGUE_BIAS &&
+      tandem::fake::number("epilogues-refused"))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   *count = std::min(most, 3);
   for (int i = 0; i < *count; ++i) {
     std::memset(&found[i], 0, sizeof found[i]);
@@ -215,7 +235,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha,
                               const void *A, cublasLtMatrixLayout_t a, const void *B,
                               cublasLtMatrixLayout_t b, const void *beta, const void *C,
                               cublasLtMatrixLayout_t c, void *D, cublasLtMatrixLayout_t d,
@@ -224,6 +244,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   // They differ in how long they take.
   std::string name = std::to_string(algorithm->data[0]);
   ++tandem::fake::number("products." + name);
+  int32_t epilogue = of(desc).epilogue;
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT || C != D)
+    ++tandem::fake::number("epilogues." + std::to_string(epilogue));
   std::chrono::microseconds more(tandem::fake::number("product-time." + name).load()),
       said(tandem::fake::number("product-cost." + name).load()),
       power(tandem::fake::number("product-power." + name).load());
@@ -231,7 +254,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   int64_t order = tandem::fake::number("product-order." + name).load();
   bool backwards = order == 1 || (order == 2 && of(d).columns != 32);
   tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), mc = of(c), md = of(d),
-                             scale = *static_cast<const float *>(beta)] {
+                             scales = Scales{*static_cast<const float *>(alpha),
+                                             *static_cast<const float *>(beta)}] {
     std::this_thread::sleep_for(more);
     const auto *words = static_cast<const uint16_t *>(A);
     auto at = [](const Matrix &m, const void *data, int64_t i) -> const void * {
@@ -241,7 +265,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     tandem::fake::pass(stream, equal ? said : said + power);
     for (int64_t i = 0; i < md.batch; ++i)
       multiply(how, ma, mb, md, mc, at(ma, A, i), at(mb, B, i), at(mc, C, i),
-               const_cast<void *>(at(md, D, i)), scale, backwards);
+               const_cast<void *>(at(md, D, i)), scales, backwards);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

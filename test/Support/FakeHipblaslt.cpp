@@ -67,9 +67,11 @@ int hipblasLtMatmulDescSetAttribute(void *desc, int which, const void *value, si
     if (size != sizeof number)
       return 3;
     std::memcpy(&number, value, sizeof number);
-    if (which == 2 ? number != 4 : number != 111 && number != 112) // bias; none, transposed
+    // Epilogues have cuBLASLt's numbers: relu, bias, both, gelu, gelu and bias.
+    bool isEpilogue = number == 2 || number == 4 || number == 6 || number == 32 || number == 36;
+    if (which == 2 ? !isEpilogue : number != 111 && number != 112) // none, transposed
       return 3;
-    number = which == 2      ? static_cast<int>(CUBLASLT_EPILOGUE_BIAS)
+    number = which == 2      ? number
              : number == 112 ? static_cast<int>(CUBLAS_OP_T)
                              : static_cast<int>(CUBLAS_OP_N);
     value = &number;

@@ -61,9 +61,13 @@ enum class Reach : uint8_t {
 /// Numbers as in the stream program.
 enum class Space : uint8_t { Argument = 0, Arena = 1, Symmetric = 2 };
 
+/// In Command::flags, of a matmul: a device may run the launch behind it with it, and leave the
+/// product unrounded (program::findEpilogue).
+inline constexpr uint8_t kHasEpilogue = 0x80;
+
 struct Command {
   Kind kind = Kind::Record;
-  uint8_t flags = 0;        ///< sp::CommandFlags
+  uint8_t flags = 0;        ///< sp::CommandFlags, and kHasEpilogue
   uint8_t op = 0;           ///< CollectiveKind
   uint8_t reduceOp = 0;     ///< ReduceOp
   uint16_t stream = 0;      ///< of its rank; 0 = main

@@ -138,8 +138,9 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
   Factor right(readAll(rank, command, 2), b, has(sp::CommandFlags::transpose_b), sets);
   const bool anyRepeats = repeats(a) || repeats(b);
   const int64_t k = a.shape[a.rank - (transposeA ? 2u : 1u)];
-  // A single product has no order of addition.
-  const bool depends = mode.rounded && k > 1 && isFloat(out.dtype);
+  // A single product has no order of addition. With an epilogue it may not be rounded.
+  const bool depends =
+      mode.rounded && (k > 1 || command.flags & replay::kHasEpilogue) && isFloat(out.dtype);
   const uint64_t algorithm =
       depends ? algorithmOf(out, a, b, command.flags, world.isDeterministic) : 0;
   auto m = static_cast<uint64_t>(out.shape[out.rank - 2]);

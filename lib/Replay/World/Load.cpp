@@ -8,6 +8,7 @@
 #include "ReplayImpl.h"
 
 #include "tandem/Program/Container.h"
+#include "tandem/Program/Epilogue.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -178,11 +179,16 @@ private:
     uint32_t total = count(data.commands());
     commands.resize(total);
     rank.operands.reserve(size_t(total) * 2);
+    bool hasEpilogue = false; // the gated matmul
     for (uint32_t i = 0, parts = 0, head = 0; i < total; ++i) {
       decode(*data.commands()->Get(i), commands[i]);
       Kind kind = commands[i].kind;
       commands[i].isGated = parts > 0 && commands[head].kind == Kind::GatedMatmul;
       commands[i].isFused = parts > 0 && commands[head].kind == Kind::FusedExchange;
+      if (parts == 0 && (kind == Kind::Matmul || kind == Kind::GatedMatmul))
+        hasEpilogue = program::findEpilogue(program, i).has_value();
+      if (kind == Kind::Matmul && hasEpilogue)
+        commands[i].flags |= kHasEpilogue;
       if (kind == Kind::GatedMatmul || kind == Kind::FusedExchange) {
         parts = commands[i].aux;
         head = i;

@@ -115,17 +115,24 @@ private:
   Status prepareOperations();
   Status prepareCommand(uint32_t i);
   /// One operation for command `i` and its parts; null if the parts are to be prepared one by one.
-  Expected<std::unique_ptr<Operation>> prepareGated(uint32_t i);
+  /// `commands`: how many the operation stands for. Null: its parts run one by one.
+  Expected<std::unique_ptr<Operation>> prepareGated(uint32_t i, uint32_t &commands);
+  /// Of a matmul with the launch behind it; null: it has none that the device runs with it.
+  Expected<std::unique_ptr<Operation>> prepareEpilogue(uint32_t i);
   /// Adds a target of a gated matmul, whose parts are the commands from `firstPart` on. `why` gets
   /// the reason if kernels cannot store there.
   Status addTarget(GatedMatmulDesc &desc, uint32_t firstPart, const program::GatedTarget &target,
                    std::string &why);
   /// Logs why no kernel runs a gated matmul or fused exchange. Null.
   std::unique_ptr<Operation> runParts(uint32_t i, const std::string &why);
+  void logAlone(uint32_t i, const std::string &why) const;
   Expected<std::unique_ptr<Operation>> prepareExchange(uint32_t i);
   /// What this rank tells the others of the exchange that is command `head`, if there is anything.
   void addOffer(FusedExchange &exchange, uint32_t head) const;
   Put describePut(const sp::Command &command) const;
+  MatmulDesc describeMatmul(const sp::Command &command) const;
+  /// Gives `matmul` its bias.
+  EpilogueDesc describeEpilogue(const program::MatmulEpilogue &epilogue, MatmulDesc &matmul) const;
   Signal describeSignal(const sp::Command &command) const;
   WaitSignal describeWait(const sp::Command &command) const;
   Expected<std::unique_ptr<Operation>> prepareOperation(const sp::Command &command, uint32_t i);
@@ -236,6 +243,7 @@ private:
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
+  bool fusesEpilogues = true; ///< TANDEM_EPILOGUES
   std::vector<StreamPriority> priorities;
   std::vector<char> multiplies; ///< per stream: it has a matmul, which needs a workspace
   /// Streams for capture only: graphs count the runs of their instance on the first one. By number;

@@ -36,6 +36,10 @@ Status Device::upload(void *dst, const void *src, uint64_t bytes) {
 Status Device::download(void *dst, const void *src, uint64_t bytes) {
   return upload(dst, src, bytes);
 }
+Expected<std::unique_ptr<Operation>> Device::prepareEpilogue(const MatmulDesc &,
+                                                             const EpilogueDesc &) {
+  return Status(Code::Unsupported, fmt::format("device {} has no matmuls with epilogues", name()));
+}
 Expected<std::unique_ptr<Operation>> Device::prepareGatedMatmul(const GatedMatmulDesc &) {
   return Status(Code::Unsupported, fmt::format("device {} has no gated matmul", name()));
 }

@@ -162,20 +162,34 @@ Status InstanceImpl::makeChannels() {
 }
 
 Status InstanceImpl::prepareOperations() {
+  const char *off = std::getenv("TANDEM_EPILOGUES");
+  fusesEpilogues = !off || *off != '0';
   for (uint32_t e = 0; e < data.num_events(); ++e)
     events.push_back(nullptr); // made when recorded: a program may number more than it uses
-  for (uint32_t i = 0; i < count(data.commands()); ++i) {
+  for (uint32_t i = 0, endOfParts = 0; i < count(data.commands()); ++i) {
     const sp::Command &command = *data.commands()->Get(i);
     bool isGated = command.kind() == sp::CommandKind::gated_matmul;
     if (isGated || command.kind() == sp::CommandKind::fused_exchange) {
-      auto one = isGated ? prepareGated(i) : prepareExchange(i);
+      uint32_t commands = 1 + command.aux();
+      auto one = isGated ? prepareGated(i, commands) : prepareExchange(i);
       if (!one)
         return one.status().withPrefix(describe(i) + ": ");
       if (*one) {
         addStep(command, i, std::move(*one));
-        i += command.aux();
+        i += commands - 1;
+      } else {
+        endOfParts = i + commands;
       }
       continue;
+    }
+    if (command.kind() == sp::CommandKind::matmul && i >= endOfParts && fusesEpilogues) {
+      auto one = prepareEpilogue(i);
+      if (!one)
+        return one.status().withPrefix(describe(i) + ": ");
+      if (*one) {
+        addStep(command, i++, std::move(*one));
+        continue;
+      }
     }
     Status status = prepareCommand(i);
     if (!status.ok())
@@ -218,7 +232,7 @@ Step &InstanceImpl::addStep(const sp::Command &command, uint32_t i,
   return step;
 }
 
-Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
+Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i, uint32_t &commands) {
   const sp::Command &command = *data.commands()->Get(i);
   TANDEM_ASSIGN_OR_RETURN(program::GatedProduct product,
                           program::describeGated(program::gatedParts(*programHandle, i)));
@@ -267,7 +281,19 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
       desc.whyNoGraph = alone->whyNoGraph();
   }
   if (why.empty()) {
+    auto epilogue = fusesEpilogues ? program::findEpilogue(*programHandle, i) : std::nullopt;
+    if (epilogue) {
+      desc.epilogue = describeEpilogue(*epilogue, desc.whole);
+      ++commands;
+    }
     auto operation = context.device().prepareGatedMatmul(desc);
+    if (epilogue && operation.status().code() == Code::Unsupported) {
+      logAlone(i, operation.status().message());
+      desc.epilogue.reset();
+      desc.whole.bias = Operand();
+      --commands;
+      operation = context.device().prepareGatedMatmul(desc);
+    }
     // A peer's gated matmul may wait for a signal of this rank, which may be a kernel.
     if (operation && desc.leaves == 0 && !desc.gates.empty() &&
         std::any_of(data.commands()->begin(), data.commands()->end(), [](const sp::Command *other) {
@@ -280,6 +306,35 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i) {
     why = operation.status().message();
   }
   return runParts(i, why);
+}
+
+Expected<std::unique_ptr<Operation>> InstanceImpl::prepareEpilogue(uint32_t i) {
+  std::unique_ptr<Operation> none;
+  auto found = program::findEpilogue(*programHandle, i);
+  if (!found)
+    return none;
+  MatmulDesc desc = describeMatmul(*data.commands()->Get(i));
+  EpilogueDesc epilogue = describeEpilogue(*found, desc);
+  auto operation = context.device().prepareEpilogue(desc, epilogue);
+  if (operation.status().code() != Code::Unsupported)
+    return operation;
+  logAlone(i, operation.status().message());
+  return none;
+}
+
+EpilogueDesc InstanceImpl::describeEpilogue(const program::MatmulEpilogue &epilogue,
+                                            MatmulDesc &matmul) const {
+  if (epilogue.bias != sp::kNoView) { // the launch repeats it in every dimension but the last
+    matmul.bias = operand(epilogue.bias);
+    Layout &layout = matmul.bias.layout;
+    layout = layout.select(uint64_t(1) << (layout.rank - 1u), true);
+  }
+  return {epilogue.activation, epilogue.alpha, epilogue.beta, operand(epilogue.residual)};
+}
+
+void InstanceImpl::logAlone(uint32_t i, const std::string &why) const {
+  context.device().log(LogLevel::Info, fmt::format("@{}: {}: the launch behind it runs alone: {}",
+                                                   programHandle->name(), describe(i), why));
 }
 
 std::unique_ptr<Operation> InstanceImpl::runParts(uint32_t i, const std::string &why) {
@@ -423,6 +478,17 @@ Operand InstanceImpl::operand(uint32_t view) const {
   return operand;
 }
 
+MatmulDesc InstanceImpl::describeMatmul(const sp::Command &command) const {
+  auto flag = [&](sp::CommandFlags f) { return (command.flags() & static_cast<uint8_t>(f)) != 0; };
+  auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
+  MatmulDesc desc{view(0), view(1), view(2), view(3)};
+  desc.transposeA = flag(sp::CommandFlags::transpose_a);
+  desc.transposeB = flag(sp::CommandFlags::transpose_b);
+  desc.accumulate = flag(sp::CommandFlags::accumulate);
+  desc.ordered = isOrdered();
+  return desc;
+}
+
 Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Command &command,
                                                                     uint32_t i) {
   Device &device = context.device();
@@ -432,17 +498,8 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
   switch (command.kind()) {
   case sp::CommandKind::copy:
     return device.prepareCopy(view(0), view(1));
-  case sp::CommandKind::matmul: {
-    auto flag = [&](sp::CommandFlags f) {
-      return (command.flags() & static_cast<uint8_t>(f)) != 0;
-    };
-    MatmulDesc desc{view(0), view(1), view(2), view(3)};
-    desc.transposeA = flag(sp::CommandFlags::transpose_a);
-    desc.transposeB = flag(sp::CommandFlags::transpose_b);
-    desc.accumulate = flag(sp::CommandFlags::accumulate);
-    desc.ordered = ordered;
-    return device.prepareMatmul(desc);
-  }
+  case sp::CommandKind::matmul:
+    return device.prepareMatmul(describeMatmul(command));
   case sp::CommandKind::accumulate:
     return device.prepareAccumulate(view(0), view(1), op);
   case sp::CommandKind::reduce:

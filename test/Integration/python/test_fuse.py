@@ -91,6 +91,8 @@ OPERATIONS = {
     "activations": (lambda x, y: tandem.relu(x) + tandem.silu(y) + tandem.sigmoid(x) + tandem.gelu(y),
                     lambda x, y: np.maximum(x, 0) + y / (1 + np.exp(-y)) + 1 / (1 + np.exp(-x)) +
                     y * 0.5 * (1 + _erf(y / math.sqrt(2)))),
+    "gelu of tanh": (lambda x, y: tandem.gelu(x, approximate="tanh") + y, lambda x, y: x / 2 *
+                     (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) + y),
     "softmax": (lambda x, y: tandem.softmax(x) + y, lambda x, y: np.exp(x) / np.exp(x).sum(1, keepdims=True) + y),
     "where": (lambda x, y: tandem.where(x < y, x, tandem.minimum(y, 0.5)),
               lambda x, y: np.where(x < y, x, np.minimum(y, 0.5))),

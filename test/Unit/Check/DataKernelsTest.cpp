@@ -284,3 +284,26 @@ TEST(DataKernels, BitsAsTheCompilerFoldsThem) {
   same({whole(-13), whole(2), integers(ExprOp::shr, 2, 3)}, {whole(-4)});
   same({whole(0), whole(2), integers(ExprOp::shr, 2, 3)}, zero);
 }
+
+TEST(DataKernels, CopiesWithAndWithoutAnEpilogue) {
+  // y = max(x w, 0) on both ranks, in place behind the matmul: a device may then compute both at
+  // once, without rounding x w before. A rank with memory for x w rounds it.
+  for (bool apart : {false, true}) {
+    DataSpec spec(2);
+    uint32_t x = spec.whole("x", false, {2, 4}), w = spec.whole("w", false, {4, 4});
+    uint32_t y = spec.whole("y", true, {2, 4});
+    auto emit = [&](RankSpec &rank, bool inPlace) {
+      uint32_t relu = kernel(
+          rank, 1, 1,
+          {instr(ExprOp::load), number(0), instr(ExprOp::max, 0, 1), instr(ExprOp::store, 2, 0)});
+      uint32_t out = spec.view(rank, y);
+      uint32_t product = inPlace ? out : DataSpec::temporary(rank, {2, 4});
+      matmul(rank, product, spec.view(rank, x), spec.view(rank, w));
+      rank.launch(0, relu, {out, product});
+    };
+    emit(*spec.oracle, false);
+    for (RankSpec &rank : spec.ranks)
+      emit(rank, !apart || rank.rank == 0);
+    expectOnly(spec, apart ? std::set<std::string>{"copies-differ"} : std::set<std::string>());
+  }
+}

@@ -368,10 +368,12 @@ LogicalResult GatedGather::emit() {
     if (succeeded(done))
       done = copyToResult();
   });
+  // Before the join: a launch right behind the matmul may run in its kernel.
+  for (Operation *op : ops.later)
+    if (succeeded(done))
+      done = body.emitSlice(op, nullptr, program.getMainStream());
   program.join(loc, 1);
-  return failure(failed(done) || llvm::any_of(ops.later, [&](Operation *op) {
-                   return failed(body.emitSlice(op, nullptr, program.getMainStream()));
-                 }));
+  return done;
 }
 
 //===----------------------------------------------------------------------===//

@@ -14,6 +14,7 @@
 #ifndef TANDEM_RUNTIME_DEVICE_H
 #define TANDEM_RUNTIME_DEVICE_H
 
+#include "tandem/Program/Epilogue.h"
 #include "tandem/Program/Gated.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
@@ -21,6 +22,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -223,6 +225,14 @@ struct MatmulDesc {
   bool ordered = false;
 };
 
+/// What is computed from a product before it is rounded and stored (docs/kernels.md, "Epilogues of
+/// matmuls"): activation(alpha * a b + bias + beta * residual). The bias is that of the matmul.
+struct EpilogueDesc {
+  program::Activation activation = program::Activation::None;
+  float alpha = 1, beta = 0;
+  Operand residual; ///< of the result's layout; may be absent
+};
+
 /// A signal that a gated matmul waits for inside its kernel: open when word
 /// words[frame.firstSignal + slot] is at least frame.epoch * perRun + value.
 struct Gate {
@@ -256,7 +266,7 @@ struct GatedTarget {
 
 /// A matmul whose blocks of rows begin when gates are open, or go to peers (docs/gated.md).
 struct GatedMatmulDesc {
-  MatmulDesc whole;                        ///< no bias, no transposeA, no accumulate
+  MatmulDesc whole; ///< no transposeA, no accumulate; a bias only with an epilogue
   std::vector<program::GatedBlock> blocks; ///< in the order in which they are to be computed
   std::vector<Gate> gates;
   uint32_t leaves = 0; ///< SMs that the kernel leaves to others
@@ -264,6 +274,7 @@ struct GatedMatmulDesc {
   /// strides. Then there are no gates. Blocks are equally large, and have all of K.
   std::vector<GatedTarget> targets;
   std::shared_ptr<const PeerStores> peers; ///< not null if there are targets
+  std::optional<EpilogueDesc> epilogue;    ///< not with targets; its bias is that of `whole`
   /// Operation::whyNoGraph() of the waits for the gates.
   std::string whyNoGraph;
 };
@@ -330,6 +341,10 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
                                                            const Operand &src) = 0;
   virtual Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) = 0;
+  /// The matmul, not `ordered` and not accumulating, with its epilogue. Unsupported if the device
+  /// has none for it; the caller then multiplies and launches.
+  virtual Expected<std::unique_ptr<Operation>> prepareEpilogue(const MatmulDesc &desc,
+                                                               const EpilogueDesc &epilogue);
   /// One kernel that waits for its gates. Unsupported, with the reason, if there is none for it;
   /// the caller then waits and multiplies block by block.
   virtual Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const GatedMatmulDesc &desc);

@@ -12,6 +12,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_DRIVER_H
 #define TANDEM_LIB_DEVICE_GPU_DRIVER_H
 
+#include "tandem/Program/Epilogue.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 
@@ -232,7 +233,8 @@ private:
 };
 
 /// A product as the library sees it: out[m, n] (+)= a[m, k] * b[k, n] + bias[n], row-major out.
-/// With `adds`: + term[m, n], instead of the old contents and the bias.
+/// With `adds`: + term[m, n], instead of the old contents and the bias. With an epilogue: out =
+/// activation(alpha * a b + bias + beta * residual).
 struct Product {
   DType dtype = DType::F32;   ///< of a
   DType bType = DType::F32;   ///< the same, unless both have 8 bits
@@ -244,6 +246,9 @@ struct Product {
   bool transposeA = false, transposeB = false;
   bool accumulate = false, bias = false, adds = false;
   int64_t ldTerm = 0; ///< of the term
+  program::Activation activation = program::Activation::None;
+  float alpha = 1;
+  float beta = 0; ///< of the residual, which has the layout of out; 0: there is none
   /// `batch` products; strides in elements (0: all use the same operand).
   int64_t batch = 1, strideA = 0, strideB = 0, strideOut = 0;
   /// Alignment of all addresses in bytes; algorithms depend on it.
@@ -267,9 +272,10 @@ public:
   /// The candidate's name: equal names are the same algorithm if version() is equal.
   virtual std::string algorithm(unsigned candidate) const = 0;
   virtual uint64_t workspaceBytes() const = 0;
-  /// `added`: the bias or the term; null: there is none.
+  /// `added`: the bias or the term; null: there is none. `residual`: null: a product that has one
+  /// reads `out` instead.
   virtual Status run(StreamHandle stream, void *workspace, const void *a, const void *b, void *out,
-                     const void *added) = 0;
+                     const void *added, const void *residual = nullptr) = 0;
 };
 
 /// The vendor's matrix library on one GPU.

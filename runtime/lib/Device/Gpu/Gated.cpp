@@ -33,6 +33,7 @@ public:
                  FunctionHandle countRun, const void *letGo)
       : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), targets(desc.targets),
         peers(desc.peers), a(desc.whole.a.slot), w(desc.whole.b.slot), out(desc.whole.out.slot),
+        bias(desc.whole.bias), residual(desc.epilogue ? desc.epilogue->residual : Operand()),
         noGraph(desc.whyNoGraph), countRun(countRun), letGo(letGo) {}
 
   std::string whyNoGraph() const override { return noGraph; }
@@ -43,6 +44,10 @@ public:
     call.w = frame.pointers[w];
     if (targets.empty())
       call.out = frame.pointers[out];
+    if (bias.present())
+      call.bias = frame.pointers[bias.slot];
+    if (residual.present())
+      call.residual = frame.pointers[residual.slot];
     call.letGo = static_cast<const uint64_t *>(letGo);
     call.progress = static_cast<uint64_t *>(stream.progressWord());
     call.marker = marker;
@@ -76,6 +81,7 @@ private:
   std::vector<GatedTarget> targets;
   std::shared_ptr<const PeerStores> peers;
   uint32_t a, w, out;
+  Operand bias, residual;
   std::string noGraph;
   FunctionHandle countRun;
   const void *letGo;
@@ -117,6 +123,14 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   if (shape.strideA == 0 || shape.strideW == 0 || shape.strideOut == 0)
     return no(fmt::format("expected rows or columns one after the other, found {} by {}",
                           whole.a.layout.str(), whole.b.layout.str()));
+  if (desc.epilogue) {
+    const Layout &bias = whole.bias.layout;
+    if (whole.bias.present() && (bias.dtype != shape.outType || bias.strides[0] != 1))
+      return no(fmt::format("a bias that is {}", bias.str()));
+    shape.function =
+        GatedShape::Function{desc.epilogue->activation, desc.epilogue->alpha, desc.epilogue->beta,
+                             whole.bias.present(), desc.epilogue->residual.present()};
+  }
   if (std::string why = kernels->whyNot(shape); !why.empty())
     return no(why);
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<GatedPlan> plan, kernels->prepare(shape));

@@ -90,6 +90,32 @@ Slices slicesOf(const GatedShape &shape) {
   return slices;
 }
 
+/// The function of an epilogue, without addresses.
+gated::Function describe(const GatedShape::Function &function) {
+  gated::Function to{};
+  to.present = 1;
+  to.alpha = function.alpha;
+  to.beta = function.beta;
+  constexpr float log2e = 1.4426950408889634f, root = 0.7978845608028654f; // sqrt(2 / pi)
+  switch (function.activation) {
+  case program::Activation::None:
+    break;
+  case program::Activation::Relu:
+    to.activation = gated::Function::Relu;
+    break;
+  case program::Activation::Gelu: // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u))
+    to.activation = gated::Function::Sigmoid;
+    to.c0 = -2 * root * log2e;
+    to.c1 = 0.044715f * to.c0;
+    break;
+  case program::Activation::Silu:
+    to.activation = gated::Function::Sigmoid;
+    to.c0 = -log2e;
+    break;
+  }
+  return to;
+}
+
 /// Everything but addresses and tables in device memory.
 Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned processors) {
   Matmul matmul{};
@@ -105,6 +131,10 @@ Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned proc
   matmul.slices = slices.count;
   matmul.sliceTiles = static_cast<int32_t>((slices.columns + kernel.tileK - 1) / kernel.tileK);
   matmul.numGates = shape.numGates;
+  if (shape.function) {
+    matmul.function = describe(*shape.function);
+    matmul.function.strideResidual = shape.strideOut;
+  }
   matmul.numTargets = shape.hasTargets ? static_cast<uint32_t>(shape.blocks.size()) : 0;
   for (uint32_t i = 0; i < matmul.numTargets && i < gated::kMostTargets; ++i)
     matmul.targets[i].block = static_cast<int32_t>(shape.blocks[i].firstRow / shape.blocks[i].rows);
@@ -164,11 +194,12 @@ public:
   uint64_t workspaceBytes() const override { return 0; }
   uint32_t kernel(unsigned candidate) const { return kernels[candidate]; }
 
-  Status run(StreamHandle stream, void *, const void *a, const void *b, void *out,
+  Status run(StreamHandle stream, void *, const void *a, const void *b, void *out, const void *,
              const void *) override {
     uint32_t number = kernels[selected];
     Matmul matmul = describe(shape, *table.info(number), driver.info().processors);
     matmul.numGates = 0;
+    matmul.function.present = 0; // it hardly decides which one is the fastest
     matmul.a = a;
     matmul.w = b;
     matmul.d = out;
@@ -184,6 +215,7 @@ public:
     block.m = rowsAlone(shape);
     block.blocks.clear();
     block.hasTargets = false;
+    block.function.reset();
     if (block.m == 0 || !whyNotKernel(block, table, number, driver.info().processors).empty())
       return Status();
     Matmul alone = describe(block, *table.info(number), driver.info().processors);
@@ -262,6 +294,8 @@ public:
     now.a = call.a;
     now.w = call.w;
     now.d = call.out;
+    now.function.bias = call.bias;
+    now.function.residual = call.residual;
     std::vector<const void *> matrices{call.a, call.w};
     if (matmul.numTargets == 0)
       matrices.push_back(call.out);
@@ -277,7 +311,8 @@ public:
                                   "one at {}",
                                   address));
     std::vector<const void *> addresses(matrices);
-    addresses.insert(addresses.end(), {call.epoch, call.letGo, matmul.arrivals});
+    addresses.insert(addresses.end(),
+                     {call.epoch, call.letGo, matmul.arrivals, call.bias, call.residual});
     for (const StoreTo &to : call.targets)
       addresses.push_back(to.signal);
     for (size_t i = 0; i < call.gates.size() && i < matmul.numGates; ++i) {

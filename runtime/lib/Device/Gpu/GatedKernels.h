@@ -13,10 +13,12 @@
 
 #include "ChannelInterface.h"
 
+#include "tandem/Program/Epilogue.h"
 #include "tandem/Program/Gated.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,14 @@ struct GatedShape {
   uint32_t leftSms = 0;
   /// The blocks go to places of their own: all have as many rows and all of K, and no gates.
   bool hasTargets = false;
+  /// out = activation(alpha * a w + bias + beta * residual). Not with targets. The bias is a row of
+  /// out's type, and the residual has its type and strides.
+  struct Function {
+    program::Activation activation = program::Activation::None;
+    float alpha = 1, beta = 0;
+    bool hasBias = false, hasResidual = false;
+  };
+  std::optional<Function> function;
 };
 
 /// Open when *signal >= (GatedCall::epoch ? *epoch : 0) * perRun + value.
@@ -61,10 +71,11 @@ struct StoreTo {
 /// One launch.
 struct GatedCall {
   const void *a = nullptr, *w = nullptr;
-  void *out = nullptr;             ///< null with targets
-  std::vector<StoreTo> targets;    ///< one per block, if GatedShape::hasTargets
-  std::vector<OpenWhen> gates;     ///< GatedShape::numGates
-  const uint64_t *epoch = nullptr; ///< device memory; null outside a graph
+  void *out = nullptr;                             ///< null with targets
+  const void *bias = nullptr, *residual = nullptr; ///< if the function has them
+  std::vector<StoreTo> targets;                    ///< one per block, if GatedShape::hasTargets
+  std::vector<OpenWhen> gates;                     ///< GatedShape::numGates
+  const uint64_t *epoch = nullptr;                 ///< device memory; null outside a graph
   /// Device memory: not 0 after an abort. The kernel then stops waiting and ends.
   const uint64_t *letGo = nullptr;
   /// Host memory: a waiting kernel writes `marker` there, and all ones when it goes on.

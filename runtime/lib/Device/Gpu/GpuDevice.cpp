@@ -192,6 +192,10 @@ public:
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
     return gpu::prepareMatmul(tools, desc);
   }
+  Expected<std::unique_ptr<Operation>> prepareEpilogue(const MatmulDesc &desc,
+                                                       const EpilogueDesc &epilogue) override {
+    return gpu::prepareEpilogue(tools, desc, epilogue);
+  }
   Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const GatedMatmulDesc &desc) override {
     return gpu::prepareGatedMatmul(tools, desc);
   }

@@ -105,6 +105,8 @@ Status captureIntoForeign(const Toolbox &tools, Stream &main, const std::vector<
 
 using Tools = std::shared_ptr<Toolbox>;
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc);
+Expected<std::unique_ptr<Operation>> prepareEpilogue(const Tools &tools, const MatmulDesc &desc,
+                                                     const EpilogueDesc &epilogue);
 Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
                                                         const GatedMatmulDesc &desc);
 /// A call of the embedder's function or image.

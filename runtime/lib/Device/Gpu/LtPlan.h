@@ -56,10 +56,10 @@ public:
         api.status(api.descCreate(&desc, compute, Lt::dataType(DType::F32)), "MatmulDescCreate"));
     TANDEM_RETURN_IF_ERROR(set(Lt::kTransA, p.transposeB ? Lt::kTransposed : Lt::kNotTransposed));
     TANDEM_RETURN_IF_ERROR(set(Lt::kTransB, p.transposeA ? Lt::kTransposed : Lt::kNotTransposed));
-    if (p.bias) {
-      TANDEM_RETURN_IF_ERROR(set(Lt::kEpilogue, Lt::kEpilogueBias));
+    if (p.bias || p.activation != program::Activation::None)
+      TANDEM_RETURN_IF_ERROR(set(Lt::kEpilogue, epilogueOf(p)));
+    if (p.bias)
       TANDEM_RETURN_IF_ERROR(set(Lt::kBiasDataType, Lt::dataType(p.outType)));
-    }
     TANDEM_RETURN_IF_ERROR(
         layout(&a, p.bType, p.transposeB ? p.k : p.n, p.transposeB ? p.n : p.k, p.ldb, p.strideB));
     TANDEM_RETURN_IF_ERROR(
@@ -96,21 +96,34 @@ public:
   uint64_t workspaceBytes() const override { return found[chosen].workspaceSize; }
 
   Status run(StreamHandle stream, void *workspace, const void *aData, const void *bData,
-             void *outData, const void *added) override {
+             void *outData, const void *added, const void *residual) override {
     if (product.bias) // the library rejects a bias pointer without the bias epilogue
       TANDEM_RETURN_IF_ERROR(set(Lt::kBiasPointer, added));
-    float one = 1, beta = product.accumulate || product.adds ? 1 : 0;
-    const void *old = product.adds ? added : outData;
+    float alpha = product.alpha, beta = product.accumulate || product.adds ? 1 : product.beta;
+    const void *old = product.adds ? added : residual ? residual : outData;
     const typename Lt::Found &how = found[chosen];
     return driver.within([&] {
-      return api.status(api.matmul(handle, desc, &one, bData, a, aData, b, &beta, old, oldLayout(),
-                                   outData, out, &how.algo, workspace, how.workspaceSize,
-                                   static_cast<typename Lt::Stream>(stream)),
+      return api.status(api.matmul(handle, desc, &alpha, bData, a, aData, b, &beta, old,
+                                   oldLayout(), outData, out, &how.algo, workspace,
+                                   how.workspaceSize, static_cast<typename Lt::Stream>(stream)),
                         "Matmul");
     });
   }
 
 private:
+  static auto epilogueOf(const Product &p) {
+    switch (p.activation) {
+    case program::Activation::Relu:
+      return p.bias ? Lt::kEpilogueReluBias : Lt::kEpilogueRelu;
+    case program::Activation::Gelu:
+      return p.bias ? Lt::kEpilogueGeluBias : Lt::kEpilogueGelu;
+    case program::Activation::None:
+    case program::Activation::Silu: // it has none
+      break;
+    }
+    return Lt::kEpilogueBias;
+  }
+
   template <typename T> Status set(typename Lt::DescAttribute what, const T &value) {
     return api.status(
         api.descSetAttribute(desc, what, static_cast<const void *>(&value), sizeof value),

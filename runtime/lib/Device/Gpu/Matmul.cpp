@@ -261,7 +261,11 @@ class MatmulOperation final : public GpuOperation {
 public:
   explicit MatmulOperation(Tools tools) : tools(std::move(tools)) {}
 
-  Status prepare(const MatmulDesc &desc) {
+  Status prepare(const MatmulDesc &desc, const EpilogueDesc &epilogue) {
+    product.activation = epilogue.activation;
+    product.alpha = epilogue.alpha;
+    residual = epilogue.residual;
+    product.beta = residual.present() ? epilogue.beta : 0;
     if (!isFp8(desc.a.layout.dtype))
       return prepareAs(desc, desc.a.layout.dtype);
     if (!desc.ordered) {
@@ -349,6 +353,8 @@ private:
     TANDEM_ASSIGN_OR_RETURN(b, stage(desc.b, true, false, padsColumns));
     TANDEM_ASSIGN_OR_RETURN(out, stage(desc.out, accumulate, true, padsRows || padsColumns));
     TANDEM_RETURN_IF_ERROR(prepareBias(desc));
+    if (residual.present() && out.copied)
+      return Status(Code::Unsupported, "a residual beside a result that is copied");
     describe(desc);
     return makePlans();
   }
@@ -373,6 +379,9 @@ public:
       added = term.data(frame);
     else if (term.present())
       TANDEM_RETURN_IF_ERROR(term.load(kernels, stream.native(), frame, bases[2]));
+    if (residual.present())
+      residualBase = static_cast<const std::byte *>(frame.pointers[residual.slot]);
+    resultBase = bases[2];
     TANDEM_RETURN_IF_ERROR(multiply(stream, bases, 0, added));
     if (!out.copied)
       return Status();
@@ -470,12 +479,21 @@ private:
 
   static std::string keyOf(const Product &p) {
     std::string_view bType = p.bType == p.dtype ? "" : toString(p.bType);
-    return fmt::format("{}{}{} {} {}x{}x{} ld {},{},{} {}{}{}{}{}{} batch {} {},{},{} align {}",
+    std::string_view activation = p.activation == program::Activation::Relu   ? " relu"
+                                  : p.activation == program::Activation::Gelu ? " gelu"
+                                                                              : "";
+    return fmt::format("{}{}{} {} {}x{}x{} ld {},{},{} {}{}{}{}{}{}{}{} batch {} {},{},{} align {}",
                        toString(p.dtype), bType.empty() ? "" : " ", bType, toString(p.outType), p.m,
                        p.n, p.k, p.lda, p.ldb, p.ldo, p.transposeA ? "t" : "n",
                        p.transposeB ? "t" : "n", p.accumulate ? "+" : "", p.bias ? "b" : "",
-                       p.adds ? fmt::format("+{}", p.ldTerm) : "", p.ordered ? "o" : "", p.batch,
-                       p.strideA, p.strideB, p.strideOut, p.alignment);
+                       p.adds ? fmt::format("+{}", p.ldTerm) : "", p.ordered ? "o" : "",
+                       p.beta != 0 ? "r" : "", activation, p.batch, p.strideA, p.strideB,
+                       p.strideOut, p.alignment);
+  }
+
+  /// The residual of the result at this address: they have one layout. Null: there is none.
+  const std::byte *beside(const std::byte *result) const {
+    return residual.present() ? residualBase + (result - resultBase) : nullptr;
   }
 
   Status multiply(GpuStream &stream, std::byte *const (&at)[3], size_t d, const void *added) {
@@ -483,12 +501,14 @@ private:
       uintptr_t bits = product.adds ? reinterpret_cast<uintptr_t>(added) : 0;
       for (std::byte *address : at)
         bits |= reinterpret_cast<uintptr_t>(address);
+      const std::byte *rest = beside(at[2]);
+      bits |= reinterpret_cast<uintptr_t>(rest);
       for (const auto &[alignment, plan] : plans)
         if (bits % alignment == 0 || alignment == element)
           return tools->driver().library(
-              stream.native(), {at[0], at[1], at[2], added}, [&, &plan = plan]() -> Status {
+              stream.native(), {at[0], at[1], at[2], added, rest}, [&, &plan = plan]() -> Status {
                 TANDEM_ASSIGN_OR_RETURN(void *workspace, stream.workspace());
-                return plan->run(stream.native(), workspace, at[0], at[1], at[2], added);
+                return plan->run(stream.native(), workspace, at[0], at[1], at[2], added, rest);
               });
       return Status(Code::Unsupported,
                     fmt::format("{} product needs operands at multiples of 16 bytes "
@@ -509,6 +529,8 @@ private:
   Staged a, b, out;
   Bias bias;
   Term term;
+  Operand residual;
+  const std::byte *residualBase = nullptr, *resultBase = nullptr; ///< in this run
   bool accumulate = false;
   unsigned element = 4, outElement = 4;
   int64_t unit = 1; ///< see padded()
@@ -573,6 +595,28 @@ private:
 
 } // namespace
 
+Expected<std::unique_ptr<Operation>> prepareEpilogue(const Tools &tools, const MatmulDesc &desc,
+                                                     const EpilogueDesc &epilogue) {
+  const DType type = desc.a.layout.dtype, biasType = desc.bias.layout.dtype;
+  const DType outType = desc.out.layout.dtype;
+  if (!isFloat(type) || type == DType::F64 || isFp8(type))
+    return Status(Code::Unsupported, fmt::format("no epilogues of {}", toString(type)));
+  if (epilogue.activation == program::Activation::Silu)
+    return Status(Code::Unsupported, "the library has no silu");
+  if (desc.hasWholeBias())
+    return Status(Code::Unsupported, "a bias of the result's shape");
+  if (desc.bias.present() && biasType != outType &&
+      (outType != DType::F32 || (biasType != DType::F16 && biasType != DType::BF16)))
+    return Status(Code::Unsupported, fmt::format("a bias of {} for a result of {}",
+                                                 toString(biasType), toString(outType)));
+  if (desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)] == 0 ||
+      desc.out.layout.numElements() == 0)
+    return Status(Code::Unsupported, "an empty product");
+  auto operation = std::make_unique<MatmulOperation>(tools);
+  TANDEM_RETURN_IF_ERROR(operation->prepare(desc, epilogue));
+  return std::unique_ptr<Operation>(std::move(operation));
+}
+
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc) {
   if (DType type = desc.a.layout.dtype; !isFloat(type) || type == DType::F64)
     return Status(Code::Unsupported,
@@ -584,8 +628,9 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const Mat
     return std::unique_ptr<Operation>(std::move(operation));
   }
   auto operation = std::make_unique<MatmulOperation>(tools);
-  TANDEM_RETURN_IF_ERROR(operation->prepare(desc).withPrefix(fmt::format(
-      "{} by {} into {}: ", desc.a.layout.str(), desc.b.layout.str(), desc.out.layout.str())));
+  TANDEM_RETURN_IF_ERROR(operation->prepare(desc, EpilogueDesc())
+                             .withPrefix(fmt::format("{} by {} into {}: ", desc.a.layout.str(),
+                                                     desc.b.layout.str(), desc.out.layout.str())));
   return std::unique_ptr<Operation>(std::move(operation));
 }
 

@@ -98,6 +98,34 @@ def FuseLaunches : Pass<"hostir-fuse-launches", "::mlir::ModuleOp"> {
   ];
 }
 
+def FuseEpilogues : HostIR_Pass<"hostir-fuse-epilogues"> {
+  let summary = "Let matmuls write where the launch behind them does";
+  let description = [{
+    If only the next launch reads the result of a matmul, the matmul writes it to the launch's output, and the launch
+    computes in place. That saves a buffer. A device may then run both as one command: an epilogue of the matmul
+    (docs/kernels.md, "Epilogues of matmuls").
+
+    So it is with a gated matmul, if the launch reads its whole result and writes a buffer of the same type.
+
+    The launch has one output, on the stream, in the block and of the type of the matmul's result. It reads that result as the
+    matmul writes it, and neither of them uses the output otherwise. Between the two, no op has an effect. The unsharded
+    reference is left alone.
+
+    Before:
+    ```mlir
+    %t = hostir.alloc on %s : memref<8x4xf32>
+    hostir.matmul %x, %w to %t on %s : ...
+    hostir.launch @relu ins(%t : memref<8x4xf32>) outs(%y : memref<8x4xf32>) on %s
+    ```
+    After:
+    ```mlir
+    hostir.matmul %x, %w to %y on %s : ...
+    hostir.launch @relu ins(%y : memref<8x4xf32>) outs(%y : memref<8x4xf32>) on %s
+    ```
+  }];
+  let statistics = [Statistic<"numFused", "fused", "launches that compute in place">];
+}
+
 def ExpandCollectives : HostIR_Pass<"hostir-expand-collectives"> {
   let summary = "Expand collectives to sends and receives on channels without collectives";
   let description = [{

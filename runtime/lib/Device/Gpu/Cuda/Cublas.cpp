@@ -36,7 +36,11 @@ struct CublasLt {
                         kBiasPointer = CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                         kBiasDataType = CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE;
   static constexpr auto kNotTransposed = CUBLAS_OP_N, kTransposed = CUBLAS_OP_T;
-  static constexpr auto kEpilogueBias = CUBLASLT_EPILOGUE_BIAS;
+  static constexpr auto kEpilogueBias = CUBLASLT_EPILOGUE_BIAS,
+                        kEpilogueRelu = CUBLASLT_EPILOGUE_RELU,
+                        kEpilogueReluBias = CUBLASLT_EPILOGUE_RELU_BIAS,
+                        kEpilogueGelu = CUBLASLT_EPILOGUE_GELU, // the form with tanh
+      kEpilogueGeluBias = CUBLASLT_EPILOGUE_GELU_BIAS;
   static constexpr auto kBatchCount = CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
                         kBatchStride = CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
   static constexpr bool kHasOrdered = true, kHasFp8 = true;

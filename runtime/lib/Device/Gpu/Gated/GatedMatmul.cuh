@@ -136,10 +136,12 @@ public:
   struct Arguments : Base::Arguments {
     void *d[kMostTargets] = {};
     Targets targets;
+    Function function = {};
   };
   struct Params : Base::Params {
     typename Base::Params more[kMostTargets - 1]; ///< of the blocks after the first
     Targets targets;
+    Function function;
   };
   using typename Base::TensorStorage;
 
@@ -148,6 +150,7 @@ public:
                                         void *workspace) {
     Params params;
     params.targets = arguments.targets;
+    params.function = arguments.function;
     auto one = make_shape(get<0>(shape), get<1>(shape), get<2>(shape), 1);
     static_cast<typename Base::Params &>(params) =
         Base::to_underlying_arguments(one, arguments, workspace);
@@ -177,6 +180,8 @@ public:
     }
     ++stored;
     issues = thread / 32 == 0;
+    if (params.function.present)
+      apply(problem, tile, coord, sums, mma, thread);
     const typename Base::Params &to = of ? params.more[of - 1] : params;
     Base base(to, storage);
     return base.store(load, loadState, store, storeState,
@@ -186,6 +191,41 @@ public:
   }
 
 private:
+  /// The function, of a thread's sums. Elements beyond M and N are computed, but not stored.
+  template <class Problem, class Tile, class Coord, class Sums, class Mma>
+  CUTLASS_DEVICE void apply(Problem problem, Tile tile, Coord coord, Sums &sums, Mma mma,
+                            int thread) {
+    using Element = typename Base::ElementD;
+    const Function &function = params.function;
+    const auto *bias = static_cast<const Element *>(function.bias);
+    const auto *residual = static_cast<const Element *>(function.residual);
+    auto places = mma.get_thread_slice(thread).partition_C(
+        make_identity_tensor(make_shape(get<0>(tile), get<1>(tile))));
+    const int firstRow = int(get<0>(coord)) * int(get<0>(tile)),
+              firstColumn = int(get<1>(coord)) * int(get<1>(tile));
+    CUTLASS_PRAGMA_UNROLL
+    for (int i = 0; i < size(sums); ++i) { // all in one: several loops spill registers
+      int row = firstRow + int(get<0>(places(i))), column = firstColumn + int(get<1>(places(i)));
+      float y = function.alpha * sums(i);
+      if (bias && column < get<1>(problem))
+        y += float(bias[column]);
+      if (residual && column < get<1>(problem) && row < get<0>(problem))
+        y += function.beta * float(residual[row * function.strideResidual + column]);
+      sums(i) = function.activation == Function::Relu && y < 0 ? 0 : y;
+    }
+    if (function.activation != Function::Sigmoid)
+      return;
+    CUTLASS_PRAGMA_UNROLL
+    for (int i = 0; i < size(sums); ++i) {
+      float y = sums(i);
+      float power;
+      asm("ex2.approx.ftz.f32 %0, %1;"
+          : "=f"(power)
+          : "f"(y * (function.c0 + function.c1 * y * y)));
+      sums(i) = __fdividef(y, 1 + power);
+    }
+  }
+
   /// Counts the tiles of the block whose stores this warp has issued. The last one signals, once
   /// the blocks before it have: a signal covers them, too.
   CUTLASS_DEVICE void finish() {
@@ -400,6 +440,7 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     get<0>(to.epilogue.dD) = matmul.strideD;
     to.epilogue.thread.alpha = 1;
     to.epilogue.thread.beta = 0;
+    to.epilogue.function = matmul.function;
     Targets &targets = to.epilogue.targets;
     targets.count = int(matmul.numTargets);
     auto tiles = static_cast<uint32_t>(ceil_div(rows, int64_t(tileM * clusterM)) * clusterM *
@@ -451,6 +492,8 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
       return "its rows go to too many places";
     if (matmul.numTargets > 0 && (matmul.m % matmul.numTargets != 0 || matmul.slices != 1))
       return "blocks of rows that go to different places are not of equal size";
+    if (matmul.function.present && matmul.numTargets > 0)
+      return "rows that go to different places have no epilogue";
     if (matmul.sms < clusterM * clusterN)
       return "there are fewer SMs than a cluster has blocks";
     return nullptr;

@@ -17,7 +17,7 @@
 namespace tandem::gpu::gated {
 
 /// Of what this header says.
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 /// Of one matmul. They are arguments of the kernel.
 inline constexpr uint32_t kMostGates = 96;
@@ -50,6 +50,19 @@ struct Target {
   uint64_t perRun, value; ///< to (epoch ? *epoch : 0) * perRun + value
 };
 
+/// What is computed from sums before they are stored: y = alpha * sum + bias + beta * residual,
+/// then max(y, 0), or y / (1 + 2^(y (c0 + c1 y^2))): the silu with c0 = -log2(e), c1 = 0; the gelu
+/// of tanh with c0 = -2 sqrt(2 / pi) log2(e), c1 = 0.044715 c0.
+struct Function {
+  enum Activation : uint32_t { None, Relu, Sigmoid };
+  const void *bias;     ///< N elements of D's type; null: none
+  const void *residual; ///< as D; null: none
+  int64_t strideResidual;
+  float alpha, beta, c0, c1;
+  uint32_t activation;
+  uint32_t present; ///< 0: the sums are stored, and nothing else here counts
+};
+
 /// D[M, N] = A[M, K] * W. Sums in f32 in the order of K, rounded once. Addresses are in device
 /// memory, and multiples of 16 bytes where they are matrices.
 struct Matmul {
@@ -79,6 +92,7 @@ struct Matmul {
   Target targets[kMostTargets];
   /// Device memory, numTargets words: 0 before and after each run. Null without targets.
   uint32_t *arrivals;
+  Function function; ///< not present with targets
 };
 
 /// The library's one function, kEntryName: its table, or null if `version` is not the library's.

@@ -49,7 +49,8 @@ struct HipblasLt {
   static constexpr int kTransA = 0, kTransB = 1, kEpilogue = 2, kBiasPointer = 3,
                        kBiasDataType = 4;                       ///< hipblasLtMatmulDescAttributes_t
   static constexpr int kNotTransposed = 111, kTransposed = 112; ///< hipblasOperation_t
-  static constexpr int kEpilogueBias = 4;
+  static constexpr int kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueReluBias = 6,
+                       kEpilogueGelu = 32, kEpilogueGeluBias = 36; ///< hipblasLtEpilogue_t
   static constexpr int kBatchCount = 0, kBatchStride = 1; ///< hipblasLtMatrixLayoutAttribute_t
   static constexpr int kMaxWorkspaceBytes = 1;            ///< of the preferences
   static constexpr bool kHasOrdered = false, kHasFp8 = false;

@@ -9,6 +9,7 @@
 #include "GatedKernels.h"
 #include "Support/GatedSpec.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ using namespace tandem::test;
 namespace {
 
 std::atomic<int> launches{0};
-std::atomic<bool> refuses{false};
+std::atomic<bool> refuses{false}, refusesFunctions{false};
 
 /// Waits and raises signals by kernels and multiplies by the matrix library, as docs/gated.md asks
 /// of one kernel.
@@ -46,6 +47,12 @@ public:
       product.transposeB = shape.transposeW;
       product.accumulate = block.firstK > 0;
       product.alignment = 4;
+      if (shape.function) {
+        product.activation = shape.function->activation;
+        product.alpha = shape.function->alpha;
+        product.beta = shape.function->hasResidual ? shape.function->beta : 0;
+        product.bias = shape.function->hasBias;
+      }
       TANDEM_ASSIGN_OR_RETURN(auto part, plan->blas->plan(product, 1));
       plan->products.push_back(std::move(part));
     }
@@ -69,11 +76,14 @@ public:
         TANDEM_RETURN_IF_ERROR(driver.launch(await, {1, 1, 1}, stream, arguments));
       }
       const float *a = static_cast<const float *>(call.a) + block.firstRow * shape.strideA;
-      float *out = shape.hasTargets
-                       ? static_cast<float *>(call.targets[i].out)
-                       : static_cast<float *>(call.out) + block.firstRow * shape.strideOut;
-      TANDEM_RETURN_IF_ERROR(driver.library(stream, {a, call.w, out}, [&] {
-        return products[i]->run(stream, workspace, a + block.firstK, call.w, out, nullptr);
+      int64_t first = block.firstRow * shape.strideOut;
+      float *out = shape.hasTargets ? static_cast<float *>(call.targets[i].out)
+                                    : static_cast<float *>(call.out) + first;
+      const float *residual =
+          call.residual ? static_cast<const float *>(call.residual) + first : nullptr;
+      TANDEM_RETURN_IF_ERROR(driver.library(stream, {a, call.w, out, call.bias, residual}, [&] {
+        return products[i]->run(stream, workspace, a + block.firstK, call.w, out, call.bias,
+                                residual);
       }));
       if (!shape.hasTargets || !call.targets[i].signal)
         continue;
@@ -103,6 +113,8 @@ public:
   std::string whyNot(const gpu::GatedShape &shape) const override {
     EXPECT_LE(shape.leftSms, 2u);
     EXPECT_EQ(shape.k, 4);
+    if (refusesFunctions && shape.function)
+      return "expected no function";
     return refuses ? "expected a multiple of 8 columns, found " + std::to_string(shape.n) : "";
   }
   Expected<std::unique_ptr<gpu::GatedPlan>> prepare(const gpu::GatedShape &shape) override {
@@ -223,6 +235,80 @@ TEST(GpuGated, ShapesThatTheKernelsRefuse) {
   std::string log = takeLog();
   EXPECT_NE(log.find("one by one: expected a multiple of 8 columns, found 3"), std::string::npos)
       << log;
+}
+
+/// relu(2 product + bias - 30 residual) in place behind the gated matmul. Its kernel has no PTX, so
+/// only the gated kernel can compute it. The bias is a row of w, the residual all of it.
+GatedSpec withEpilogue() {
+  using E = sp::ExprOp;
+  GatedSpec spec(2);
+  KernelSpec kernel;
+  kernel.code = encodeExpression(3, 1,
+                                 {{E::load, 0},
+                                  {E::constant, 0, 0, 0, 2},
+                                  {E::mul, 0, 1},
+                                  {E::load, 1},
+                                  {E::add, 2, 3},
+                                  {E::load, 2},
+                                  {E::constant, 0, 0, 0, 30},
+                                  {E::mul, 5, 6},
+                                  {E::sub, 4, 7},
+                                  {E::constant, 0, 0, 0, 0},
+                                  {E::max, 8, 9},
+                                  {E::store, 10, 0}});
+  kernel.outputs = 1;
+  for (RankSpec &rank : spec.ranks) {
+    const CommandSpec gated = rank.commands[spec.head];
+    const CommandSpec matmul = rank.commands[spec.head + 1];
+    uint32_t whole = rank.view(rank.views[matmul.operands[0]].buffer(), DType::F32, {4, 3});
+    uint32_t w = rank.views[matmul.operands[2]].buffer();
+    uint32_t bias = rank.view(w, DType::F32, {4, 3}, {0, 1}, 0);
+    uint32_t residual = rank.view(w, DType::F32, {4, 3});
+    rank.kernels.push_back(kernel);
+    rank.launch(0, 0, {whole, whole, bias, residual});
+    CommandSpec launch = rank.commands.back();
+    rank.commands.pop_back();
+    rank.commands.insert(rank.commands.begin() + spec.head + 1 + gated.aux, launch);
+  }
+  return spec;
+}
+
+Status runEpilogue(Context &context, Instance &instance) {
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  auto factor = static_cast<float>(context.rank() + 1);
+  std::vector<float> w(12, factor), y(12);
+  TANDEM_RETURN_IF_ERROR(context.device().upload(memory[1]->data(), w.data(), 48));
+  for (uint32_t run = 1; run <= 3; ++run) {
+    float a[8];
+    for (uint32_t i = 0; i < 8; ++i)
+      a[i] = static_cast<float>((2 * context.rank() + i / 4 + i % 4) * run);
+    TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), a, sizeof a));
+    TANDEM_RETURN_IF_ERROR(instance.run());
+    TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), memory[2]->data(), 48));
+    for (uint32_t i = 0; i < y.size(); ++i) {
+      float product = static_cast<float>((4 * (i / 3) + 6) * run) * factor;
+      float expected = std::max(2 * product + factor - 30 * factor, 0.0f);
+      if (y[i] != expected)
+        return Status(Code::Internal,
+                      "expected " + std::to_string(expected) + ", found " + std::to_string(y[i]));
+    }
+  }
+  return Status();
+}
+
+TEST(GpuGated, ALaunchBehindIsItsEpilogue) {
+  WithKernels kernels;
+  for (const char *graph : {"1", "0"}) {
+    Variable variable("TANDEM_GRAPH", graph);
+    expectAllOk(runRanks(withEpilogue(), "peer", runEpilogue));
+  }
+  refusesFunctions = true;
+  takeLog();
+  for (const Status &rank : runRanks(withEpilogue(), "peer", runEpilogue))
+    EXPECT_FALSE(rank.ok()) << "the launch has no code for this GPU";
+  refusesFunctions = false;
+  EXPECT_NE(takeLog().find("the launch behind it runs alone: expected no function"),
+            std::string::npos);
 }
 
 TEST(GpuGated, SignalsMustHaveAnSM) {
