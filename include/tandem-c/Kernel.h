@@ -56,9 +56,9 @@ typedef struct tandem_kernel_call {
 
 /* Returns 0, or a number that the error message of the run shows. Any thread; calls of several
  * streams and ranks may run at once. CPU: computes, on the thread of the command's stream. GPU: may
- * only enqueue work on `stream`, which may be under capture; the context's GPU is current. It is
- * called for each run, but once for all runs that replay a graph, of the same addresses and
- * extents; also by tandem_prepare, to try a capture, with addresses that are not those of a run. */
+ * only enqueue work on `stream`, which may be under capture; the context's GPU is current. Called
+ * for each run. Runs that replay a graph share one call if addresses and extents are equal.
+ * tandem_prepare also calls it, to try a capture, with other addresses. */
 typedef int (*tandem_kernel_function)(void *user, const tandem_kernel_call *call);
 
 /* A context uses what is for its device. */

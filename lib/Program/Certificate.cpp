@@ -70,14 +70,17 @@ std::string explainOverlap(const Certificate::Loop &loop) {
                   microseconds(loop.communication), 100 * std::clamp(hidden, 0.0, 1.0));
   if (hidden < 0.9 && loop.source == "tuned")
     return result + ": the quickest of those that were measured";
-  if (hidden >= 0.9 || loop.candidates.empty())
+  if (loop.candidates.empty())
     return result;
   auto other = std::min_element(loop.candidates.begin() + 1, loop.candidates.end(),
                                 [](const auto &a, const auto &b) { return a.seconds < b.seconds; });
   const Certificate::Candidate &chosen = loop.candidates.front();
+  bool isQuickest = other == loop.candidates.end() || other->seconds >= chosen.seconds;
+  if (hidden >= 0.9 && isQuickest)
+    return result;
   if (other == loop.candidates.end())
     result += ": no other schedule runs this loop";
-  else if (other->seconds >= chosen.seconds)
+  else if (isQuickest)
     result += ": the quickest of all candidates";
   else
     result += ": what " + other->what + " might gain is less than the model's error";

@@ -59,9 +59,8 @@ double gelu(double x) {
 double activated(Activation activation, double x) {
   switch (activation) {
   case Activation::None:
+  case Activation::Relu: // found by its form
     return x;
-  case Activation::Relu:
-    return std::max(x, 0.0);
   case Activation::Gelu:
     return gelu(x);
   case Activation::Silu:
@@ -70,23 +69,30 @@ double activated(Activation activation, double x) {
   return 0;
 }
 
-/// Recognises the function by its form where it is affine, and activations by their operations and
-/// their values at many points: a formula can be written in many ways.
+/// Longer code is none: activations are compared with each value on the way.
+constexpr uint32_t kMostInstructions = 64;
+
+/// Recognises the function by its form where it is affine or a maximum with 0, and other
+/// activations by their operations and their values at many points: a formula can be written in
+/// many ways.
 class FunctionFinder {
 public:
   FunctionFinder(const sp::Expression &expression, const std::vector<bool> &isProduct, DType type)
       : code(*expression.code()), isProduct(isProduct), type(type) {}
 
   std::optional<EpilogueFunction> run() {
+    if (code.size() > kMostInstructions)
+      return std::nullopt;
     for (uint32_t i = 0; i < code.size(); ++i)
       if (!read(i))
         return std::nullopt;
     if (const auto &affine = affines[stored])
       return describe(*affine, Activation::None);
-    Activation activation = Activation::None;
     if (maxima + tanhs + exps != 1)
       return std::nullopt;
-    activation = maxima ? Activation::Relu : tanhs ? Activation::Gelu : Activation::Silu;
+    if (maxima)
+      return findRelu();
+    Activation activation = tanhs ? Activation::Gelu : Activation::Silu;
     // Its operand is one of the values on the way.
     for (const auto &affine : affines)
       if (affine && isActivationOf(*affine, activation))
@@ -96,6 +102,20 @@ public:
   }
 
 private:
+  /// What is stored is the maximum of an affine value and 0.
+  std::optional<EpilogueFunction> findRelu() const {
+    const sp::ExprInstr *last = code.Get(stored);
+    if (last->op() == ExprOp::round_f16 || last->op() == ExprOp::round_bf16)
+      last = code.Get(last->a());
+    if (last->op() != ExprOp::max)
+      return std::nullopt;
+    for (auto [value, zero] : {std::pair(last->a(), last->b()), std::pair(last->b(), last->a())})
+      if (affines[value] && affines[zero] && affines[zero]->isConstant() &&
+          affines[zero]->constant == 0)
+        return describe(*affines[value], Activation::Relu);
+    return std::nullopt;
+  }
+
   /// Notes what instruction `i` computes; false if no epilogue has it.
   bool read(uint32_t i) {
     const sp::ExprInstr &instr = *code.Get(i);
@@ -194,7 +214,7 @@ private:
     };
     std::vector<double> inputs(isProduct.size()), values;
     for (int point = 0; point < kPoints; ++point) {
-      double x = 8 * random(), rest = affine.constant;
+      double x = (point % 2 ? 8 : 1.0 / 64) * random(), rest = affine.constant;
       for (size_t i = 0; i < inputs.size(); ++i) {
         inputs[i] = 4 * random();
         rest += affine.weights[i] * inputs[i];
@@ -307,6 +327,20 @@ bool addInputs(const Program &program, const EpilogueFunction &function,
   return true;
 }
 
+bool isSymmetric(const Program &program, uint32_t view) {
+  const sp::RankProgram &data = program.data();
+  return data.buffers()->Get(data.views()->Get(view)->buffer())->space() == sp::Space::symmetric;
+}
+
+/// Whether a gated matmul has gates.
+bool waits(const Program &program, uint32_t head) {
+  const sp::RankProgram &data = program.data();
+  for (uint32_t i = 1; i <= data.commands()->Get(head)->aux(); ++i)
+    if (data.commands()->Get(head + i)->kind() == sp::CommandKind::wait_signal)
+      return true;
+  return false;
+}
+
 } // namespace
 
 std::optional<EpilogueFunction> findEpilogueFunction(const sp::Expression &expression,
@@ -354,12 +388,24 @@ std::optional<MatmulEpilogue> findEpilogue(const Program &program, uint32_t matm
   if (expression->outputs() != 1)
     return std::nullopt;
   std::vector<bool> isProduct;
-  for (uint32_t i = 1; i < views.size(); ++i)
-    isProduct.push_back(isSamePlace(placedView(program, views[i]), out));
+  for (uint32_t i = 1; i < views.size(); ++i) {
+    PlacedView input = placedView(program, views[i]);
+    Overlap found = input.buffer == out.buffer
+                        ? overlap(input.address, input.layout, out.address, out.layout)
+                        : Overlap::None;
+    if (found == Overlap::Partial)
+      return std::nullopt;
+    isProduct.push_back(found == Overlap::Same);
+  }
   auto function = findEpilogueFunction(*expression, isProduct, out.layout.dtype);
   MatmulEpilogue epilogue;
   if (!function || !addInputs(program, *function, views, epilogue))
     return std::nullopt;
+  // A tile waits for the gates of its own rows, the launch for all: it may read what comes last.
+  if (isGated && waits(program, matmul))
+    for (uint32_t view : {epilogue.bias, epilogue.residual})
+      if (view != sp::kNoView && isSymmetric(program, view))
+        return std::nullopt;
   epilogue.activation = function->activation;
   epilogue.alpha = static_cast<float>(function->alpha);
   // The matmul's own bias is the row, and is not scaled.

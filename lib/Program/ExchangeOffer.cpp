@@ -77,7 +77,7 @@ ExchangeRoom exchangeRoom(const sp::RankProgram &data) {
     bool follows =
         channel == sp::kNoChannel || (channel == needs.channel && stream == head.stream());
     if (head.op() != static_cast<uint8_t>(ExchangeSignals::Word) || !follows || needs.bytes == 0 ||
-        needs.terms > kMostWordRanks || needs.bytes > kMostWordBytes / (4 * kMostWordRanks))
+        needs.terms > kMostWordRanks || needs.bytes > kMostWordValue)
       continue;
     place.signals = ExchangeSignals::Word;
     place.number = room.numByWords++;

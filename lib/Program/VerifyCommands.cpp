@@ -529,8 +529,10 @@ private:
       return invalid("field aux: {} parts, only {} commands follow", command.aux(), after);
     if (command.value() > kMostSms)
       return invalid("field value: expected at most {} SMs, found {}", kMostSms, command.value());
-    if (command.kind() == sp::CommandKind::fused_exchange && command.value() == 0)
-      return invalid("field value: expected thread blocks, found 0");
+    if (command.kind() == sp::CommandKind::fused_exchange &&
+        (command.value() == 0 || command.value() > kMostExchangeBlocks))
+      return invalid("field value: expected 1 to {} thread blocks, found {}", kMostExchangeBlocks,
+                     command.value());
     if (command.kind() == sp::CommandKind::fused_exchange && command.op() >= kNumExchangeSignals)
       return invalid("field op: expected a way to signal below {}, found {}", kNumExchangeSignals,
                      command.op());

@@ -13,6 +13,7 @@
 #include "Scenario.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -115,6 +116,7 @@ static void registerAll() {
   Cases cases;
   addCopyCases(cases);
   addMatmulCases(cases);
+  ::setenv("TANDEM_EPILOGUES", "1", /*overwrite=*/0);
   addEpilogueCases(cases);
   addReductionCases(cases);
   addLaunchCases(cases);

@@ -97,7 +97,7 @@ private:
         "push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;\n"
         "rs: ... 2, 1, 1), pipeline:slices=8, direct:shots=two:blocks=8 (ar\n"
         "only), push:by=sms:blocks=12:copies=3, gated:by=sms (ag only),\n"
-        "push:by=epilogue (rs, ar), push:sum=matmul (rs, ar); all:\n"
+        "push:by=epilogue (rs, ar), push:sum=matmul (rs, ar; 2 ranks); all:\n"
         "deterministic=bitwise.\n"
         "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};
     compiled = matmuls;

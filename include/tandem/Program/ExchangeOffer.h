@@ -27,6 +27,8 @@ namespace tandem::program {
 /// The most ranks of an exchange by words, and the most bytes of the words of all of them.
 inline constexpr uint32_t kMostWordRanks = 8;
 inline constexpr uint64_t kMostWordBytes = uint64_t(1) << 24;
+/// Bytes of a value that exchanges by words can send.
+inline constexpr uint64_t kMostWordValue = kMostWordBytes / (4 * kMostWordRanks);
 
 /// Memory behind a rank's signals, in words of 8 bytes, for the exchanges of a program that signal
 /// by blocks or words. Runs in the caller's graphs have a second set.

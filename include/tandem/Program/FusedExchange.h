@@ -61,6 +61,8 @@ Expected<std::vector<ExchangeStep>> describeExchange(const std::vector<ExchangeP
 /// The limits of a kernel, of all its steps. `Shapes`: pairs of layouts, of targets and sources.
 inline constexpr int kMostExchangeSteps = 28, kMostExchangeShapes = 2, kMostExchangeStores = 28,
                      kMostExchangeWaits = 16, kMostExchangeSignals = 28;
+/// Thread blocks of a kernel, at most.
+inline constexpr uint64_t kMostExchangeBlocks = 1024;
 /// Whether there are kernels for elements of this type.
 constexpr bool hasExchangeKernel(DType type) {
   return type == DType::F32 || type == DType::F16 || type == DType::BF16;

@@ -288,7 +288,7 @@ private:
                 "one";
     if (breaksOrder(*plan, loop))
       return op.emitError("schedule ")
-             << schedule->getName()
+             << loop.schedule.str()
              << " adds partial sums in an order of its own, but the function has '"
              << kDeterministicAttrName << "'; name a schedule that adds in the order of the ranks";
     ++user;

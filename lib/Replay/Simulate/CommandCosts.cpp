@@ -158,8 +158,9 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
     case program::ExchangeSignals::Word:
       return machine.exchange.wordSignal;
     case program::ExchangeSignals::Step:
-      return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
+      break;
     }
+    return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
   case Kind::Copy:
   case Kind::Reduce: {
     double moved = bytes(rank, command, 0) + bytes(rank, command, 1);

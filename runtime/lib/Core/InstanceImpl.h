@@ -243,7 +243,7 @@ private:
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
-  bool fusesEpilogues = true; ///< TANDEM_EPILOGUES
+  bool fusesEpilogues = false; ///< TANDEM_EPILOGUES
   std::vector<StreamPriority> priorities;
   std::vector<char> multiplies; ///< per stream: it has a matmul, which needs a workspace
   /// Streams for capture only: graphs count the runs of their instance on the first one. By number;

@@ -162,8 +162,8 @@ Status InstanceImpl::makeChannels() {
 }
 
 Status InstanceImpl::prepareOperations() {
-  const char *off = std::getenv("TANDEM_EPILOGUES");
-  fusesEpilogues = !off || *off != '0';
+  const char *epilogues = std::getenv("TANDEM_EPILOGUES");
+  fusesEpilogues = epilogues && *epilogues == '1';
   for (uint32_t e = 0; e < data.num_events(); ++e)
     events.push_back(nullptr); // made when recorded: a program may number more than it uses
   for (uint32_t i = 0, endOfParts = 0; i < count(data.commands()); ++i) {

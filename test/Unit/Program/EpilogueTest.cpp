@@ -134,6 +134,16 @@ TEST(Epilogue, WhatIsNone) {
          uint32_t erf = c.add(ExprOp::erf, c.mul(x, c.constant(0.7071067812)));
          return c.mul(c.mul(x, c.constant(0.5)), c.plus(c.constant(1), erf));
        }},
+      {"a maximum with a small number",
+       [](Code &c, uint32_t x) { return c.add(ExprOp::max, x, c.constant(1e-8)); }},
+      {"a leaky relu",
+       [](Code &c, uint32_t x) { return c.add(ExprOp::max, x, c.mul(x, c.constant(1e-4))); }},
+      {"something added to a relu",
+       [](Code &c, uint32_t x) { return c.plus(c.relu(x), c.constant(1e-7)); }},
+      {"the relu of a difference",
+       [](Code &c, uint32_t x) { return c.relu(c.add(ExprOp::sub, x, c.constant(1e-6))); }},
+      {"a gelu and a small number",
+       [](Code &c, uint32_t x) { return c.plus(c.gelu(x), c.constant(1e-3)); }},
       {"another slope", [](Code &c, uint32_t x) { return c.gelu(x, 0.851, 0); }},
       {"a product that is rounded before",
        [](Code &c, uint32_t x) { return c.relu(c.add(ExprOp::round_bf16, x)); }},
@@ -221,6 +231,15 @@ TEST(Epilogue, CommandsWithoutOne) {
   });
   expectNone("two residuals",
              [](Layer &layer, RankSpec &rank) { rank.launchOperands[2] = layer.residual; });
+  expectNone("the product with another stride of its one row", [](Layer &layer, RankSpec &rank) {
+    auto oneRow = [&](uint32_t view) { return rank.views[view].buffer(); };
+    uint32_t x = rank.view(oneRow(layer.x), DType::BF16, {1, 16});
+    uint32_t out = rank.view(oneRow(layer.out), DType::BF16, {1, 4});
+    uint32_t again = rank.view(oneRow(layer.out), DType::BF16, {1, 4}, {8, 1}, 0);
+    rank.commands[0].operands[0] = out;
+    rank.commands[0].operands[1] = x;
+    rank.launchOperands = {out, out, again, rank.view(oneRow(layer.residual), DType::BF16, {1, 4})};
+  });
   expectNone("a residual with other strides", [](Layer &, RankSpec &rank) {
     uint32_t buffer = rank.views[3].buffer();
     rank.launchOperands[3] = rank.view(buffer, DType::BF16, {8, 4}, {1, 8}, 0);

@@ -113,7 +113,7 @@ TEST(FusedExchange, PartsAreThoseThatFollow) {
     s.ranks[0].numStreams = 2;
     s.part(0, 0).stream = 1;
   });
-  expectError("field value: expected thread blocks, found 0",
+  expectError("field value: expected 1 to 1024 thread blocks, found 0",
               [](ExchangeSpec &s) { s.ranks[0].commands[s.head].value = 0; });
   expectError("field op: expected a way to signal below 3, found 3",
               [](ExchangeSpec &s) { s.ranks[0].commands[s.head].op = 3; });

@@ -481,7 +481,7 @@ def silu(value):
 
 def gelu(value, *, approximate="none"):
     """value * 0.5 * (1 + erf(value / sqrt(2))). `approximate="tanh"`, as in torch: 1 + tanh(sqrt(2 / pi) * (value +
-    0.044715 * value**3)) instead, which a GPU computes in the matmul before it."""
+    0.044715 * value**3)) instead, which a GPU can compute in the matmul before it."""
     if approximate == "tanh":
         inner = value + 0.044715 * (value * value * value)
         return value * 0.5 * (1 + tanh(inner * math.sqrt(2 / math.pi)))

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Program/ExchangeOffer.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -283,6 +284,11 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
                                      : Signals::Step;
   if (signals == Signals::Word && shots == "two")
     return why() << "schedule direct, signals with words: expected one shot, found two";
+  if (signals == Signals::Word &&
+      (devices > program::kMostWordRanks || static_cast<uint64_t>(bytes) > program::kMostWordValue))
+    return why() << "schedule direct, signals with words: expected at most "
+                 << program::kMostWordRanks << " devices and " << program::kMostWordValue
+                 << " bytes, found " << devices << " and " << bytes;
   if (shots == "one" ||
       (shots != "two" && (devices == 2 || bytes <= kMostForOneShot || signals == Signals::Word)))
     cut.reset();

@@ -658,19 +658,20 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     if (failed(sums))
       return failure();
     if (*sums && isByEpilogue(loop))
-      return refuseEpilogue("no 'sum' for an all-reduce", why);
+      return refuseEpilogue("no 'sum = matmul' for an all-reduce", why);
     return matchPushAllReduce(loop, getOrder(loop.schedule), *sums, isByEpilogue(loop), why);
   }
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
     if (failed(scatter))
       return failure();
+    FailureOr<bool> sums = isSumByMatmul(loop, &scatter->scattered.plan, why);
+    if (failed(sums))
+      return failure();
     FailureOr<SmallVector<Batch>> batches =
         getBatches(loop, scatter->scattered.plan, scatter->digits, /*gather=*/nullptr, why);
     FailureOr<bool> epilogue = matchEpilogue(loop, &*scatter, why);
-    FailureOr<bool> sums = isSumByMatmul(loop, &scatter->scattered.plan, why);
-    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) ||
-        failed(epilogue) || failed(sums))
+    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) || failed(epilogue))
       return failure();
     SchedulePlan plan{[scatter = *scatter, batches = *batches, epilogue = *epilogue,
                        sums = *sums](ProgramBuilder &program) {

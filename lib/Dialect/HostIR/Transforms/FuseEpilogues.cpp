@@ -91,7 +91,7 @@ static bool canWriteOutput(Pair &pair) {
     return false;
   for (MatmulOp matmul : pair.matmuls)
     for (Value read : {matmul.getLhs(), matmul.getRhs(), matmul.getBias()})
-      if (read && getViewRoot(read) == place)
+      if (read && (getViewRoot(read) == place || getViewRoot(read) == pair.root))
         return false;
   return llvm::none_of(pair.launch.getInputs(), [&](Value read) {
     Value from = getViewRoot(read);
@@ -126,7 +126,9 @@ static std::optional<Pair> findPair(GatedMatmulOp gated) {
   gated->walk([&](MatmulOp matmul) { pair.matmuls.push_back(matmul); });
   pair.result = pair.root = getViewRoot(pair.matmuls.front().getOutput());
   pair.output = pair.launch.getOutputs().front();
-  if (!isOwnMemory(pair.root) || pair.root.getType() != pair.output.getType() ||
+  // The kernels need rows at multiples of 16 bytes, which the caller's memory may not have.
+  if (!isOwnMemory(pair.root) || !isOwnMemory(getViewRoot(pair.output)) ||
+      pair.root.getType() != pair.output.getType() ||
       cast<MemRefType>(pair.root.getType()).getRank() < 2 ||
       !llvm::is_contained(pair.launch.getInputs(), pair.root) || !isOnlyUsedBy(pair) ||
       !canWriteOutput(pair))
@@ -185,7 +187,7 @@ struct FuseEpilogues : public hostir::impl::FuseEpiloguesBase<FuseEpilogues> {
 
   void runOnOperation() override {
     ProgramOp program = getOperation();
-    if (program.getOracleOf())
+    if (program.getOracleOf() || program.getDeterministic()) // these have no epilogues
       return markAllAnalysesPreserved();
     SmallVector<Operation *> products;
     program.walk<WalkOrder::PreOrder>([&](Operation *op) {

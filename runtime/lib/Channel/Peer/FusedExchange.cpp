@@ -240,10 +240,17 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
     one.match = std::move(*match);
     one.offers = std::move(offers);
   }
-  // Exchanges by words share memory, as each of them waits for all members: all, or none.
+  // Exchanges by words share memory, as each of them waits for all members and they are numbered
+  // without gaps: all, or none.
+  auto wouldUseWords = [](const auto &one) {
+    return !one->offers.empty() && one->offer.signals == program::ExchangeSignals::Word;
+  };
+  auto byWords = std::count_if(agreements.begin(), agreements.end(), wouldUseWords);
   for (const auto &one : agreements)
-    one->byWords = !one->offers.empty() && whyNoWords.empty() &&
-                   one->offer.signals == program::ExchangeSignals::Word;
+    if (whyNoWords.empty() && wouldUseWords(one) && byWords != one->offer.numByWords)
+      whyNoWords = fmt::format("{} of {} have a kernel", byWords, one->offer.numByWords);
+  for (const auto &one : agreements)
+    one->byWords = whyNoWords.empty() && wouldUseWords(one);
   if (!whyNoWords.empty())
     log(fmt::format("fused exchanges signal by blocks, not by words: {}", whyNoWords));
 }

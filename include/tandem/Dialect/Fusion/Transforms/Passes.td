@@ -256,7 +256,8 @@ def FusionBoundExtents : Pass<"fusion-bound-extents", "::mlir::func::FuncOp"> {
     `fusion-specialize` with a `bound` gives the bound to extents that vary from run to run, and marks them
     (`fusion.varying`). A run of N indices reads 0 behind index N of its inputs. Its results must be right up to index N.
 
-    This pass marks the varying dimensions of all arguments and results. Where an op combines all indices of such a
+    This pass marks the varying dimensions of all arguments and results, and of each `fusion.call`, whose kernel sees the
+    extent of the run. Where an op combines all indices of such a
     dimension, it gets the neutral element behind index N: 0 in a sum or matmul, the lowest value in a maximum, the highest in
     a minimum. A value that is known to be 0 there stays as it is. Attention without `causal` does not see the keys behind
     index N. The mask that decides is an argument that the runtime binds (`fusion.mask`). An op that needs an exact

@@ -214,8 +214,9 @@ def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
     Each device's group is the devices that differ from it only in the named axes, in row-major order over the axes as
     listed (the first is outermost). Peers and roots are positions in that group. Example: over `["gpu"]` of
     `["node" = 2, "gpu" = 4]`, rank 5 is position 1 of the group of ranks 4 to 7. Channels with different names are
-    ordered independently. Two ops with the same name are one channel and must be equal (`hostir-verify`). `link` names
-    the links that a channel is meant for, in place of where its ranks are ([operations](../operations.md#launchers)).
+    ordered independently. Two ops with the same name are one channel and must be equal (`hostir-verify`). `link`
+    ("node" or "network") is the link class of the channel. Without it, the class is "node" if each group is on one host, else
+    "network" ([operations](../operations.md#launchers)).
 
     Constraints:
     - channel_c1: the mesh has the axes, each named once; its sizes are known.
@@ -526,9 +527,9 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
       Operands of f8E4M3FN and f8E5M2 may differ; their output is f32, f16 or bf16.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: the output has the broadcast batch extents, then M, then N.
-    - matmul_c4: bias has rank 1, extent N, and the element type of the factors or of the output. With operands of 8 bits
+    - matmul_c4: a bias of rank 1 has extent N, and the element type of the factors or of the output. With operands of 8 bits
       it has that of the output, or f16 or bf16 where the output is f32.
-    - matmul_c5: or bias has the shape and element type of the output; then there is no `accumulate`.
+    - matmul_c5: another bias has the shape and element type of the output, and there is no `accumulate`.
 
     Example:
     ```mlir
@@ -606,7 +607,8 @@ def HostIR_FusedExchangeOp : HostIR_Command<"fused_exchange", [RecursiveMemoryEf
     - fused_exchange_c2: `blocks` is from 1 to 1024.
 
     `signals` says how the kernel should signal: once per `step` (the default), each `block` on its own, or with each `word`
-    of data. It does not change the meaning; ranks that cannot do it signal once per step.
+    of data. It does not change the meaning. Where a rank cannot do it, all ranks use `block` in place of `word`, or `step` in
+    place of `block`.
 
     Example:
     ```mlir

@@ -105,11 +105,11 @@ def FuseEpilogues : HostIR_Pass<"hostir-fuse-epilogues"> {
     computes in place. That saves a buffer. A device may then run both as one command: an epilogue of the matmul
     (docs/kernels.md, "Epilogues of matmuls").
 
-    So it is with a gated matmul, if the launch reads its whole result and writes a buffer of the same type.
+    The same holds for a gated matmul whose whole result the launch reads, if the output has the same type.
 
-    The launch has one output, on the stream, in the block and of the type of the matmul's result. It reads that result as the
-    matmul writes it, and neither of them uses the output otherwise. Between the two, no op has an effect. The unsharded
-    reference is left alone.
+    The launch has one output, of the matmul's element type and shape. Both ops are in one block and on one stream, and no op
+    between them has an effect. The launch reads the result through the view that the matmul writes. Neither reads the output
+    otherwise. The unsharded reference is left alone.
 
     Before:
     ```mlir

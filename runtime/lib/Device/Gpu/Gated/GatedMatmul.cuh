@@ -217,11 +217,11 @@ private:
       return;
     CUTLASS_PRAGMA_UNROLL
     for (int i = 0; i < size(sums); ++i) {
-      float y = sums(i);
+      float y = sums(i), square = fminf(y * y, 1e8f); // 0 * inf would be NaN
       float power;
       asm("ex2.approx.ftz.f32 %0, %1;"
           : "=f"(power)
-          : "f"(y * (function.c0 + function.c1 * y * y)));
+          : "f"(y * (function.c0 + function.c1 * square)));
       sums(i) = __fdividef(y, 1 + power);
     }
   }
