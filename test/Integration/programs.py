@@ -188,8 +188,8 @@ PROGRAMS = [
     # Matmuls with epilogues.
     layer("epilogue-residual", "epilogues", "x 48 16, w 16 24, b 24, r 48 24", "y 48 24",
           lambda t: {"y": np.maximum(t["x"] @ t["w"] + t["b"] - t["r"] / 2, 0)}, ranks=(2, 4), inside=True),
-    layer("epilogue-gated", "epilogues", "x 48 16, w 16 24, b 24", "y 48 24", lambda t: {"y": silu(t["x"] @ t["w"] + t["b"])},
-          ranks=(2, 4), variant=True),
+    layer("epilogue-gated", "epilogues", "x 48 16, w 16 24, b 24, v 24 24", "y 48 24",
+          lambda t: {"y": silu(t["x"] @ t["w"] + t["b"]) @ t["v"]}, ranks=(2, 4), variant=True),
     layer("epilogue-gelu", "epilogues", "x 24 16, w 24 16, b 24", "y 24 24",
           lambda t: {"y": gelu(t["x"] @ t["w"].T + t["b"])[0]}, ranks=(2, 4), variant=True, inside=True),
     layer("push-two-gathers", "", "x 48 16, r 48 24, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["r"]}),
