@@ -20,8 +20,8 @@ using program::Activation;
 using program::EpilogueFunction;
 using sp::ExprOp;
 
-/// Code whose values are numbered as they are made. Input 0 is the product.
-struct Code {
+/// ExprBuilder whose values are numbered as they are made. Input 0 is the product.
+struct ExprBuilder {
   std::vector<Instr> code;
   uint32_t add(ExprOp op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0, double imm = 0) {
     code.emplace_back(op, a, b, c, imm);
@@ -52,7 +52,7 @@ struct Code {
 };
 
 TEST(Epilogue, SumsOfScaledInputs) {
-  Code code;
+  ExprBuilder code;
   uint32_t scaled = code.mul(code.load(0), code.constant(2));
   uint32_t difference = code.add(ExprOp::sub, scaled, code.load(1));
   auto found = code.find(3, code.add(ExprOp::fma, code.load(2), code.constant(0.5), difference));
@@ -63,7 +63,7 @@ TEST(Epilogue, SumsOfScaledInputs) {
 }
 
 TEST(Epilogue, Relu) {
-  Code code;
+  ExprBuilder code;
   auto found = code.find(2, code.relu(code.plus(code.load(0), code.load(1))));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->activation, Activation::Relu);
@@ -72,14 +72,14 @@ TEST(Epilogue, Relu) {
 }
 
 TEST(Epilogue, GeluHoweverItIsWritten) {
-  Code code;
+  ExprBuilder code;
   auto found = code.find(2, code.gelu(code.plus(code.load(1), code.load(0))));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->activation, Activation::Gelu);
   EXPECT_EQ(found->weights, (std::vector<double>{0, 1}));
 
   // x (0.5 + 0.5 tanh(x (0.79788 + 0.035677 x^2)))
-  Code other;
+  ExprBuilder other;
   uint32_t x = other.load(0);
   uint32_t inner = other.add(ExprOp::fma, other.mul(x, x), other.constant(0.0356774081),
                              other.constant(0.7978845608));
@@ -92,7 +92,7 @@ TEST(Epilogue, GeluHoweverItIsWritten) {
 }
 
 TEST(Epilogue, Silu) {
-  Code code, other;
+  ExprBuilder code, other;
   uint32_t x = code.plus(code.load(0), code.load(1));
   uint32_t exp = code.add(ExprOp::exp, code.add(ExprOp::neg, x));
   auto found = code.find(2, code.add(ExprOp::div, x, code.plus(exp, code.constant(1))));
@@ -106,7 +106,7 @@ TEST(Epilogue, Silu) {
 
 TEST(Epilogue, ConstantsOfTheType) {
   // sqrt(2 / pi) and 0.044715 as bf16.
-  Code exact, narrow;
+  ExprBuilder exact, narrow;
   EXPECT_FALSE(exact.find(1, exact.gelu(exact.load(0), 0.796875, 0.044677734)));
   auto found = narrow.find(1, narrow.gelu(narrow.load(0), 0.796875, 0.044677734), DType::BF16);
   ASSERT_TRUE(found);
@@ -114,48 +114,51 @@ TEST(Epilogue, ConstantsOfTheType) {
 }
 
 TEST(Epilogue, WhatIsNone) {
-  using Make = std::function<uint32_t(Code &, uint32_t x)>;
+  using Make = std::function<uint32_t(ExprBuilder &, uint32_t x)>;
   std::pair<const char *, Make> all[] = {
-      {"a constant is added", [](Code &c, uint32_t x) { return c.plus(x, c.constant(1)); }},
-      {"no product", [](Code &c, uint32_t) { return c.load(1); }},
-      {"a square", [](Code &c, uint32_t x) { return c.mul(x, x); }},
-      {"a product with an input", [](Code &c, uint32_t x) { return c.mul(x, c.load(1)); }},
-      {"tanh", [](Code &c, uint32_t x) { return c.add(ExprOp::tanh, x); }},
+      {"a constant is added", [](ExprBuilder &c, uint32_t x) { return c.plus(x, c.constant(1)); }},
+      {"no product", [](ExprBuilder &c, uint32_t) { return c.load(1); }},
+      {"a square", [](ExprBuilder &c, uint32_t x) { return c.mul(x, x); }},
+      {"a product with an input", [](ExprBuilder &c, uint32_t x) { return c.mul(x, c.load(1)); }},
+      {"tanh", [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::tanh, x); }},
       {"a maximum with 1",
-       [](Code &c, uint32_t x) { return c.add(ExprOp::max, x, c.constant(1)); }},
+       [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::max, x, c.constant(1)); }},
       {"a maximum with an input",
-       [](Code &c, uint32_t x) { return c.add(ExprOp::max, x, c.load(1)); }},
+       [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::max, x, c.load(1)); }},
       {"a sum behind the activation",
-       [](Code &c, uint32_t x) { return c.plus(c.relu(x), c.load(1)); }},
-      {"two maxima", [](Code &c, uint32_t x) { return c.relu(c.relu(x)); }},
-      {"a minimum", [](Code &c, uint32_t x) { return c.add(ExprOp::min, x, c.constant(0)); }},
+       [](ExprBuilder &c, uint32_t x) { return c.plus(c.relu(x), c.load(1)); }},
+      {"two maxima", [](ExprBuilder &c, uint32_t x) { return c.relu(c.relu(x)); }},
+      {"a minimum",
+       [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::min, x, c.constant(0)); }},
       {"the gelu of erf",
-       [](Code &c, uint32_t x) {
+       [](ExprBuilder &c, uint32_t x) {
          uint32_t erf = c.add(ExprOp::erf, c.mul(x, c.constant(0.7071067812)));
          return c.mul(c.mul(x, c.constant(0.5)), c.plus(c.constant(1), erf));
        }},
       {"a maximum with a small number",
-       [](Code &c, uint32_t x) { return c.add(ExprOp::max, x, c.constant(1e-8)); }},
+       [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::max, x, c.constant(1e-8)); }},
       {"a leaky relu",
-       [](Code &c, uint32_t x) { return c.add(ExprOp::max, x, c.mul(x, c.constant(1e-4))); }},
+       [](ExprBuilder &c, uint32_t x) {
+         return c.add(ExprOp::max, x, c.mul(x, c.constant(1e-4)));
+       }},
       {"something added to a relu",
-       [](Code &c, uint32_t x) { return c.plus(c.relu(x), c.constant(1e-7)); }},
+       [](ExprBuilder &c, uint32_t x) { return c.plus(c.relu(x), c.constant(1e-7)); }},
       {"the relu of a difference",
-       [](Code &c, uint32_t x) { return c.relu(c.add(ExprOp::sub, x, c.constant(1e-6))); }},
+       [](ExprBuilder &c, uint32_t x) { return c.relu(c.add(ExprOp::sub, x, c.constant(1e-6))); }},
       {"a gelu and a small number",
-       [](Code &c, uint32_t x) { return c.plus(c.gelu(x), c.constant(1e-3)); }},
-      {"another slope", [](Code &c, uint32_t x) { return c.gelu(x, 0.851, 0); }},
+       [](ExprBuilder &c, uint32_t x) { return c.plus(c.gelu(x), c.constant(1e-3)); }},
+      {"another slope", [](ExprBuilder &c, uint32_t x) { return c.gelu(x, 0.851, 0); }},
       {"a product that is rounded before",
-       [](Code &c, uint32_t x) { return c.relu(c.add(ExprOp::round_bf16, x)); }},
+       [](ExprBuilder &c, uint32_t x) { return c.relu(c.add(ExprOp::round_bf16, x)); }},
       {"a result that is rounded to another type",
-       [](Code &c, uint32_t x) { return c.add(ExprOp::round_f16, c.relu(x)); }},
+       [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::round_f16, c.relu(x)); }},
   };
   for (const auto &[what, make] : all) {
-    Code code;
+    ExprBuilder code;
     uint32_t x = code.load(0);
     EXPECT_FALSE(code.find(2, make(code, x), DType::BF16)) << what;
   }
-  Code rounded;
+  ExprBuilder rounded;
   uint32_t result = rounded.add(ExprOp::round_bf16, rounded.relu(rounded.load(0)));
   EXPECT_TRUE(rounded.find(1, result, DType::BF16)) << "as the store does";
 }
@@ -178,7 +181,7 @@ struct Layer {
     out = rank.view(buffer("y", true, {8, 4}), DType::BF16, {8, 4});
     elsewhere = rank.view(rank.arena(64), DType::BF16, {8, 4});
     rank.numStreams = 2;
-    Code code;
+    ExprBuilder code;
     uint32_t sum = code.plus(code.load(0), code.load(1));
     KernelSpec kernel;
     kernel.code = code.encode(3, code.relu(code.add(ExprOp::sub, sum, code.load(2))));

@@ -25,7 +25,7 @@ using program::ExchangeRoom;
 using program::ExchangeSignals;
 using program::matchExchange;
 using program::OfferedPart;
-using Kind = ExchangePart::Kind;
+using PartKind = ExchangePart::Kind;
 
 constexpr uint8_t kByBlocks = 1, kByWords = 2;
 
@@ -57,7 +57,7 @@ std::vector<ExchangeOffer> offersOf(const ExchangeSpec &spec) {
   return offers;
 }
 
-OfferedPart &partOf(ExchangeOffer &offer, Kind kind, uint32_t n = 0) {
+OfferedPart &partOf(ExchangeOffer &offer, PartKind kind, uint32_t n = 0) {
   for (OfferedPart &offered : offer.parts)
     if (offered.part.kind == kind && n-- == 0)
       return offered;
@@ -100,7 +100,7 @@ TEST(ExchangeOffer, MembersMoveTheSameElements) {
   EXPECT_EQ(whyNot(one, [](auto &all) { all[2].number = 1; }), "member 2 has no such exchange");
   EXPECT_EQ(whyNot(one, [&](auto &all) { all[1] = offersOf(two)[1]; }),
             "member 1 has 3 steps, member 0 2");
-  EXPECT_EQ(whyNot(one, [](auto &all) { partOf(all[3], Kind::Reduce).part.reduceOp = 1; }),
+  EXPECT_EQ(whyNot(one, [](auto &all) { partOf(all[3], PartKind::Reduce).part.reduceOp = 1; }),
             "step 1 of member 3 moves other elements than that of member 0");
   EXPECT_EQ(whyNot(one, [](auto &all) { all[3].blocksOfRoom = 0; }),
             "a member has no thread block");
@@ -108,15 +108,15 @@ TEST(ExchangeOffer, MembersMoveTheSameElements) {
 
 TEST(ExchangeOffer, EachSignalHasItsWait) {
   ExchangeSpec spec(4, true, 16, 2, kByBlocks);
-  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[0], Kind::Signal, 4).slot = 9; }),
+  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[0], PartKind::Signal, 4).slot = 9; }),
             "member 2 does not await a signal of member 0 here");
-  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[0], Kind::Signal, 4).value = 2; }),
+  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[0], PartKind::Signal, 4).value = 2; }),
             "member 2 does not await a signal of member 0 here");
-  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[0], Kind::Signal, 4).part.peer = 4; }),
+  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[0], PartKind::Signal, 4).part.peer = 4; }),
             "a signal of member 0 is to no other member");
   EXPECT_EQ(whyNot(spec,
                    [](auto &all) {
-                     all[1].parts.push_back(partOf(all[1], Kind::Wait));
+                     all[1].parts.push_back(partOf(all[1], PartKind::Wait));
                      all[1].parts.back().slot = 9;
                    }),
             "member 1 awaits a signal that no member raises here");
@@ -125,18 +125,18 @@ TEST(ExchangeOffer, EachSignalHasItsWait) {
 TEST(ExchangeOffer, BlocksMeetOnlyBlocksOfTheirNumber) {
   ExchangeSpec one(4, false, 16, 2, kByWords), two(4, true, 16, 2, kByBlocks);
   // Half a slot further than the receiver reads it.
-  EXPECT_EQ(whyNot(one, [](auto &all) { partOf(all[0], Kind::Put).part.out.address += 32; }),
+  EXPECT_EQ(whyNot(one, [](auto &all) { partOf(all[0], PartKind::Put).part.out.address += 32; }),
             "members 0 and 1 store to one place of member 3");
   EXPECT_EQ(whyNot(ExchangeSpec(2, false, 16, 2, kByWords),
-                   [](auto &all) { partOf(all[0], Kind::Put).part.out.address += 32; }),
+                   [](auto &all) { partOf(all[0], PartKind::Put).part.out.address += 32; }),
             "member 1 writes what member 0 stores there");
   EXPECT_EQ(whyNot(ExchangeSpec(3, false, 16, 2, kByWords),
-                   [](auto &all) { partOf(all[2], Kind::Put).part.out.address += 32; }),
+                   [](auto &all) { partOf(all[2], PartKind::Put).part.out.address += 32; }),
             "member 1 reads what member 2 stores there, as other elements");
   EXPECT_EQ(whyNot(two,
                    [](auto &all) {
                      for (OfferedPart &offered : all[0].parts)
-                       if (offered.part.kind == Kind::Put)
+                       if (offered.part.kind == PartKind::Put)
                          offered.part.out.buffer = uint64_t(1) << 32;
                    }),
             "a put of member 0 is not to symmetric memory");
@@ -149,7 +149,7 @@ TEST(ExchangeOffer, WordsAreForAnAllReduceInOneShot) {
             "member 1 does not offer it");
   EXPECT_EQ(whyNot(spec, [](auto &all) { all[1].wordNumber = 1; }), "member 1 does not offer it");
   EXPECT_EQ(whyNot(spec, [](auto &all) { all[3].numByWords = 2; }), "member 3 does not offer it");
-  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[1], Kind::Put, 1).part.in.address += 64; }),
+  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[1], PartKind::Put, 1).part.in.address += 64; }),
             "members get different values, or not all get one");
   EXPECT_EQ(whyNot(spec,
                    [](auto &all) {

@@ -20,16 +20,16 @@ namespace {
 
 /// Rows that copy engines copy: at least 1024 bytes, with space between them.
 constexpr int64_t kRows = 2, kColumns = 256;
-constexpr int64_t kMatrix = 4;
+constexpr int64_t kExtent = 4;
 
 /// Arguments x, w, rows; results y = x * w + x, half = the left half of each of `rows`. Two
 /// streams. `collective`: y is then summed over the ranks.
 ProgramSpec program(uint32_t ranks, bool copiesRows, bool collective) {
   ProgramSpec spec(ranks);
-  uint32_t x = spec.stacked("x", false, DType::F32, {kMatrix, kMatrix});
-  uint32_t w = spec.stacked("w", false, DType::F32, {kMatrix, kMatrix});
+  uint32_t x = spec.stacked("x", false, DType::F32, {kExtent, kExtent});
+  uint32_t w = spec.stacked("w", false, DType::F32, {kExtent, kExtent});
   uint32_t rows = spec.stacked("rows", false, DType::F32, {kRows, 2 * kColumns});
-  uint32_t y = spec.stacked("y", true, DType::F32, {kMatrix, kMatrix});
+  uint32_t y = spec.stacked("y", true, DType::F32, {kExtent, kExtent});
   uint32_t half = spec.stacked("half", true, DType::F32, {kRows, kColumns});
   std::vector<uint32_t> all;
   for (uint32_t r = 0; r < ranks; ++r)
@@ -37,7 +37,7 @@ ProgramSpec program(uint32_t ranks, bool copiesRows, bool collective) {
   for (uint32_t r = 0; r < ranks; ++r) {
     RankSpec &rank = spec.ranks[r];
     auto matrix = [&](uint32_t i) {
-      return rank.view(rank.argument(i, 4 * kMatrix * kMatrix), DType::F32, {kMatrix, kMatrix});
+      return rank.view(rank.argument(i, 4 * kExtent * kExtent), DType::F32, {kExtent, kExtent});
     };
     uint32_t xv = matrix(x), wv = matrix(w), yv = matrix(y);
     uint32_t left = rank.view(rank.argument(rows, 8 * kRows * kColumns), DType::F32,
@@ -87,18 +87,18 @@ public:
 
   /// Whether the results are right; then they are overwritten. `ranks`: summed over so many.
   Status check(Context &context, bool copiesRows, uint32_t ranks = 1) const {
-    std::vector<float> y(kMatrix * kMatrix), half(kRows * kColumns);
+    std::vector<float> y(kExtent * kExtent), half(kRows * kColumns);
     TANDEM_RETURN_IF_ERROR(context.device().download(y.data(), memory[3]->data(), y.size() * 4));
     TANDEM_RETURN_IF_ERROR(
         context.device().download(half.data(), memory[4]->data(), half.size() * 4));
     const std::vector<float> &x = values[0], &w = values[1], &rows = values[2];
-    for (size_t i = 0; i < kMatrix; ++i)
-      for (size_t j = 0; j < kMatrix; ++j) {
-        float sum = x[i * kMatrix + j];
-        for (size_t k = 0; k < kMatrix; ++k)
-          sum += x[i * kMatrix + k] * w[k * kMatrix + j];
-        if (y[i * kMatrix + j] != sum * static_cast<float>(ranks))
-          return Status(Code::Internal, "y: found " + std::to_string(y[i * kMatrix + j]) +
+    for (size_t i = 0; i < kExtent; ++i)
+      for (size_t j = 0; j < kExtent; ++j) {
+        float sum = x[i * kExtent + j];
+        for (size_t k = 0; k < kExtent; ++k)
+          sum += x[i * kExtent + k] * w[k * kExtent + j];
+        if (y[i * kExtent + j] != sum * static_cast<float>(ranks))
+          return Status(Code::Internal, "y: found " + std::to_string(y[i * kExtent + j]) +
                                             ", expected " +
                                             std::to_string(sum * static_cast<float>(ranks)));
       }
