@@ -166,7 +166,7 @@ std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchan
   return std::move(*plan);
 }
 
-/// Whether what an offer says of a rank's room lies among its signals.
+/// Whether the room that a rank offers is inside the memory of its signals.
 bool hasRoom(const program::ExchangeOffer &offer, const Member &member) {
   uint64_t waits = 0, units = 0, terms = 0;
   for (const program::OfferedPart &offered : offer.parts) {

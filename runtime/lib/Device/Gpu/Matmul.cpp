@@ -210,8 +210,8 @@ private:
   FunctionHandle widen = nullptr;
 };
 
-/// What is added to each element: read by the library beside the result, or copied into the result,
-/// to which the product is then added.
+/// A bias of the result's shape. The library reads it in place. Where it cannot, the bias is copied
+/// into the result first, and the product is added to that.
 class Term {
 public:
   /// `out`: where the library writes.
