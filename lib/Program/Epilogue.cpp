@@ -283,10 +283,6 @@ private:
   int maxima = 0, tanhs = 0, exps = 0;
 };
 
-bool isSamePlace(const PlacedView &a, const PlacedView &b) {
-  return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
-}
-
 /// Whether the view repeats one row.
 bool isRow(const Layout &layout) {
   for (unsigned d = 0; d + 1 < layout.rank; ++d)
@@ -376,7 +372,7 @@ std::optional<MatmulEpilogue> findEpilogue(const Program &program, uint32_t matm
   } else {
     out = placedView(program, product.operands()->Get(0));
   }
-  if (views.empty() || !isSamePlace(placedView(program, views[0]), out))
+  if (views.empty() || placedView(program, views[0]) != out)
     return std::nullopt;
   // The code may lie at any address there.
   auto copy = allocateAligned(kernel.code()->size());

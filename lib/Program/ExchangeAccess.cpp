@@ -37,10 +37,6 @@ bool boxesOverlap(const std::vector<Extent> &dims, size_t first, int64_t distanc
 
 } // namespace
 
-bool isSame(const PlacedView &a, const PlacedView &b) {
-  return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
-}
-
 bool mayOverlap(const PlacedView &a, const PlacedView &b) {
   if (a.buffer != b.buffer || a.address >= b.address + b.layout.spanBytes() ||
       b.address >= a.address + a.layout.spanBytes())

@@ -14,8 +14,6 @@
 
 namespace tandem::program {
 
-bool isSame(const PlacedView &a, const PlacedView &b);
-
 /// Exact for views of one layout whose dimensions are nested, such as slices of a matrix; else
 /// whether bytes between the first and the last of both may be the same.
 bool mayOverlap(const PlacedView &a, const PlacedView &b);

@@ -297,7 +297,7 @@ private:
           const ExchangePart &target = part(owner, store.target),
                              &source = part(owner, store.source);
           if (target.kind != ExchangePart::Kind::Put && mayOverlap(place, target.out) &&
-              !isSame(place, target.out))
+              place != target.out)
             return invalid("member {} writes what member {} stores there", owner, put.by);
           TANDEM_ASSIGN_OR_RETURN(ExchangeReads reads, readsOf(source));
           if (mayOverlap(place, source.in) && !termOf(place, reads))
@@ -332,10 +332,10 @@ private:
         bool isPut = target.kind == ExchangePart::Kind::Put;
         uint32_t to = isPut ? target.peer : m;
         if (to >= members || gets[to] ||
-            !isSame(part(m, store.source).in, part(m, sends.stores[0].source).in))
+            part(m, store.source).in != part(m, sends.stores[0].source).in)
           return "members get different values, or not all get one";
         gets[to] = true;
-        if (slot && !isSame(*slot, target.out))
+        if (slot && *slot != target.out)
           return "the values have other places on other members";
         slot = &target.out;
       }

@@ -67,7 +67,7 @@ private:
     for (const ExchangeMove::Store &store : move.stores)
       if (move.reduces && part.kind != ExchangePart::Kind::Reduce &&
           parts[store.target].kind != ExchangePart::Kind::Put &&
-          isSame(parts[store.target].out, part.in)) {
+          parts[store.target].out == part.in) {
         if (part.out.layout != move.out)
           return invalid("out: expected {}, as the sum that it stores, found {}", move.out.str(),
                          part.out.layout.str());
@@ -105,7 +105,7 @@ private:
       // The peer sees both in any order, unless one thread stores both.
       for (uint32_t other : puts)
         if (parts[other].peer == part.peer && mayOverlap(parts[other].out, part.out) &&
-            !isSame(parts[other].out, part.out))
+            parts[other].out != part.out)
           return invalid("writes what part {} has written", other);
       puts.push_back(target);
       return Status();

@@ -55,7 +55,7 @@ private:
   Status checkMessage(uint32_t i) const {
     const GatedPart *last = i > 0 ? &parts[i - 1] : nullptr;
     if (parts[i].kind == Kind::Put &&
-        (!last || last->kind != Kind::Matmul || !isSame(last->out, parts[i].a)))
+        (!last || last->kind != Kind::Matmul || last->out != parts[i].a))
       return invalid("expected to send the output of a matmul right before it");
     if (parts[i].kind == Kind::Signal && (!last || last->kind != Kind::Put))
       return invalid("expected a put right before it");
@@ -289,9 +289,6 @@ private:
     return "";
   }
 
-  static bool isSame(const PlacedView &a, const PlacedView &b) {
-    return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
-  }
   /// Whether bytes between the first and the last of both may be the same.
   static bool meets(const PlacedView &a, const PlacedView &b) {
     return a.buffer == b.buffer && a.address < b.address + b.layout.spanBytes() &&

@@ -33,6 +33,11 @@ struct PlacedView {
   uint64_t buffer = 0;  ///< views that may share bytes have one number
   uint64_t address = 0; ///< bytes, from any origin that is the same for all views of a buffer
   Layout layout;
+
+  friend bool operator==(const PlacedView &a, const PlacedView &b) {
+    return a.buffer == b.buffer && a.address == b.address && a.layout == b.layout;
+  }
+  friend bool operator!=(const PlacedView &a, const PlacedView &b) { return !(a == b); }
 };
 
 /// A command of a gated matmul. Waits and signals have no views.
