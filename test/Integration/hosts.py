@@ -151,13 +151,14 @@ class Links(harness.Test):
         """In a run, ranks 0 and 1 are cut off from rank 2. Each ends soon, with its command and the cause."""
         nodes = self.nodes("1gbit")
         jobs = nodes.start([0, 0, 1], harness.program("long-3"), "--channel=ucx", "--repeat=100000",
-                           f"--timeout={2 * harness.SLOWER:g}")
+                           f"--timeout={5 * harness.SLOWER:g}")  # also for connecting
         for job in jobs:
             self.addCleanup(lambda job=job: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
         # Starting sends some KiB, a run 1.5 GB.
         end = time.monotonic() + 60 * harness.SLOWER
         while nodes.sent(1) < 20e6:
-            self.assertEqual([job.poll() for job in jobs], [None, None])
+            for job in jobs:
+                self.assertIsNone(job.poll(), job.poll() is not None and str(harness.finish(job)))
             self.assertLess(time.monotonic(), end, "the ranks do not run")
             time.sleep(0.05)
         nodes.cut(1, how)
@@ -177,12 +178,12 @@ class Links(harness.Test):
 
     def crawls(self, name):
         """A message takes longer than the timeout, but its pieces do not."""
-        nodes = self.nodes(f"{80 / harness.SLOWER:g}mbit")
-        done = nodes.tandem_run(1, harness.program(name), "--channel=ucx", f"--timeout={1.5 * harness.SLOWER:g}",
+        nodes = self.nodes(f"{40 / harness.SLOWER:g}mbit")
+        done = nodes.tandem_run(1, harness.program(name), "--channel=ucx", f"--timeout={3 * harness.SLOWER:g}",
                                 f"--json={self.path('report.json')}")
         self.assertEqual([each.code for each in done], [0, 0], "\n".join(map(str, done)))
         times = harness.read_json(self.path("report.json"))["times_ms"]
-        self.assertGreater(min(times), 1600 * harness.SLOWER)
+        self.assertGreater(min(times), 3200 * harness.SLOWER)
 
     def test_that_crawls(self):
         self.crawls("crawl-2")

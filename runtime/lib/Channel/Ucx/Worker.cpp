@@ -135,10 +135,26 @@ Worker::~Worker() {
       ::close(fd);
 }
 
+void Worker::closeBrokenEndpoints() {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  for (auto &peer : peers)
+    if (peer->endpoint && !isNear(peer->rank)) {
+      ucs_status_ptr_t closing = api.ucp_ep_close_nbx(peer->endpoint, &param);
+      peer->endpoint = nullptr;
+      if (UCS_PTR_IS_PTR(closing))
+        api.ucp_request_free(closing);
+    }
+}
+
 void Worker::destroy() {
   // Ends the operations that UCX still holds; their callbacks find their work in `forgotten`.
-  if (worker)
+  if (worker) {
+    if (gaveUp)
+      closeBrokenEndpoints();
     api.ucp_worker_destroy(worker);
+  }
   if (context)
     api.ucp_cleanup(context);
   worker = nullptr;

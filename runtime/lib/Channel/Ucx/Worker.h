@@ -143,6 +143,9 @@ private:
       : api(api), options(options), device(device) {}
   Status open();
   void destroy();
+  /// Ends what a link to another host still holds. UCX's worker alone would call abort() if a large
+  /// message is under way on an endpoint that reports errors.
+  void closeBrokenEndpoints();
   /// Never returns if end() has left the thread behind: what it would use may be gone.
   void stayIfLeftBehind(std::unique_lock<std::mutex> &lock);
   std::shared_ptr<Task> sayGoodbye();
