@@ -41,7 +41,8 @@ from drawing import COMMUNICATION, GRID, INK, MUTED, TANDEM, TORCH, Drawing
 GATHERS = ((11008, 4096), (14336, 4096), (28672, 8192), (57344, 8192), (10240, 8192), (53248, 16384), (49152, 12288))
 REDUCTIONS = ((4096, 11008), (4096, 14336), (8192, 28672), (8192, 8192), (16384, 53248), (12288, 49152))
 OPS = {"ag": "All-gather, then matmul", "rs": "Matmul, then reduce-scatter", "ar": "Matmul, then all-reduce"}
-BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+#: Of a factor and of the result.
+BYTES = {"f32": (4, 4), "f16": (2, 2), "bf16": (2, 2), "f8E4M3FN": (1, 2), "f8E4M3FN-rows": (1, 2)}
 PARTS = ("sequence", "matmul", "communication", "auto", "torch fused", "torch sequence")
 MARK = re.compile(r"(<!-- measured (\S+) (.*?) -->\n)(.*?)(<!-- end measured -->)", re.S)
 
@@ -97,8 +98,9 @@ def limit_us(case, data):
     rate, matmul = (data.get("link") or {}).get("bytes_per_second"), us(case, "matmul")
     if not rate or not matmul:
         return None
-    elements = case["m"] * (case["k"] if case["op"] == "ag" else case["n"]) * (2 if case["op"] == "ar" else 1)
-    return max(matmul, 1e6 * (data["ranks"] - 1) / data["ranks"] * elements * BYTES[case["dtype"]] / rate)
+    factor, result = BYTES[case["dtype"]]
+    size = case["m"] * (factor * case["k"] if case["op"] == "ag" else result * case["n"]) * (2 if case["op"] == "ar" else 1)
+    return max(matmul, 1e6 * (data["ranks"] - 1) / data["ranks"] * size / rate)
 
 
 def limit_speedup(case, data):

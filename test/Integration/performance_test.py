@@ -157,6 +157,19 @@ class Performance(harness.Test):
         self.assertIn("0.99 times the speed of the baseline (9 shapes)", text)
         self.assertIn("\n- Rounded.\n", text)
 
+    def test_limit_of_scaled_products(self):
+        """8-bit factors travel in gathers, results of 16 bits in reductions."""
+        arms = {"sequence": {"us": 4000}, "matmul": {"us": 1}, "auto": {"us": 2000}}
+        cases = [{"op": op, "m": 1000, "n": 500, "k": 4000, "dtype": "f8E4M3FN-rows", "arms": arms} for op in ("ag", "rs")]
+        self.write("docs/performance.md", page("fp8", ("about", "table other")))
+        os.makedirs(os.path.join(self.docs, "measured"))
+        self.write("docs/measured/fp8.json", {"about": "2 H100", "gpu": "H100", "ranks": 2, "date": "2026", "commit": "abc", "commands": [],
+                                              "link": {"bytes_per_second": 1e9}, "cases": cases})
+        self.assertEqual(self.run_script().code, 0)
+        text = self.read("docs/performance.md")
+        self.assertIn("| ag | 1000 | 500 x 4000 | f8E4M3FN-rows | 0.001 | 2.000 | 4.000 | 2.000 | **2.00** |", text)
+        self.assertIn("| rs | 1000 | 500 x 4000 | f8E4M3FN-rows | 0.001 | 0.500 | 4.000 | 2.000 | **2.00** |", text)
+
     def test_refused(self):
         self.write("docs/performance.md", page("four"))
         for bench, torch, why in ((TORCH, None, r"bench.json: expected a report of tandem-bench --json"),

@@ -80,6 +80,18 @@ class TorchBench(harness.Test):
         self.assertEqual((m["verified"], m["failure"]), (not reference, ""), m)
         self.assertTrue(reference or m["max_relative_error"] < 1e-5, m)
 
+    def test_scaled_rows(self):
+        """Products of 8 bits: their own operators, bytes of the factors and of the result."""
+        report = self.bench("-n", "2", "--dtypes=f8E4M3FN,f8E4M3FN-rows", "--shapes=ag:12x6x8,rs:12x6x8,ar:12x6x8")
+        self.assertEqual([row["bytes"] for row in report["rows"]], [12 * 8 / 2, 12 * 6, 2 * 12 * 6] * 2)
+        for row in report["rows"]:
+            for m in row["measurements"]:
+                self.check(row, m)
+        report = self.bench("-n", "2", "--dtypes=f8E4M3FN-rows", "--shapes=ag:12x6x8,rs:12x6x8", "--modes=graph,direct",
+                            fault="stale", code=1)
+        for row in (0, 1):
+            self.assertIn("relative error inf", self.measurement(report, row, "torch fused", "graph")["failure"])
+
     def test_turns_are_those_of_tandem_bench(self):
         script = load()
         for count in range(1, 8):
@@ -197,7 +209,7 @@ class TorchBench(harness.Test):
         self.refuse("expected -n N")
         self.refuse(r'--shapes: expected OP:MxNxK or OP:NxK, found "ag:3"', "-n", "2", "--shapes=ag:3")
         self.refuse(r'--shapes: "x:1x1": expected one of ag, rs, ar, found "x"', "-n", "2", "--shapes=x:1x1")
-        self.refuse(r'--dtypes: expected one of f32, f16, bf16, found "i32"', "-n", "2", "--dtypes=i32")
+        self.refuse(r'--dtypes: expected one of f32, f16, bf16, f8E4M3FN, f8E4M3FN-rows, found "i32"', "-n", "2", "--dtypes=i32")
         self.refuse(r'--tokens: expected a number from 1 to 16777216, found "0"', "-n", "2", "--tokens=0")
         self.refuse("invalid number from 2 to 64 value: '1'", "-n", "1")
         self.refuse("invalid list of direct, graph value: 'fast'", "-n", "2", "--modes=fast")
@@ -242,6 +254,14 @@ class TorchBench(harness.Test):
         self.assertEqual(done.code, 0, str(done))
         self.assertEqual(harness.read_json(self.path("again.json")), report)
         self.assertEqual([line for line in done.out.splitlines() if line.startswith("| ")], lines)
+
+    def test_beside_scaled_rows(self):
+        """tandem-bench's types and bytes are known here."""
+        bench = self.tandem("--channel=local", shapes=["--dtypes=f8E4M3FN,f8E4M3FN-rows", "--shapes=ag:16x12x8,rs:16x8x12"])
+        report = self.bench(f"--beside={self.path('b.json')}", "--modes=direct")
+        self.assertEqual([{k: row[k] for k in ("op", "m", "n", "k", "dtype", "flops", "bytes")} for row in report["rows"]],
+                         [{k: row[k] for k in ("op", "m", "n", "k", "dtype", "flops", "bytes")} for row in bench["rows"]])
+        self.assertTrue(all(row["fused_over_tandem"] for row in report["beside"]), report["beside"])
 
     def write(self, name, value):
         with open(self.path(name), "w") as file:

@@ -143,7 +143,7 @@ void Calibration::setCurve(Json &object, const char *field,
 
 void Calibration::applyMatmuls(Json &device) {
   Json tables = Json::array();
-  for (DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN}) {
     Json points = Json::array();
     for (const Probe &p : all(Work::Matmul, !gpu))
       if (auto time = seconds(p); time && p.dtype == dtype)

@@ -20,9 +20,71 @@ std::string mesh(uint32_t ranks) {
   return fmt::format("#tp = #tandem.mesh<\"tp\", [\"x\" = {}]>\n", ranks);
 }
 
-std::string tensor(const Case &shape, int64_t rows, int64_t columns, const std::string &axes) {
+std::string tensor(DType type, int64_t rows, int64_t columns, const std::string &axes) {
   return fmt::format("tensor<{}x{}x{}, #fusion.axes<#tp, {}>>", rows, columns,
-                     tandem::toString(shape.dtype), axes);
+                     tandem::toString(type), axes);
+}
+
+/// [K, N]. cuBLASLt reads 8-bit factors along K, so these are stored as [N, K].
+std::string weight(const Case &c, const std::string &k, const std::string &n) {
+  return isFp8(c.dtype) ? tensor(c.dtype, c.n, c.k, fmt::format("[{}, {}]", n, k))
+                        : tensor(c.dtype, c.k, c.n, fmt::format("[{}, {}]", k, n));
+}
+
+/// Attributes of the product of x and weight().
+std::string braces(const Case &c, std::string others = "") {
+  if (isFp8(c.dtype))
+    others += others.empty() ? "transpose_b" : ", transpose_b";
+  return others.empty() ? "" : fmt::format(" {{{}}}", others);
+}
+
+const char *product(const Case &c) { return isFp8(c.dtype) ? "%p" : "%y"; }
+
+/// What makes the result of a product of 8-bit factors; nothing for others. The product has the
+/// type of the result, so that sums travel in it and the last launch can be an epilogue.
+struct Scaling {
+  std::string arguments; ///< the scales, behind x and w
+  std::string before;    ///< ops before the product
+  std::string ops;       ///< from %p to %y
+};
+
+/// `axes`: of %p and %y, [rows, columns]; `rows`, `columns`: of the scales. `gathers`: the scales
+/// of all rows at once, by a collective.
+Scaling scaling(const Case &c, const std::string &axes, const char *rows, const char *columns,
+                bool gathers = false) {
+  if (!isFp8(c.dtype))
+    return {};
+  std::string f = tensor(DType::F32, c.m, c.n, axes);
+  std::string y = tensor(c.resultType(), c.m, c.n, axes), one, other;
+  if (c.rowScales) {
+    one = fmt::format("tensor<{}xf32, #fusion.axes<#tp, [{}]>>", c.m, rows);
+    other = fmt::format("tensor<{}xf32, #fusion.axes<#tp, [{}]>>", c.n, columns);
+  } else {
+    one = other = "tensor<f32, #fusion.axes<#tp, []>>";
+  }
+  Scaling made;
+  made.arguments = fmt::format(
+      ", %sx: {} {{fusion.name = \"sx\"}}, %sw: {} {{fusion.name = \"sw\"}}", one, other);
+  std::string all = gathers ? fmt::format("tensor<{}xf32, #fusion.axes<#tp, [-]>>", c.m) : one;
+  if (c.rowScales && gathers)
+    made.before = fmt::format(
+        "  %g = fusion.reshard %sx {{schedule = #fusion.schedule<pipeline>}} : {} -> {}\n", one,
+        all);
+  if (c.rowScales)
+    made.before += fmt::format("  %r = fusion.broadcast {} dims [0] : {} -> {f}\n"
+                               "  %c = fusion.broadcast %sw dims [1] : {} -> {f}\n",
+                               gathers ? "%g" : "%sx", all, other, fmt::arg("f", f));
+  else
+    made.before = fmt::format("  %s = arith.mulf %sx, %sw : {}\n"
+                              "  %r = fusion.broadcast %s dims [] : {} -> {}\n",
+                              one, one, f);
+  made.ops =
+      fmt::format("  %e = arith.extf %p : {} to {}\n  %er = arith.mulf %e, %r : {}\n", y, f, f);
+  if (c.rowScales)
+    made.ops += fmt::format("  %erc = arith.mulf %er, %c : {}\n", f);
+  made.ops +=
+      fmt::format("  %y = arith.truncf {} : {} to {}\n", c.rowScales ? "%erc" : "%er", f, y);
+  return made;
 }
 
 std::string attribute(const Schedule &schedule, uint32_t ranks, bool reduces) {
@@ -75,21 +137,23 @@ std::string slices(const Schedule &schedule, const std::string &owner) {
 
 /// Rows are gathered: the loop goes over them.
 std::string gatherText(const Case &c, uint32_t ranks, const Schedule &schedule) {
-  std::string x = tensor(c, c.m, c.k, "[didx(\"x\"), -]");
-  std::string w = tensor(c, c.k, c.n, "[-, didx(\"x\")]");
-  std::string y =
-      tensor(c, c.m, c.n, fmt::format("[{}, didx(\"x\")]", slices(schedule, "serial(\"x\")")));
+  std::string x = tensor(c.dtype, c.m, c.k, "[didx(\"x\"), -]");
+  std::string w = weight(c, "-", "didx(\"x\")");
+  std::string axes = fmt::format("[{}, didx(\"x\")]", slices(schedule, "serial(\"x\")"));
+  std::string y = tensor(c.resultType(), c.m, c.n, axes);
   std::string wanted = schedule.name == "auto"
                            ? ""
-                           : fmt::format(" {{fusion.gather = \"before\", fusion.schedule = {}}}",
+                           : fmt::format("fusion.gather = \"before\", fusion.schedule = {}",
                                          attribute(schedule, ranks, false));
+  Scaling behind = scaling(c, axes, "didx(\"x\")", "didx(\"x\")", schedule.name != "auto");
   return fmt::format(R"({}
-func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {}{{
-  %y = fusion.matmul %x, %w{} : {x}, {w} -> {y}
-  return %y : {y}
+func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}{}) -> ({y} {{fusion.name = "y"}}) {}{{
+{}  {} = fusion.matmul %x, %w{} : {x}, {w} -> {y}
+{}  return %y : {y}
 }}
 )",
-                     mesh(ranks), attributes(schedule), wanted, fmt::arg("x", x), fmt::arg("w", w),
+                     mesh(ranks), behind.arguments, attributes(schedule), behind.before, product(c),
+                     braces(c, wanted), behind.ops, fmt::arg("x", x), fmt::arg("w", w),
                      fmt::arg("y", y));
 }
 
@@ -105,21 +169,27 @@ std::string reduceText(const Case &c, uint32_t ranks, const Schedule &schedule) 
       pipeline && !scatter ? rows : slices(schedule, pipeline ? "serial(\"x\")" : "");
   if (!pipeline && !scatter) // a slice of the sum for each device and round
     rows = terms;
-  std::string x = tensor(c, c.m, c.k, "[-, didx(\"x\")]");
-  std::string w = tensor(c, c.k, c.n, "[didx(\"x\"), -]");
-  std::string p = tensor(c, c.m, c.n, fmt::format("[{}, -], partial = [\"x\"]", terms));
-  std::string y = tensor(c, c.m, c.n, fmt::format("[{}, -]", rows));
-  std::string body = schedule.name == "auto"
-                         ? fmt::format("  %y = fusion.matmul %x, %w : {}, {} -> {}\n", x, w, y)
-                         : fmt::format("  %p = fusion.matmul %x, %w : {}, {} -> {}\n"
-                                       "  %y = fusion.reshard %p {{schedule = {}}} : {} -> {}\n",
-                                       x, w, p, attribute(schedule, ranks, true), p, y);
+  DType type = c.resultType();
+  std::string axes = fmt::format("[{}, -]", rows);
+  std::string x = tensor(c.dtype, c.m, c.k, "[-, didx(\"x\")]");
+  std::string w = weight(c, "didx(\"x\")", "-");
+  std::string p = tensor(type, c.m, c.n, fmt::format("[{}, -], partial = [\"x\"]", terms));
+  std::string y = tensor(type, c.m, c.n, axes);
+  Scaling behind = scaling(c, axes, scatter ? "didx(\"x\")" : "-", "-");
+  std::string body =
+      schedule.name == "auto"
+          ? fmt::format("  {} = fusion.matmul %x, %w{} : {}, {} -> {}\n", product(c), braces(c), x,
+                        w, y)
+          : fmt::format("  %t = fusion.matmul %x, %w{} : {}, {} -> {}\n"
+                        "  {} = fusion.reshard %t {{schedule = {}}} : {} -> {}\n",
+                        braces(c), x, w, p, product(c), attribute(schedule, ranks, true), p, y);
   return fmt::format(R"({}
-func.func @bench(%x: {} {{fusion.name = "x"}}, %w: {} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {}{{
-{}  return %y : {y}
+func.func @bench(%x: {} {{fusion.name = "x"}}, %w: {} {{fusion.name = "w"}}{}) -> ({y} {{fusion.name = "y"}}) {}{{
+{}{}{}  return %y : {y}
 }}
 )",
-                     mesh(ranks), x, w, attributes(schedule), body, fmt::arg("y", y));
+                     mesh(ranks), x, w, behind.arguments, attributes(schedule), behind.before, body,
+                     behind.ops, fmt::arg("y", y));
 }
 
 } // namespace
@@ -136,25 +206,28 @@ Expected<std::string> bench::fusedText(const Case &shape, uint32_t ranks,
 
 std::string bench::matmulText(const Case &c, uint32_t ranks) {
   bool gather = c.op == Op::AllGather;
-  std::string x = tensor(c, c.m, c.k, gather ? "[-, -]" : "[-, didx(\"x\")]");
-  std::string w = tensor(c, c.k, c.n, gather ? "[-, didx(\"x\")]" : "[didx(\"x\"), -]");
-  std::string y = tensor(c, c.m, c.n, gather ? "[-, didx(\"x\")]" : "[-, -], partial = [\"x\"]");
+  std::string split = "didx(\"x\")";
+  std::string x = tensor(c.dtype, c.m, c.k, gather ? "[-, -]" : "[-, didx(\"x\")]");
+  std::string w = gather ? weight(c, "-", split) : weight(c, split, "-");
+  std::string y =
+      tensor(c.resultType(), c.m, c.n, gather ? "[-, didx(\"x\")]" : "[-, -], partial = [\"x\"]");
   return fmt::format(R"({}
 func.func @matmul(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
-  %y = fusion.matmul %x, %w : {x}, {w} -> {y}
+  %y = fusion.matmul %x, %w{} : {x}, {w} -> {y}
   return %y : {y}
 }}
 )",
-                     mesh(ranks), fmt::arg("x", x), fmt::arg("w", w), fmt::arg("y", y));
+                     mesh(ranks), braces(c), fmt::arg("x", x), fmt::arg("w", w), fmt::arg("y", y));
 }
 
 std::string bench::communicationText(const Case &c, uint32_t ranks) {
   bool gather = c.op == Op::AllGather;
   int64_t columns = gather ? c.k : c.n;
+  DType type = gather ? c.dtype : c.resultType();
   std::string from =
-      tensor(c, c.m, columns, gather ? "[didx(\"x\"), -]" : "[-, -], partial = [\"x\"]");
+      tensor(type, c.m, columns, gather ? "[didx(\"x\"), -]" : "[-, -], partial = [\"x\"]");
   std::string to =
-      tensor(c, c.m, columns, c.op == Op::ReduceScatter ? "[didx(\"x\"), -]" : "[-, -]");
+      tensor(type, c.m, columns, c.op == Op::ReduceScatter ? "[didx(\"x\"), -]" : "[-, -]");
   return fmt::format(R"({}
 func.func @communication(%from: {f} {{fusion.name = "from"}}) -> ({t} {{fusion.name = "to"}}) {{
   %to = fusion.reshard %from {{schedule = #fusion.schedule<pipeline>}} : {f} -> {t}

@@ -90,7 +90,9 @@ private:
                   "reduce-scatter), ar (matmul, all-reduce); N, K of all ranks together.\n"
                   "Default: layers of known models, 7 ag, 6 rs, 6 ar"),
         line.text("--tokens", o.tokens, "LIST", "M for shapes without M; default 1024,2048,8192"),
-        line.text("--dtypes", o.dtypes, "LIST", "f32, f16, bf16; default bf16")};
+        line.text("--dtypes", o.dtypes, "LIST",
+                  "f32, f16, bf16, f8E4M3FN (a scale per tensor), f8E4M3FN-rows (a scale per row;\n"
+                  "results of both: bf16); default bf16")};
     schedules = {line.text(
         "--schedules", o.scheduleList, "LIST",
         "auto (the compiler's choice), pipeline, exchange, push, gated, direct, with keys:\n"

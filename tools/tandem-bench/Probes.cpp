@@ -71,9 +71,9 @@ std::string Probe::name() const {
 }
 
 std::optional<Probe> bench::parseProbe(const std::string &name) {
-  static const std::regex form(
-      "([a-z_]+)(?: (f32|f16|bf16) ([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9}))?(?: ([0-9]{1,15}))?"
-      " x([0-9]{1,4})( alone)?");
+  static const std::regex form("([a-z_]+)(?: (f32|f16|bf16|f8E4M3FN) "
+                               "([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9}))?(?: ([0-9]{1,15}))?"
+                               " x([0-9]{1,4})( alone)?");
   constexpr size_t kLongest = 128; // a match takes stack for each character
   std::smatch parts;
   if (name.size() > kLongest || !std::regex_match(name, parts, form))
@@ -82,7 +82,7 @@ std::optional<Probe> bench::parseProbe(const std::string &name) {
   for (auto [known, text] : kWorks)
     if (parts[1] == text)
       probe.work = known;
-  for (DType type : {DType::F32, DType::F16, DType::BF16})
+  for (DType type : {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN})
     if (parts[2] == std::string(tandem::toString(type)))
       probe.dtype = type;
   if (parts[2].matched) {
@@ -118,7 +118,7 @@ constexpr double kLongestBeside = 400e-6;
 
 // About what GPUs do, in bytes or operations a second: it decides how often something is repeated.
 constexpr double kMemoryRate = 3e12, kLinkRate = 3e11, kBlockRate = 3e10;
-double rateOf(DType dtype) { return dtype == DType::F32 ? 2e14 : 6e14; }
+double rateOf(DType dtype) { return dtype == DType::F32 ? 2e14 : isFp8(dtype) ? 1.2e15 : 6e14; }
 
 /// Of a matmul, about.
 double secondsOf(const Probe &p) {
@@ -216,7 +216,7 @@ public:
     std::vector<Probe> made;
     for (const Probe &matmul : probes) {
       if (matmul.work != Work::Matmul || matmul.isTiny() || matmul.dtype == DType::F32 ||
-          matmul.n % 8 != 0 || matmul.k % 8 != 0)
+          isFp8(matmul.dtype) || matmul.n % 8 != 0 || matmul.k % 8 != 0)
         continue;
       Probe probe = matmul;
       probe.work = Work::Gated;
@@ -327,11 +327,14 @@ std::string memory(DType dtype, const std::string &extents, const char *space = 
 }
 
 Pieces matmulPieces(const Probe &p, const char *left, const char *right) {
+  bool eight = isFp8(p.dtype); // b is stored along K, as GPUs read it
   std::string a = memory(p.dtype, fmt::format("{}x{}", p.m, p.k));
-  std::string b = memory(p.dtype, fmt::format("{}x{}", p.k, p.n));
-  std::string c = memory(p.dtype, fmt::format("{}x{}", p.m, p.n));
+  std::string b =
+      memory(p.dtype, eight ? fmt::format("{}x{}", p.n, p.k) : fmt::format("{}x{}", p.k, p.n));
+  std::string c = memory(eight ? DType::BF16 : p.dtype, fmt::format("{}x{}", p.m, p.n));
   return {fmt::format("{}: {}, {}: {}, %c: {} {{hostir.result}}", left, a, right, b, c), "",
-          fmt::format("hostir.matmul {}, {} to %c on %main : {}, {} to {}", left, right, a, b, c),
+          fmt::format("hostir.matmul {}, {} to %c on %main {}: {}, {} to {}", left, right,
+                      eight ? "{transpose_b} " : "", a, b, c),
           ""};
 }
 

@@ -39,15 +39,18 @@ Expected<Op> bench::parseOp(const std::string &text) {
 }
 
 double Case::bytesReceived(uint32_t ranks) const {
-  double part = double(ranks - 1) / ranks * sizeOf(dtype);
+  double part = double(ranks - 1) / ranks;
   if (op == Op::AllGather)
-    return part * double(m) * double(k);
-  return part * double(m) * double(n) * (op == Op::AllReduce ? 2 : 1);
+    return part * double(m) * double(k) * sizeOf(dtype);
+  return part * double(m) * double(n) * sizeOf(resultType()) * (op == Op::AllReduce ? 2 : 1);
+}
+
+std::string Case::types() const {
+  return fmt::format("{}{}", tandem::toString(dtype), rowScales ? "-rows" : "");
 }
 
 std::string Case::text(char separator) const {
-  return fmt::format("{}{}{}x{}x{}{}{}", toString(op), separator, m, n, k, separator,
-                     tandem::toString(dtype));
+  return fmt::format("{}{}{}x{}x{}{}{}", toString(op), separator, m, n, k, separator, types());
 }
 
 namespace {
@@ -65,13 +68,6 @@ Expected<int64_t> extent(const std::string &option, const std::string &text) {
     return wrongShape(
         fmt::format("{}: expected a number from 1 to {}, found \"{}\"", option, kMaxExtent, text));
   return value;
-}
-
-Expected<DType> parseDType(const std::string &text) {
-  for (DType type : {DType::F32, DType::F16, DType::BF16})
-    if (text == tandem::toString(type))
-      return type;
-  return wrongShape(fmt::format("--dtypes: expected one of f32, f16, bf16, found \"{}\"", text));
 }
 
 /// "ag:MxNxK" or "ag:NxK", for each of the tokens.
@@ -99,6 +95,21 @@ Status addShape(const std::string &text, const std::vector<int64_t> &tokens,
 
 } // namespace
 
+Status bench::parseTypes(const std::string &text, const std::string &option, Case &entry) {
+  std::string known;
+  for (DType type : {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN})
+    for (bool rows : {false, true}) {
+      if (rows && !isFp8(type))
+        continue;
+      entry.dtype = type;
+      entry.rowScales = rows;
+      if (text == entry.types())
+        return Status();
+      known += (known.empty() ? "" : ", ") + entry.types();
+    }
+  return wrongShape(fmt::format("{}: expected one of {}, found \"{}\"", option, known, text));
+}
+
 Expected<std::vector<Case>> bench::parseCases(const std::string &shapes, const std::string &tokens,
                                               const std::string &dtypes) {
   std::vector<int64_t> rows;
@@ -120,9 +131,8 @@ Expected<std::vector<Case>> bench::parseCases(const std::string &shapes, const s
     }
   }
   for (const std::string &part : splitList(dtypes)) {
-    TANDEM_ASSIGN_OR_RETURN(DType type, parseDType(part));
     for (Case entry : untyped) {
-      entry.dtype = type;
+      TANDEM_RETURN_IF_ERROR(parseTypes(part, "--dtypes", entry));
       cases.push_back(entry);
     }
   }

@@ -33,8 +33,13 @@ inline constexpr int64_t kMaxExtent = int64_t(1) << 24;
 struct Case {
   Op op = Op::AllGather;
   int64_t m = 0, n = 0, k = 0; ///< of all ranks together
-  DType dtype = DType::F32;
+  DType dtype = DType::F32;    ///< of the factors
+  bool rowScales = false; ///< of 8-bit factors: a scale per row of x and of w, else one of each
 
+  /// 8-bit factors are scaled to a bf16 result.
+  DType resultType() const { return isFp8(dtype) ? DType::BF16 : dtype; }
+  /// "bf16"; "f8E4M3FN", with rowScales "f8E4M3FN-rows".
+  std::string types() const;
   double flops() const { return 2.0 * double(m) * double(n) * double(k); }
   /// What a rank has to receive: of the gathered x, or of the reduced result (twice for AllReduce:
   /// terms, then sums), without its own part.
@@ -45,9 +50,12 @@ struct Case {
 
 /// The shapes times dtypes. `shapes`: "ag:1024x11008x4096,rs:4096x11008" (M, N, K; N and K alone
 /// take M from `tokens`); empty: those of tensor-parallel layers, seven all-gathers and six
-/// reductions. `tokens`: "1024,8192". `dtypes`: "f16,bf16".
+/// reductions. `tokens`: "1024,8192". `dtypes`: "f16,bf16", as Case::types.
 Expected<std::vector<Case>> parseCases(const std::string &shapes, const std::string &tokens,
                                        const std::string &dtypes);
+
+/// Of "bf16", "f8E4M3FN-rows", ...; `option` begins the error.
+Status parseTypes(const std::string &text, const std::string &option, Case &entry);
 
 /// How the fusion is asked to run: "auto", "sequence", "pipeline:slices=4", "exchange",
 /// "push:streams=2:merge=1-1-2-4".

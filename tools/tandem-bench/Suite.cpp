@@ -177,7 +177,7 @@ json toJson(const Case &shape) {
           {"m", shape.m},
           {"n", shape.n},
           {"k", shape.k},
-          {"dtype", tandem::toString(shape.dtype)}};
+          {"dtype", shape.types()}};
 }
 
 [[noreturn]] void expected(const char *field, const std::string &what, const json &found) {
@@ -233,13 +233,10 @@ Case caseOf(const json &value) {
   static const std::pair<Op, std::string> ops[] = {{Op::AllGather, toString(Op::AllGather)},
                                                    {Op::ReduceScatter, toString(Op::ReduceScatter)},
                                                    {Op::AllReduce, toString(Op::AllReduce)}};
-  static const std::pair<DType, std::string_view> types[] = {
-      {DType::F32, tandem::toString(DType::F32)},
-      {DType::F16, tandem::toString(DType::F16)},
-      {DType::BF16, tandem::toString(DType::BF16)}};
   Case shape;
   readName(value, "op", ops, shape.op);
-  readName(value, "dtype", types, shape.dtype);
+  if (Status status = parseTypes(textOf(value, "dtype"), "dtype", shape); !status.ok())
+    throw std::runtime_error(status.message());
   shape.m = numberOf(value, "m", 1, kMaxExtent);
   shape.n = numberOf(value, "n", 1, kMaxExtent);
   shape.k = numberOf(value, "k", 1, kMaxExtent);

@@ -65,7 +65,7 @@ std::string bench::reportJson(const Options &options, const Report &report) {
                     {"m", row.shape.m},
                     {"n", row.shape.n},
                     {"k", row.shape.k},
-                    {"dtype", tandem::toString(row.shape.dtype)},
+                    {"dtype", row.shape.types()},
                     {"flops", row.shape.flops()},
                     {"bytes", row.bytes},
                     {"limit_us", limits},
@@ -114,8 +114,8 @@ std::string bench::reportCsv(const Report &report) {
     for (const Entry &entry : row.entries) {
       const Measurement &m = entry.measurement;
       text += fmt::format("{},{},{},{},{},{},{},{},", toString(row.shape.op), row.shape.m,
-                          row.shape.n, row.shape.k, tandem::toString(row.shape.dtype),
-                          quoted(m.name), toString(m.role), toString(m.mode));
+                          row.shape.n, row.shape.k, row.shape.types(), quoted(m.name),
+                          toString(m.role), toString(m.mode));
       text += entry.seconds ? fmt::format("{:.6g},{:.6g},{:.6g},", entry.seconds->median * 1e6,
                                           entry.seconds->p10 * 1e6, entry.seconds->p90 * 1e6)
                             : ",,,";

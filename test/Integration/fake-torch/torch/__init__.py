@@ -22,7 +22,7 @@ FAULT = os.environ.get("FAKE_TORCH", "")
 assert os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1" and os.environ["NCCL_NVLS_ENABLE"] == "0"
 
 __version__ = "2.11.0+fake"
-float32, float16, bfloat16 = "f32", "f16", "bf16"
+float32, float16, bfloat16, float8_e4m3fn, uint8 = "f32", "f16", "bf16", "f8", "u8"
 capturing = None  # the graph whose capture is under way
 rank, ranks, exchanges, runs = 0, 1, itertools.count(), itertools.count()
 
@@ -32,11 +32,25 @@ class Tensor:
         self.array, self.dtype, self.shape = array, dtype, array.shape
 
     def fill_(self, value):
-        self.array[...] = value
+        self.array[...] = numpy.nan if self.dtype == uint8 and value == 0x7f else value
 
     def uniform_(self, low, high, generator):
         self.array[...] = generator.state.uniform(low, high, self.shape)
         return self
+
+    def to(self, dtype):  # rounded about as much
+        assert dtype == float8_e4m3fn and self.dtype == bfloat16
+        return Tensor(numpy.round(self.array * 16) / 16, dtype)
+
+    def view(self, dtype):  # as bytes
+        assert dtype == uint8 and self.dtype == float8_e4m3fn
+        return Tensor(self.array, dtype)
+
+    def t(self):
+        return Tensor(self.array.T, self.dtype)
+
+    def __len__(self):
+        return self.shape[0]
 
     def float(self):
         return Tensor(self.array.astype(numpy.float32), float32)
@@ -89,6 +103,20 @@ def mm(a, b, out):
     assert a.shape[1] == b.shape[0] and out.shape == (a.shape[0], b.shape[1])
     enqueue(lambda: numpy.matmul(a.array, b.array, out=out.array))
     return out
+
+
+def scaled(a, b, scale_a, scale_b, out_dtype):
+    """A function that gives the product, once its operands are those that _scaled_mm accepts."""
+    assert a.dtype == b.dtype == float8_e4m3fn and out_dtype == bfloat16
+    assert a.array.flags.c_contiguous and b.array.flags.f_contiguous, "both are read along K"
+    assert scale_a.dtype == scale_b.dtype == float32
+    assert (scale_a.shape, scale_b.shape) in (((1,), (1,)), ((a.shape[0], 1), (1, b.shape[1])))
+    return lambda: a.array @ b.array * scale_a.array * scale_b.array
+
+
+def _scaled_mm(a, b, scale_a, scale_b, out_dtype, out):
+    assert out.shape == (a.shape[0], b.shape[1]) and out.dtype == out_dtype
+    return put(out, scaled(a, b, scale_a, scale_b, out_dtype))
 
 
 # --- cuda ---
@@ -214,5 +242,25 @@ def fused_matmul_reduce_scatter(x, w, op, dim, group):
     return fused((x.shape[0] // ranks, w.shape[1]), x.dtype, lambda: scattered(x.array @ w.array))
 
 
+def fused_all_gather_scaled_matmul(x, ws, scale, scales, dim, group, biases, result_scales, out_dtypes, fast):
+    assert dim == 0 and group == "0" and biases == result_scales == [None] and fast == [False]
+    (w,), (scale_w,), (out_dtype,) = ws, scales, out_dtypes
+    scaled(x, w, scale, scale_w, out_dtype)
+
+    def make():
+        rows = gathered(scale) if len(scale.shape) == 2 else scale.array
+        return gathered(x) @ w.array * rows * scale_w.array
+
+    return x, [fused((x.shape[0] * ranks, w.shape[1]), out_dtype, make)]
+
+
+def fused_scaled_matmul_reduce_scatter(x, w, scale, scale_w, op, dim, reshaped_dim, group, output_shape, out_dtype):
+    assert dim == reshaped_dim == 0 and group == "0" and op == "sum" and output_shape == [x.shape[0], w.shape[1]]
+    make = scaled(x, w, scale, scale_w, out_dtype)
+    return fused((x.shape[0] // ranks, w.shape[1]), out_dtype, lambda: scattered(make()))
+
+
 ops = types.SimpleNamespace(symm_mem=types.SimpleNamespace(
-    fused_all_gather_matmul=fused_all_gather_matmul, fused_matmul_reduce_scatter=fused_matmul_reduce_scatter))
+    fused_all_gather_matmul=fused_all_gather_matmul, fused_matmul_reduce_scatter=fused_matmul_reduce_scatter,
+    fused_all_gather_scaled_matmul=fused_all_gather_scaled_matmul,
+    fused_scaled_matmul_reduce_scatter=fused_scaled_matmul_reduce_scatter))

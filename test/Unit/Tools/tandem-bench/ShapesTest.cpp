@@ -56,6 +56,22 @@ TEST(Cases, BytesReceived) {
   EXPECT_EQ(reduce.bytesReceived(4), 2 * scatter.bytesReceived(4));
 }
 
+// Factors of 8 bits have a result of bf16, and scales.
+TEST(Cases, Scaled) {
+  auto cases = parseCases("ag:64x32x16,rs:64x32x16", "8", "f8E4M3FN,f8E4M3FN-rows");
+  ASSERT_TRUE(cases) << cases.status().message();
+  ASSERT_EQ(cases->size(), 4u);
+  EXPECT_EQ((*cases)[0].text(), "ag 64x32x16 f8E4M3FN");
+  EXPECT_FALSE((*cases)[0].rowScales);
+  EXPECT_EQ((*cases)[2].text('-'), "ag-64x32x16-f8E4M3FN-rows");
+  EXPECT_TRUE((*cases)[3].rowScales);
+  EXPECT_EQ((*cases)[0].bytesReceived(4), 0.75 * 64 * 16);
+  EXPECT_EQ((*cases)[1].bytesReceived(4), 0.75 * 64 * 32 * 2);
+  EXPECT_EQ(
+      parseCases("", "8", "bf16-rows").status().message(),
+      "--dtypes: expected one of f32, f16, bf16, f8E4M3FN, f8E4M3FN-rows, found \"bf16-rows\"");
+}
+
 TEST(Schedules, Keys) {
   auto push = parseSchedule("push:slices=2:streams=3:order=xor:merge=1-1-2");
   ASSERT_TRUE(push) << push.status().message();
