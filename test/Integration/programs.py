@@ -148,6 +148,15 @@ def quantized(c, t):
     return {"y": q @ t["w"].T / 512, "q": q}
 
 
+def experts(t):
+    """Two grouped products; the second one of what the first one was rounded to."""
+    h = np.tanh(t["x"] @ t["w"].transpose(0, 2, 1) * t["sx"][..., None] * t["sw"][:, None, None])
+    # A sum next to the middle of two numbers may go either way.
+    step = np.abs(t["q"] - h * 448) / np.maximum(np.abs(h * 448), 2.0**-6)
+    assert step.max() < 0.0626, step.max()
+    return {"y": t["q"] @ t["v"].transpose(0, 2, 1) / 448 * t["sv"][:, None]}
+
+
 PROGRAMS = [
     Program("allgather", MOVED, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
             exact=True),
@@ -338,6 +347,12 @@ PROGRAMS = [
           others=(("w", "f8E5M2"), ("y", "bf16")), **NARROW),
     *(layer("quantized-gather", "fp8", "x 48 32, w 24 32", "y 48 24, q 48 32", functools.partial(quantized, dtype),
             dtypes=(dtype,), written="f8E4M3FN", narrow=("w", "q"), variant=True) for dtype in FP8),
+    layer("scaled-experts", "fp8-experts", "x 24 48 32, sx 24 48, w 24 16 32, sw 24, v 24 32 16, sv 24 32",
+          "y 24 48 32, q 24 48 16", experts, others=(("y", "bf16"),),
+          dtypes=("f8E4M3FN",), written="f8E4M3FN", narrow=("x", "w", "v", "q")),
+    layer("scaled-experts-tensor", "fp8-experts", "x 24 48 32, sx, w 24 16 32, sw", "y 24 48 16",
+          lambda t: {"y": t["x"] @ t["w"].transpose(0, 2, 1) * t["sx"] * t["sw"]}, variant=True,
+          others=(("y", "bf16"),), dtypes=FP8, written="f8E4M3FN", narrow=("x", "w")),
     layer("layer-3d", "", "x 2 24 16, w 16 24, dy 2 24 24", "y 2 24 24, dw 16 24",
           lambda t: {"y": t["x"] @ t["w"], "dw": np.einsum("bsk,bsn->kn", t["x"], t["dy"])}),
     layer("layer-3d-permuted", "layer-3d", "x 2 24 16, w 16 24, dy 24 2 24", "y 2 24 24, dw 16 24",

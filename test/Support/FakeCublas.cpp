@@ -216,7 +216,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                 md.ld * int64_t(sizeOf(md.type)) % 16 == 0 &&
                 !(ma.type == CUDA_R_8F_E5M2 && mb.type == CUDA_R_8F_E5M2) &&
                 !(how.epilogue == CUBLASLT_EPILOGUE_BIAS && md.type == CUDA_R_32F);
-    if (!fits || tandem::fake::number("fp8-refused"))
+    if (!fits || tandem::fake::number("fp8-refused") ||
+        (md.batch > 1 && tandem::fake::number("fp8-batch-refused")))
       return CUBLAS_STATUS_NOT_SUPPORTED;
     ++tandem::fake::number("fp8-plans");
   } else if (ma.type != mb.type ||

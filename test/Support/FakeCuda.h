@@ -59,6 +59,7 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not
 ///   product-power.<algorithm>  more of them, unless the first numbers of a matrix are equal
 ///   fp8-refused     there are no products of 8-bit floats
+///   fp8-batch-refused  and none of more than one matrix
 ///   nccl-no-split-on  rank (from 1) that does not come to a split
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
 ///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error

@@ -100,6 +100,25 @@ TEST(GpuFp8, ABatch) {
   EXPECT_EQ(multiply(factors), testsHip() ? 0 : 1);
 }
 
+/// The experts of a device; the same products if the library takes one matrix at a time.
+TEST(GpuFp8, MatricesOneAfterTheOther) {
+  auto products = [] {
+    return fakeNumber("products.0") + fakeNumber("products.1") + fakeNumber("products.2");
+  };
+  Factors factors;
+  factors.batch = 4;
+  factors.n = 24;
+  int64_t before = products();
+  EXPECT_EQ(multiply(factors), testsHip() ? 0 : 1);
+  int64_t together = products() - before;
+  Knob refused("fp8-batch-refused", 1);
+  before = products();
+  EXPECT_EQ(multiply(factors), testsHip() ? 0 : 1);
+  if (!testsHip()) {
+    EXPECT_GT(products() - before, together);
+  }
+}
+
 /// Then bf16 is multiplied, to which 8 bits are converted.
 TEST(GpuFp8, WhereTheLibraryHasNone) {
   Factors factors;
