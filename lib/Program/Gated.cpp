@@ -10,7 +10,6 @@
 #include "ProgramImpl.h"
 
 #include <algorithm>
-#include <tuple>
 
 namespace tandem::program {
 
@@ -100,15 +99,14 @@ private:
       if (part.transposeB != first->transposeB)
         return invalid("part {}: expected the flag transpose_b of the first matmul", i);
       for (auto view : {&GatedPart::out, &GatedPart::a, &GatedPart::b}) {
-        if (hasPuts && view == &GatedPart::out)
-          continue; // each has a place of its own
+        // Each put has a place of its own; findOwn() looks at a.
+        if (view == (hasPuts ? &GatedPart::out : &GatedPart::a))
+          continue;
         const PlacedView &mine = part.*view, &theirs = first->*view;
         const char *name = view == &GatedPart::out ? "out" : view == &GatedPart::a ? "a" : "b";
         if (mine.buffer != theirs.buffer)
           return invalid("part {}: {}: expected the buffer of the first matmul", i, name);
-        if (mine.layout.rank != theirs.layout.rank || mine.layout.dtype != theirs.layout.dtype ||
-            !std::equal(mine.layout.strides.begin(), mine.layout.strides.begin() + mine.layout.rank,
-                        theirs.layout.strides.begin()))
+        if (!isAlike(mine, theirs))
           return invalid(
               "part {}: {}: expected type and strides of the first matmul's {}, found {}", i, name,
               theirs.layout.str(), mine.layout.str());
@@ -117,9 +115,10 @@ private:
         if ((part.*view).address < (parts[at].*view).address)
           at = i;
       };
-      if (!hasPuts)
+      if (hasPuts)
+        lower(product.firstA, &GatedPart::a);
+      else
         lower(product.firstOut, &GatedPart::out);
-      lower(product.firstA, &GatedPart::a);
       lower(product.firstB, &GatedPart::b);
     }
     // Puts are for any matmuls: then no kernel may be able to do it.
@@ -142,22 +141,82 @@ private:
       if (layout->strides[1] != 1 || layout->strides[0] < layout->shape[1])
         return cannot(
             fmt::format("expected out and a with contiguous rows, found {}", layout->str()));
+    return hasPuts ? Status() : findOwn();
+  }
+
+  /// Whether a part's A is in the matrix whose rows from `first` on are those of another part.
+  bool liesWith(const GatedPart &part, const GatedPart &first) const {
+    if (part.a.buffer != first.a.buffer || !isAlike(part.a, first.a))
+      return false;
+    int64_t stride = first.a.layout.strides[0], distance = offsetOf(part.a, first.a),
+            rows = distance / stride - (distance % stride < 0 ? 1 : 0);
+    return rows == rowOf(part) - rowOf(first);
+  }
+
+  /// Of the result.
+  int64_t rowOf(const GatedPart &part) const {
+    return offsetOf(part.out, parts[product.firstOut].out) / product.out.strides[0];
+  }
+
+  /// The rows of the first parts may lie apart from the others. Sets the parts where A begins.
+  Status findOwn() {
+    const uint32_t none = static_cast<uint32_t>(parts.size());
+    uint32_t first = none;
+    firstOther = none;
+    for (uint32_t i = 0; i < parts.size(); ++i) {
+      if (!isPart(i))
+        continue;
+      const PlacedView &a = parts[i].a;
+      if (first == none)
+        first = product.own.part = product.firstA = i;
+      if (firstOther == none && !liesWith(parts[i], parts[first])) {
+        firstOther = product.firstA = i;
+        product.a = a.layout;
+        if (a.layout.rank != 2 || a.layout.dtype != parts[first].a.layout.dtype)
+          return invalid("part {}: a: expected 2 dimensions of type {}, found {}", i,
+                         toString(parts[first].a.layout.dtype), a.layout.str());
+        if (a.layout.strides[1] != 1 || a.layout.strides[0] < a.layout.shape[1])
+          return invalid("part {}: a: expected contiguous rows, found {}", i, a.layout.str());
+      }
+      uint32_t &lowest = firstOther == none ? product.own.part : product.firstA;
+      const PlacedView &other = parts[firstOther == none ? first : firstOther].a;
+      if (a.buffer != other.buffer || !isAlike(a, other))
+        return invalid("part {}: a: expected the buffer, type and strides of part {}", i,
+                       firstOther);
+      if (a.address < parts[lowest].a.address)
+        lowest = i;
+    }
+    if (firstOther == none)
+      product.firstA = product.own.part;
+    product.rowOfFirstA = rowOf(parts[product.firstA]);
     return Status();
+  }
+
+  /// Whether a part's rows are apart from those that product.a describes.
+  bool isOwn(uint32_t i) const { return !hasPuts && firstOther < parts.size() && i < firstOther; }
+
+  /// Equal type and strides.
+  static bool isAlike(const PlacedView &x, const PlacedView &y) {
+    return x.layout.rank == y.layout.rank && x.layout.dtype == y.layout.dtype &&
+           std::equal(x.layout.strides.begin(), x.layout.strides.begin() + x.layout.rank,
+                      y.layout.strides.begin());
   }
 
   /// Elements between the start of the whole operand and a part.
   static int64_t offsetOf(const PlacedView &view, const PlacedView &first) {
-    return static_cast<int64_t>((view.address - first.address) / sizeOf(view.layout.dtype));
+    return static_cast<int64_t>(view.address - first.address) /
+           static_cast<int64_t>(sizeOf(view.layout.dtype));
   }
 
   Status place(uint32_t i) {
     const GatedPart &part = parts[i];
-    int64_t strideA = product.a.strides[0], strideOut = product.out.strides[0];
-    int64_t inA = offsetOf(part.a, parts[product.firstA].a),
+    const GatedPart &first = parts[isOwn(i) ? product.own.part : product.firstA];
+    int64_t strideA = first.a.layout.strides[0], strideOut = product.out.strides[0];
+    int64_t inA = offsetOf(part.a, first.a),
             inOut = offsetOf(part.out, parts[product.firstOut].out),
             inB = offsetOf(part.b, parts[product.firstB].b);
-    GatedBlock block{inA / strideA, part.out.layout.shape[0], inA % strideA, part.a.layout.shape[1],
-                     product.numGates};
+    GatedBlock block{inA / strideA + (hasPuts ? 0 : rowOf(first)), part.out.layout.shape[0],
+                     inA % strideA, part.a.layout.shape[1], product.numGates};
     // Also of hostile programs, without a product that overflows.
     if (!hasPuts && (inOut % strideOut != 0 || inOut / strideOut != block.firstRow))
       return invalid("out: expected row {}, as in a, found an offset of {} elements",
@@ -183,8 +242,23 @@ private:
                      block.rows);
     if (block.firstK != expected)
       return invalid("expected K from {} on, found {}", expected, block.firstK);
+    if (continues && i == firstOther)
+      return invalid("a: expected all of K of rows in one place");
+    if (isOwn(i))
+      addOwn(block);
     product.blocks.push_back(block);
     return Status();
+  }
+
+  /// Adds rows to those that lie apart: for now from the first to the last.
+  void addOwn(const GatedBlock &block) {
+    GatedOwnRows &own = product.own;
+    own.stride = parts[own.part].a.layout.strides[0];
+    int64_t end = std::max(own.rows > 0 ? own.firstRow + own.rows : 0, block.firstRow + block.rows);
+    own.firstRow = own.rows > 0 ? std::min(own.firstRow, block.firstRow) : block.firstRow;
+    own.rows = end - own.firstRow;
+    if (block.firstK == 0)
+      ownRows += block.rows;
   }
 
   /// Whether the blocks cover the product once; its extents.
@@ -207,6 +281,9 @@ private:
                        block.firstRow);
       next += block.rows;
     }
+    if (product.own.rows != ownRows)
+      return invalid("a: expected rows apart from the others to follow each other, found {} of {}",
+                     ownRows, product.own.rows);
     product.out.shape[0] = product.a.shape[0] = next;
     product.a.shape[1] = k;
     product.b.shape[product.transposeB ? 1 : 0] = k;
@@ -215,16 +292,22 @@ private:
 
   /// A kernel computes blocks at the same time: no part may read what another one writes.
   Status checkApart() const {
-    const PlacedView &out = parts[product.firstOut].out;
-    for (auto [first, view, layout, name] :
-         {std::tuple(product.firstA, &GatedPart::a, &product.a, "a"),
-          std::tuple(product.firstB, &GatedPart::b, &product.b, "b")}) {
-      const PlacedView &read = parts[first].*view;
+    auto check = [&](const PlacedView &read, const Layout &layout, const char *name) {
+      const PlacedView &out = parts[product.firstOut].out;
       if (read.buffer == out.buffer &&
-          overlap(out.address, product.out, read.address, *layout) != Overlap::None)
+          overlap(out.address, product.out, read.address, layout) != Overlap::None)
         return invalid("out: overlaps {}", name);
-    }
-    return Status();
+      return Status();
+    };
+    // Own rows between others count as read in both places.
+    Layout others = product.a, own = product.a;
+    others.shape[0] -= product.rowOfFirstA;
+    own.shape[0] = product.own.rows;
+    own.strides[0] = product.own.stride;
+    TANDEM_RETURN_IF_ERROR(check(parts[product.firstA].a, others, "a"));
+    if (product.own)
+      TANDEM_RETURN_IF_ERROR(check(parts[product.own.part].a, own, "own rows of a"));
+    return check(parts[product.firstB].b, product.b, "b");
   }
 
   const PlacedView &placeOf(const GatedTarget &target) const {
@@ -297,6 +380,8 @@ private:
 
   const std::vector<GatedPart> &parts;
   const bool hasPuts;
+  uint32_t firstOther = ~uint32_t(0); ///< the first part behind those whose rows lie apart, if any
+  int64_t ownRows = 0;                ///< the rows of these
   GatedProduct product;
 };
 

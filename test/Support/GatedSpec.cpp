@@ -9,7 +9,8 @@
 
 namespace tandem::test {
 
-GatedSpec::GatedSpec(uint32_t size, uint64_t leaves, uint64_t blocks) : ProgramSpec(size) {
+GatedSpec::GatedSpec(uint32_t size, uint64_t leaves, uint64_t blocks, bool isInPlace)
+    : ProgramSpec(size) {
   constexpr int64_t rows = 2, k = 4, columns = 3;
   constexpr uint64_t bytesOfA = rows * k * 4, bytesOfY = rows * columns * 4;
   uint32_t a = stacked("a", false, DType::F32, {rows, k});
@@ -40,7 +41,10 @@ GatedSpec::GatedSpec(uint32_t size, uint64_t leaves, uint64_t blocks) : ProgramS
       rank.put(1, channel, gathered[rank.rank], own, to);
       rank.signal(1, channel, to, rank.rank, 1, /*exclusive=*/true);
     }
-    rank.copy(0, gathered[rank.rank], own);
+    if (isInPlace)
+      gathered[rank.rank] = own;
+    else
+      rank.copy(0, gathered[rank.rank], own);
     head = static_cast<uint32_t>(rank.commands.size());
     CommandSpec &gated = rank.add(sp::CommandKind::gated_matmul, 0);
     gated.aux = 2 * size - 1;

@@ -18,7 +18,9 @@ namespace tandem::test {
 /// for each other rank a wait and a matmul.
 struct GatedSpec : ProgramSpec {
   /// `blocks`: the puts are a fused exchange of so many thread blocks; 0: commands of their own.
-  explicit GatedSpec(uint32_t ranks, uint64_t leaves = 2, uint64_t blocks = 0);
+  /// `isInPlace`: own rows are multiplied where they lie; else they are copied to the others first.
+  explicit GatedSpec(uint32_t ranks, uint64_t leaves = 2, uint64_t blocks = 0,
+                     bool isInPlace = false);
   uint32_t head = 0;
   CommandSpec &part(uint32_t rank, uint32_t number) {
     return ranks[rank].commands[head + 1 + number];

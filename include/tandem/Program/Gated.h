@@ -69,11 +69,28 @@ struct GatedTarget {
 inline constexpr uint32_t kMostGatedTargets = 8;
 inline constexpr int64_t kMostGates = 96;
 
+/// Kernels load rows of `a` by tiles of 64, 128 or 256 rows. Own rows can lie apart from the others
+/// for most of them if they begin and end at a multiple of these rows.
+inline constexpr int64_t kOwnRowsUnit = 128;
+
+/// Rows of `a` that lie in another place than the others. Example: this rank's rows of a gathered
+/// matrix, in the operand of the gather.
+struct GatedOwnRows {
+  uint32_t part = 0; ///< whose `a` begins where they do
+  int64_t firstRow = 0, rows = 0;
+  int64_t stride = 0; ///< elements from row to row
+
+  explicit operator bool() const { return rows > 0; }
+};
+
 /// out [M, N] = a [M, K] * b, where b is [K, N], or [N, K] with transposeB.
 struct GatedProduct {
   Layout out, a, b;
   /// The parts whose views begin where the whole operands do. With puts, firstOut has no meaning.
   uint32_t firstOut = 0, firstA = 0, firstB = 0;
+  /// The row of `a` that is the first one of part firstA: not 0 if own rows come first.
+  int64_t rowOfFirstA = 0;
+  GatedOwnRows own;
   bool transposeB = false;
   std::vector<GatedBlock> blocks; ///< of parts with elements
   uint32_t numGates = 0;

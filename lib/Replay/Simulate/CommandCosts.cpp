@@ -92,9 +92,40 @@ bool CommandCosts::hasGatedKernel(const Rank &rank, CommandId gated) const {
     shapes.insert(a->layout);
   }
   if (count(Kind::Put) == 0)
-    return true;
+    return ownRowsAreTiles(rank, first, end);
   return machine.hasEpiloguePush() && count(Kind::WaitSignal) == 0 && shapes.size() == 1 &&
          count(Kind::Matmul) <= program::kMostGatedTargets;
+}
+
+/// Whether the rows of the first parts that lie in another buffer than those of the last part begin
+/// and end at tiles, or at the last row.
+bool CommandCosts::ownRowsAreTiles(const Rank &rank, const Command *first,
+                                   const Command *end) const {
+  struct Part {
+    const View *out, *a;
+  };
+  std::vector<Part> parts;
+  for (const Command *part = first; part != end; ++part)
+    if (part->kind == Kind::Matmul)
+      if (Part views{world.operand(rank, *part, 0), world.operand(rank, *part, 1)};
+          views.out && views.a)
+        parts.push_back(views);
+  uint64_t origin = ~uint64_t(0);
+  for (const Part &part : parts)
+    origin = std::min(origin, part.out->address);
+  int64_t begin = INT64_MAX, last = 0, rows = 0;
+  for (const Part &part : parts) {
+    const Layout &layout = world.layoutOf(*part.out);
+    uint64_t bytes = static_cast<uint64_t>(layout.strides[0]) * sizeOf(layout.dtype);
+    auto row = static_cast<int64_t>((part.out->address - origin) / std::max<uint64_t>(bytes, 1));
+    rows = std::max(rows, row + layout.shape[0]);
+    if (part.a->buffer == parts.back().a->buffer)
+      continue;
+    begin = std::min(begin, row);
+    last = std::max(last, row + layout.shape[0]);
+  }
+  return last == 0 || (begin % program::kOwnRowsUnit == 0 &&
+                       (last % program::kOwnRowsUnit == 0 || last == rows));
 }
 
 void CommandCosts::findExchangeKernels() {

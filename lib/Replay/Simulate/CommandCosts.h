@@ -98,6 +98,8 @@ private:
   void findPartsAlone();
   /// Whether kernels compute a gated matmul, and can store as its puts do.
   bool hasGatedKernel(const replay::Rank &rank, replay::CommandId gated) const;
+  bool ownRowsAreTiles(const replay::Rank &rank, const replay::Command *first,
+                       const replay::Command *end) const;
   /// One kernel runs a gated matmul or fused exchange: then its parts are not launched. On other
   /// machines its parts are, and there is no other launch.
   bool isFree(const replay::Command &command) const;

@@ -251,6 +251,13 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i, uint
   desc.whole.out = whole(product.firstOut, 0, product.out);
   desc.whole.a = whole(product.firstA, 1, product.a);
   desc.whole.b = whole(product.firstB, 2, product.b);
+  desc.rowOfA = product.rowOfFirstA;
+  if (product.own) {
+    Layout rows = product.a;
+    rows.shape[0] = product.own.rows;
+    rows.strides[0] = product.own.stride;
+    desc.own = {whole(product.own.part, 1, rows), product.own.firstRow};
+  }
   desc.whole.transposeB = product.transposeB;
   desc.whole.ordered = isOrdered();
   desc.blocks = product.blocks;

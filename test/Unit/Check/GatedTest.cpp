@@ -50,6 +50,23 @@ TEST(Gated, ARowBlockBeforeItsGate) {
   EXPECT_TRUE(found.count("race") || found.count("uninitialized-read"));
 }
 
+TEST(Gated, OwnRowsWhereTheyLie) {
+  for (uint32_t ranks : {2, 4}) {
+    expectClean(GatedSpec(ranks, 2, 0, /*isInPlace=*/true));
+    expectClean(GatedSpec(ranks, 2, 2, /*isInPlace=*/true), onGpu());
+  }
+  // Without the copy nothing is in the place that it would fill.
+  GatedSpec spec(3, 2, 0, /*isInPlace=*/true);
+  uint32_t others = spec.ranks[0].views[spec.part(0, 2).operands[1]].buffer();
+  spec.part(0, 0).operands[1] = spec.ranks[0].view(others, DType::F32, {2, 4});
+  expectOnly(spec, {"uninitialized-read"});
+  // Rank 1's rows before their gate.
+  GatedSpec early(3, 2, 0, /*isInPlace=*/true);
+  std::swap(early.part(0, 1), early.part(0, 2));
+  std::set<std::string> found = diagnoses(run(early));
+  EXPECT_TRUE(found.count("race") || found.count("uninitialized-read"));
+}
+
 TEST(Gated, AGateThatNeverOpens) {
   GatedSpec spec(2);
   drop(spec, 1, Kind::signal, 0);

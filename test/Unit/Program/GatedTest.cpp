@@ -90,8 +90,8 @@ TEST(Gated, PartsAreThoseThatFollow) {
 
 TEST(Gated, PartsAreBlocksOfOneProduct) {
   expectGatedError(
-      "(gated_matmul \"gated_matmul #7\"): part 2: out: expected row 2, as in a, found an "
-      "offset of 12 elements",
+      "(gated_matmul \"gated_matmul #7\"): part 4: out: expected row 6, as in a, found an "
+      "offset of 6 elements",
       [](GatedSpec &s, RankSpec &) {
         std::swap(s.part(0, 2).operands[0], s.part(0, 4).operands[0]);
       });
@@ -107,10 +107,33 @@ TEST(Gated, PartsAreBlocksOfOneProduct) {
                    });
   expectGatedError("part 2: accumulates: expected a slice of the rows before it",
                    [](GatedSpec &s, RankSpec &) { s.part(0, 2).flags = 4; });
-  expectGatedError("part 2: a: expected the buffer of the first matmul",
+  expectGatedError("part 4: a: expected the buffer, type and strides of part 2",
                    [](GatedSpec &s, RankSpec &r) {
                      s.part(0, 2).operands[1] = r.commands[2].operands[1]; // the argument
                    });
+}
+
+TEST(Gated, OwnRowsMayLieApart) {
+  for (uint32_t rank : {0, 1, 2}) {
+    GatedSpec spec(3, 2, 0, /*isInPlace=*/true);
+    auto file = ProgramFile::fromMemory(spec.encode());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    auto loaded = (*file)->rankProgram(rank);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    auto product = describeGated(program::gatedParts(**loaded, spec.head));
+    ASSERT_TRUE(product.ok()) << product.status().message();
+    EXPECT_EQ(product->own.part, 0u);
+    EXPECT_EQ(product->own.firstRow, 2 * rank);
+    EXPECT_EQ(product->own.rows, 2);
+    EXPECT_EQ(product->own.stride, 4);
+    // The first of the others: rows 2 and 3 on rank 0, which come next, else rows 0 and 1.
+    EXPECT_EQ(product->rowOfFirstA, rank == 0 ? 2 : 0);
+    EXPECT_EQ(product->firstA, rank == 1 ? 4u : 2u);
+    EXPECT_EQ(product->m(), 6);
+    EXPECT_EQ(product->k(), 4);
+    for (uint32_t i = 0; i < 3; ++i)
+      EXPECT_EQ(product->blocks[i].firstRow, (rank + i) % 3 * 2);
+  }
 }
 
 /// Rank 0's error, where A [6, 4] and the result [6, 3] are at these offsets of one memory; in two
@@ -200,6 +223,55 @@ TEST(Gated, SlicesOfK) {
   EXPECT_EQ(product->blocks[1].firstK, 4);
   EXPECT_EQ(product->blocks[1].gates, 1u);
   EXPECT_EQ(product->blocks[3].gates, 3u);
+}
+
+/// The slice from another matrix, whose rows have 8 elements and which begins at `offset`.
+GatedPart apart(int64_t row, int64_t k, int64_t count, int64_t offset = 0) {
+  GatedPart part = slice(row, k, count);
+  part.a = placed(3, 2, count, 8, offset + k);
+  return part;
+}
+
+TEST(Gated, RowsThatLieApart) {
+  auto of = [](const std::vector<GatedPart> &parts) { return describeGated(parts); };
+  auto error = [&](const std::vector<GatedPart> &parts) { return of(parts).status().message(); };
+  // Slices of K, and several blocks that follow each other.
+  auto product = of({apart(4, 0, 4), apart(4, 4, 2), apart(2, 0, 6, -16), wait(), slice(0, 0, 6)});
+  ASSERT_TRUE(product.ok()) << product.status().message();
+  EXPECT_EQ(product->own.part, 2u);
+  EXPECT_EQ(product->own.firstRow, 2);
+  EXPECT_EQ(product->own.rows, 4);
+  EXPECT_EQ(product->own.stride, 8);
+  EXPECT_EQ(product->firstA, 4u);
+  EXPECT_EQ(product->rowOfFirstA, 0);
+  EXPECT_EQ(product->a.strides[0], 6);
+  EXPECT_EQ(product->blocks[1].firstK, 4);
+  EXPECT_EQ(product->blocks[2].firstRow, 2);
+  // All in one matrix: none lie apart.
+  EXPECT_FALSE(of({apart(2, 0, 6), apart(0, 0, 6, -16)})->own);
+  // A matrix in the same memory, as buffers of the arena are.
+  GatedPart near = slice(0, 0, 6);
+  near.a.address += 1024;
+  product = of({near, slice(2, 0, 6)});
+  ASSERT_TRUE(product.ok()) << product.status().message();
+  EXPECT_EQ(product->own.rows, 2);
+  EXPECT_EQ(product->rowOfFirstA, 2);
+
+  EXPECT_EQ(error({apart(0, 0, 6), apart(4, 0, 6, 32), slice(2, 0, 6)}),
+            "a: expected rows apart from the others to follow each other, found 4 of 6");
+  EXPECT_EQ(error({apart(2, 0, 4), slice(2, 4, 2), slice(0, 0, 6)}),
+            "part 1: a: expected all of K of rows in one place");
+  EXPECT_EQ(error({apart(0, 0, 6), slice(2, 0, 6), apart(4, 0, 6, 32)}),
+            "part 2: a: expected the buffer, type and strides of part 1");
+  EXPECT_EQ(error({apart(0, 0, 6), slice(2, 0, 6), slice(2, 0, 6)}),
+            "expected rows that are computed once, without gaps: 4 next, found 2");
+  GatedPart columns = slice(2, 0, 6);
+  columns.a.layout.strides = {1, 2};
+  EXPECT_EQ(error({apart(0, 0, 6), columns}).rfind("part 1: a: expected contiguous rows", 0), 0u);
+  GatedPart over = apart(0, 0, 6);
+  over.a.buffer = over.out.buffer;
+  over.a.address = over.out.address;
+  EXPECT_EQ(error({over, slice(2, 0, 6)}), "out: overlaps own rows of a");
 }
 
 TEST(Gated, SlicesOfKFollowEachOther) {

@@ -87,6 +87,34 @@ TEST(SimulateGated, TheRateDependsOnTheShape) {
   EXPECT_LT(efficiency(200000), between);
 }
 
+TEST(SimulateGated, OwnRowsThatLieApartAreWholeTiles) {
+  // The second part has 1000 - `rows` rows, in another buffer than the first one.
+  auto hasKernel = [](int64_t rows, bool isFirst) {
+    ToyProgram program(2);
+    for (RankSpec &rank : program.spec.ranks)
+      rank.slots = {1};
+    program.put(1, 0, 0, 1);
+    program[1].signal(0, 0, 0, 0, 1);
+    RankSpec &rank = program[0];
+    uint32_t w = rank.view(rank.arena(128 * 64 * 2), DType::BF16, {128, 64});
+    uint32_t out = rank.arena(1000 * 64 * 2);
+    auto part = [&](int64_t row, int64_t count) {
+      uint32_t y = rank.view(out, DType::BF16, {count, 64}, static_cast<uint64_t>(row * 64 * 2));
+      uint32_t a = rank.view(rank.arena(1000 * 128 * 2), DType::BF16, {count, 128});
+      rank.add(sp::CommandKind::matmul, 0, {y, a, w});
+    };
+    rank.add(sp::CommandKind::gated_matmul, 0).aux = 3;
+    part(isFirst ? 0 : 1000 - rows, rows);
+    rank.waitSignal(0, 0, 0, 1);
+    part(isFirst ? rows : 0, 1000 - rows);
+    return program.simulate(withKernels(1)).ungated == replay::kNone;
+  };
+  EXPECT_TRUE(hasKernel(256, true));
+  EXPECT_TRUE(hasKernel(1000 - 256, false)); // ends at the last row
+  EXPECT_FALSE(hasKernel(255, true));
+  EXPECT_FALSE(hasKernel(256, false));
+}
+
 TEST(SimulateGated, APartBeginsWhenItsGateOpens) {
   // Rank 1: a launch, 6 of a matmul and 1 of a put.
   ToyProgram program = gated(6);

@@ -267,6 +267,14 @@ struct GatedTarget {
 /// A matmul whose blocks of rows begin when gates are open, or go to peers (docs/gated.md).
 struct GatedMatmulDesc {
   MatmulDesc whole; ///< no transposeA, no accumulate; a bias only with an epilogue
+  /// whole.a begins at this row; the rows before it lie apart.
+  int64_t rowOfA = 0;
+  /// Rows of A that lie apart from whole.a, from `firstRow` on; their layout has them and all of K.
+  /// Not present: none do.
+  struct OwnRows {
+    Operand rows;
+    int64_t firstRow = 0;
+  } own;
   std::vector<program::GatedBlock> blocks; ///< in the order in which they are to be computed
   std::vector<Gate> gates;
   uint32_t leaves = 0; ///< SMs that the kernel leaves to others

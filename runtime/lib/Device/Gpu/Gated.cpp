@@ -33,6 +33,8 @@ public:
                  FunctionHandle countRun, const void *letGo)
       : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), targets(desc.targets),
         peers(desc.peers), a(desc.whole.a.slot), w(desc.whole.b.slot), out(desc.whole.out.slot),
+        own(desc.own.rows), bytesBeforeA(desc.rowOfA * desc.whole.a.layout.strides[0] *
+                                         static_cast<int64_t>(sizeOf(desc.whole.a.layout.dtype))),
         bias(desc.whole.bias), residual(desc.epilogue ? desc.epilogue->residual : Operand()),
         noGraph(desc.whyNoGraph), countRun(countRun), letGo(letGo) {}
 
@@ -40,7 +42,9 @@ public:
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     GatedCall call;
-    call.a = frame.pointers[a];
+    call.a = static_cast<const std::byte *>(frame.pointers[a]) - bytesBeforeA;
+    if (own.present())
+      call.own = frame.pointers[own.slot];
     call.w = frame.pointers[w];
     if (targets.empty())
       call.out = frame.pointers[out];
@@ -81,6 +85,8 @@ private:
   std::vector<GatedTarget> targets;
   std::shared_ptr<const PeerStores> peers;
   uint32_t a, w, out;
+  Operand own;
+  int64_t bytesBeforeA;
   Operand bias, residual;
   std::string noGraph;
   FunctionHandle countRun;
@@ -116,6 +122,10 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   shape.numGates = static_cast<uint32_t>(desc.gates.size());
   shape.leftSms = desc.leaves;
   shape.hasTargets = !desc.targets.empty();
+  if (desc.own.rows.present()) {
+    const Layout &own = desc.own.rows.layout;
+    shape.own = {desc.own.firstRow, own.shape[0], own.strides[0]};
+  }
   if (shape.strideW == 0 && whole.b.layout.strides[0] == 1) { // stored the other way round
     shape.transposeW = !shape.transposeW;
     shape.strideW = whole.b.layout.strides[1];

@@ -135,6 +135,9 @@ Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned proc
     matmul.function = describe(*shape.function);
     matmul.function.strideResidual = shape.strideOut;
   }
+  matmul.firstOwn = shape.own.firstRow;
+  matmul.ownRows = shape.own.rows;
+  matmul.strideOwn = shape.own.stride;
   matmul.numTargets = shape.hasTargets ? static_cast<uint32_t>(shape.blocks.size()) : 0;
   for (uint32_t i = 0; i < matmul.numTargets && i < gated::kMostTargets; ++i)
     matmul.targets[i].block = static_cast<int32_t>(shape.blocks[i].firstRow / shape.blocks[i].rows);
@@ -199,6 +202,7 @@ public:
     uint32_t number = kernels[selected];
     Matmul matmul = describe(shape, *table.info(number), driver.info().processors);
     matmul.numGates = 0;
+    matmul.ownRows = 0;
     matmul.function.present = 0; // it hardly decides which one is the fastest
     matmul.a = a;
     matmul.w = b;
@@ -215,6 +219,7 @@ public:
     block.m = rowsAlone(shape);
     block.blocks.clear();
     block.hasTargets = false;
+    block.own = {};
     block.function.reset();
     if (block.m == 0 || !whyNotKernel(block, table, number, driver.info().processors).empty())
       return Status();
@@ -294,9 +299,12 @@ public:
     now.a = call.a;
     now.w = call.w;
     now.d = call.out;
+    now.own = call.own;
     now.function.bias = call.bias;
     now.function.residual = call.residual;
     std::vector<const void *> matrices{call.a, call.w};
+    if (matmul.ownRows > 0)
+      matrices.push_back(call.own);
     if (matmul.numTargets == 0)
       matrices.push_back(call.out);
     for (size_t i = 0; i < call.targets.size() && i < matmul.numTargets; ++i) {
@@ -370,7 +378,7 @@ public:
 
 private:
   using Key = std::tuple<DType, bool, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         uint32_t, size_t, int64_t>;
+                         uint32_t, size_t, int64_t, int64_t, int64_t>;
 
   std::vector<uint32_t> runnable(const GatedShape &shape, std::string &why) const {
     std::vector<uint32_t> kernels;
@@ -391,12 +399,13 @@ private:
 
   /// All kernels add in the same order, so ranks may choose different ones.
   Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
-    Key key{shape.type,      shape.transposeW,
-            shape.m,         shape.n,
-            shape.k,         shape.strideA,
-            shape.strideW,   shape.strideOut,
-            shape.leftSms,   shape.hasTargets ? shape.blocks.size() : 0,
-            rowsAlone(shape)};
+    Key key{shape.type,       shape.transposeW,
+            shape.m,          shape.n,
+            shape.k,          shape.strideA,
+            shape.strideW,    shape.strideOut,
+            shape.leftSms,    shape.hasTargets ? shape.blocks.size() : 0,
+            rowsAlone(shape), shape.own.firstRow,
+            shape.own.rows};
     std::lock_guard lock(mutex);
     if (auto known = choices.find(key); known != choices.end())
       return known->second;

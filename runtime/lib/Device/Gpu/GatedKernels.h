@@ -43,6 +43,10 @@ struct GatedShape {
   uint32_t leftSms = 0;
   /// The blocks go to places of their own: all have as many rows and all of K, and no gates.
   bool hasTargets = false;
+  /// Rows of a that lie in a matrix of their own; not with targets. None: rows is 0.
+  struct OwnRows {
+    int64_t firstRow = 0, rows = 0, stride = 0;
+  } own;
   /// out = activation(alpha * a w + bias + beta * residual). Not with targets. The bias is a row of
   /// out's type, and the residual has its type and strides.
   struct Function {
@@ -70,8 +74,9 @@ struct StoreTo {
 
 /// One launch.
 struct GatedCall {
-  const void *a = nullptr, *w = nullptr;
-  void *out = nullptr;                             ///< null with targets
+  const void *a = nullptr, *w = nullptr; ///< a: where row 0 is, or would be if it were not own
+  const void *own = nullptr;             ///< the first of GatedShape::own, if it has rows
+  void *out = nullptr;                   ///< null with targets
   const void *bias = nullptr, *residual = nullptr; ///< if the function has them
   std::vector<StoreTo> targets;                    ///< one per block, if GatedShape::hasTargets
   std::vector<OpenWhen> gates;                     ///< GatedShape::numGates

@@ -556,7 +556,8 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
     Means the same as its contents without the region (docs/gated.md). A device with gated kernels runs it as one
     kernel, which holds all SMs but `leaving` of them while it waits. The matmuls are the parts of one product
     lhs [M, K] * rhs -> output [M, N]: their rows cover M, and slices of K of the same rows follow each other, where all but
-    the first accumulate. Blocks are computed in the order of the text, each after the waits before it.
+    the first accumulate. Blocks are computed in the order of the text, each after the waits before it. The first blocks may
+    be rows of another matrix than the others, as a device's own rows are.
 
     A put behind a matmul sends the rows that it has computed, its *staged* rows, to a peer. The kernel stores them to
     the peer directly. Their memory on this rank is undefined afterwards.

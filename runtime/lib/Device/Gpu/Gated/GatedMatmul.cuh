@@ -3,10 +3,11 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// CUTLASS's persistent kernel for Hopper with three changes. Before the loads of a tile, the warp
+// CUTLASS's persistent kernel for Hopper with four changes. Before the loads of a tile, the warp
 // that issues them waits for the signals of the tile's rows. Tiles are taken in the order in which
-// rows arrive. And blocks of rows may be stored to different places, as memory of other GPUs, each
-// with a signal. A kernel on all SMs that waits must not wait for work that needs an SM itself.
+// rows arrive. Some rows of A may lie in another place than the others. And blocks of rows may be
+// stored to different places, as memory of other GPUs, each with a signal. A kernel on all SMs that
+// waits must not wait for work that needs an SM itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,13 +59,17 @@ __device__ inline void await(const Gates &on, const Gate &gate) {
     *static_cast<volatile uint64_t *>(on.progress) = ~uint64_t(0);
 }
 
-/// The stock main loop, which waits before it loads.
+/// The stock main loop, which waits before it loads, and may load some rows of A from elsewhere.
 template <class Base> struct GatedMainloop : Base {
   struct Arguments : Base::Arguments {
     Gates gates;
+    typename Base::Arguments own; ///< as these, with the own rows as A
+    int firstOwn = 0, ownRows = 0;
   };
   struct Params : Base::Params {
     Gates gates;
+    typename Base::Params own;
+    int firstOwn, ownTiles; ///< rows of tiles
   };
 
   template <class ProblemShape>
@@ -74,7 +79,20 @@ template <class Base> struct GatedMainloop : Base {
     static_cast<typename Base::Params &>(params) =
         Base::to_underlying_arguments(shape, arguments, workspace);
     params.gates = arguments.gates;
+    constexpr int tileM = size<0>(typename Base::TileShape{});
+    params.firstOwn = arguments.firstOwn / tileM;
+    params.ownTiles = ceil_div(arguments.ownRows, tileM);
+    params.own = params;
+    if (arguments.ownRows > 0)
+      params.own = Base::to_underlying_arguments(
+          make_shape(arguments.ownRows, get<1>(shape), get<2>(shape), 1), arguments.own, workspace);
     return params;
+  }
+
+  CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params &params) {
+    Base::prefetch_tma_descriptors(params);
+    if (params.ownTiles > 0)
+      prefetch_tma_descriptor(params.own.tma_load_a.get_tma_descriptor());
   }
 
   template <class Inputs, class KTiles, class Coord>
@@ -83,11 +101,17 @@ template <class Base> struct GatedMainloop : Base {
                            const Coord &coord, KTiles kTiles, int kTileCount, int thread,
                            uint32_t blockInCluster, typename Base::TensorStorage &storage) {
     const Gates &gates = params.gates;
-    const uint16_t *needs = gates.needs ? gates.needs + int(get<0>(coord)) * gates.slices : nullptr;
+    int row = get<0>(coord);
+    const uint16_t *needs = gates.needs ? gates.needs + row * gates.slices : nullptr;
+    // W is the same in both.
+    bool isOwn = row >= params.firstOwn && row < params.firstOwn + params.ownTiles;
+    const typename Base::Params &from = isOwn ? params.own : params;
+    auto at = make_coord(isOwn ? row - params.firstOwn : row, get<1>(coord), get<2>(coord),
+                         get<3>(coord));
     if (gates.slices == 1) {
       if (needs)
         pass(gates, needs[0]);
-      Base::load(params, pipeline, state, inputs, coord, kTiles, kTileCount, thread, blockInCluster,
+      Base::load(from, pipeline, state, inputs, at, kTiles, kTileCount, thread, blockInCluster,
                  storage);
       return;
     }
@@ -95,7 +119,7 @@ template <class Base> struct GatedMainloop : Base {
       int count = min(gates.sliceTiles, kTileCount - begin);
       if (needs)
         pass(gates, needs[slice]);
-      Base::load(params, pipeline, state, inputs, coord,
+      Base::load(from, pipeline, state, inputs, at,
                  make_coord_iterator(begin, shape<3>(get<0>(inputs))), count, thread,
                  blockInCluster, storage);
       state.advance(count);
@@ -435,6 +459,12 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     get<2>(to.mainloop.dA) = rows * matmul.strideA;
     constexpr bool byColumns = cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor>;
     get<byColumns ? 0 : 1>(to.mainloop.dB) = matmul.strideW;
+    auto &own = to.mainloop.own = to.mainloop;
+    own.ptr_A = static_cast<const Type *>(matmul.own);
+    get<0>(own.dA) = matmul.strideOwn;
+    get<2>(own.dA) = matmul.ownRows * matmul.strideOwn;
+    to.mainloop.firstOwn = int(matmul.firstOwn);
+    to.mainloop.ownRows = int(matmul.ownRows);
     to.epilogue.ptr_C = nullptr;
     to.epilogue.ptr_D = static_cast<Type *>(matmul.numTargets ? matmul.targets[0].d : matmul.d);
     get<0>(to.epilogue.dD) = matmul.strideD;
@@ -494,6 +524,14 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
       return "blocks of rows that go to different places are not of equal size";
     if (matmul.function.present && matmul.numTargets > 0)
       return "rows that go to different places have no epilogue";
+    int64_t endOfOwn = matmul.firstOwn + matmul.ownRows;
+    if (matmul.ownRows < 0 || matmul.firstOwn < 0 || endOfOwn > matmul.m)
+      return "rows that lie apart are not among the others";
+    if (matmul.ownRows > 0 &&
+        (matmul.firstOwn % tileM != 0 || (endOfOwn % tileM != 0 && endOfOwn != matmul.m)))
+      return "rows that lie apart are not whole tiles";
+    if (matmul.ownRows > 0 && (matmul.strideOwn % 8 != 0 || matmul.numTargets > 0))
+      return "rows that lie apart have a stride that is no multiple of 8, or targets";
     if (matmul.sms < clusterM * clusterN)
       return "there are fewer SMs than a cluster has blocks";
     return nullptr;

@@ -17,7 +17,7 @@
 namespace tandem::gpu::gated {
 
 /// Of what this header says.
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 
 /// Of one matmul. They are arguments of the kernel.
 inline constexpr uint32_t kMostGates = 96;
@@ -93,6 +93,10 @@ struct Matmul {
   /// Device memory, numTargets words: 0 before and after each run. Null without targets.
   uint32_t *arrivals;
   Function function; ///< not present with targets
+  /// Rows [firstOwn, firstOwn + ownRows) of A are here, and are not read at `a`. They begin and end
+  /// at multiples of tileM, or end at M. Not with targets. ownRows 0: there are none.
+  const void *own;
+  int64_t firstOwn, ownRows, strideOwn;
 };
 
 /// The library's one function, kEntryName: its table, or null if `version` is not the library's.

@@ -41,7 +41,7 @@ public:
       product.m = block.rows;
       product.n = shape.n;
       product.k = block.k;
-      product.lda = shape.strideA;
+      product.lda = isOwn(shape, block) ? shape.own.stride : shape.strideA;
       product.ldb = shape.strideW;
       product.ldo = shape.strideOut;
       product.transposeB = shape.transposeW;
@@ -75,7 +75,10 @@ public:
                              gpu::argument(call.letGo)};
         TANDEM_RETURN_IF_ERROR(driver.launch(await, {1, 1, 1}, stream, arguments));
       }
-      const float *a = static_cast<const float *>(call.a) + block.firstRow * shape.strideA;
+      const float *a = isOwn(shape, block)
+                           ? static_cast<const float *>(call.own) +
+                                 (block.firstRow - shape.own.firstRow) * shape.own.stride
+                           : static_cast<const float *>(call.a) + block.firstRow * shape.strideA;
       int64_t first = block.firstRow * shape.strideOut;
       float *out = shape.hasTargets ? static_cast<float *>(call.targets[i].out)
                                     : static_cast<float *>(call.out) + first;
@@ -98,6 +101,11 @@ public:
   std::string description() const override { return "stand-in"; }
 
 private:
+  static bool isOwn(const gpu::GatedShape &shape, const gpu::GatedShape::Block &block) {
+    return block.firstRow >= shape.own.firstRow &&
+           block.firstRow < shape.own.firstRow + shape.own.rows;
+  }
+
   gpu::Driver &driver;
   const gpu::GatedShape shape;
   std::unique_ptr<gpu::Kernels> kernels;
@@ -177,6 +185,18 @@ TEST(GpuGated, OneKernelForAllParts) {
     EXPECT_EQ(fakeNumber("graph-launches") - replayed, *graph == '1' ? 10 : 0);
     EXPECT_EQ(takeLog().find("one by one"), std::string::npos);
   }
+}
+
+TEST(GpuGated, OwnRowsAreReadWhereTheyLie) {
+  WithKernels kernels;
+  for (const char *graph : {"1", "0"})
+    for (uint64_t blocks : {0, 1})    // pushed by copies, by thread blocks
+      for (uint32_t ranks : {2, 4}) { // two of these share a GPU
+        Variable variable("TANDEM_GRAPH", graph);
+        int before = launches;
+        expectAllOk(runRanks(GatedSpec(ranks, 2, blocks, /*isInPlace=*/true), "peer", runProducts));
+        EXPECT_GE(launches - before, static_cast<int>(ranks));
+      }
 }
 
 // While the driver makes one rank's graph, another one's kernel would wait for that rank.
