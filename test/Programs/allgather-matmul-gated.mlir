@@ -6,7 +6,7 @@
 // RUN: tandem-compile %s --entry=allgather_gated_chunks --mesh x=3 --dump --rank=1 | FileCheck %s --check-prefix=CHUNKS
 
 // All-gather and matmul with one kernel that waits for rows (schedule `gated`): each device writes its rows into its
-// peers' memory, one peer after another, and into its own. Then it multiplies all rows, its own first.
+// peers' memory, one peer after another. Then it multiplies all rows: its own first, where they lie.
 //
 // FUSION-LABEL: func.func @allgather_matmul_gated(
 // FUSION: fusion.stream_loop schedule <gated> from annotation (
@@ -20,9 +20,9 @@
 // HOSTIR-NEXT: hostir.sync %[[COPIES]] after %[[MAIN]]
 // HOSTIR: hostir.put %[[X]] to %{{.+}} at %[[TO:.+]] via %[[CH]] on %[[COPIES]]
 // HOSTIR-NEXT: hostir.signal
-// HOSTIR: hostir.copy %[[X]] to %{{.+}} on %[[MAIN]]
+// HOSTIR-NOT: hostir.copy
 // HOSTIR: hostir.gated_matmul on %[[MAIN]] leaving 2 {
-// HOSTIR: hostir.matmul %{{.+}}, %[[W]] to %{{.+}} on %[[MAIN]]
+// HOSTIR: hostir.matmul %[[X]], %[[W]] to %{{.+}} on %[[MAIN]]
 // HOSTIR: scf.for %{{.+}} = %c1 to %c4 step %c1
 // HOSTIR: hostir.wait_signal %{{.+}} >= %c1 via %[[CH]] on %[[MAIN]]
 // HOSTIR: hostir.matmul %{{.+}}, %[[W]] to %{{.+}} on %[[MAIN]]
@@ -34,9 +34,9 @@
 // RANK1: symmetric 2x3072, signals [1,1,1,1]
 // RANK1: s1 put c0 sym1+768:f32[12,16] <- arg0:f32[12,16] to 0
 // RANK1-NEXT: s1 signal c0 slot 1 value 1 to 0 exclusive
-// RANK1: s0 copy sym1+768:f32[12,16] <- arg0:f32[12,16]
-// RANK1-NEXT: s0 gated_matmul 7 parts leaves 2 SMs
-// RANK1-NEXT: s0   matmul arg2+288:f32[12,6] = sym1+768:f32[12,16] * arg1:f32[16,6]
+// RANK1-NOT: s0 copy
+// RANK1: s0 gated_matmul 7 parts leaves 2 SMs
+// RANK1-NEXT: s0   matmul arg2+288:f32[12,6] = arg0:f32[12,16] * arg1:f32[16,6]
 // RANK1-NEXT: s0   wait_signal c0 slot 2 value 1
 // RANK1-NEXT: s0   matmul arg2+576:f32[12,6] = sym1+1536:f32[12,16]
 // RANK1-NEXT: s0   wait_signal c0 slot 3 value 1
@@ -44,16 +44,20 @@
 // RANK1-NEXT: s0   wait_signal c0 slot 0 value 1
 // RANK1-NEXT: s0   matmul arg2:f32[12,6] = sym1:f32[12,16]
 //
-// Two slices a device, two matmuls, and a gathered value that is also a result.
+// Two slices a device, two matmuls, and a gathered value that is also a result: own rows are copied to it behind the
+// matmuls.
 //
+// CHUNKS-NOT: s0 copy
 // CHUNKS: s0 gated_matmul 10 parts
-// CHUNKS-NEXT: s0   matmul
-// CHUNKS-NEXT: s0   matmul
+// CHUNKS-NEXT: s0   matmul {{.*}} = arg0:
+// CHUNKS-NEXT: s0   matmul {{.*}} = arg0+512:
 // CHUNKS-NEXT: s0   wait_signal c0 slot 2 value 1
 // CHUNKS-NEXT: s0   matmul
 // CHUNKS-NEXT: s0   wait_signal c0 slot 2 value 2
 // CHUNKS: s0 gated_matmul 10 parts
-// CHUNKS: s0 copy
+// CHUNKS: s0 copy arg3+1024:f32[8,16] <- arg0:f32[8,16]
+// CHUNKS-NEXT: s0 copy arg3+1536:f32[8,16] <- arg0+512:f32[8,16]
+// CHUNKS-NEXT: s0 copy {{.*}} <- sym1
 // CHUNKS-NOT: gated_matmul
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>

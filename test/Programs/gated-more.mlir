@@ -2,14 +2,17 @@
 // RUN: cat %t/*-convert-fusion-to-hostir.mlir | tandem-opt --canonicalize --cse | FileCheck %s
 // RUN: tandem-compile %s --entry=gated_batches --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=BATCHES
 
-// What a gated matmul cannot do runs after it, whole: a bias, elementwise ops, other matmuls of the gathered rows.
+// What a gated matmul cannot do runs after it, whole: a bias, elementwise ops, other matmuls of the gathered rows. These
+// need own rows next to the others, so they are copied there first.
 //
 // CHECK-LABEL: hostir.program @gated_layer(
+// CHECK-SAME: %[[X:.+]]: memref<12x16xf32> {
 // CHECK: hostir.gated_matmul
 // CHECK-NOT: bias
 // CHECK: hostir.accumulate sum %{{.+}} into %{{.+}} on %{{.+}} : memref<48x6xf32, strided<[0, 1]>> to memref<48x6xf32>
 // CHECK: hostir.launch @{{.*}}tanh
 // CHECK-NOT: hostir.gated_matmul
+// CHECK: hostir.copy %[[X]] to
 // CHECK: hostir.matmul {{.*}}transpose_a
 //
 // Rows of several dimensions that lie one after another are the rows of one matrix.
@@ -19,8 +22,9 @@
 // CHECK: memref.collapse_shape
 // CHECK: hostir.matmul {{.*}} memref<12x16xf32, {{.*}}>, memref<16x6xf32> to memref<12x6xf32, {{.*}}>
 //
-// The tokens of two sequences: two blocks of rows for each device.
+// The tokens of two sequences: two blocks of rows for each device, which are copied to the others first.
 //
+// BATCHES: s0 copy sym1+384:{{.*}} <- arg0
 // BATCHES: s0 gated_matmul 11 parts leaves 2 SMs
 // BATCHES-NEXT: s0   matmul arg2+144:f32[6,6] = sym1+384:f32[6,16] * arg1:f32[16,6]
 // BATCHES-NEXT: s0   matmul arg2+720:f32[6,6] = sym1+1920:f32[6,16] * arg1:f32[16,6]

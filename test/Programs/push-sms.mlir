@@ -29,11 +29,12 @@
 // ONCE-NEXT: s1   signal {{.*}} value 1 to 1
 // ONCE-NEXT: s1   put {{.*}} to 3
 //
-// The gated matmul leaves the SMs.
+// The gated matmul leaves the SMs, and reads the rows that the kernel stores to the peers.
 //
 // GATED: s1 fused_exchange 6 parts by 8 blocks
-// GATED: s0 copy
-// GATED-NEXT: s0 gated_matmul 7 parts leaves 8 SMs
+// GATED-NEXT: s1   put c0 {{.*}} <- arg0:f32[12,16] to 3
+// GATED: s0 gated_matmul 7 parts leaves 8 SMs
+// GATED-NEXT: s0   matmul arg2:f32[12,6] = arg0:f32[12,16] *
 //
 // PROVEN: no error
 

@@ -14,6 +14,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Program/Gated.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -117,8 +118,9 @@ struct GatedOps {
   SmallVector<Operation *> later;
 };
 
-/// Own rows go to the peers and into the own receive memory, which thus becomes the whole left
-/// operand of each matmul: own rows first, then those of the others as they arrive.
+/// Own rows go to the peers. Each matmul reads own rows first, then those of the others as they
+/// arrive in the receive memory. If a kernel cannot read own rows where they lie, they are copied
+/// into the receive memory, which thus becomes the whole left operand.
 class GatedGather {
 public:
   /// `blocks`: of the kernel that pushes; none: copy engines do.
@@ -137,6 +139,7 @@ private:
   LogicalResult pushOwn();
   LogicalResult pushOwn(Value copies);
   LogicalResult copyOwn();
+  bool canReadOwn();
   LogicalResult prepare();
   LogicalResult multiply(fusion::MatmulOp matmul);
   LogicalResult multiplyRows(fusion::MatmulOp matmul);
@@ -153,7 +156,8 @@ private:
   Value me;
   Peers peers;
   OneSided puts;
-  Value received; ///< all rows; peers write here
+  Value received;         ///< all rows; peers write here
+  bool isInPlace = false; ///< matmuls read own rows in the operand of the gather
 };
 
 } // namespace
@@ -196,6 +200,39 @@ static bool hasRowsApart(RankedTensorType type) {
     }
   }
   return matrices > 1 && fewestRows == 1;
+}
+
+/// Whether the rows of a device are one block of the gathered rows, which begins and ends at tiles
+/// of kernels. Products without kernels are computed part by part, and have no tiles.
+static bool isOneBlock(RankedTensorType input, const ReshardPlan &plan) {
+  FailureOr<SmallVector<SmallVector<fusion::ResolvedDigit>>> dims = fusion::resolveDims(input);
+  if (failed(dims))
+    return false;
+  int64_t rows = 1; // of a device, in the dimensions and digits so far
+  for (const SmallVector<fusion::ResolvedDigit> &digits : ArrayRef(*dims).drop_back())
+    for (const fusion::ResolvedDigit &digit : digits) {
+      if (digit.ragged)
+        return false;
+      if (digit.kind != fusion::DigitKind::Device)
+        rows *= digit.size;
+      else if (rows > 1 && llvm::is_contained(plan.axes, digit.axis))
+        return false;
+    }
+  Type type = input.getElementType();
+  return rows % program::kOwnRowsUnit == 0 || !(type.isF16() || type.isBF16());
+}
+
+/// Whether memory has rows of neighbouring elements, at equal distances.
+static bool hasContiguousRows(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset = 0;
+  if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+    return false;
+  for (int64_t dim = 0; dim + 2 < type.getRank(); ++dim)
+    if (ShapedType::isDynamic(strides[dim]) ||
+        strides[dim] != strides[dim + 1] * type.getDimSize(dim + 1))
+      return false;
+  return true;
 }
 
 /// What keeps a matmul of the loop from being a gated one; empty: nothing.
@@ -281,6 +318,7 @@ LogicalResult GatedGather::pushOwn(Value copies) {
   });
 }
 
+/// Into the receive memory.
 LogicalResult GatedGather::copyOwn() {
   return forEachSlice(me, /*isOwn=*/true, [&](Value, const SliceIndex &slice) {
     FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, me, builder);
@@ -294,9 +332,17 @@ LogicalResult GatedGather::copyOwn() {
   });
 }
 
+/// Whether the matmuls may read own rows where they lie: as one block of whole tiles.
+bool GatedGather::canReadOwn() {
+  return isOneBlock(reshard.getInput().getType(), gather.plan) &&
+         hasContiguousRows(cast<MemRefType>(program.getBuffer(reshard.getInput()).getType())) &&
+         llvm::all_of(ops.gated, [&](fusion::MatmulOp op) { return gather.mayReadOwn(op); });
+}
+
 /// All results are whole: there is no slice of them that something waits for.
 LogicalResult GatedGather::prepare() {
   received = gather.allocReceived(program).front();
+  isInPlace = canReadOwn();
   return failure(
       llvm::any_of(gather.loop.ops, [&](Operation *op) { return failed(body.prepare(op)); }));
 }
@@ -320,23 +366,28 @@ LogicalResult GatedGather::multiply(fusion::MatmulOp matmul) {
 
 LogicalResult GatedGather::multiplyRows(fusion::MatmulOp matmul) {
   Value main = program.getMainStream();
-  auto multiplySlice = [&](const SliceIndex &slice) {
-    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, Value(), builder);
+  auto multiplySlice = [&](const SliceIndex &slice, bool isOwn) {
+    FailureOr<ReshardPlan> plan =
+        GatherLoop::getSlice(reshard, slice, isOwn ? me : Value(), builder);
     if (failed(plan))
       return failure();
-    body.readFrom(reshard.getResult(), {received, plan->target});
+    if (isOwn && isInPlace)
+      body.readFrom(reshard.getResult(), {program.getBuffer(reshard.getInput()), plan->source});
+    else
+      body.readFrom(reshard.getResult(), {received, plan->target});
     LogicalResult done = body.emitSlices(matmul.getOperation(), slice, main, /*isStreamUsed=*/true);
     body.clearPlaces();
     return done;
   };
-  if (failed(forEachSlice(me, /*isOwn=*/true,
-                          [&](Value, const SliceIndex &slice) { return multiplySlice(slice); })))
+  if (failed(forEachSlice(me, /*isOwn=*/true, [&](Value, const SliceIndex &slice) {
+        return multiplySlice(slice, /*isOwn=*/true);
+      })))
     return failure();
   return program.loop(loc, 1, gather.digits.devices, [&](Value distance) {
     Value from = peers.getSource(distance);
     return forEachSlice(from, /*isOwn=*/false, [&](Value number, const SliceIndex &slice) {
       puts.waitFor(from, number, main);
-      return multiplySlice(slice);
+      return multiplySlice(slice, /*isOwn=*/false);
     });
   });
 }
@@ -346,10 +397,15 @@ LogicalResult GatedGather::copyToResult() {
   Value result = program.getBuffer(reshard.getResult());
   if (result == received)
     return success();
-  return program.loop(loc, 0, gather.digits.devices, [&](Value owner) {
-    return forEachSlice(owner, /*isOwn=*/false, [&](Value, const SliceIndex &slice) {
-      return gather.copyReceived(body, received, slice, program.getMainStream());
-    });
+  if (failed(forEachSlice(me, /*isOwn=*/true, [&](Value, const SliceIndex &slice) {
+        return gather.copyOwn(body, me, slice, program.getMainStream());
+      })))
+    return failure();
+  return program.loop(loc, 1, gather.digits.devices, [&](Value distance) {
+    return forEachSlice(
+        peers.getSource(distance), /*isOwn=*/false, [&](Value, const SliceIndex &slice) {
+          return gather.copyReceived(body, received, slice, program.getMainStream());
+        });
   });
 }
 
@@ -360,7 +416,7 @@ LogicalResult GatedGather::emit() {
   LogicalResult done = success();
   program.onMesh(loc, gather.plan.mesh, [&] {
     done = pushOwn();
-    if (succeeded(done))
+    if (succeeded(done) && !isInPlace)
       done = copyOwn();
     for (fusion::MatmulOp matmul : ops.gated)
       if (succeeded(done))
@@ -369,9 +425,15 @@ LogicalResult GatedGather::emit() {
       done = copyToResult();
   });
   // Before the join: a launch right behind the matmul may run in its kernel.
-  for (Operation *op : ops.later)
+  bool hasOwn = !isInPlace || program.getBuffer(reshard.getResult()) != received;
+  for (Operation *op : ops.later) {
+    if (!hasOwn && llvm::is_contained(op->getOperands(), reshard.getResult())) {
+      program.onMesh(loc, gather.plan.mesh, [&] { done = succeeded(done) ? copyOwn() : done; });
+      hasOwn = true;
+    }
     if (succeeded(done))
       done = body.emitSlice(op, nullptr, program.getMainStream());
+  }
   program.join(loc, 1);
   return done;
 }

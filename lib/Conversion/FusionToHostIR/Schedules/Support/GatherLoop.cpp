@@ -98,13 +98,18 @@ GatherLoop::GatherLoop(const StreamLoop &loop, ReshardPlan slicePlan)
       gathers(loop.reshards()), consumers(ArrayRef(loop.ops).drop_front(gathers.size())) {
   for (fusion::ReshardOp gather : gathers) {
     handsOut |= getCommonOwner(gather)->handsOut;
-    if (llvm::any_of(gather->getUsers(), [&](Operation *user) {
-          const OpLowering *lowering = getLowering(user);
-          return !llvm::is_contained(consumers, user) || !lowering || !lowering->readsPlaces() ||
-                 mightDiffer(user, *getCommonOwner(gather));
-        }))
+    if (!llvm::all_of(gather->getUsers(), [&](Operation *user) { return mayReadOwn(user); }))
       copied.insert(gather);
   }
+}
+
+bool GatherLoop::mayReadOwn(Operation *reader) const {
+  const OpLowering *lowering = getLowering(reader);
+  return llvm::is_contained(consumers, reader) && lowering && lowering->readsPlaces() &&
+         llvm::none_of(gathers, [&](fusion::ReshardOp gather) {
+           return llvm::is_contained(reader->getOperands(), gather.getResult()) &&
+                  mightDiffer(reader, *getCommonOwner(gather));
+         });
 }
 
 FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &reason) {

@@ -37,6 +37,8 @@ public:
   /// Whether everything that reads gathered values reads one slice at a time, where it is: then
   /// they need no buffer as a whole.
   bool readsInPlace() const { return copied.empty(); }
+  /// Whether an op that reads a gathered value may read an own slice where it lies.
+  bool mayReadOwn(Operation *reader) const;
   /// For schedules that forward slices. Failure, with the reason through `why`, if devices get
   /// different parts of them.
   LogicalResult verifyForwarded(function_ref<InFlightDiagnostic()> why) const;
