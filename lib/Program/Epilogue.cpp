@@ -21,18 +21,39 @@ namespace {
 
 using sp::ExprOp;
 
-/// alpha * product + the sum of weights[i] * input i + constant.
+/// alpha * factors * product + the sum of weights[i] * input i + constant.
 struct Affine {
   double alpha = 0, constant = 0;
   std::vector<double> weights;
+  std::vector<uint32_t> factors = {}; ///< inputs, ascending; if alpha is not 0
 
-  bool isConstant() const {
-    return alpha == 0 &&
-           std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; });
+  bool isWithoutInputs() const {
+    return std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; });
+  }
+  bool isConstant() const { return alpha == 0 && isWithoutInputs(); }
+  /// Whether it is the product, scaled.
+  bool isProduct() const { return alpha != 0 && constant == 0 && isWithoutInputs(); }
+  /// If it is a multiple of an input, which one.
+  std::optional<uint32_t> input() const {
+    auto isUsed = [](double weight) { return weight != 0; };
+    auto used = std::find_if(weights.begin(), weights.end(), isUsed);
+    if (alpha != 0 || constant != 0 || used == weights.end() ||
+        std::any_of(used + 1, weights.end(), isUsed))
+      return std::nullopt;
+    return static_cast<uint32_t>(used - weights.begin());
+  }
+  /// A product, times input `input`, whose weight is `weight`.
+  Affine scaledBy(uint32_t input, double weight) const {
+    Affine scaled = times(weight);
+    scaled.factors.insert(std::upper_bound(scaled.factors.begin(), scaled.factors.end(), input),
+                          input);
+    return scaled;
   }
   /// this + factor * other
   Affine plus(const Affine &other, double factor) const {
     Affine sum = *this;
+    if (alpha == 0)
+      sum.factors = other.factors;
     sum.alpha += factor * other.alpha;
     sum.constant += factor * other.constant;
     for (size_t i = 0; i < weights.size(); ++i)
@@ -185,11 +206,18 @@ private:
 
   static std::optional<Affine> sum(const std::optional<Affine> &a, const std::optional<Affine> &b,
                                    double factor) {
-    return a && b ? std::optional(a->plus(*b, factor)) : std::nullopt;
+    if (!a || !b || (a->alpha != 0 && b->alpha != 0 && a->factors != b->factors))
+      return std::nullopt;
+    return a->plus(*b, factor);
   }
   static std::optional<Affine> product(const std::optional<Affine> &a,
                                        const std::optional<Affine> &b) {
-    if (!a || !b || (!a->isConstant() && !b->isConstant()))
+    if (!a || !b)
+      return std::nullopt;
+    for (auto [scale, scaled] : {std::pair(&*a, &*b), std::pair(&*b, &*a)})
+      if (auto input = scale->input(); input && scaled->isProduct())
+        return scaled->scaledBy(*input, scale->weights[*input]);
+    if (!a->isConstant() && !b->isConstant())
       return std::nullopt;
     return a->isConstant() ? b->times(a->constant) : a->times(b->constant);
   }
@@ -197,7 +225,7 @@ private:
   std::optional<EpilogueFunction> describe(const Affine &affine, Activation activation) const {
     if (affine.alpha == 0 || affine.constant != 0)
       return std::nullopt;
-    return EpilogueFunction{activation, affine.alpha, affine.weights};
+    return EpilogueFunction{activation, affine.alpha, affine.weights, affine.factors};
   }
 
   /// Evaluates the code at points that vary all inputs.
@@ -215,12 +243,15 @@ private:
     std::vector<double> inputs(isProduct.size()), values;
     for (int point = 0; point < kPoints; ++point) {
       double x = (point % 2 ? 8 : 1.0 / 64) * random(), rest = affine.constant;
+      double scale = affine.alpha;
       for (size_t i = 0; i < inputs.size(); ++i) {
         inputs[i] = 4 * random();
         rest += affine.weights[i] * inputs[i];
       }
+      for (uint32_t input : affine.factors)
+        scale *= inputs[input];
       double expected = activated(activation, x);
-      double found = evaluate((x - rest) / affine.alpha, inputs, values);
+      double found = evaluate((x - rest) / scale, inputs, values);
       if (!(std::abs(found - expected) <= tolerance * std::abs(x)))
         return false;
     }
@@ -323,6 +354,30 @@ bool addInputs(const Program &program, const EpilogueFunction &function,
   return true;
 }
 
+/// Gives the inputs that the product is multiplied by their roles.
+bool addScales(const Program &program, const EpilogueFunction &function,
+               const std::vector<uint32_t> &views, MatmulEpilogue &epilogue) {
+  enum { One = 0, Columns = 1, Rows = 2, Others = 4 };
+  for (bool isOne : {false, true}) // single numbers go where there is a place left
+    for (uint32_t input : function.factors) {
+      Layout layout = placedView(program, views[input + 1]).layout;
+      if (layout.dtype != DType::F32)
+        return false;
+      unsigned varies = One;
+      for (unsigned d = 0; d < layout.rank; ++d)
+        if (layout.shape[d] > 1 && layout.strides[d] != 0)
+          varies |= d + 1 == layout.rank ? Columns : d + 2 == layout.rank ? Rows : Others;
+      if ((varies == One) != isOne)
+        continue;
+      bool isRow = isOne ? epilogue.rowScale == sp::kNoView : varies == Rows;
+      uint32_t &scale = isRow ? epilogue.rowScale : epilogue.columnScale;
+      if (scale != sp::kNoView || varies > Rows)
+        return false;
+      scale = views[input + 1];
+    }
+  return true;
+}
+
 bool isSymmetric(const Program &program, uint32_t view) {
   const sp::RankProgram &data = program.data();
   return data.buffers()->Get(data.views()->Get(view)->buffer())->space() == sp::Space::symmetric;
@@ -395,7 +450,12 @@ std::optional<MatmulEpilogue> findEpilogue(const Program &program, uint32_t matm
   }
   auto function = findEpilogueFunction(*expression, isProduct, out.layout.dtype);
   MatmulEpilogue epilogue;
-  if (!function || !addInputs(program, *function, views, epilogue))
+  if (!function || !addInputs(program, *function, views, epilogue) ||
+      !addScales(program, *function, views, epilogue))
+    return std::nullopt;
+  if (!function->factors.empty() &&
+      (isGated || !isFp8(placedView(program, product.operands()->Get(1)).layout.dtype) ||
+       product.operands()->Get(3) != sp::kNoView))
     return std::nullopt;
   // A tile waits for the gates of its own rows, the launch for all: it may read what comes last.
   if (isGated && waits(program, matmul))

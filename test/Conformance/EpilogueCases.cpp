@@ -18,6 +18,7 @@ namespace tandem::test {
 namespace {
 
 enum class Function { Sum, Relu, Gelu };
+enum class Scales { None, One, Vectors };
 
 struct Layer {
   DType type = DType::F32;
@@ -25,6 +26,10 @@ struct Layer {
   int64_t m = 24, k = 32, n = 16;
   Function function = Function::Relu;
   bool bias = true, residual = false, transposeB = false;
+  DType factors = DType::F32; ///< with scales; else `type`
+  Scales scales = Scales::None;
+
+  DType factorType() const { return scales == Scales::None ? type : factors; }
 };
 
 std::vector<Instr> codeOf(const Layer &layer) {
@@ -39,6 +44,9 @@ std::vector<Instr> codeOf(const Layer &layer) {
   };
   uint32_t inputs = 0, x = add(E::load, inputs++);
   x = times(x, 0.5);
+  if (layer.scales != Scales::None)
+    for (int i = 0; i < 2; ++i)
+      x = add(E::mul, x, add(E::load, inputs++));
   if (layer.bias)
     x = add(E::add, x, add(E::load, inputs++));
   if (layer.residual)
@@ -66,7 +74,7 @@ double activated(Function function, double x) {
   return 0;
 }
 
-/// function(a b / 2 + bias - residual)
+/// function(a b / 2 * scales + bias - residual)
 Scenario run(const Layer &layer) {
   OneRank one;
   auto shape = [&](int64_t rows, int64_t columns) {
@@ -76,14 +84,26 @@ Scenario run(const Layer &layer) {
   };
   Shape outShape = shape(layer.m, layer.n), rowStrides(outShape.size(), 0);
   rowStrides.back() = 1;
-  Tensor a = dense(layer.type, shape(layer.m, layer.k)),
-         b = dense(layer.type,
+  Shape zeros(outShape.size(), 0), byRows = zeros;
+  byRows[outShape.size() - 2] = 1;
+  bool vectors = layer.scales == Scales::Vectors;
+  Tensor rowScales =
+             strided(DType::F32, outShape, vectors ? byRows : zeros, 0, vectors ? layer.m : 1),
+         columnScales =
+             strided(DType::F32, outShape, vectors ? rowStrides : zeros, 0, vectors ? layer.n : 1);
+  Tensor a = dense(layer.factorType(), shape(layer.m, layer.k)),
+         b = dense(layer.factorType(),
                    layer.transposeB ? Shape{layer.n, layer.k} : Shape{layer.k, layer.n}),
          bias = strided(layer.type, outShape, rowStrides, 0, layer.n),
          residual = dense(layer.type, outShape), out = dense(layer.type, outShape);
   uint32_t left = one.input(a, 1), right = one.input(b, 2), row = one.input(bias, 3),
-           added = one.input(residual, 4), result = one.output(out, false);
+           added = one.input(residual, 4);
+  std::vector<uint32_t> scales;
+  if (layer.scales != Scales::None)
+    scales = {one.input(rowScales, 5), one.input(columnScales, 6)};
+  uint32_t result = one.output(out, false);
   std::vector<uint32_t> operands{result, result};
+  operands.insert(operands.end(), scales.begin(), scales.end());
   if (layer.bias)
     operands.push_back(row);
   if (layer.residual)
@@ -103,6 +123,8 @@ Scenario run(const Layer &layer) {
       at[columns] = p;
       sum += a.at(at) * b.at(layer.transposeB ? Shape{i[columns], p} : Shape{p, i[columns]});
     }
+    if (layer.scales != Scales::None)
+      sum *= rowScales.at(i) * columnScales.at(i);
     double x = sum / 2 + (layer.bias ? bias.at(i) : 0) - (layer.residual ? residual.at(i) : 0);
     out.at(i) = activated(layer.function, x);
   });
@@ -112,6 +134,24 @@ Scenario run(const Layer &layer) {
 } // namespace
 
 void addEpilogueCases(Cases &cases) {
+  // Factors of 8 bits along K, as a GPU's library reads them.
+  for (auto [name, scales] : {std::pair("one", Scales::One), {"vectors", Scales::Vectors}})
+    for (int flags = 0; flags < 3; ++flags) {
+      Layer layer;
+      layer.type = DType::BF16;
+      layer.factors = DType::F8E4M3FN;
+      layer.scales = scales;
+      layer.function = Function::Sum;
+      layer.transposeB = true;
+      layer.bias = flags & 1;
+      layer.residual = flags & 2;
+      cases.push_back({std::string("Epilogue.fp8-") + name + (layer.bias ? "-bias" : "") +
+                           (layer.residual ? "-residual" : "") + ".bf16",
+                       {1},
+                       0,
+                       [=](uint32_t) { return run(layer); },
+                       kFp8Epilogues});
+    }
   for (DType type : {DType::F32, DType::F16, DType::BF16}) {
     auto add = [&](const std::string &name, Layer layer) {
       layer.type = type;

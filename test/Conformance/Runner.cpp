@@ -281,7 +281,8 @@ static void addGpuBackends(std::vector<Backend> &all, const std::string &kind, s
   }
   for (Backend &backend : all)
     if (backend.device == kind) // it runs native code, which the compiler makes
-      backend.lacks |= kExpressions | kF64Matmul | (kind == "hip" ? kOrderedMatmul : 0);
+      backend.lacks |=
+          kExpressions | kF64Matmul | (kind == "hip" ? kOrderedMatmul | kFp8Epilogues : 0);
 }
 
 std::vector<Backend> backends() {

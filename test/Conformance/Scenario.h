@@ -97,6 +97,8 @@ inline constexpr uint32_t kExpressions = 2;
 inline constexpr uint32_t kF64Matmul = 4;
 /// Matmuls of deterministic programs.
 inline constexpr uint32_t kOrderedMatmul = 8;
+/// What follows products of 8-bit factors, inside them.
+inline constexpr uint32_t kFp8Epilogues = 16;
 std::vector<Backend> backends();
 
 /// Runs the scenario on all ranks.

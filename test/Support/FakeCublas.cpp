@@ -65,6 +65,8 @@ struct Description {
   int32_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N, epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType biasType = CUDA_R_32F;
   const void *bias = nullptr;
+  const float *scaleA = nullptr, *scaleB = nullptr;
+  int32_t scaleModeA = 0, scaleModeB = 0;
 };
 
 struct Matrix {
@@ -117,6 +119,12 @@ struct Scales {
   float alpha, beta;
 };
 
+constexpr int32_t kOuterVector = 3;
+
+float scaleOf(const float *scales, int32_t mode, int64_t i) {
+  return !scales ? 1 : scales[mode == kOuterVector ? i : 0];
+}
+
 void multiply(const Description &how, const Matrix &a, const Matrix &b, const Matrix &out,
               const Matrix &old, const void *A, const void *B, const void *C, void *D,
               Scales scales, bool backwards) {
@@ -126,7 +134,9 @@ void multiply(const Description &how, const Matrix &a, const Matrix &b, const Ma
                      columns = factors(b, B, out.columns, depth, !tb, backwards);
   for (int64_t n = 0; n < out.columns; ++n)
     for (int64_t m = 0; m < out.rows; ++m) {
-      float sum = scales.alpha * dot(rows.data() + m * depth, columns.data() + n * depth, depth);
+      float scale = scales.alpha * scaleOf(how.scaleA, how.scaleModeA, m) *
+                    scaleOf(how.scaleB, how.scaleModeB, n);
+      float sum = scale * dot(rows.data() + m * depth, columns.data() + n * depth, depth);
       if (hasBias(how))
         sum += get(how.biasType, how.bias, m);
       if (scales.beta != 0)
@@ -158,12 +168,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t which,
                                               const void *value, size_t size) {
   Description &how = of(desc);
-  void *field = which == CUBLASLT_MATMUL_DESC_TRANSA           ? &how.transA
-                : which == CUBLASLT_MATMUL_DESC_TRANSB         ? &how.transB
-                : which == CUBLASLT_MATMUL_DESC_EPILOGUE       ? &how.epilogue
-                : which == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE ? static_cast<void *>(&how.biasType)
-                : which == CUBLASLT_MATMUL_DESC_BIAS_POINTER   ? static_cast<void *>(&how.bias)
-                                                               : nullptr;
+  void *field = which == CUBLASLT_MATMUL_DESC_TRANSA            ? &how.transA
+                : which == CUBLASLT_MATMUL_DESC_TRANSB          ? &how.transB
+                : which == CUBLASLT_MATMUL_DESC_EPILOGUE        ? &how.epilogue
+                : which == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE  ? static_cast<void *>(&how.biasType)
+                : which == CUBLASLT_MATMUL_DESC_BIAS_POINTER    ? static_cast<void *>(&how.bias)
+                : which == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER ? static_cast<void *>(&how.scaleA)
+                : which == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER ? static_cast<void *>(&how.scaleB)
+                : which == CUBLASLT_MATMUL_DESC_A_SCALE_MODE    ? &how.scaleModeA
+                : which == CUBLASLT_MATMUL_DESC_B_SCALE_MODE    ? &how.scaleModeB
+                                                                : nullptr;
   if (field)
     std::memcpy(field, value, size);
   return CUBLAS_STATUS_SUCCESS;
@@ -210,17 +224,25 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (isFp8(ma.type) || isFp8(mb.type)) {
     // As documented: both factors along K, all rows at multiples of 16 bytes, not e5m2 times e5m2;
     // the bias of an f32 result is bf16.
-    bool fits = isFp8(ma.type) && isFp8(mb.type) && how.transA == CUBLAS_OP_T &&
-                how.transB == CUBLAS_OP_N && ma.rows % 16 == 0 && ma.ld % 16 == 0 &&
-                mb.ld % 16 == 0 && md.rows * int64_t(sizeOf(md.type)) % 16 == 0 &&
-                md.ld * int64_t(sizeOf(md.type)) % 16 == 0 &&
-                !(ma.type == CUDA_R_8F_E5M2 && mb.type == CUDA_R_8F_E5M2) &&
-                !(how.epilogue == CUBLASLT_EPILOGUE_BIAS && md.type == CUDA_R_32F);
+    bool fits =
+        isFp8(ma.type) && isFp8(mb.type) && how.transA == CUBLAS_OP_T &&
+        how.transB == CUBLAS_OP_N && ma.rows % 16 == 0 && ma.ld % 16 == 0 && mb.ld % 16 == 0 &&
+        md.rows * int64_t(sizeOf(md.type)) % 16 == 0 &&
+        md.ld * int64_t(sizeOf(md.type)) % 16 == 0 &&
+        !(ma.type == CUDA_R_8F_E5M2 && mb.type == CUDA_R_8F_E5M2) &&
+        !(hasBias(how) && md.type == CUDA_R_32F) &&
+        // Vectors of scales: of both factors, at multiples of 16 bytes, of one matrix.
+        how.scaleModeA == how.scaleModeB &&
+        (how.scaleModeA != kOuterVector ||
+         (how.scaleA && how.scaleB && md.batch == 1 &&
+          (reinterpret_cast<uintptr_t>(how.scaleA) | reinterpret_cast<uintptr_t>(how.scaleB)) %
+                  16 ==
+              0));
     if (!fits || tandem::fake::number("fp8-refused") ||
         (md.batch > 1 && tandem::fake::number("fp8-batch-refused")))
       return CUBLAS_STATUS_NOT_SUPPORTED;
     ++tandem::fake::number("fp8-plans");
-  } else if (ma.type != mb.type ||
+  } else if (ma.type != mb.type || how.scaleA || how.scaleB ||
              (ma.type != CUDA_R_32F && !(ma.type == CUDA_R_16F && md.type == CUDA_R_16F) &&
               !(ma.type == CUDA_R_16BF && md.type != CUDA_R_16F))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -30,12 +30,13 @@ namespace tandem::program {
 /// x / (1 + exp(-x)).
 enum class Activation : uint8_t { None, Relu, Gelu, Silu };
 
-/// activation(alpha * product + the sum of weights[i] * input i). Of inputs that are the product
-/// itself the weight is 0.
+/// activation(alpha * factors * product + the sum of weights[i] * input i). Of inputs that are the
+/// product itself the weight is 0.
 struct EpilogueFunction {
   Activation activation = Activation::None;
   double alpha = 1;
   std::vector<double> weights;
+  std::vector<uint32_t> factors; ///< inputs that the product is multiplied by, ascending
 };
 
 /// The function that an expression of one output computes, if it is one of these. `isProduct`: per
@@ -45,13 +46,16 @@ std::optional<EpilogueFunction> findEpilogueFunction(const sp::Expression &expre
                                                      const std::vector<bool> &isProduct,
                                                      DType type);
 
-/// out = activation(alpha * product + bias + beta * residual) of a matmul and its launch.
+/// out = activation(alpha * scales * product + bias + beta * residual) of a matmul and its launch.
 struct MatmulEpilogue {
   Activation activation = Activation::None;
   float alpha = 1, beta = 0;
   /// Views, or none: of one row, repeated by strides of 0; of out's layout.
   uint32_t bias = ~uint32_t(0);
   uint32_t residual = ~uint32_t(0);
+  /// Views of f32, or none: a scale per row and one per column of the result, repeated by strides
+  /// of 0. Either may be a single number. Only of products of 8-bit factors.
+  uint32_t rowScale = ~uint32_t(0), columnScale = ~uint32_t(0);
 };
 
 /// The epilogue of a matmul or gated matmul, command `matmul` of a loaded program, if it has one.

@@ -336,7 +336,12 @@ EpilogueDesc InstanceImpl::describeEpilogue(const program::MatmulEpilogue &epilo
     Layout &layout = matmul.bias.layout;
     layout = layout.select(uint64_t(1) << (layout.rank - 1u), true);
   }
-  return {epilogue.activation, epilogue.alpha, epilogue.beta, operand(epilogue.residual)};
+  return {epilogue.activation,
+          epilogue.alpha,
+          epilogue.beta,
+          operand(epilogue.residual),
+          operand(epilogue.rowScale),
+          operand(epilogue.columnScale)};
 }
 
 void InstanceImpl::logAlone(uint32_t i, const std::string &why) const {

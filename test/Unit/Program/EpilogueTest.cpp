@@ -113,13 +113,38 @@ TEST(Epilogue, ConstantsOfTheType) {
   EXPECT_EQ(found->activation, Activation::Gelu);
 }
 
+// relu(2 * product * input 1 * input 3 + input 2)
+TEST(Epilogue, Scales) {
+  ExprBuilder code;
+  uint32_t scaled = code.mul(code.load(3), code.load(0));
+  scaled = code.mul(scaled, code.mul(code.load(1), code.constant(2)));
+  auto found = code.find(4, code.relu(code.plus(scaled, code.load(2))));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->activation, Activation::Relu);
+  EXPECT_EQ(found->alpha, 2);
+  EXPECT_EQ(found->factors, (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(found->weights, (std::vector<double>{0, 0, 1, 0}));
+
+  ExprBuilder other;
+  scaled = other.mul(other.load(0), other.load(1));
+  found = other.find(3, other.gelu(other.plus(scaled, other.load(2))));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->activation, Activation::Gelu);
+  EXPECT_EQ(found->factors, (std::vector<uint32_t>{1}));
+}
+
 TEST(Epilogue, WhatIsNone) {
   using Make = std::function<uint32_t(ExprBuilder &, uint32_t x)>;
   std::pair<const char *, Make> all[] = {
       {"a constant is added", [](ExprBuilder &c, uint32_t x) { return c.plus(x, c.constant(1)); }},
       {"no product", [](ExprBuilder &c, uint32_t) { return c.load(1); }},
       {"a square", [](ExprBuilder &c, uint32_t x) { return c.mul(x, x); }},
-      {"a product with an input", [](ExprBuilder &c, uint32_t x) { return c.mul(x, c.load(1)); }},
+      {"a product with a sum of inputs",
+       [](ExprBuilder &c, uint32_t x) { return c.mul(x, c.plus(c.load(1), c.constant(1))); }},
+      {"a sum with an input, scaled",
+       [](ExprBuilder &c, uint32_t x) { return c.mul(c.plus(x, c.load(1)), c.load(1)); }},
+      {"a scaled product and one that is not",
+       [](ExprBuilder &c, uint32_t x) { return c.plus(x, c.mul(x, c.load(1))); }},
       {"tanh", [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::tanh, x); }},
       {"a maximum with 1",
        [](ExprBuilder &c, uint32_t x) { return c.add(ExprOp::max, x, c.constant(1)); }},
@@ -253,6 +278,65 @@ TEST(Epilogue, CommandsWithoutOne) {
     uint32_t buffer = rank.views[3].buffer();
     rank.launchOperands[3] = rank.view(buffer, DType::BF16, {8, 4}, {1, 8}, 0);
   });
+}
+
+/// x w * rows * columns in place behind the matmul, of 8-bit factors.
+struct ScaledLayer {
+  ProgramSpec spec{1};
+  uint32_t out, rows, columns, one;
+
+  explicit ScaledLayer(DType factors = DType::F8E4M3FN) {
+    RankSpec &rank = spec.ranks[0];
+    auto buffer = [&](const char *name, bool isResult, DType type, const Shape &shape) {
+      uint32_t argument = spec.stacked(name, isResult, type, shape);
+      return rank.argument(argument, static_cast<uint64_t>(sizeOf(type) * product(shape)));
+    };
+    uint32_t x = rank.view(buffer("x", false, factors, {8, 16}), factors, {8, 16});
+    uint32_t w = rank.view(buffer("w", false, factors, {16, 4}), factors, {16, 4});
+    uint32_t sx = buffer("sx", false, DType::F32, {8}), sw = buffer("sw", false, DType::F32, {4});
+    rows = rank.view(sx, DType::F32, {8, 4}, {1, 0}, 0);
+    columns = rank.view(sw, DType::F32, {8, 4}, {0, 1}, 0);
+    one = rank.view(sx, DType::F32, {8, 4}, {0, 0}, 0);
+    out = rank.view(buffer("y", true, DType::BF16, {8, 4}), DType::BF16, {8, 4});
+    ExprBuilder code;
+    KernelSpec kernel;
+    kernel.code = code.encode(3, code.mul(code.mul(code.load(0), code.load(1)), code.load(2)));
+    kernel.operandTypes = {
+        static_cast<uint8_t>(sp::DType::bf16), static_cast<uint8_t>(sp::DType::bf16),
+        static_cast<uint8_t>(sp::DType::f32), static_cast<uint8_t>(sp::DType::f32)};
+    kernel.outputs = 1;
+    rank.kernels.push_back(kernel);
+    rank.add(sp::CommandKind::matmul, 0, {out, x, w});
+  }
+  std::optional<program::MatmulEpilogue> find(uint32_t first, uint32_t second) {
+    spec.ranks[0].launch(0, 0, {out, out, first, second});
+    auto file = ProgramFile::fromMemory(spec.encode());
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    auto loaded = (*file)->rankProgram(0);
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return loaded ? program::findEpilogue(**loaded, 0) : std::nullopt;
+  }
+};
+
+TEST(Epilogue, ScalesOfACommand) {
+  ScaledLayer layer;
+  auto found = layer.find(layer.columns, layer.rows);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rowScale, layer.rows);
+  EXPECT_EQ(found->columnScale, layer.columns);
+  ScaledLayer mixed;
+  found = mixed.find(mixed.one, mixed.rows);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rowScale, mixed.rows);
+  EXPECT_EQ(found->columnScale, mixed.one);
+  ScaledLayer scalars;
+  found = scalars.find(scalars.one, scalars.one);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rowScale, scalars.one);
+  EXPECT_EQ(found->columnScale, scalars.one);
+  ScaledLayer twice, wide(DType::BF16);
+  EXPECT_FALSE(twice.find(twice.rows, twice.rows));
+  EXPECT_FALSE(wide.find(wide.rows, wide.columns)) << "no library scales these";
 }
 
 } // namespace

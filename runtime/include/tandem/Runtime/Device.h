@@ -226,11 +226,14 @@ struct MatmulDesc {
 };
 
 /// What is computed from a product before it is rounded and stored (docs/kernels.md, "Epilogues of
-/// matmuls"): activation(alpha * a b + bias + beta * residual). The bias is that of the matmul.
+/// matmuls"): activation(alpha * scales * a b + bias + beta * residual). The bias is that of the
+/// matmul.
 struct EpilogueDesc {
   program::Activation activation = program::Activation::None;
   float alpha = 1, beta = 0;
-  Operand residual; ///< of the result's layout; may be absent
+  Operand residual = {}; ///< of the result's layout; may be absent
+  /// As in program::MatmulEpilogue, of the result's shape; may be absent.
+  Operand rowScale = {}, columnScale = {};
 };
 
 /// A signal that a gated matmul waits for inside its kernel: open when word

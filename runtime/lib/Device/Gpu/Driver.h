@@ -249,6 +249,11 @@ struct Product {
   program::Activation activation = program::Activation::None;
   float alpha = 1;
   float beta = 0; ///< of the residual, which has the layout of out; 0: there is none
+  /// If the product of 8-bit factors is scaled: memory of the scales that is read until
+  /// ProductPlan::setScales(). `scaleVectors`: both, one f32 per row and per column of out; else
+  /// one number each.
+  const void *rowScale = nullptr, *columnScale = nullptr;
+  bool scaleVectors = false;
   /// `batch` products; strides in elements (0: all use the same operand).
   int64_t batch = 1, strideA = 0, strideB = 0, strideOut = 0;
   /// Alignment of all addresses in bytes; algorithms depend on it.
@@ -272,6 +277,8 @@ public:
   /// The candidate's name: equal names are the same algorithm if version() is equal.
   virtual std::string algorithm(unsigned candidate) const = 0;
   virtual uint64_t workspaceBytes() const = 0;
+  /// Of later runs; those that the product has.
+  virtual void setScales(const void *, const void *) {}
   /// `added`: the bias or the term; null: there is none. `residual`: null: a product that has one
   /// reads `out` instead.
   virtual Status run(StreamHandle stream, void *workspace, const void *a, const void *b, void *out,

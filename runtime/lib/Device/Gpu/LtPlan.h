@@ -60,6 +60,7 @@ public:
       TANDEM_RETURN_IF_ERROR(set(Lt::kEpilogue, epilogueOf(p)));
     if (p.bias)
       TANDEM_RETURN_IF_ERROR(set(Lt::kBiasDataType, Lt::dataType(p.outType)));
+    TANDEM_RETURN_IF_ERROR(describeScales());
     TANDEM_RETURN_IF_ERROR(
         layout(&a, p.bType, p.transposeB ? p.k : p.n, p.transposeB ? p.n : p.k, p.ldb, p.strideB));
     TANDEM_RETURN_IF_ERROR(
@@ -94,11 +95,16 @@ public:
     return Lt::name(found[candidate].algo);
   }
   uint64_t workspaceBytes() const override { return found[chosen].workspaceSize; }
+  void setScales(const void *row, const void *column) override {
+    product.rowScale = row;
+    product.columnScale = column;
+  }
 
   Status run(StreamHandle stream, void *workspace, const void *aData, const void *bData,
              void *outData, const void *added, const void *residual) override {
     if (product.bias) // the library rejects a bias pointer without the bias epilogue
       TANDEM_RETURN_IF_ERROR(set(Lt::kBiasPointer, added));
+    TANDEM_RETURN_IF_ERROR(setScalePointers());
     float alpha = product.alpha, beta = product.accumulate || product.adds ? 1 : product.beta;
     const void *old = product.adds ? added : residual ? residual : outData;
     const typename Lt::Found &how = found[chosen];
@@ -122,6 +128,27 @@ private:
       break;
     }
     return Lt::kEpilogueBias;
+  }
+
+  /// A is our b.
+  Status setScalePointers() {
+    if constexpr (Lt::kHasFp8) {
+      if (product.columnScale)
+        TANDEM_RETURN_IF_ERROR(set(Lt::kScaleA, product.columnScale));
+      if (product.rowScale)
+        TANDEM_RETURN_IF_ERROR(set(Lt::kScaleB, product.rowScale));
+    }
+    return Status();
+  }
+  Status describeScales() {
+    if constexpr (Lt::kHasFp8) {
+      if (product.scaleVectors)
+        for (auto what : {Lt::kScaleModeA, Lt::kScaleModeB})
+          if (Status status = set(what, Lt::kOuterVector); !status.ok())
+            return Status(Code::Unsupported, fmt::format("{} has no scales of rows and columns: {}",
+                                                         Lt::kTitle, status.message()));
+    }
+    return setScalePointers();
   }
 
   template <typename T> Status set(typename Lt::DescAttribute what, const T &value) {

@@ -261,11 +261,22 @@ class MatmulOperation final : public GpuOperation {
 public:
   explicit MatmulOperation(Tools tools) : tools(std::move(tools)) {}
 
+  /// Unsupported if the library does not compute all of the epilogue.
   Status prepare(const MatmulDesc &desc, const EpilogueDesc &epilogue) {
     product.activation = epilogue.activation;
     product.alpha = epilogue.alpha;
     residual = epilogue.residual;
+    rowScale = epilogue.rowScale;
+    columnScale = epilogue.columnScale;
     product.beta = residual.present() ? epilogue.beta : 0;
+    if (isFp8(desc.a.layout.dtype)) // a launch costs less than converted factors
+      return prepareFp8(desc);
+    if (rowScale.present() || columnScale.present())
+      return Status(Code::Unsupported, "scales of factors that do not have 8 bits");
+    return prepareAs(desc, desc.a.layout.dtype);
+  }
+
+  Status prepare(const MatmulDesc &desc) {
     if (!isFp8(desc.a.layout.dtype))
       return prepareAs(desc, desc.a.layout.dtype);
     if (!desc.ordered) {
@@ -304,8 +315,13 @@ private:
     TANDEM_ASSIGN_OR_RETURN(out, Staged::make(tools, desc.out, copy, 1, accumulate, true));
     product.m = result.rows;
     product.n = result.columns;
+    if (residual.present() &&
+        (out.copied || !isAligned(residual, readingOf(desc.out.layout, false, 1).stride)))
+      return Status(Code::Unsupported,
+                    "a residual or a result that is not at multiples of 16 bytes");
     TANDEM_RETURN_IF_ERROR(prepareBias(desc));
     describe(desc);
+    TANDEM_RETURN_IF_ERROR(prepareScales());
     Status status = makePlans();
     if (!status.ok()) { // start again
       a = Staged();
@@ -318,6 +334,34 @@ private:
       plans.clear();
     }
     return status;
+  }
+
+  /// cuBLASLt multiplies by one number for each factor, or by one per row and one per column.
+  Status prepareScales() {
+    if (!rowScale.present() && !columnScale.present())
+      return Status();
+    auto step = [](const Operand &operand, unsigned fromLast) -> int64_t {
+      const Layout &layout = operand.layout;
+      unsigned d = layout.rank - fromLast;
+      return operand.present() && layout.shape[d] > 1 ? layout.strides[d] : 0;
+    };
+    int64_t rowStep = step(rowScale, 2), columnStep = step(columnScale, 1);
+    product.scaleVectors = rowStep != 0 || columnStep != 0;
+    if (product.scaleVectors) {
+      if (rowStep != 1 || columnStep != 1)
+        return Status(Code::Unsupported,
+                      "scales that are neither one number each nor dense vectors of both");
+      if (rowScale.alignment % kRowBytes != 0 || columnScale.alignment % kRowBytes != 0)
+        return Status(Code::Unsupported, "scales that are not at multiples of 16 bytes");
+      if (!dims.empty())
+        return Status(Code::Unsupported, "scales of rows and columns of a batch");
+    }
+    auto bytes = static_cast<uint64_t>(std::max(product.m, product.n)) * sizeof(float);
+    TANDEM_ASSIGN_OR_RETURN(anyScales, Scratch::make(tools->state, bytes));
+    TANDEM_RETURN_IF_ERROR(tools->driver().fill(anyScales.data(), 0x3f, bytes)); // about 0.75
+    product.rowScale = rowScale.present() ? anyScales.data() : nullptr;
+    product.columnScale = columnScale.present() ? anyScales.data() : nullptr;
+    return Status();
   }
 
   /// Whether the matrices, whose stored rows are `stride` elements apart, are at multiples of 16
@@ -382,6 +426,8 @@ public:
     if (residual.present())
       residualBase = static_cast<const std::byte *>(frame.pointers[residual.slot]);
     resultBase = bases[2];
+    scales[0] = rowScale.present() ? frame.pointers[rowScale.slot] : nullptr;
+    scales[1] = columnScale.present() ? frame.pointers[columnScale.slot] : nullptr;
     TANDEM_RETURN_IF_ERROR(multiply(stream, bases, 0, added));
     if (!out.copied)
       return Status();
@@ -482,13 +528,17 @@ private:
     std::string_view activation = p.activation == program::Activation::Relu   ? " relu"
                                   : p.activation == program::Activation::Gelu ? " gelu"
                                                                               : "";
-    return fmt::format("{}{}{} {} {}x{}x{} ld {},{},{} {}{}{}{}{}{}{}{} batch {} {},{},{} align {}",
-                       toString(p.dtype), bType.empty() ? "" : " ", bType, toString(p.outType), p.m,
-                       p.n, p.k, p.lda, p.ldb, p.ldo, p.transposeA ? "t" : "n",
-                       p.transposeB ? "t" : "n", p.accumulate ? "+" : "", p.bias ? "b" : "",
-                       p.adds ? fmt::format("+{}", p.ldTerm) : "", p.ordered ? "o" : "",
-                       p.beta != 0 ? "r" : "", activation, p.batch, p.strideA, p.strideB,
-                       p.strideOut, p.alignment);
+    std::string_view scaling = p.scaleVectors                ? " scales"
+                               : p.rowScale && p.columnScale ? " ss"
+                               : p.rowScale || p.columnScale ? " s"
+                                                             : "";
+    return fmt::format(
+        "{}{}{} {} {}x{}x{} ld {},{},{} {}{}{}{}{}{}{}{}{} batch {} {},{},{} align {}",
+        toString(p.dtype), bType.empty() ? "" : " ", bType, toString(p.outType), p.m, p.n, p.k,
+        p.lda, p.ldb, p.ldo, p.transposeA ? "t" : "n", p.transposeB ? "t" : "n",
+        p.accumulate ? "+" : "", p.bias ? "b" : "", p.adds ? fmt::format("+{}", p.ldTerm) : "",
+        p.ordered ? "o" : "", p.beta != 0 ? "r" : "", scaling, activation, p.batch, p.strideA,
+        p.strideB, p.strideOut, p.alignment);
   }
 
   /// The residual of the result at this address: they have one layout. Null: there is none.
@@ -506,8 +556,11 @@ private:
       for (const auto &[alignment, plan] : plans)
         if (bits % alignment == 0 || alignment == element)
           return tools->driver().library(
-              stream.native(), {at[0], at[1], at[2], added, rest}, [&, &plan = plan]() -> Status {
+              stream.native(), {at[0], at[1], at[2], added, rest, scales[0], scales[1]},
+              [&, &plan = plan]() -> Status {
                 TANDEM_ASSIGN_OR_RETURN(void *workspace, stream.workspace());
+                if (product.rowScale || product.columnScale)
+                  plan->setScales(scales[0], scales[1]);
                 return plan->run(stream.native(), workspace, at[0], at[1], at[2], added, rest);
               });
       return Status(Code::Unsupported,
@@ -531,6 +584,9 @@ private:
   Term term;
   Operand residual;
   const std::byte *residualBase = nullptr, *resultBase = nullptr; ///< in this run
+  Operand rowScale, columnScale;
+  const void *scales[2] = {}; ///< in this run
+  Scratch anyScales;          ///< while algorithms are timed
   bool accumulate = false;
   unsigned element = 4, outElement = 4;
   int64_t unit = 1; ///< see padded()
@@ -599,7 +655,7 @@ Expected<std::unique_ptr<Operation>> prepareEpilogue(const Tools &tools, const M
                                                      const EpilogueDesc &epilogue) {
   const DType type = desc.a.layout.dtype, biasType = desc.bias.layout.dtype;
   const DType outType = desc.out.layout.dtype;
-  if (!isFloat(type) || type == DType::F64 || isFp8(type))
+  if (!isFloat(type) || type == DType::F64)
     return Status(Code::Unsupported, fmt::format("no epilogues of {}", toString(type)));
   if (epilogue.activation == program::Activation::Silu)
     return Status(Code::Unsupported, "the library has no silu");
@@ -613,7 +669,11 @@ Expected<std::unique_ptr<Operation>> prepareEpilogue(const Tools &tools, const M
       desc.out.layout.numElements() == 0)
     return Status(Code::Unsupported, "an empty product");
   auto operation = std::make_unique<MatmulOperation>(tools);
-  TANDEM_RETURN_IF_ERROR(operation->prepare(desc, epilogue));
+  Status status = operation->prepare(desc, epilogue);
+  // The library may refuse at the first run what it has promised.
+  if (isFp8(type) && status.code() == Code::Io)
+    return Status(Code::Unsupported, status.message());
+  TANDEM_RETURN_IF_ERROR(status);
   return std::unique_ptr<Operation>(std::move(operation));
 }
 
@@ -628,9 +688,8 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const Mat
     return std::unique_ptr<Operation>(std::move(operation));
   }
   auto operation = std::make_unique<MatmulOperation>(tools);
-  TANDEM_RETURN_IF_ERROR(operation->prepare(desc, EpilogueDesc())
-                             .withPrefix(fmt::format("{} by {} into {}: ", desc.a.layout.str(),
-                                                     desc.b.layout.str(), desc.out.layout.str())));
+  TANDEM_RETURN_IF_ERROR(operation->prepare(desc).withPrefix(fmt::format(
+      "{} by {} into {}: ", desc.a.layout.str(), desc.b.layout.str(), desc.out.layout.str())));
   return std::unique_ptr<Operation>(std::move(operation));
 }
 

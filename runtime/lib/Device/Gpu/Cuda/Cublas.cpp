@@ -35,6 +35,12 @@ struct CublasLt {
                         kEpilogue = CUBLASLT_MATMUL_DESC_EPILOGUE,
                         kBiasPointer = CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                         kBiasDataType = CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE;
+  static constexpr auto kScaleA = CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                        kScaleB = CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                        kScaleModeA = CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+                        kScaleModeB = CUBLASLT_MATMUL_DESC_B_SCALE_MODE;
+  /// CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F, since CUDA 12.9.
+  static constexpr int32_t kOuterVector = 3;
   static constexpr auto kNotTransposed = CUBLAS_OP_N, kTransposed = CUBLAS_OP_T;
   static constexpr auto kEpilogueBias = CUBLASLT_EPILOGUE_BIAS,
                         kEpilogueRelu = CUBLASLT_EPILOGUE_RELU,

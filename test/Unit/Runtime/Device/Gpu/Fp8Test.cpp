@@ -9,6 +9,8 @@
 
 #include "tandem/Runtime/HostOps.h"
 
+#include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace tandem;
@@ -134,6 +136,158 @@ TEST(GpuFp8, WhereTheLibraryHasNone) {
   EXPECT_EQ(multiply(factors), 0);
   Knob refused("fp8-refused", 1);
   EXPECT_EQ(multiply({}), 0);
+}
+
+/// relu(x w * scales + bias + residual), right behind the product and in place, without PTX: the
+/// stand-in cannot run the launch, so results are right only if the library computes all of it.
+struct Scaled {
+  enum Scales { None, One, Two, Vectors, RowsOnly } scales = Vectors;
+  bool bias = false, residual = false, relu = false;
+  int64_t batch = 1, offset = 0; ///< of the vectors, in elements
+};
+
+Status runScaled(const Scaled &layer) {
+  using E = sp::ExprOp;
+  constexpr int64_t m = 16, k = 32, n = 24;
+  ProgramSpec spec(1);
+  RankSpec &rank = spec.ranks[0];
+  std::vector<uint8_t> types{static_cast<uint8_t>(sp::DType::bf16),
+                             static_cast<uint8_t>(sp::DType::bf16)};
+  struct Argument {
+    std::vector<float> values;
+    DType type;
+  };
+  std::vector<Argument> arguments;
+  auto buffer = [&](const char *name, DType type, const Shape &shape) {
+    std::vector<float> values(static_cast<size_t>(product(shape)));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>((i * 7 + arguments.size()) % 5) - 2;
+    uint32_t argument = spec.stacked(name, false, type, shape);
+    arguments.push_back({values, type});
+    return rank.argument(argument, values.size() * sizeOf(type));
+  };
+  Shape shape{layer.batch, m, n};
+  DType narrow = DType::F8E4M3FN;
+  uint32_t x = rank.view(buffer("x", narrow, {layer.batch, m, k}), narrow, {layer.batch, m, k});
+  uint32_t w = rank.view(buffer("w", narrow, {n, k}), narrow, {n, k});
+  uint32_t sx = buffer("sx", DType::F32, {m + 4}), sw = buffer("sw", DType::F32, {n + 4});
+  uint32_t b = buffer("b", DType::BF16, {n}), r = buffer("r", DType::BF16, shape);
+  uint32_t result = spec.stacked("out", true, DType::BF16, shape);
+  auto count = static_cast<size_t>(product(shape));
+  uint32_t out = rank.view(rank.argument(result, 2 * count), DType::BF16, shape);
+  std::vector<uint32_t> operands{out, out};
+  std::vector<Instr> code;
+  auto add = [&](E op, uint32_t a = 0, uint32_t b = 0) {
+    code.emplace_back(op, a, b, 0, 0);
+    return static_cast<uint32_t>(code.size() - 1);
+  };
+  uint32_t value = add(E::load, 0);
+  auto apply = [&](E op, uint32_t view, DType type) {
+    operands.push_back(view);
+    types.push_back(static_cast<uint8_t>(type == DType::F32 ? sp::DType::f32 : sp::DType::bf16));
+    value = add(op, value, add(E::load, static_cast<uint32_t>(operands.size()) - 2));
+  };
+  bool vectors = layer.scales == Scaled::Vectors || layer.scales == Scaled::RowsOnly;
+  if (layer.scales != Scaled::None)
+    apply(E::mul,
+          rank.view(sx, DType::F32, shape, {0, vectors ? 1 : 0, 0}, uint64_t(4 * layer.offset)),
+          DType::F32);
+  if (layer.scales == Scaled::Two || layer.scales == Scaled::Vectors)
+    apply(E::mul,
+          rank.view(sw, DType::F32, shape, {0, 0, vectors ? 1 : 0}, uint64_t(4 * layer.offset)),
+          DType::F32);
+  if (layer.bias)
+    apply(E::add, rank.view(b, DType::BF16, shape, {0, 0, 1}, 0), DType::BF16);
+  if (layer.residual)
+    apply(E::add, rank.view(r, DType::BF16, shape), DType::BF16);
+  if (layer.relu)
+    value = add(E::max, value, add(E::constant));
+  add(E::store, value);
+  KernelSpec kernel;
+  kernel.code = encodeExpression(static_cast<uint32_t>(operands.size()) - 1, 1, code);
+  kernel.operandTypes = types;
+  kernel.outputs = 1;
+  rank.kernels.push_back(kernel);
+  rank.add(sp::CommandKind::matmul, 0, {out, x, w}).flags = 2;
+  rank.launch(0, 0, operands);
+  std::vector<float> y(count);
+  TANDEM_RETURN_IF_ERROR(
+      runRanks(spec, "local", [&](Context &context, Instance &instance) -> Status {
+        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+        for (size_t i = 0; i < arguments.size(); ++i) {
+          const auto &[values, type] = arguments[i];
+          std::vector<uint8_t> bytes(values.size() * sizeOf(type));
+          storeFromF32(type, values.data(), bytes.data(), 1, static_cast<int64_t>(values.size()));
+          TANDEM_RETURN_IF_ERROR(
+              context.device().upload(memory[i]->data(), bytes.data(), bytes.size()));
+        }
+        for (int again = 0; again < 2; ++again)
+          TANDEM_RETURN_IF_ERROR(instance.run());
+        std::vector<uint16_t> bits(count);
+        TANDEM_RETURN_IF_ERROR(
+            context.device().download(bits.data(), memory[arguments.size()]->data(), 2 * count));
+        loadAsF32(DType::BF16, bits.data(), 1, static_cast<int64_t>(count), y.data());
+        return Status();
+      })[0]);
+  for (int64_t i = 0; i < layer.batch * m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      auto of = [&](size_t argument, int64_t at) {
+        return arguments[argument].values[static_cast<size_t>(at)];
+      };
+      float sum = 0;
+      for (int64_t p = 0; p < k; ++p)
+        sum += of(0, i * k + p) * of(1, j * k + p);
+      if (layer.scales != Scaled::None)
+        sum *= of(2, layer.offset + (vectors ? i % m : 0));
+      if (layer.scales == Scaled::Two || layer.scales == Scaled::Vectors)
+        sum *= of(3, layer.offset + (vectors ? j : 0));
+      if (layer.bias)
+        sum += of(4, j);
+      if (layer.residual)
+        sum += of(5, i * n + j);
+      if (layer.relu)
+        sum = std::max(sum, 0.0f);
+      EXPECT_NEAR(y[static_cast<size_t>(i * n + j)], sum, std::abs(sum) / 256) << i << ", " << j;
+    }
+  return Status();
+}
+
+TEST(GpuFp8, Epilogues) {
+  if (testsHip())
+    GTEST_SKIP() << "hipBLASLt's products of 8 bits are not asked for";
+  Variable on("TANDEM_EPILOGUES", "1");
+  for (auto scales : {Scaled::None, Scaled::One, Scaled::Two, Scaled::Vectors})
+    for (int flags = 0; flags < 8; ++flags) {
+      if (scales == Scaled::None && flags == 0)
+        continue;
+      SCOPED_TRACE(testing::Message() << "scales " << scales << ", flags " << flags);
+      Status status = runScaled({scales, bool(flags & 1), bool(flags & 2), bool(flags & 4)});
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+  Status experts = runScaled({Scaled::Two, true, true, true, 3});
+  EXPECT_TRUE(experts.ok()) << experts.message();
+}
+
+/// Then the launch stays, and the log says why.
+TEST(GpuFp8, EpiloguesThatTheLibraryLacks) {
+  if (testsHip())
+    GTEST_SKIP() << "hipBLASLt's products of 8 bits are not asked for";
+  Variable on("TANDEM_EPILOGUES", "1");
+  Scaled batch{Scaled::Vectors}, rows{Scaled::RowsOnly}, odd{Scaled::Vectors};
+  batch.batch = 3;
+  odd.offset = 1;
+  for (const auto &[layer, why] :
+       {std::pair(batch, "scales of rows and columns of a batch"),
+        {rows, "scales that are neither one number each nor dense vectors of both"},
+        {odd, "scales that are not at multiples of 16 bytes"}}) {
+    EXPECT_EQ(runScaled(layer).code(), Code::Unsupported) << why; // it has no code for this GPU
+    EXPECT_NE(takeLog().find(std::string("the launch behind it runs alone: ") + why),
+              std::string::npos)
+        << why;
+  }
+  Knob refused("fp8-refused", 1);
+  EXPECT_EQ(runScaled({Scaled::One}).code(), Code::Unsupported);
+  EXPECT_NE(takeLog().find("has no algorithm for f8E4M3FN 16x24x32"), std::string::npos);
 }
 
 } // namespace
