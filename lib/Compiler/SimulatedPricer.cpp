@@ -76,7 +76,9 @@ public:
     double fraction = alone || byEngines ? kLeastGainOfCopies : kLeastGain;
     if (sliced && (beside || besideCompute))
       fraction = std::max(fraction, machine.leastGainBesideSms);
-    double least = alone ? kLeastGainOfKernel : kLeastGainSeconds;
+    double least = alone       ? kLeastGainOfKernel
+                   : byEngines ? kLeastGainSecondsOfCopies
+                               : kLeastGainSeconds;
     return plain - seconds >= std::max(fraction * plain, least);
   }
 

@@ -116,7 +116,6 @@ static void registerAll() {
   Cases cases;
   addCopyCases(cases);
   addMatmulCases(cases);
-  ::setenv("TANDEM_EPILOGUES", "1", /*overwrite=*/0);
   addEpilogueCases(cases);
   addReductionCases(cases);
   addLaunchCases(cases);

@@ -89,8 +89,7 @@ class OnStandIn(programs.ProgramTest):
 
 
 def variables(device):
-    return {**injection_test.variables("hip-peer" if device == "hip" else "peer"), "TANDEM_FAKE_GPUS": "4",
-            "TANDEM_EPILOGUES": "1"}
+    return {**injection_test.variables("hip-peer" if device == "hip" else "peer"), "TANDEM_FAKE_GPUS": "4"}
 
 
 KERNEL = """#tp = #tandem.mesh<"tp", ["x" = 2]>

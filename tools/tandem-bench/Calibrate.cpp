@@ -25,6 +25,8 @@ using namespace tandem::bench;
 static constexpr double kLeast = 1e-9;
 /// Of what a command of some size takes, if a tiny one takes as long: rates are no smaller numbers.
 static constexpr double kLeastPart = 1. / 16;
+/// A startup becomes a curve where the largest message's is so many times the smallest one's.
+static constexpr double kGrowth = 1.5;
 /// Of commands by which a run's own time is told, seconds.
 static constexpr double kLongest = 500e-6;
 static constexpr const char *kSource = "calibrated";
@@ -400,7 +402,9 @@ void Calibration::applyMessages(Json &file) {
     if (!sizes.empty())
       if (auto first = seconds(sizes.front()))
         least = std::min(least.value_or(*first), *first);
-    set(transport, "startup", least, 1e-6, "us", path);
+    bool grows = transport["mover"] == "sm" && applyStartups(transport, sizes, path);
+    if (!grows)
+      set(transport, "startup", least, 1e-6, "us", path);
     std::vector<std::pair<double, double>> mine;
     for (size_t i = sizes.empty() ? 0 : 1; least && i < sizes.size(); ++i)
       if (auto time = seconds(sizes[i]))
@@ -411,6 +415,8 @@ void Calibration::applyMessages(Json &file) {
     // The link is as quick as the quicker transport shows; the other one limits itself.
     if (rates.empty() || mine.back().second > rates.back().second)
       rates = mine;
+    if (grows)
+      continue;
     transport.erase("bandwidth");
     transport["bandwidth"] = {rounded(mine.back().second / 1e9), "GB/s", kSource};
   }
@@ -423,6 +429,31 @@ void Calibration::applyMessages(Json &file) {
   setCurve(file["links"]["node"], "bandwidth", rates, 1e9, "GB/s", "links.node");
   if (!rates.empty())
     set(file["links"]["node"], "latency", 0.0, 1e-6, "us", "links.node");
+}
+
+/// SMs move a message in rounds, and reach the link's rate late in it: the rate is that between the
+/// two largest messages, and `startup` is what each size takes beside it. False if that hardly
+/// grows.
+bool Calibration::applyStartups(Json &transport, const std::vector<Probe> &sizes,
+                                const std::string &path) {
+  std::vector<std::pair<double, double>> times;
+  for (const Probe &probe : sizes)
+    if (auto time = seconds(probe))
+      times.emplace_back(double(probe.bytes), *time);
+  if (times.size() < 3)
+    return false;
+  auto [bytes, last] = times.back();
+  auto [fewer, before] = times[times.size() - 2];
+  if (last <= before)
+    return false;
+  double rate = (bytes - fewer) / (last - before);
+  for (auto &[size, time] : times)
+    time = std::max(0.0, time - size / rate);
+  if (times.back().second < kGrowth * times.front().second)
+    return false;
+  transport["bandwidth"] = {rounded(rate / 1e9), "GB/s", kSource};
+  setCurve(transport, "startup", times, 1e-6, "us", path);
+  return true;
 }
 
 void Calibration::applyExchange(Json &file) {

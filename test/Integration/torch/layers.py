@@ -109,7 +109,7 @@ def memory(rank, ranks):
     x, w, large = torch.randn(ranks, 8 * ranks, 64), torch.randn(ranks, 64, 32), torch.ones(1024 * ranks, 64)
     expected, expected_large = (x @ w).sum(0), large @ w.sum(0)
     before = allocated()
-    tt.context(torch_memory=True)
+    tt.context()
 
     def scatter(tokens):
         close(tt.matmul_reduce_scatter(x[rank, :tokens], w[rank]), part(expected[:tokens], rank, ranks))
@@ -132,10 +132,10 @@ def memory(rank, ranks):
     assert KIND == "cuda" or one < many[0] and many[1] == many[2], (one, many)
     dist.barrier()
     tt.context().close()
-    assert tt.context(torch_memory=True).allocator.bytes == 0 and allocated() - before < 2**16
+    assert tt.context().allocator.bytes == 0 and allocated() - before < 2**16
     # Memory of the device.
     group = dist.new_group(list(range(ranks)))
-    assert tt.context(group).allocator is None
+    assert tt.context(group, torch_memory=False).allocator is None
     close(tt.matmul_reduce_scatter(x[rank], w[rank], group=group), part(expected, rank, ranks))
     assert allocated() - before < 2**16
 

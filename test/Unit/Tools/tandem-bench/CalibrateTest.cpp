@@ -50,6 +50,9 @@ std::string hostText() {
 
 double gatedEfficiency(const Probe &p) { return p.m > 2048 ? 1 : .8; }
 
+/// What a message of 32 MiB or more takes beside the time by its rate.
+double rampOfMessages = 0;
+
 /// What one repeat takes on a machine of simple numbers.
 double secondsOf(const Probe &p) {
   auto bytes = double(p.bytes);
@@ -71,7 +74,7 @@ double secondsOf(const Probe &p) {
   case Work::Signal:
     return 12e-6;
   case Work::Message:
-    return 7e-6 + (bytes - 4096) / 2e9;
+    return 7e-6 + (bytes - 4096) / 2e9 + rampOfMessages * std::min(1.0, bytes / (32 << 20));
   case Work::Put:
     return 5e-6 + (bytes - 4096) / 4e9;
   case Work::AllGather:
@@ -295,6 +298,18 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
                     machine.gatedMatmulSeconds(DType::BF16, double(m), 1376, 4096, 0),
                 m == 8192 ? 1 : .8, 1e-3)
         << m;
+}
+
+TEST(Calibration, MessagesBySmsReachTheirRateLate) {
+  rampOfMessages = 40e-6;
+  Calibration calibration(kRanks, true, kRanks, kCores);
+  calibration.note(measureGpu());
+  machine::Machine machine = calibrated(calibration, baseText("h200x8"));
+  rampOfMessages = 0;
+  EXPECT_NEAR(machine.twoSided.bandwidth, 2e9, 1e7);
+  EXPECT_NEAR(machine.twoSided.startup.at(4096), 5e-6, 1e-6);
+  EXPECT_NEAR(machine.twoSided.startup.at(16 << 20), 25e-6, 1e-6);
+  EXPECT_NEAR(machine.twoSided.startup.at(64 << 20), 45e-6, 1e-6);
 }
 
 TEST(Calibration, FusedExchangesByTheirProbes) {

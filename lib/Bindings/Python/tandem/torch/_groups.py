@@ -66,26 +66,27 @@ class StoreBootstrap:
         self.all_gather(b"")
 
 
-def context(group=None, device=None, channels="", torch_memory=False):
+def context(group=None, device=None, channels="", torch_memory=None):
     """The tandem.Context of a process group (None: the default one) on a device (None: the current GPU for groups with
     NCCL, else the CPU). Collective over the group when it is first called; then `channels` chooses how its ranks
     communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs. Ranks that share a GPU need "ucx", because NCCL rejects them.
-    `torch_memory`, also chosen then: memory on GPUs comes from torch's caching allocator, except what peers access."""
+    `torch_memory`, also chosen then (None: true): memory on GPUs comes from torch's caching allocator, except what peers
+    access."""
     group = resolve(group)
     if device is None:
         device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    _, made, _, has_torch_memory = _context(group.group_name, device, channels, torch_memory)
-    if torch_memory and not has_torch_memory:
-        raise tandem.ArgumentError("context: expected torch_memory=True before the group is first used")
+    _, made, _, has_torch_memory = _context(group.group_name, device, channels, torch_memory is not False)
+    if torch_memory not in (None, has_torch_memory):
+        raise tandem.ArgumentError(f"context: expected torch_memory={torch_memory} before the group is first used")
     if channels and made.channels != channels:
         raise tandem.ArgumentError(f"context: expected channels {made.channels}, which the group has, found {channels}")
     return made
 
 
-def _context(name, device, channels="", torch_memory=False):
+def _context(name, device, channels="", torch_memory=True):
     """(group, context, bootstrap, torch_memory) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)

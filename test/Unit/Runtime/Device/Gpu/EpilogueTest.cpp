@@ -134,7 +134,6 @@ Status run(const Layer &layer, bool graphs = true) {
 }
 
 void expectRuns(const Layer &layer) {
-  Variable on("TANDEM_EPILOGUES", "1");
   for (bool graphs : {true, false}) {
     Status status = run(layer, graphs);
     EXPECT_TRUE(status.ok()) << status.message() << (graphs ? " in a graph" : "");
@@ -163,12 +162,14 @@ TEST(GpuEpilogue, RefusedByTheLibraryOrNotAskedFor) {
     EXPECT_EQ(run(layer).code(), Code::Unsupported);
   };
   {
-    Variable on("TANDEM_EPILOGUES", "1");
     Knob refused("epilogues-refused", 1);
     expectAlone();
     EXPECT_NE(takeLog().find("the launch behind it runs alone"), std::string::npos);
   }
-  expectAlone();
+  {
+    Variable off("TANDEM_EPILOGUES", "0");
+    expectAlone();
+  }
   expectRuns(layer);
 }
 

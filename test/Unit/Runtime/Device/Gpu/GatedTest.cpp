@@ -317,7 +317,6 @@ Status runEpilogue(Context &context, Instance &instance) {
 }
 
 TEST(GpuGated, ALaunchBehindIsItsEpilogue) {
-  Variable on("TANDEM_EPILOGUES", "1");
   WithKernels kernels;
   for (const char *graph : {"1", "0"}) {
     Variable variable("TANDEM_GRAPH", graph);
