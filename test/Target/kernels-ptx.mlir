@@ -19,10 +19,13 @@
 // CHECK-NEXT: .param .u64 rows_param_1,
 // CHECK-NEXT: .param .u64 .ptr .global {{.*}}rows_param_2,
 // CHECK-NEXT: .param .u64 rows_param_3,
-// CHECK-NEXT: .param .u64 .ptr .global {{.*}}rows_param_4,
-// CHECK-NEXT: .param .u64 rows_param_5,
-// CHECK-NEXT: .param .u64 .ptr .global {{.*}}rows_param_6,
-// CHECK-NEXT: .param .u64 rows_param_7
+// CHECK-NEXT: .param .u64 rows_param_4,
+// CHECK-NEXT: .param .u64 .ptr .global {{.*}}rows_param_5,
+// CHECK-NEXT: .param .u64 rows_param_6,
+// CHECK-NEXT: .param .u64 rows_param_7,
+// CHECK-NEXT: .param .u64 .ptr .global {{.*}}rows_param_8,
+// CHECK-NEXT: .param .u64 rows_param_9,
+// CHECK-NEXT: .param .u64 rows_param_10
 // CHECK-NOT: call
 // CHECK-DAG: ld.global.v4.b32
 // CHECK-DAG: ld.global.{{v4.b16|v2.b32|b64}}

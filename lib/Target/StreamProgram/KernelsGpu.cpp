@@ -68,6 +68,7 @@ private:
     Type fp8; ///< null if it is none
     Value pointer;
     SmallVector<Value> strides;
+    Value isSpread; ///< all columns have one element (in `rows`); null: not so
   };
   using Operands = SmallVector<Operand>;
 
@@ -195,7 +196,7 @@ GpuKernelBuilder::beginFunction(StringRef name, unsigned extents, unsigned numSt
     bool isTruth = element.isInteger(1);
     Type fp8 = isFp8(element) ? element : Type();
     Type stored = isTruth || fp8 ? b.getI8Type() : element;
-    Operand operand{stored, isTruth, fp8, function.getArgument(next++), {}};
+    Operand operand{stored, isTruth, fp8, function.getArgument(next++), {}, {}};
     for (unsigned i = 0; i < numStrides; ++i)
       operand.strides.push_back(asIndex(function.getArgument(next++)));
     operands.push_back(std::move(operand));
@@ -203,12 +204,16 @@ GpuKernelBuilder::beginFunction(StringRef name, unsigned extents, unsigned numSt
   return {std::move(sizes), std::move(operands)};
 }
 
-/// Adjacent columns: each thread computes 16 bytes of the widest operand at a time.
+/// Adjacent columns, or one element for all columns of an input: each thread computes 16 bytes of
+/// the widest operand at a time.
 LogicalResult GpuKernelBuilder::rows() {
-  auto [sizes, operands] = beginFunction("rows", 2, 1);
+  auto [sizes, operands] = beginFunction("rows", 2, 2);
   int64_t bytes = 1;
   for (const Operand &operand : operands)
     bytes = std::max<int64_t>(bytes, operand.element.getIntOrFloatBitWidth() / 8);
+  for (Operand &input : MutableArrayRef(operands).drop_front(kernel.getResultTypes().size()))
+    input.isSpread =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, input.strides[1], number(0));
   int64_t vector = kAccessBytes / bytes;
   Value rows = sizes[0], columns = sizes[1];
   Value column = mul(threadNumber(), number(vector));
@@ -220,8 +225,12 @@ LogicalResult GpuKernelBuilder::rows() {
   SmallVector<Value> starts;
   for (const Operand &operand : operands)
     starts.push_back(mul(loop.getInductionVar(), operand.strides[0]));
-  auto at = [&](Value index) {
-    return llvm::map_to_vector(starts, [&](Value start) { return add(start, index); });
+  auto at = [&, &operands = operands](Value index) {
+    SmallVector<Value> offsets;
+    for (size_t i = 0; i < starts.size(); ++i)
+      offsets.push_back(
+          add(starts[i], operands[i].isSpread ? mul(index, operands[i].strides[1]) : index));
+    return offsets;
   };
   auto branch = scf::IfOp::create(b, loc, isFull, /*withElseRegion=*/true);
   b.setInsertionPointToStart(branch.thenBlock());
@@ -276,7 +285,21 @@ Value GpuKernelBuilder::load(const Operand &operand, Value offset) {
   Value address = addressOf(b, loc, operand.element, operand.pointer, offset);
   unsigned alignment = operand.element.getIntOrFloatBitWidth() / 8 *
                        static_cast<unsigned>(std::max<int64_t>(width, 1));
-  Value value = LLVM::LoadOp::create(b, loc, shaped(operand.element), address, alignment);
+  Type stored = shaped(operand.element);
+  Value value;
+  if (width == 0 || !operand.isSpread) {
+    value = LLVM::LoadOp::create(b, loc, stored, address, alignment);
+  } else {
+    auto either = scf::IfOp::create(b, loc, stored, operand.isSpread, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(either.thenBlock());
+    Value one = LLVM::LoadOp::create(b, loc, operand.element, address);
+    scf::YieldOp::create(b, loc, vector::BroadcastOp::create(b, loc, stored, one).getResult());
+    b.setInsertionPointToStart(either.elseBlock());
+    Value all = LLVM::LoadOp::create(b, loc, stored, address, alignment);
+    scf::YieldOp::create(b, loc, all);
+    value = either.getResult(0);
+  }
   if (operand.isTruth)
     return compare(arith::CmpIPredicate::ne, value, 0);
   if (operand.fp8)

@@ -127,9 +127,9 @@ TEST(CodeObjects, AreForTheGpusThatTheTargetNames) {
     // Extents, then a pointer and the strides of each of three operands; docs/kernels.md.
     auto parameters = gpu::readKernelParameters(code);
     ASSERT_TRUE(parameters.ok()) << parameters.status().message();
-    EXPECT_EQ((*parameters)["rows"], std::vector<uint32_t>(2 + 3 * 2, 8));
+    EXPECT_EQ((*parameters)["rows"], std::vector<uint32_t>(2 + 3 * 3, 8));
     EXPECT_EQ((*parameters)["strided"], std::vector<uint32_t>(4 + 3 * 5, 8));
-    expectDescriptor(elf, "rows", 8 * 8, wanted[i].waveSize);
+    expectDescriptor(elf, "rows", 11 * 8, wanted[i].waveSize);
     expectDescriptor(elf, "strided", 19 * 8, wanted[i].waveSize);
     auto own = gpu::selectCodeObject(code, wanted[i].name);
     EXPECT_TRUE(own.ok()) << own.status().message();

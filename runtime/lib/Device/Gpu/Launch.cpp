@@ -74,6 +74,8 @@ public:
       return;
     adjacent = loops.outer() <= 1;
     for (size_t k = 0; k < slots.size(); ++k) {
+      if (loops.innerStride(k) == 0) // one element for all columns
+        continue;
       adjacent = adjacent && loops.innerStride(k) == 1;
       if (loops.outer() == 1)
         adjacent = adjacent && loops.outerStride(k, 0) % vector == 0;
@@ -85,9 +87,9 @@ public:
       return Status();
     bool aligned = adjacent;
     for (size_t k = 0; aligned && k < slots.size(); ++k)
-      aligned = reinterpret_cast<uintptr_t>(frame.pointers[slots[k]]) %
-                    (uintptr_t(elements[k]) * vector) ==
-                0;
+      aligned = loops.innerStride(k) == 0 || reinterpret_cast<uintptr_t>(frame.pointers[slots[k]]) %
+                                                     (uintptr_t(elements[k]) * vector) ==
+                                                 0;
     if (aligned)
       return issueRows(stream, frame);
     bases.clear();
@@ -104,6 +106,7 @@ private:
       numbers.push_back(
           static_cast<int64_t>(reinterpret_cast<uintptr_t>(frame.pointers[slots[k]])));
       numbers.push_back(loops.outer() ? loops.outerStride(k, 0) : 0);
+      numbers.push_back(loops.innerStride(k));
     }
     uint64_t perBlock = uint64_t(vector) * kThreads;
     uint64_t across = (static_cast<uint64_t>(loops.inner()) + perBlock - 1) / perBlock;
@@ -185,7 +188,7 @@ Status checkParameters(Driver &driver, FunctionHandle function, const char *entr
 
 /// See docs/kernels.md.
 Status checkEntries(Driver &driver, const ProgramKernel &kernel, size_t operands) {
-  TANDEM_RETURN_IF_ERROR(checkParameters(driver, kernel.rows, "rows", 2 + 2 * operands));
+  TANDEM_RETURN_IF_ERROR(checkParameters(driver, kernel.rows, "rows", 2 + 3 * operands));
   return checkParameters(driver, kernel.strided, "strided",
                          kStridedDims + (1 + kStridedDims) * operands);
 }

@@ -36,7 +36,7 @@ KernelSpec negation() {
                                   {sp::ExprOp::store, 1, 0, 0, 0.f}});
   kernel.operandTypes.assign(2, static_cast<uint8_t>(sp::DType::f32));
   kernel.outputs = 1;
-  std::string text = ".visible .entry rows(" + parameters(6) +
+  std::string text = ".visible .entry rows(" + parameters(8) +
                      ")\n{ ret; }\n.visible .entry strided(" + parameters(14) + ")\n{ ret; }\n";
   kernel.native.push_back({sp::KernelFormat::ptx, "sm_80", {text.begin(), text.end()}});
   return kernel;

@@ -31,7 +31,7 @@ std::string numbers(unsigned count) {
 
 /// y = -x by one kernel, with PTX for `target` if that is not empty.
 ProgramSpec negation(const std::string &target,
-                     const std::string &text = ptx(numbers(6), numbers(14))) {
+                     const std::string &text = ptx(numbers(8), numbers(14))) {
   ProgramSpec spec(1);
   uint32_t x = spec.stacked("x", false, DType::F32, {64});
   uint32_t y = spec.stacked("y", true, DType::F32, {64});
@@ -69,21 +69,39 @@ TEST(GpuKernels, PtxOfThisGpuOrAnOlderOneRuns) {
   EXPECT_EQ(first, 42.0f); // only the stand-in's PTX writes that
 }
 
+/// `rows` runs it, which the stand-in knows; it refuses `strided`.
+TEST(GpuKernels, OneElementForAllColumnsIsNoReasonToGoOneByOne) {
+  for (std::vector<int64_t> strides : {std::vector<int64_t>{1, 0}, {0, 0}, {0, 1}}) {
+    ProgramSpec spec(1);
+    uint32_t x = spec.stacked("x", false, DType::F32, {8, 12});
+    uint32_t y = spec.stacked("y", true, DType::F32, {8, 12});
+    RankSpec &rank = spec.ranks[0];
+    uint32_t from = rank.view(rank.argument(x, 384), DType::F32, {8, 12}, strides, 0);
+    uint32_t to = rank.view(rank.argument(y, 384), DType::F32, {8, 12});
+    KernelSpec kernel = negation("sm_90").ranks[0].kernels[0];
+    rank.kernels.push_back(kernel);
+    rank.launch(0, 0, {to, from});
+    auto [status, first] = runOnce(spec);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(first, 42.0f);
+  }
+}
+
 TEST(GpuKernels, PtxOfOtherParametersIsRejected) {
-  std::string rows = numbers(6), strided = numbers(14);
-  std::string fewer = numbers(5) + ", .param .u32 p5";
-  std::string block = numbers(5) + ", .param .align 8 .b8 p5[16]";
+  std::string rows = numbers(8), strided = numbers(14);
+  std::string fewer = numbers(7) + ", .param .u32 p7";
+  std::string block = numbers(7) + ", .param .align 8 .b8 p7[16]";
   struct {
     std::string text, expected;
   } cases[] = {
-      {ptx(numbers(5), strided),
-       "entry \"rows\": expected 6 parameters of 8 bytes, found 5 of 8, "},
       {ptx(numbers(7), strided),
-       "entry \"rows\": expected 6 parameters of 8 bytes, found 7 of 8, "},
+       "entry \"rows\": expected 8 parameters of 8 bytes, found 7 of 8, "},
+      {ptx(numbers(9), strided),
+       "entry \"rows\": expected 8 parameters of 8 bytes, found 9 of 8, "},
       {ptx(rows, numbers(13)), "entry \"strided\": expected 14 parameters of 8 bytes, found 13 of"},
-      {ptx(fewer, strided), "entry \"rows\": expected 6 parameters of 8 bytes, found 6 of 8, 8, 8, "
-                            "8, 8, 4 bytes"},
-      {ptx(block, strided), "found 6 of 8, 8, 8, 8, 8, 16 bytes"},
+      {ptx(fewer, strided), "entry \"rows\": expected 8 parameters of 8 bytes, found 8 of 8, 8, 8, "
+                            "8, 8, 8, 8, 4 bytes"},
+      {ptx(block, strided), "found 8 of 8, 8, 8, 8, 8, 8, 8, 16 bytes"},
       {ptx(rows, ""), "a kernel's arguments are not known"},
   };
   for (const auto &c : cases) {
