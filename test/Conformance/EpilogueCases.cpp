@@ -136,7 +136,7 @@ Scenario run(const Layer &layer) {
 void addEpilogueCases(Cases &cases) {
   // Factors of 8 bits along K, as a GPU's library reads them.
   for (auto [name, scales] : {std::pair("one", Scales::One), {"vectors", Scales::Vectors}})
-    for (int flags = 0; flags < 3; ++flags) {
+    for (int flags = 0; flags < 4; ++flags) {
       Layer layer;
       layer.type = DType::BF16;
       layer.factors = DType::F8E4M3FN;

@@ -261,6 +261,7 @@ class TorchBench(harness.Test):
         report = self.bench(f"--beside={self.path('b.json')}", "--modes=direct")
         self.assertEqual([{k: row[k] for k in ("op", "m", "n", "k", "dtype", "flops", "bytes")} for row in report["rows"]],
                          [{k: row[k] for k in ("op", "m", "n", "k", "dtype", "flops", "bytes")} for row in bench["rows"]])
+        self.assertEqual(len(report["beside"]), len(bench["rows"]))
         self.assertTrue(all(row["fused_over_tandem"] for row in report["beside"]), report["beside"])
 
     def write(self, name, value):

@@ -15,6 +15,14 @@
 // CHECK: hostir.copy %[[X]] to
 // CHECK: hostir.matmul {{.*}}transpose_a
 //
+// So do ops behind the loop.
+//
+// CHECK-LABEL: hostir.program @gated_again(
+// CHECK-SAME: %[[X:.+]]: memref<12x16xf32> {
+// CHECK: hostir.gated_matmul
+// CHECK: hostir.copy %[[X]] to
+// CHECK: hostir.matmul {{.*}}transpose_a
+//
 // Rows of several dimensions that lie one after another are the rows of one matrix.
 //
 // CHECK-LABEL: hostir.program @gated_rows(
@@ -34,6 +42,8 @@
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #blocks = #fusion.axes<#tp, [stream("x"), didx("x")]>
+#gathered = #fusion.axes<#tp, [stream("x"), -]>
+#whole = #fusion.axes<#tp, [-, -]>
 
 func.func @gated_layer(
     %x: tensor<48x16xf32, #rows> {fusion.name = "x"}, %w: tensor<16x24xf32, #columns> {fusion.name = "w"},
@@ -50,6 +60,16 @@ func.func @gated_layer(
   %dw = fusion.matmul %g, %a {transpose_a}
       : tensor<48x16xf32, #fusion.axes<#tp, [stream("x"), -]>>, tensor<48x24xf32, #blocks> -> tensor<16x24xf32, #columns>
   return %y, %dw : tensor<48x24xf32, #blocks>, tensor<16x24xf32, #columns>
+}
+
+func.func @gated_again(
+    %x: tensor<48x16xf32, #rows> {fusion.name = "x"}, %w: tensor<16x24xf32, #columns> {fusion.name = "w"})
+    -> (tensor<16x24xf32, #whole> {fusion.name = "z"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<gated>} : tensor<48x16xf32, #rows> -> tensor<48x16xf32, #gathered>
+  %y = fusion.matmul %g, %w : tensor<48x16xf32, #gathered>, tensor<16x24xf32, #columns> -> tensor<48x24xf32, #blocks>
+  %t = fusion.reshard %y : tensor<48x24xf32, #blocks> -> tensor<48x24xf32, #whole>
+  %z = fusion.matmul %g, %t {transpose_a} : tensor<48x16xf32, #gathered>, tensor<48x24xf32, #whole> -> tensor<16x24xf32, #whole>
+  return %z : tensor<16x24xf32, #whole>
 }
 
 func.func @gated_rows(

@@ -27,6 +27,9 @@ static constexpr double kLeast = 1e-9;
 static constexpr double kLeastPart = 1. / 16;
 /// A startup becomes a curve where the largest message's is so many times the smallest one's.
 static constexpr double kGrowth = 1.5;
+/// ... if the rate between the largest messages is at most so many times that of the whole largest
+/// one.
+static constexpr double kMostLateRate = 1.5;
 /// Of commands by which a run's own time is told, seconds.
 static constexpr double kLongest = 500e-6;
 static constexpr const char *kSource = "calibrated";
@@ -402,11 +405,15 @@ void Calibration::applyMessages(Json &file) {
     if (!sizes.empty())
       if (auto first = seconds(sizes.front()))
         least = std::min(least.value_or(*first), *first);
-    bool grows = transport["mover"] == "sm" && applyStartups(transport, sizes, path);
-    if (!grows)
-      set(transport, "startup", least, 1e-6, "us", path);
     std::vector<std::pair<double, double>> mine;
-    for (size_t i = sizes.empty() ? 0 : 1; least && i < sizes.size(); ++i)
+    std::optional<double> late;
+    if (transport["mover"] == "sm")
+      late = applyStartups(transport, sizes, path);
+    if (late)
+      mine.emplace_back(double(sizes.back().bytes), together * *late);
+    else
+      set(transport, "startup", least, 1e-6, "us", path);
+    for (size_t i = sizes.empty() ? 0 : 1; !late && least && i < sizes.size(); ++i)
       if (auto time = seconds(sizes[i]))
         mine.emplace_back(double(sizes[i].bytes), together * double(sizes[i].bytes) /
                                                       std::max(*time - *least, *time * kLeastPart));
@@ -415,8 +422,6 @@ void Calibration::applyMessages(Json &file) {
     // The link is as quick as the quicker transport shows; the other one limits itself.
     if (rates.empty() || mine.back().second > rates.back().second)
       rates = mine;
-    if (grows)
-      continue;
     transport.erase("bandwidth");
     transport["bandwidth"] = {rounded(mine.back().second / 1e9), "GB/s", kSource};
   }
@@ -431,29 +436,28 @@ void Calibration::applyMessages(Json &file) {
     set(file["links"]["node"], "latency", 0.0, 1e-6, "us", "links.node");
 }
 
-/// SMs move a message in rounds, and reach the link's rate late in it: the rate is that between the
-/// two largest messages, and `startup` is what each size takes beside it. False if that hardly
-/// grows.
-bool Calibration::applyStartups(Json &transport, const std::vector<Probe> &sizes,
-                                const std::string &path) {
+/// SMs move a message in rounds, and reach the link's rate late in it: the rate, which is returned,
+/// is that between the two largest messages, and `startup` is the rest of each size's time. None,
+/// if that hardly grows, or if the rate must be noise.
+std::optional<double> Calibration::applyStartups(Json &transport, const std::vector<Probe> &sizes,
+                                                 const std::string &path) {
   std::vector<std::pair<double, double>> times;
   for (const Probe &probe : sizes)
     if (auto time = seconds(probe))
       times.emplace_back(double(probe.bytes), *time);
   if (times.size() < 3)
-    return false;
+    return std::nullopt;
   auto [bytes, last] = times.back();
   auto [fewer, before] = times[times.size() - 2];
-  if (last <= before)
-    return false;
   double rate = (bytes - fewer) / (last - before);
+  if (last <= before || rate > kMostLateRate * bytes / last)
+    return std::nullopt;
   for (auto &[size, time] : times)
     time = std::max(0.0, time - size / rate);
   if (times.back().second < kGrowth * times.front().second)
-    return false;
-  transport["bandwidth"] = {rounded(rate / 1e9), "GB/s", kSource};
+    return std::nullopt;
   setCurve(transport, "startup", times, 1e-6, "us", path);
-  return true;
+  return rate;
 }
 
 void Calibration::applyExchange(Json &file) {

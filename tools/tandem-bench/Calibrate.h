@@ -86,7 +86,8 @@ private:
   void applyInterference(Json &device);
   void applyLaunching(Json &launch, Mode mode);
   void applyMessages(Json &file);
-  bool applyStartups(Json &transport, const std::vector<Probe> &sizes, const std::string &path);
+  std::optional<double> applyStartups(Json &transport, const std::vector<Probe> &sizes,
+                                      const std::string &path);
   void applyExchange(Json &file);
   void applyCollectives(Json &file);
   /// By a tiny all-gather and a tiny all-reduce, which has more steps; nullopt where they do not

@@ -108,7 +108,7 @@ bool CommandCosts::ownRowsAreTiles(const Rank &rank, const Command *first,
   for (const Command *part = first; part != end; ++part)
     if (part->kind == Kind::Matmul)
       if (Part views{world.operand(rank, *part, 0), world.operand(rank, *part, 1)};
-          views.out && views.a)
+          views.out && views.a && world.layoutOf(*views.out).shape[0] > 0)
         parts.push_back(views);
   uint64_t origin = ~uint64_t(0);
   for (const Part &part : parts)

@@ -163,7 +163,7 @@ Status InstanceImpl::makeChannels() {
 
 Status InstanceImpl::prepareOperations() {
   const char *epilogues = std::getenv("TANDEM_EPILOGUES");
-  fusesEpilogues = !epilogues || *epilogues != '0';
+  fusesEpilogues = context.device().hasEpilogues() && (!epilogues || *epilogues != '0');
   for (uint32_t e = 0; e < data.num_events(); ++e)
     events.push_back(nullptr); // made when recorded: a program may number more than it uses
   for (uint32_t i = 0, endOfParts = 0; i < count(data.commands()); ++i) {

@@ -16,6 +16,8 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Program/Gated.h"
 
+#include <utility>
+
 using namespace mlir;
 using namespace tandem;
 
@@ -222,14 +224,20 @@ static bool isOneBlock(RankedTensorType input, const ReshardPlan &plan) {
   return rows % program::kOwnRowsUnit == 0 || !(type.isF16() || type.isBF16());
 }
 
-/// Whether memory has rows of neighbouring elements, at equal distances.
+/// Whether memory has rows of neighbouring elements, at equal distances that kernels can load.
 static bool hasContiguousRows(MemRefType type) {
   SmallVector<int64_t> strides;
   int64_t offset = 0;
   if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
     return false;
+  // Kernels load rows in units of 16 bytes.
+  int64_t row = strides[strides.size() - 2];
+  bool hasKernels = type.getElementType().isF16() || type.getElementType().isBF16();
+  if (hasKernels && (ShapedType::isDynamic(row) || row % 8 != 0 || ShapedType::isDynamic(offset) ||
+                     offset % 8 != 0))
+    return false;
   for (int64_t dim = 0; dim + 2 < type.getRank(); ++dim)
-    if (ShapedType::isDynamic(strides[dim]) ||
+    if (ShapedType::isDynamic(strides[dim]) || ShapedType::isDynamic(strides[dim + 1]) ||
         strides[dim] != strides[dim + 1] * type.getDimSize(dim + 1))
       return false;
   return true;
@@ -426,14 +434,20 @@ LogicalResult GatedGather::emit() {
   });
   // Before the join: a launch right behind the matmul may run in its kernel.
   bool hasOwn = !isInPlace || program.getBuffer(reshard.getResult()) != received;
-  for (Operation *op : ops.later) {
-    if (!hasOwn && llvm::is_contained(op->getOperands(), reshard.getResult())) {
+  auto completeRows = [&] {
+    if (!std::exchange(hasOwn, true))
       program.onMesh(loc, gather.plan.mesh, [&] { done = succeeded(done) ? copyOwn() : done; });
-      hasOwn = true;
-    }
+  };
+  for (Operation *op : ops.later) {
+    if (llvm::is_contained(op->getOperands(), reshard.getResult()))
+      completeRows();
     if (succeeded(done))
       done = body.emitSlice(op, nullptr, program.getMainStream());
   }
+  // Others read all rows behind the loop.
+  if (llvm::any_of(reshard.getResult().getUsers(),
+                   [&](Operation *user) { return !llvm::is_contained(gather.consumers, user); }))
+    completeRows();
   program.join(loc, 1);
   return done;
 }

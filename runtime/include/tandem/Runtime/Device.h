@@ -356,6 +356,8 @@ public:
   /// has none for it; the caller then multiplies and launches.
   virtual Expected<std::unique_ptr<Operation>> prepareEpilogue(const MatmulDesc &desc,
                                                                const EpilogueDesc &epilogue);
+  /// Whether it has matmuls with epilogues, of some types and functions.
+  virtual bool hasEpilogues() const { return false; }
   /// One kernel that waits for its gates. Unsupported, with the reason, if there is none for it;
   /// the caller then waits and multiplies block by block.
   virtual Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const GatedMatmulDesc &desc);

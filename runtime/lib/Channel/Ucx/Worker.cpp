@@ -151,7 +151,7 @@ void Worker::closeBrokenEndpoints() {
 void Worker::destroy() {
   // Ends the operations that UCX still holds; their callbacks find their work in `forgotten`.
   if (worker) {
-    if (gaveUp)
+    if (gaveUp || !forgotten.empty())
       closeBrokenEndpoints();
     api.ucp_worker_destroy(worker);
   }

@@ -124,6 +124,8 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   shape.hasTargets = !desc.targets.empty();
   if (desc.own.rows.present()) {
     const Layout &own = desc.own.rows.layout;
+    if (desc.own.rows.alignment % 16 != 0)
+      return no("own rows that are not at multiples of 16 bytes");
     shape.own = {desc.own.firstRow, own.shape[0], own.strides[0]};
   }
   if (shape.strideW == 0 && whole.b.layout.strides[0] == 1) { // stored the other way round

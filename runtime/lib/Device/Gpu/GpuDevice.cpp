@@ -192,6 +192,7 @@ public:
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
     return gpu::prepareMatmul(tools, desc);
   }
+  bool hasEpilogues() const override { return true; }
   Expected<std::unique_ptr<Operation>> prepareEpilogue(const MatmulDesc &desc,
                                                        const EpilogueDesc &epilogue) override {
     return gpu::prepareEpilogue(tools, desc, epilogue);

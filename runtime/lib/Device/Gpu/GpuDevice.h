@@ -23,6 +23,7 @@ struct Candidate {
   std::shared_ptr<ProductPlan> plan;
   /// Bytes of a, b, out and bias.
   uint64_t bytes[4] = {};
+  std::shared_ptr<Scratch> scales; ///< that the plan reads until it gets those of a run; or null
 };
 
 /// A loaded kernel of the program; docs/kernels.md describes its two entry points.

@@ -357,10 +357,11 @@ private:
         return Status(Code::Unsupported, "scales of rows and columns of a batch");
     }
     auto bytes = static_cast<uint64_t>(std::max(product.m, product.n)) * sizeof(float);
-    TANDEM_ASSIGN_OR_RETURN(anyScales, Scratch::make(tools->state, bytes));
-    TANDEM_RETURN_IF_ERROR(tools->driver().fill(anyScales.data(), 0x3f, bytes)); // about 0.75
-    product.rowScale = rowScale.present() ? anyScales.data() : nullptr;
-    product.columnScale = columnScale.present() ? anyScales.data() : nullptr;
+    TANDEM_ASSIGN_OR_RETURN(Scratch made, Scratch::make(tools->state, bytes));
+    anyScales = std::make_shared<Scratch>(std::move(made));
+    TANDEM_RETURN_IF_ERROR(tools->driver().fill(anyScales->data(), 0x3f, bytes)); // about 0.75
+    product.rowScale = rowScale.present() ? anyScales->data() : nullptr;
+    product.columnScale = columnScale.present() ? anyScales->data() : nullptr;
     return Status();
   }
 
@@ -496,7 +497,7 @@ private:
       // Few of the library's suggestions add in another order; they are found among the first.
       TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ProductPlan> plan,
                               blas.plan(wanted, wanted.ordered ? 16 : 8));
-      Candidate candidate{keyOf(wanted), plan, {}};
+      Candidate candidate{keyOf(wanted), plan, {}, anyScales};
       candidate.bytes[0] = a.bytes;
       candidate.bytes[1] = b.bytes;
       candidate.bytes[2] = out.bytes;
@@ -585,8 +586,8 @@ private:
   Operand residual;
   const std::byte *residualBase = nullptr, *resultBase = nullptr; ///< in this run
   Operand rowScale, columnScale;
-  const void *scales[2] = {}; ///< in this run
-  Scratch anyScales;          ///< while algorithms are timed
+  const void *scales[2] = {};         ///< in this run
+  std::shared_ptr<Scratch> anyScales; ///< while algorithms are timed, which may outlive this
   bool accumulate = false;
   unsigned element = 4, outElement = 4;
   int64_t unit = 1; ///< see padded()
@@ -671,7 +672,7 @@ Expected<std::unique_ptr<Operation>> prepareEpilogue(const Tools &tools, const M
   auto operation = std::make_unique<MatmulOperation>(tools);
   Status status = operation->prepare(desc, epilogue);
   // The library may refuse at the first run what it has promised.
-  if (isFp8(type) && status.code() == Code::Io)
+  if (status.code() == Code::Io)
     return Status(Code::Unsupported, status.message());
   TANDEM_RETURN_IF_ERROR(status);
   return std::unique_ptr<Operation>(std::move(operation));

@@ -312,6 +312,22 @@ TEST(Calibration, MessagesBySmsReachTheirRateLate) {
   EXPECT_NEAR(machine.twoSided.startup.at(64 << 20), 45e-6, 1e-6);
 }
 
+TEST(Calibration, RatesOfMessagesAloneAreThoseOfLargeOnes) {
+  rampOfMessages = 40e-6;
+  Calibration calibration(kRanks, true, kRanks, kCores);
+  std::vector<Measurement> all = measureGpu();
+  for (Measurement &m : all)
+    if (m.name.rfind("put ", 0) == 0)
+      m = {};
+  calibration.note(all);
+  machine::Machine machine = calibrated(calibration, baseText("h200x8"));
+  rampOfMessages = 0;
+  EXPECT_NEAR(machine.node.bandwidth.at(1 << 20), 2e9, 1e7);
+  machine::LinkClass link = machine.node;
+  EXPECT_NEAR(machine.messageSeconds(machine.twoSided, link, 16 << 20), 25e-6 + (16 << 20) / 2e9,
+              2e-6);
+}
+
 TEST(Calibration, FusedExchangesByTheirProbes) {
   Calibration calibration(kRanks, true, kRanks, kCores);
   calibration.note(measureGpu());

@@ -255,7 +255,6 @@ Status runScaled(const Scaled &layer) {
 TEST(GpuFp8, Epilogues) {
   if (testsHip())
     GTEST_SKIP() << "hipBLASLt's products of 8 bits are not asked for";
-  Variable on("TANDEM_EPILOGUES", "1");
   for (auto scales : {Scaled::None, Scaled::One, Scaled::Two, Scaled::Vectors})
     for (int flags = 0; flags < 8; ++flags) {
       if (scales == Scaled::None && flags == 0)
@@ -264,6 +263,12 @@ TEST(GpuFp8, Epilogues) {
       Status status = runScaled({scales, bool(flags & 1), bool(flags & 2), bool(flags & 4)});
       EXPECT_TRUE(status.ok()) << status.message();
     }
+  for (auto [scales, offset] : {std::pair(Scaled::Vectors, 4), {Scaled::Two, 1}}) {
+    Scaled layer{scales};
+    layer.offset = offset;
+    Status status = runScaled(layer);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
   Status experts = runScaled({Scaled::Two, true, true, true, 3});
   EXPECT_TRUE(experts.ok()) << experts.message();
 }
@@ -272,7 +277,6 @@ TEST(GpuFp8, Epilogues) {
 TEST(GpuFp8, EpiloguesThatTheLibraryLacks) {
   if (testsHip())
     GTEST_SKIP() << "hipBLASLt's products of 8 bits are not asked for";
-  Variable on("TANDEM_EPILOGUES", "1");
   Scaled batch{Scaled::Vectors}, rows{Scaled::RowsOnly}, odd{Scaled::Vectors};
   batch.batch = 3;
   odd.offset = 1;
