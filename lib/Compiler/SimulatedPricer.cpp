@@ -62,7 +62,7 @@ public:
   }
   bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
 
-  bool isWorth(double seconds, double plain, bool oneSided, bool sliced,
+  bool isWorth(double seconds, double plain, bool oneSided, bool sliced, bool gathers,
                Stores stores) const override {
     bool alone = stores == Stores::InsteadOfCollective;
     bool besideCompute = stores == Stores::BesideCompute;
@@ -76,9 +76,9 @@ public:
     double fraction = alone || byEngines ? kLeastGainOfCopies : kLeastGain;
     if (sliced && (beside || besideCompute))
       fraction = std::max(fraction, machine.leastGainBesideSms);
-    double least = alone       ? kLeastGainOfKernel
-                   : byEngines ? kLeastGainSecondsOfCopies
-                               : kLeastGainSeconds;
+    double least = alone                  ? kLeastGainOfKernel
+                   : byEngines && gathers ? kLeastGainSecondsOfGathers
+                                          : kLeastGainSeconds;
     return plain - seconds >= std::max(fraction * plain, least);
   }
 

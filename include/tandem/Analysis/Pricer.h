@@ -87,19 +87,19 @@ public:
   /// a predicted gain of 5 % were 1 to 5 % slower than the unoverlapped baseline, and on 2 H200 one
   /// of 640 tokens was 4 % slower; in long layers, puts by copy engines gained where 3 to 9 % were
   /// predicted. `oneSided`: the candidate's messages are. `sliced`: it has slices, and the plainer
-  /// one has none. Then the machine file may ask for more of transports that use SMs during a
-  /// matmul, where the model is least exact.
-  /// `stores`: with InsteadOfCollective, kLeastGainOfCopies and kLeastGainOfKernel are enough.
-  virtual bool isWorth(double seconds, double plain, bool oneSided, bool sliced,
+  /// one has none. `gathers`: the loop reduces nothing. Then the machine file may ask for more of
+  /// transports that use SMs during a matmul, where the model is least exact. `stores`: with
+  /// InsteadOfCollective, kLeastGainOfCopies and kLeastGainOfKernel are enough.
+  virtual bool isWorth(double seconds, double plain, bool oneSided, bool sliced, bool gathers,
                        Stores stores = Stores::None) const = 0;
   static constexpr double kLeastGain = 0.06;
   static constexpr double kLeastGainOfCopies = 0.03; ///< of puts without SMs, and of one kernel
   /// Of kernels that store beside a matmul, over copies that do: their price was not measured.
   static constexpr double kLeastGainOfStores = 0.1;
   static constexpr double kLeastGainSeconds = 5e-6;
-  /// Of puts without SMs. On 2 H100, with up to 1024 tokens, 9 to 18 us were gained where 4 to 15
-  /// were predicted.
-  static constexpr double kLeastGainSecondsOfCopies = 3e-6;
+  /// Of gathers by puts without SMs. On 2 H100, with up to 1024 tokens, 9 to 18 us were gained
+  /// where 4 to 15 were predicted. Of reductions 1 us, where 1 was, and less than 0 on 4 H200.
+  static constexpr double kLeastGainSecondsOfGathers = 3e-6;
   static constexpr double kLeastGainOfKernel = 1e-6; ///< seconds; an estimate
   /// The seconds that splitting an all-reduce into two reshards must gain: the model prices short
   /// collectives too low. On 2 H200, predicted gains up to 45 us were losses (up to 17 %);

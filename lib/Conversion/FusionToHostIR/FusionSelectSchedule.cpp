@@ -313,7 +313,7 @@ private:
   struct Priced {
     ScheduleAttr schedule;
     double seconds = 0;
-    bool isOneSided = false;
+    bool isOneSided = false, gathers = false;
     Stores stores = Stores::None;
   };
 
@@ -332,7 +332,7 @@ private:
           if ((other.stores == Stores::BesideCompute) == beside &&
               other.seconds < std::min(most, best->seconds) &&
               pricer.isWorth(other.seconds, schedules.front().seconds, other.isOneSided,
-                             /*sliced=*/false, other.stores))
+                             /*sliced=*/false, other.gathers, other.stores))
             best = &other;
       }
       return *best;
@@ -395,6 +395,9 @@ private:
       if (succeeded(seconds))
         priced.seconds = *seconds;
       priced.isOneSided = plan->isOneSided;
+      priced.gathers = llvm::none_of(op.getReshards(), [](ReshardOp reshard) {
+        return getAxes(reshard.getInput()).isPartial();
+      });
       priced.stores = plan->stores;
       return failed(seconds);
     });
@@ -487,7 +490,7 @@ private:
         continue;
       const Priced &trial = choice.getBest(pricer);
       bool trialGains = pricer.isWorth(trial.seconds, seconds, trial.isOneSided,
-                                       /*sliced=*/true, trial.stores);
+                                       /*sliced=*/true, trial.gathers, trial.stores);
       if (!best || std::pair(!trialGains, trial.seconds) <
                        std::pair(!gains, best->getBest(pricer).seconds)) {
         best = &choice;

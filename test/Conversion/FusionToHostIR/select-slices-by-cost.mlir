@@ -111,7 +111,7 @@ func.func @several_a_receiver(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: all-reduce stays whole, not 4 slices of dimension 1: 12{{[0-9.]+}} us, 13{{[0-9.]+}} us whole
 // CHECK-LABEL: func.func @all_reduce
-// PUSH: fusion.stream_loop schedule <direct, shots = one> from cost
+// PUSH: fusion.stream_loop schedule <direct, shots = one, signals = block> from cost
 // WHOLE: fusion.stream_loop schedule <pipeline> from cost
 // CHECK: fusion.reshard {{.*}}[-, -], partial = ["x"]>>
 func.func @all_reduce(%x: !x, %w: !w) -> !y {
