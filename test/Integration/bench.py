@@ -185,7 +185,7 @@ class Bench(harness.Test):
                 continue
             sources = {name: value[2] for name, value in exchange.items()}
             self.assertEqual(sources, {"startup": "calibrated", "signal": "calibrated", "count": "calibrated", "block_stores": "calibrated",
-                                       "block_memory": "exchange"})
+                                       "block_memory": "exchange", "block_signal": "signals", "word_signal": "signals"})
 
     def test_calibration_in_too_little_time(self):
         """What is left is named, and keeps the base's numbers."""
