@@ -50,7 +50,8 @@ std::string hostText() {
 
 double gatedEfficiency(const Probe &p) { return p.m > 2048 ? 1 : .8; }
 
-/// What a message of 32 MiB or more takes beside the time by its rate.
+/// Seconds that a message of 32 MiB or more takes in addition to bytes / rate; a smaller one takes
+/// a share.
 double rampOfMessages = 0;
 
 /// What one repeat takes on a machine of simple numbers.
