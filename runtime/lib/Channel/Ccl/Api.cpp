@@ -78,8 +78,9 @@ Expected<Api> load(const Library &which) {
 } // namespace
 
 Expected<const Api *> Api::get(const gpu::Vendor &vendor) {
-  static std::mutex mutex;
-  static std::map<std::string_view, Expected<Api>> opened; // stay where they are
+  // Never destroyed: a thread that a hanging call keeps may use them until the process ends.
+  static std::mutex &mutex = *new std::mutex;
+  static auto &opened = *new std::map<std::string_view, Expected<Api>>;
   std::lock_guard<std::mutex> lock(mutex);
   auto found = opened.find(vendor.device);
   for (const Library &library : kLibraries)

@@ -17,7 +17,7 @@ struct Registry {
 };
 
 Registry &registry() {
-  static Registry all;
+  static Registry &all = *new Registry; // a thread that was left behind may outlive static objects
   return all;
 }
 

@@ -714,45 +714,48 @@ TEST(Ucx, MemoryOfGpus) {
 
 namespace {
 
-std::mutex hangMutex;
-std::condition_variable hangChanged;
-bool hangs = false;              ///< guarded by hangMutex
-unsigned hanging = 0, ended = 0; ///< likewise: calls now, and the last calls of UCX
+/// What a thread that was left behind may use until the process ends: nothing of it is destroyed.
+struct Hang {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool hangs = false;              ///< guarded by mutex
+  unsigned hanging = 0, ended = 0; ///< likewise: calls now, and the last calls of UCX
+  std::atomic<const ucx::Api *> real{nullptr};
+  std::map<std::string, ucx::Api> apis; ///< by the call that hangs
 
-void hang() {
-  std::unique_lock<std::mutex> lock(hangMutex);
-  ++hanging;
-  hangChanged.wait(lock, [] { return !hangs; });
-  --hanging;
-}
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex);
+    ++hanging;
+    changed.wait(lock, [this] { return !hangs; });
+    --hanging;
+  }
+  void noteEnd() {
+    std::lock_guard<std::mutex> lock(mutex);
+    ++ended;
+    changed.notify_all();
+  }
+};
+Hang &hang = *new Hang;
 
-void noteEnd() {
-  std::lock_guard<std::mutex> lock(hangMutex);
-  ++ended;
-  hangChanged.notify_all();
-}
-
-/// A UCX that does not return from one of the calls that end it, until the test lets it. A thread
-/// that was left behind may use it until the process ends.
+/// A UCX that does not return from one of the calls that end it, until the test lets it.
 const ucx::Api &hangingIn(const ucx::Api &real, const std::string &call) {
-  static const ucx::Api &library = real;
-  static std::map<std::string, ucx::Api> all;
-  ucx::Api &api = all[call] = real;
+  hang.real = &real;
+  ucx::Api &api = hang.apis[call] = real;
   if (call == "ucp_worker_destroy")
     api.ucp_worker_destroy = [](ucp_worker_h worker) {
-      hang();
-      library.ucp_worker_destroy(worker);
+      hang.wait();
+      hang.real.load()->ucp_worker_destroy(worker);
     };
   if (call == "ucp_worker_destroy")
     api.ucp_cleanup = [](ucp_context_h context) {
-      library.ucp_cleanup(context);
-      noteEnd();
+      hang.real.load()->ucp_cleanup(context);
+      hang.noteEnd();
     };
   if (call == "ucp_mem_unmap")
     api.ucp_mem_unmap = [](ucp_context_h context, ucp_mem_h memory) {
-      hang();
-      ucs_status_t status = library.ucp_mem_unmap(context, memory);
-      noteEnd();
+      hang.wait();
+      ucs_status_t status = hang.real.load()->ucp_mem_unmap(context, memory);
+      hang.noteEnd();
       return status;
     };
   return api;
@@ -768,9 +771,9 @@ TEST_P(UcxEnd, DoesNotWaitForALibraryThatHangs) {
   ASSERT_TRUE(real) << real.status().message();
   const ucx::Api &api = hangingIn(**real, GetParam());
   {
-    std::lock_guard<std::mutex> lock(hangMutex);
-    hangs = true;
-    ended = 0;
+    std::lock_guard<std::mutex> lock(hang.mutex);
+    hang.hangs = true;
+    hang.ended = 0;
   }
   Job job(2);
   std::vector<std::string> warnings[2];
@@ -796,11 +799,11 @@ TEST_P(UcxEnd, DoesNotWaitForALibraryThatHangs) {
   EXPECT_THAT(warnings[1], testing::ElementsAre(
                                HasSubstr("rank 1: a call of UCX has not returned after 1000 ms")));
   // What the call finds when it returns after all. (Not if the thread was too slow to reach it.)
-  std::unique_lock<std::mutex> lock(hangMutex);
-  const bool isThere = hanging == 1;
-  hangs = false;
-  hangChanged.notify_all();
-  hangChanged.wait(lock, [&] { return ended == 1 || !isThere; });
+  std::unique_lock<std::mutex> lock(hang.mutex);
+  const bool isThere = hang.hanging == 1;
+  hang.hangs = false;
+  hang.changed.notify_all();
+  hang.changed.wait(lock, [&] { return hang.ended == 1 || !isThere; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Calls, UcxEnd, testing::Values("ucp_worker_destroy", "ucp_mem_unmap"),
