@@ -86,13 +86,13 @@ public:
     return price(func, from == From::PropagateAxes ? LoweringStart::PropagateAxes
                                                    : LoweringStart::FormLoops);
   }
-  FailureOr<double> price(fusion::StreamLoopOp loop) override {
-    return price(loop, LoweringStart::Convert);
+  FailureOr<double> price(fusion::StreamLoopOp loop, ArrayRef<unsigned> returned) override {
+    return price(loop, LoweringStart::Convert, returned);
   }
 
 private:
-  FailureOr<double> price(Operation *op, LoweringStart start);
-  FailureOr<double> simulate(Operation *op, LoweringStart start);
+  FailureOr<double> price(Operation *op, LoweringStart start, ArrayRef<unsigned> returned = {});
+  FailureOr<double> simulate(Operation *op, LoweringStart start, ArrayRef<unsigned> returned);
   /// Simulates a lowered module. `byClasses`: one rank per class if ranks differ only in their
   /// peers, else all. `fused`: failure if the machine has kernels for gated matmuls or fused
   /// exchanges, but not for one of these.
@@ -107,15 +107,18 @@ private:
 
 } // namespace
 
-FailureOr<double> SimulatedPricer::price(Operation *op, LoweringStart start) {
+FailureOr<double> SimulatedPricer::price(Operation *op, LoweringStart start,
+                                         ArrayRef<unsigned> returned) {
   std::string signature = getSignature(op);
   signature.push_back(static_cast<char>(start));
+  signature.append(reinterpret_cast<const char *>(returned.data()),
+                   returned.size() * sizeof(unsigned));
   {
     std::lock_guard<std::mutex> lock(priced->mutex);
     if (auto known = priced->prices.find(signature); known != priced->prices.end())
       return known->second ? FailureOr<double>(*known->second) : FailureOr<double>(failure());
   }
-  FailureOr<double> seconds = simulate(op, start);
+  FailureOr<double> seconds = simulate(op, start, returned);
   std::lock_guard<std::mutex> lock(priced->mutex);
   if (priced->prices.size() >= PricedMachine::kMaxPrices)
     priced->prices.clear();
@@ -139,9 +142,9 @@ PassManager &SimulatedPricer::getPasses(MLIRContext *context, LoweringStart star
   return *passes;
 }
 
-/// A function of the loop alone, which returns computed values. Reshard results are not returned:
-/// that might add a copy, and programs seldom return them.
-static func::FuncOp createFunction(fusion::StreamLoopOp loop) {
+/// A function of the loop alone, which returns computed values. Reshard results are returned only
+/// if the whole function returns them: that may add a copy.
+static func::FuncOp createFunction(fusion::StreamLoopOp loop, ArrayRef<unsigned> returnedNumbers) {
   OpBuilder builder(loop.getContext());
   auto func = func::FuncOp::create(builder, loop.getLoc(), "candidate",
                                    builder.getFunctionType(loop.getOperandTypes(), {}));
@@ -153,7 +156,8 @@ static func::FuncOp createFunction(fusion::StreamLoopOp loop) {
   SmallVector<Value> returned;
   for (auto [value, result] :
        llvm::zip_equal(loop.getBody().front().getTerminator()->getOperands(), copy->getResults()))
-    if (!value.getDefiningOp<fusion::ReshardOp>())
+    if (!value.getDefiningOp<fusion::ReshardOp>() ||
+        llvm::is_contained(returnedNumbers, cast<OpResult>(result).getResultNumber()))
       returned.push_back(result);
   func::ReturnOp::create(builder, loop.getLoc(), returned);
   func.setType(builder.getFunctionType(loop.getOperandTypes(), ValueRange(returned).getTypes()));
@@ -178,13 +182,14 @@ static void placeBuffers(hostir::ProgramOp program) {
   program.setSymmetricBytes(bytes);
 }
 
-FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) {
+FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start,
+                                            ArrayRef<unsigned> returned) {
   MLIRContext *context = op->getContext();
   // A candidate that cannot be lowered is not a user error.
   SilenceDiagnostics quiet(context);
   OwningOpRef<ModuleOp> module(ModuleOp::create(op->getLoc()));
   auto loop = dyn_cast<fusion::StreamLoopOp>(op);
-  func::FuncOp func = loop ? createFunction(loop) : cast<func::FuncOp>(op->clone());
+  func::FuncOp func = loop ? createFunction(loop, returned) : cast<func::FuncOp>(op->clone());
   func.setPublic();
   if (!options.deterministic.empty())
     func->setAttr(fusion::kDeterministicAttrName, StringAttr::get(context, options.deterministic));

@@ -58,6 +58,8 @@ def combinations(options):
     ways = [way for way in WAYS if runs_here(way) and (options.all or way.startswith("hip"))]
     quick = 0
     for row in chosen:
+        if not options.all and row.file == "direct" and runs_here("cuda-peer"):
+            yield Combination(row, 4, "", DTYPE, "cuda-peer")
         if not options.all and row.variant:
             continue
         for ranks in RANKS:
@@ -84,8 +86,11 @@ class OnStandIn(programs.ProgramTest):
         self.assertEqual(dumped.code, 0, str(dumped))
         if LAUNCH.search(dumped.out) and not c.program.inside:
             self.skipTest("has a kernel, which the stand-in does not compute")
-        return harness.tandem_run(compiled, "-n", c.ranks, f"--device={device}", *options, "--verify", "--repeat=3",
+        done = harness.tandem_run(compiled, "-n", c.ranks, f"--device={device}", *options, "--verify", "--repeat=3",
                                   f"--dump-npy={dump}", env=variables(device), limit=120)
+        if c.program.file == "direct" and c.way == "cuda-peer":
+            self.assertNotIn("one by one", done.err)
+        return done
 
 
 def variables(device):

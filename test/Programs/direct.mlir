@@ -3,8 +3,11 @@
 // RUN: tandem-compile %s --entry=direct_layer --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=LAYER
 // RUN: tandem-compile %s --entry=direct_two_shots --mesh x=8 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile %s --entry=direct_signals --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=SIGNALS
+// RUN: tandem-compile %s --entry=direct_gather --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=GATHER
+// RUN: tandem-compile %s --entry=direct_scatter --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=SCATTER
+// RUN: tandem-compile %s --entry=direct_slices --mesh x=2 --dump --rank=0 | FileCheck %s --check-prefix=SLICES
 
-// An all-reduce of few bytes by one kernel (schedule `direct`), after the matmul. One shot: the partial sums go to slot 0
+// Reshards of few bytes by one kernel (schedule `direct`). An all-reduce after the matmul. One shot: the partial sums go to slot 0
 // of both devices, and each adds the two slots.
 //
 // CHECK: s0 matmul buf[[OWN:.*]]:f32[48,16] = arg0
@@ -16,17 +19,20 @@
 // CHECK-NEXT: s0   reduce sum arg2:f32[48,16] <- sym[[SLOTS]]:f32[2,48,16] dims 0x1
 // CHECK-NOT: s0
 //
-// Two shots: device 1 sends columns 0-3 to device 0, adds columns 4-7 of all, and stores their sums to all.
+// Two shots: device 1 sends rows 0-11 to device 0, adds rows 12-23 of all, and stores their sums to all. What has
+// arrived is copied to the result, which peers cannot write.
 //
-// TWO: s0 fused_exchange 20 parts by 1 blocks
-// TWO-NEXT: s0   copy sym[[SLOTS:[0-9]+]]+768:f32[48,4] <- buf[[OWN:[^+]*]]+16:f32[48,4]{16,1}
-// TWO-NEXT: s0   put c0 sym[[SLOTS]]+768:f32[48,4] <- buf[[OWN]]:f32[48,4]{16,1} to 0
+// TWO: s0 fused_exchange 23 parts by 1 blocks
+// TWO-NEXT: s0   copy sym[[SLOTS:[0-9]+]]+768:f32[12,16] <- buf[[OWN:[0-9]+]]+768:f32[12,16]
+// TWO-NEXT: s0   put c0 sym[[SLOTS]]+768:f32[12,16] <- buf[[OWN]]:f32[12,16] to 0
 // TWO: s0   wait_signal c0 slot 0 value 1
-// TWO-NEXT: s0   reduce sum sym[[SUMS:[0-9]+]]+16:f32[48,4]{16,1} <- sym[[SLOTS]]:f32[4,48,4] dims 0x1
-// TWO-NEXT: s0   put c0 sym[[SUMS]]+16:f32[48,4]{16,1} <- sym[[SUMS]]+16:f32[48,4]{16,1} to 0
+// TWO-NEXT: s0   reduce sum arg2+768:f32[12,16] <- sym[[SLOTS]]:f32[4,12,16] dims 0x1
+// TWO-NEXT: s0   put c0 sym[[SUMS:[0-9]+]]+768:f32[12,16] <- arg2+768:f32[12,16] to 0
 // TWO: s0   signal c0 slot 5 value 1 to 0
 // TWO: s0   wait_signal c0 slot 4 value 1
-// TWO-NEXT: s0 copy arg2:f32[48,16] <- sym[[SUMS]]:f32[48,16]
+// TWO-NEXT: s0   copy arg2+1536:f32[12,16] <- sym[[SUMS]]+1536:f32[12,16]
+// TWO-NEXT: s0   copy arg2+2304:f32[12,16] <- sym[[SUMS]]+2304:f32[12,16]
+// TWO-NEXT: s0   copy arg2:f32[12,16] <- sym[[SUMS]]:f32[12,16]
 //
 // What follows reads the sums where they are.
 //
@@ -42,7 +48,38 @@
 // SIGNALS: s0 fused_exchange 11 parts by 1 blocks signals word
 // SIGNALS-NEXT: s0   copy
 // SIGNALS: s0 fused_exchange 11 parts by 1 blocks signals word
-// SIGNALS: s0 fused_exchange 20 parts by 2 blocks signals block
+// SIGNALS: s0 fused_exchange 23 parts by 2 blocks signals block
+//
+// A gather stores the own shard to one place of all.
+//
+// GATHER: s0 fused_exchange 10 parts by 1 blocks
+// GATHER-NEXT: s0   copy sym[[ALL:[0-9]+]]+1152:f32[12,24] <- arg0:f32[12,24]
+// GATHER-NEXT: s0   put c0 sym[[ALL]]+1152:f32[12,24] <- arg0:f32[12,24] to {{[023]}}
+// GATHER: s0   wait_signal
+// GATHER: s0 matmul arg2:f32[48,4] = sym[[ALL]]:f32[48,24]
+//
+// A reduce-scatter is the first half of two shots: each device gets its rows, or columns, of all, and adds them.
+//
+// SCATTER: s0 fused_exchange 5 parts by 2 blocks
+// SCATTER-NEXT: s0   copy sym[[ROWS:[0-9]+]]+1536:f32[24,16] <- buf[[P:[0-9]+]]+1536:f32[24,16]
+// SCATTER-NEXT: s0   put c0 sym[[ROWS]]+1536:f32[24,16] <- buf[[P]]:f32[24,16] to 0
+// SCATTER: s0   reduce sum arg2:f32[24,16] <- sym[[ROWS]]:f32[2,24,16] dims 0x1
+// SCATTER: s0 fused_exchange 5 parts by 1 blocks signals block
+// SCATTER-NEXT: s0   copy sym[[COLUMNS:[0-9]+]]+1536:f32[48,8] <- buf[[Q:[0-9]+]]+32:f32[48,8]{16,1}
+// SCATTER-NEXT: s0   put c0 sym[[COLUMNS]]+1536:f32[48,8] <- buf[[Q]]:f32[48,8]{16,1} to 0
+// SCATTER: s0   reduce sum arg3:f32[48,8] <- sym[[COLUMNS]]:f32[2,48,8] dims 0x1
+//
+// Slices are exchanged on a stream of their own; what follows them is on another one.
+//
+// SLICES: s0 matmul
+// SLICES: s1 fused_exchange
+// SLICES: s0 matmul
+// SLICES: s1 fused_exchange
+// SLICES: s1   reduce sum arg2+32:f32[48,8]{16,1} <- sym
+// SLICES: s1 fused_exchange {{.*}} signals block
+// SLICES: s1 record [[DONE:e[0-9]+]]
+// SLICES-NEXT: s2 wait [[DONE]]
+// SLICES-NEXT: s2 launch
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 !x = tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
@@ -107,4 +144,55 @@ func.func @direct_signals(%x: !x {fusion.name = "x"}, %t: !x1 {fusion.name = "t"
   %4 = fusion.matmul %t, %w : !x1, !w -> !t1
   %5 = fusion.reshard %4 {schedule = #fusion.schedule<direct, shots = "two", signals = "block", blocks = 2>} : !t1 -> !y1
   return %1, %3, %5 : !y, !y1, !y1
+}
+
+// The other reshards: rows are gathered, and rows or columns of partial sums are scattered.
+
+!gx = tensor<48x24xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!gg = tensor<48x24xf32, #fusion.axes<#tp, [-, -]>>
+!gw = tensor<24x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!gy = tensor<48x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
+func.func @direct_gather(%x: !gx {fusion.name = "x"}, %w: !gw {fusion.name = "w"}) -> (!gy {fusion.name = "y"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct>} : !gx -> !gg
+  %1 = fusion.matmul %0, %w : !gg, !gw -> !gy
+  return %1 : !gy
+}
+
+!sy = tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!sz = tensor<48x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
+func.func @direct_scatter(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!sy {fusion.name = "y"}, !sz {fusion.name = "z"}) {
+  %0 = fusion.matmul %x, %w : !x, !w -> !t
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, blocks = 2>} : !t -> !sy
+  %2 = fusion.matmul %x, %w : !x, !w -> !t
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, signals = "block">} : !t -> !sz
+  return %1, %3 : !sy, !sz
+}
+
+// A slice of columns is exchanged while the next one is computed.
+
+!ct = tensor<48x16xf32, #fusion.axes<#tp, [-, stream(2)], partial = ["x"]>>
+!cy = tensor<48x16xf32, #fusion.axes<#tp, [-, stream(2)]>>
+func.func @direct_slices(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!cy {fusion.name = "y"}, !cy {fusion.name = "z"}) {
+  %0 = fusion.matmul %x, %w : !x, !w -> !ct
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "one">} : !ct -> !cy
+  %2 = fusion.matmul %x, %w : !x, !w -> !ct
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !ct -> !cy
+  %4 = math.tanh %3 : !cy
+  return %1, %4 : !cy, !cy
+}
+
+!rt = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(3), -], partial = ["x"]>>
+!ry = tensor<48x16xf32, #fusion.axes<#tp, [didx("x") * stream(3), -]>>
+func.func @direct_scatter_slices(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!ry {fusion.name = "y"}) {
+  %0 = fusion.matmul %x, %w : !x, !w -> !rt
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !rt -> !ry
+  return %1 : !ry
+}
+
+!hg = tensor<48x24xf32, #fusion.axes<#tp, [serial("x") * stream(2), -]>>
+!hy = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
+func.func @direct_gather_slices(%x: !gx {fusion.name = "x"}, %w: !gw {fusion.name = "w"}) -> (!hy {fusion.name = "y"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct>} : !gx -> !hg
+  %1 = fusion.matmul %0, %w : !hg, !gw -> !hy
+  return %1 : !hy
 }

@@ -97,10 +97,10 @@ private:
         "--schedules", o.scheduleList, "LIST",
         "auto (the compiler's choice), pipeline, exchange, push, gated, direct, with keys:\n"
         "push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;\n"
-        "rs: ... 2, 1, 1), pipeline:slices=8, direct:shots=two:blocks=8 (ar\n"
-        "only), push:by=sms:blocks=12:copies=3, gated:by=sms (ag only),\n"
-        "push:by=epilogue (rs, ar), push:sum=matmul (rs, ar; 2 ranks); all:\n"
-        "deterministic=bitwise.\n"
+        "rs: ... 2, 1, 1), pipeline:slices=8, direct:slices=2:signals=block,\n"
+        "direct:shots=two:blocks=8 (ar only), push:by=sms:blocks=12:copies=3,\n"
+        "gated:by=sms (ag only), push:by=epilogue (rs, ar), push:sum=matmul\n"
+        "(rs, ar; 2 ranks); all: deterministic=bitwise.\n"
         "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};
     compiled = matmuls;
     compiled.push_back(schedules.front());

@@ -78,8 +78,10 @@ public:
   /// diagnostics, if it cannot be lowered. Cached by getSignature.
   virtual FailureOr<double> price(func::FuncOp func, From from) = 0;
 
-  /// Seconds of one run of a loop with a schedule, also of a detached loop.
-  virtual FailureOr<double> price(fusion::StreamLoopOp loop) = 0;
+  /// Seconds of one run of a loop with a schedule, also of a detached loop. `returned`: the numbers
+  /// of results that the function returns: they are in the embedder's memory, which peers cannot
+  /// write.
+  virtual FailureOr<double> price(fusion::StreamLoopOp loop, ArrayRef<unsigned> returned = {}) = 0;
 
   /// Whether a candidate of `seconds` is to be taken instead of a plainer one of `plain` seconds:
   /// whether it gains more than the model may be wrong. It must gain a fraction of the time, and

@@ -135,6 +135,15 @@ private:
     return texts;
   }
   SmallVector<StringRef> allowed; ///< of the loop at hand
+  SmallVector<unsigned> returned; ///< numbers of its results that the function returns
+
+  static SmallVector<unsigned> findReturned(StreamLoopOp op) {
+    SmallVector<unsigned> numbers;
+    for (OpResult result : op.getResults())
+      if (llvm::any_of(result.getUsers(), llvm::IsaPred<func::ReturnOp>))
+        numbers.push_back(result.getResultNumber());
+    return numbers;
+  }
 
   LogicalResult select(StreamLoopOp op, Pricer *pricer) {
     auto emitError = [&] { return op.emitError(); };
@@ -149,7 +158,13 @@ private:
       return takeBaseline(op, *loop);
     if (op.getScheduleAttr())
       return keep(op, *loop);
-    std::string signature = pricer ? getSignature(op) : std::string();
+    std::string signature;
+    if (pricer) {
+      returned = findReturned(op);
+      signature = getSignature(op);
+      signature.append(reinterpret_cast<const char *>(returned.data()),
+                       returned.size() * sizeof(unsigned));
+    }
     if (pricer || !tuned.empty()) {
       std::string hash = getHash(op);
       op.setSignature(hash);
@@ -391,7 +406,7 @@ private:
         return true;
       op.setScheduleAttr(priced.schedule);
       op.setSource(ScheduleSource::Cost);
-      FailureOr<double> seconds = pricer.price(op);
+      FailureOr<double> seconds = pricer.price(op, returned);
       if (succeeded(seconds))
         priced.seconds = *seconds;
       priced.isOneSided = plan->isOneSided;

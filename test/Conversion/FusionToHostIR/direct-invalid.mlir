@@ -4,21 +4,57 @@
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
-func.func @gather(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> {
-  // expected-error @below {{schedule direct: expected an all-reduce, found another reshard}}
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
-  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @all_to_all(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>> {
+  // expected-error @below {{schedule direct: expected an all-gather, a reduce-scatter or an all-reduce, found another reshard}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
 }
 
 // -----
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
-!t = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -], partial = ["x"]>>
-!y = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 
-func.func @slices(%0: !t) -> !y {
-  // expected-error @below {{schedule direct: expected an all-reduce without stream digits, found 2 slices}}
+func.func @shots_of_a_gather(%0: !x) -> !y {
+  // expected-error @below {{schedule direct, two shots: expected an all-reduce, found another reshard}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two">} : !x -> !y
+  return %1 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!t = tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+func.func @words_of_a_scatter(%0: !t) -> !y {
+  // expected-error @below {{schedule direct, signals with words: expected an all-reduce, found another reshard}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, signals = "word">} : !t -> !y
+  return %1 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!t = tensor<10x8xf32, #fusion.axes<#tp, [stream(3), -], partial = ["x"]>>
+!y = tensor<10x8xf32, #fusion.axes<#tp, [stream(3), -]>>
+
+func.func @ragged(%0: !t) -> !y {
+  // expected-error @below {{schedule direct: expected no op that combines or regroups slices, and slices of one size}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !t -> !y
+  return %1 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!t = tensor<16x8xf32, #fusion.axes<#tp, [-, serial(4) * stream(2)], partial = ["x"]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [-, serial(4) * stream(2)]>>
+
+func.func @scattered_slices(%0: !t) -> !y {
+  // expected-error @below {{schedule direct, two shots: expected slices of consecutive indices}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two">} : !t -> !y
   return %1 : !y
 }
 

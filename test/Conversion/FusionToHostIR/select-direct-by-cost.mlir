@@ -74,3 +74,36 @@ func.func @integers(%a: !ia) -> !iy {
   %1 = fusion.reshard %0 : !it -> !iy
   return %1 : !iy
 }
+
+// Gathers and reduce-scatters of few tokens, too.
+
+!gx = tensor<256x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!gw = tensor<4096x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!gg = tensor<256x4096xbf16, #fusion.axes<#tp, [-, -]>>
+!gy = tensor<256x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+
+// FEW-LABEL: func @gather
+// FEW: fusion.stream_loop schedule <direct> from cost
+// SIGNALS-LABEL: func @gather
+// SIGNALS: fusion.stream_loop schedule <direct{{.*}}> from cost
+// TWO-LABEL: func @gather
+// TWO: fusion.stream_loop schedule <direct{{.*}}> from cost
+func.func @gather(%x: !gx, %w: !gw) -> !gy {
+  %0 = fusion.reshard %x : !gx -> !gg
+  %1 = fusion.matmul %0, %w : !gg, !gw -> !gy
+  return %1 : !gy
+}
+
+!ry = tensor<512x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+
+// FEW-LABEL: func @scatter
+// FEW: fusion.stream_loop schedule <direct> from cost
+// SIGNALS-LABEL: func @scatter
+// SIGNALS: fusion.stream_loop schedule <direct{{.*}}> from cost
+// TWO-LABEL: func @scatter
+// TWO: fusion.stream_loop schedule <direct{{.*}}> from cost
+func.func @scatter(%x: !x, %w: !w) -> !ry {
+  %0 = fusion.matmul %x, %w : !x, !w -> !t
+  %1 = fusion.reshard %0 : !t -> !ry
+  return %1 : !ry
+}

@@ -25,5 +25,6 @@ func.func @reduce_scatter(%x: !x, %w: !w) -> !y {
 func.func @all_reduce(%x: !x, %w: !w) -> !s {
   %p = fusion.matmul %x, %w : !x, !w -> !p
   %y = fusion.reshard %p : !p -> !s
-  return %y : !s
+  %z = math.tanh %y : !s
+  return %z : !s
 }

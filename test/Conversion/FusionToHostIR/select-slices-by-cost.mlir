@@ -50,14 +50,15 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 
 // -----
 
-// Tiny work gets no slices, and the collective stays: messages would gain less than the model's error.
+// Tiny work gets no slices. The collective becomes one kernel, or stays: messages would gain less than the model's error.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<64x64xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<64x64xbf16, #fusion.axes<#tp, [-, -]>>
 
 // LOG: remark: fusion-select-schedule: all-gather stays whole, not {{.*}} slices of dimension
 // CHECK-LABEL: func.func @tiny
-// CHECK: fusion.stream_loop schedule <pipeline> from cost {{.*}}[-, -]>>
+// PUSH: fusion.stream_loop schedule <direct> from cost {{.*}}[-, -]>>
+// WHOLE: fusion.stream_loop schedule <pipeline> from cost {{.*}}[-, -]>>
 func.func @tiny(%x: !x) -> !g {
   %g = fusion.reshard %x : !x -> !g
   return %g : !g

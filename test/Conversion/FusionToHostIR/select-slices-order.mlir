@@ -19,5 +19,6 @@ func.func @numbered(%a: !a, %w: !w, %b: !b) -> (!r, !g) {
     %g = fusion.reshard %lb : !b -> !g
     fusion.yield %r, %g : !r, !g
   }
-  return %l#0, %l#1 : !r, !g
+  %t = math.tanh %l#0 : !r
+  return %t, %l#1 : !r, !g
 }

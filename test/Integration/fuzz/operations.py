@@ -98,7 +98,8 @@ class Operations:
         return f", by = sms, blocks = {self.random.randint(1, 20)}" if self.chance(0.2) else ""
 
     def direct(self):
-        return f"#fusion.schedule<direct, shots = {chr(34)}{self.random.choice(('auto', 'one', 'two'))}{chr(34)}>"
+        shots = f", shots = {chr(34)}{self.random.choice(('one', 'two'))}{chr(34)}" if self.chance(0.4) else ""
+        return f"#fusion.schedule<direct{shots}{', signals = ' + chr(34) + 'block' + chr(34) if self.chance(0.3) else ''}>"
 
     def reshard(self, value):
         if value.axes and value.axes.partial and self.chance(0.2):

@@ -1,4 +1,4 @@
-//===- Direct.cpp - small all-reduces by one kernel -------------*- C++ -*-===//
+//===- Direct.cpp - resharding few bytes by one kernel ----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Program/ExchangeOffer.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -22,9 +23,10 @@ using namespace tandem;
 /// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes of the value that a thread block stores, and the most blocks: half of an H100's SMs are
-/// left to other kernels, which peers may wait for. With one signal per step, several blocks must
-/// count each other before it, which costs 2 us on H100: one block is quicker up to so many bytes.
+/// Bytes of the value (the whole one, on the side where a device has it) for each thread block, and
+/// the most blocks: half of an H100's SMs are left to other kernels, which peers may wait for. With
+/// one signal per step, several blocks must count each other before it, which costs 2 us on H100:
+/// one block is quicker up to so many bytes.
 static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
 /// With words that carry a flag, a thread has one unit of 16 bytes for each peer.
 static constexpr int64_t kBytesOfBlockByWords = 8 * 1024;
@@ -40,20 +42,27 @@ static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
 namespace {
 
-/// An all-reduce of a whole value.
-struct DirectAllReduce {
+/// A loop with one all-gather, reduce-scatter or all-reduce, which one kernel does, or one for each
+/// slice.
+struct DirectLoop {
   const StreamLoop &loop;
   fusion::ReshardOp reshard;
-  ReshardPlan plan;
-  /// Two-shot: the dimension that is cut into a slice per device.
+  ReshardPlan plan; ///< of any slice, without indices
+  /// Two-shot: the dimension of a slice that is cut into a part per device.
   std::optional<int64_t> cut;
   int64_t blocks = 1;
   program::ExchangeSignals signals = program::ExchangeSignals::Step;
+  SmallVector<Operation *> producers, consumers;
+
+  int64_t numSlices() const { return loop.streamSizes.empty() ? 1 : loop.numSlices(); }
 };
 
+/// Without slices all is on the main stream. Slices are exchanged on a worker, while the main
+/// stream computes the next one; what follows a slice that the main stream has computed is on
+/// another worker.
 class DirectEmission {
 public:
-  DirectEmission(const DirectAllReduce &all, ProgramBuilder &program)
+  DirectEmission(const DirectLoop &all, ProgramBuilder &program)
       : all(all), program(program), builder(program.getBuilder()),
         loc(fusion::ReshardOp(all.reshard).getLoc()), body(all.loop, program),
         devices(all.plan.groupSize()),
@@ -65,28 +74,54 @@ public:
   LogicalResult emit();
 
 private:
-  enum : int64_t { kPartialSums, kSums }; ///< the sets of signals
+  enum : int64_t { kParts, kSums }; ///< the sets of signals
+
+  bool isSliced() const { return !all.loop.streamSizes.empty(); }
+  Value getWorker(int64_t number) const {
+    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
+  }
+  bool hasConsumerStream() const {
+    return isSliced() && !all.producers.empty() && !all.consumers.empty();
+  }
+  void sync(Value stream, Value after) const {
+    if (stream != after)
+      hostir::SyncOp::create(builder, loc, stream, after);
+  }
+
+  /// Views have no dimension for the devices, and so may have dimensions of extent 1.
+  bool isAllReduce() const { return all.plan.kind == SliceMove::AllReduce; }
+  SliceIndex getIndex(OpBuilder &builder, Value slice) const {
+    return isSliced() ? getSliceIndex(builder, loc, all.loop.streamSizes, slice) : SliceIndex();
+  }
 
   LogicalResult prepare();
-  void exchange();
-  void emitOneShot();
-  void emitTwoShots();
-  /// Device `device`'s part of a buffer: its slot, or its slice along a dimension.
-  Value getSlot(Value buffer, Value device);
-  Value getSlice(Value buffer, Value device);
+  /// Of what a device adds up, for one slice.
+  SmallVector<int64_t> getSumShape();
+  LogicalResult emitSlice();
+  LogicalResult emitOps(ArrayRef<Operation *> ops, const SliceIndex &index, Value stream);
+  void exchange(const ReshardPlan &slice);
+  /// The kernel's commands, on what a device has of a slice and what it gets. `outside`: memory of
+  /// the embedder that gets a copy of it; may be null.
+  void emitCommands(Value own, Value target, Value outside);
+  /// Whether these copies fit into the kernel: moves of two shapes, and so many stores.
+  bool copiesInKernel(Value own, Value target, Value outside) const;
+  /// Part `number` of a buffer along its first dimension; or that of a device along `cut`.
+  Value getElement(Value buffer, Value number) {
+    return getView(buffer, 0, number, 1, /*drops=*/true);
+  }
+  Value getCut(Value buffer, Value device);
   Value getView(Value buffer, unsigned dim, OpFoldResult offset, int64_t size, bool drops);
   void put(Value source, Value target, Value peer) {
-    channel.put(source, target, peer, program.getMainStream());
+    channel.put(source, target, peer, exchangeStream);
   }
   void copy(Value source, Value target) {
-    hostir::CopyOp::create(builder, loc, source, target, program.getMainStream());
+    hostir::CopyOp::create(builder, loc, source, target, exchangeStream);
   }
-  void reduce(Value target);
   /// Tells all others, and waits for all of them.
   void meet(int64_t set);
   void forEachPeer(function_ref<void(Value peer)> body, bool isSource = false);
 
-  const DirectAllReduce &all;
+  const DirectLoop &all;
   ProgramBuilder &program;
   OpBuilder &builder;
   Location loc;
@@ -95,8 +130,11 @@ private:
   Value me;
   Peers peers;
   OneSided channel;
-  Value slots; ///< symmetric: the partial sums of all devices, [device, ...]
-  Value sums;  ///< two-shot, symmetric: the sums, of which each device stores its slice to all
+  Value received; ///< symmetric: the partial sums of all devices, [slice, device, ...]
+  Value result;   ///< symmetric, of the result's shape, where peers store parts of the result
+  Value number;   ///< of the slice at hand
+  Value exchangeStream;
+  Value slots; ///< its part of `received`
 };
 
 } // namespace
@@ -104,18 +142,36 @@ private:
 LogicalResult DirectEmission::prepare() {
   fusion::ReshardOp op = all.reshard;
   Type element = op.getType().getElementType();
-  SmallVector<int64_t> shape = *fusion::getLocalShape(op.getType()), slice = shape;
-  if (all.cut)
-    slice[*all.cut] /= devices;
-  slice.insert(slice.begin(), devices);
-  slots = program.allocSymmetric(loc, slice, element);
-  if (all.cut) {
-    sums = program.allocSymmetric(loc, shape, element);
+  if (all.cut || all.plan.kind == SliceMove::AllGather) {
+    result = program.allocSymmetric(loc, *fusion::getLocalShape(op.getType()), element);
     // A result of the program is in the embedder's memory, which peers cannot access.
     if (!program.getBuffer(op.getResult()))
-      program.setBuffer(op.getResult(), sums);
+      program.setBuffer(op.getResult(), result);
   }
-  return body.prepare();
+  if (failed(body.prepare()))
+    return failure();
+  if (all.plan.reduces()) {
+    SmallVector<int64_t> shape = getSumShape();
+    shape.insert(shape.begin(), {all.numSlices(), devices});
+    received = program.allocSymmetric(loc, shape, element);
+  }
+  return success();
+}
+
+SmallVector<int64_t> DirectEmission::getSumShape() {
+  Block scratch;
+  OpBuilder there(builder.getContext());
+  there.setInsertionPointToStart(&scratch);
+  fusion::ReshardOp op = all.reshard;
+  Value zero = arith::ConstantIndexOp::create(there, loc, 0);
+  FailureOr<ReshardPlan> slice =
+      planReshard(op, getIndex(there, zero), &there, [&] { return op.emitError(); });
+  Value target =
+      makeView(there, loc, program.getBuffer(op.getResult()), slice->target, isAllReduce());
+  auto shape = llvm::to_vector(cast<MemRefType>(target.getType()).getShape());
+  if (all.cut)
+    shape[*all.cut] /= devices;
+  return shape;
 }
 
 Value DirectEmission::getView(Value buffer, unsigned dim, OpFoldResult offset, int64_t size,
@@ -131,16 +187,12 @@ Value DirectEmission::getView(Value buffer, unsigned dim, OpFoldResult offset, i
       shape.push_back(taken);
   }
   offsets[dim] = offset;
-  auto result = memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes, strides);
-  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(result), buffer, offsets, sizes,
+  auto view = memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes, strides);
+  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(view), buffer, offsets, sizes,
                                    strides);
 }
 
-Value DirectEmission::getSlot(Value buffer, Value device) {
-  return getView(buffer, 0, device, 1, /*drops=*/true);
-}
-
-Value DirectEmission::getSlice(Value buffer, Value device) {
+Value DirectEmission::getCut(Value buffer, Value device) {
   int64_t size = cast<MemRefType>(buffer.getType()).getDimSize(*all.cut) / devices;
   Value first = arith::MulIOp::create(builder, loc, device, program.getIndex(size));
   return getView(buffer, *all.cut, first, size, /*drops=*/false);
@@ -154,61 +206,114 @@ void DirectEmission::forEachPeer(function_ref<void(Value)> body, bool isSource) 
 }
 
 void DirectEmission::meet(int64_t set) {
-  Value zero = program.getIndex(0), main = program.getMainStream();
-  forEachPeer([&](Value peer) { channel.signal(peer, zero, main, set); });
-  forEachPeer([&](Value peer) { channel.waitFor(peer, zero, main, set); }, /*isSource=*/true);
+  forEachPeer([&](Value peer) { channel.signal(peer, number, exchangeStream, set); });
+  forEachPeer([&](Value peer) { channel.waitFor(peer, number, exchangeStream, set); },
+              /*isSource=*/true);
 }
 
-void DirectEmission::reduce(Value target) {
-  auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
-  hostir::ReduceOp::create(builder, loc, kind, slots, target, builder.getDenseI64ArrayAttr({0}),
-                           program.getMainStream());
+void DirectEmission::emitCommands(Value own, Value target, Value outside) {
+  bool gathers = all.plan.kind == SliceMove::AllGather;
+  auto getPart = [&](Value buffer, Value device) {
+    return all.cut ? getCut(buffer, device) : getElement(buffer, device);
+  };
+  auto getFor = [&](Value device) {
+    return gathers || (isAllReduce() && !all.cut) ? own : getPart(own, device);
+  };
+  Value place = getElement(gathers ? target : slots, me);
+  copy(getFor(me), place);
+  if (gathers && outside)
+    copy(own, getPart(outside, me));
+  forEachPeer([&](Value peer) { put(getFor(peer), place, peer); });
+  meet(kParts);
+  if (!gathers) {
+    Value there = all.cut ? getPart(target, me) : target;
+    Value sum = outside ? getPart(outside, me) : there;
+    auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
+    hostir::ReduceOp::create(builder, loc, kind, slots, sum, builder.getDenseI64ArrayAttr({0}),
+                             exchangeStream);
+    if (!all.cut)
+      return;
+    forEachPeer([&](Value peer) { put(sum, there, peer); });
+    meet(kSums);
+  }
+  if (outside)
+    forEachPeer([&](Value peer) { copy(getPart(target, peer), getPart(outside, peer)); },
+                /*isSource=*/true);
 }
 
-void DirectEmission::emitOneShot() {
+bool DirectEmission::copiesInKernel(Value own, Value target, Value outside) const {
+  if (all.plan.kind == SliceMove::AllGather)
+    return 2 * devices <= program::kMostExchangeStores;
+  auto isDense = [](Value buffer) {
+    return cast<MemRefType>(buffer.getType()).getLayout().isIdentity();
+  };
+  auto before = cast<MemRefType>(target.getType()).getShape().take_front(*all.cut);
+  return 3 * devices - 1 <= program::kMostExchangeStores && isDense(own) && isDense(target) &&
+         isDense(outside) && llvm::all_of(before, [](int64_t extent) { return extent == 1; });
+}
+
+void DirectEmission::exchange(const ReshardPlan &slice) {
   fusion::ReshardOp op = all.reshard;
-  Value own = program.getBuffer(op.getInput()), slot = getSlot(slots, me);
-  copy(own, slot);
-  forEachPeer([&](Value peer) { put(own, slot, peer); });
-  meet(kPartialSums);
-  reduce(program.getBuffer(op.getResult()));
-}
-
-void DirectEmission::emitTwoShots() {
-  fusion::ReshardOp op = all.reshard;
-  Value own = program.getBuffer(op.getInput()), slot = getSlot(slots, me);
-  copy(getSlice(own, me), slot);
-  forEachPeer([&](Value peer) { put(getSlice(own, peer), slot, peer); });
-  meet(kPartialSums);
-  Value sum = getSlice(sums, me);
-  reduce(sum);
-  forEachPeer([&](Value peer) { put(sum, sum, peer); });
-  meet(kSums);
-}
-
-void DirectEmission::exchange() {
-  fusion::ReshardOp op = all.reshard;
+  Value target = program.getBuffer(op.getResult()), there = result ? result : target;
+  Value source =
+      makeView(builder, loc, program.getBuffer(op.getInput()), slice.source, isAllReduce());
+  Value stored = makeView(builder, loc, there, slice.target, isAllReduce());
+  Value outside =
+      there == target ? Value() : makeView(builder, loc, target, slice.target, isAllReduce());
+  bool inKernel = outside && copiesInKernel(source, stored, outside);
+  if (received)
+    slots = getElement(received, number);
   (void)emitFusedExchange(
-      program, loc, program.getMainStream(), all.blocks,
+      program, loc, exchangeStream, all.blocks,
       [&] {
-        all.cut ? emitTwoShots() : emitOneShot();
+        emitCommands(source, stored, inKernel ? outside : Value());
         return success();
       },
       static_cast<hostir::ExchangeSignals>(all.signals));
-  if (Value result = program.getBuffer(op.getResult()); all.cut && result != sums)
-    copy(sums, result);
+  if (outside && !inKernel)
+    copy(stored, outside);
+}
+
+LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops, const SliceIndex &index,
+                                      Value stream) {
+  if (isSliced())
+    return body.emitSlices(ops, index, stream, /*isStreamUsed=*/true);
+  for (Operation *op : ops)
+    if (failed(body.emitSlice(op, nullptr, stream)))
+      return failure();
+  return success();
+}
+
+LogicalResult DirectEmission::emitSlice() {
+  fusion::ReshardOp op = all.reshard;
+  Value main = program.getMainStream(), consumer = hasConsumerStream() ? getWorker(1) : main;
+  exchangeStream = isSliced() ? getWorker(0) : main;
+  SliceIndex index = getIndex(builder, number);
+  if (failed(emitOps(all.producers, index, main)))
+    return failure();
+  FailureOr<ReshardPlan> slice = planReshard(op, index, &builder, [&] { return op.emitError(); });
+  if (failed(slice))
+    return failure();
+  if (!all.producers.empty())
+    sync(exchangeStream, main);
+  program.onMesh(loc, all.plan.mesh, [&] { exchange(*slice); });
+  if (all.consumers.empty())
+    return success();
+  sync(consumer, exchangeStream);
+  return emitOps(all.consumers, index, consumer);
 }
 
 LogicalResult DirectEmission::emit() {
   if (failed(prepare()))
     return failure();
-  for (Operation *op : all.loop.ops) {
-    if (op == all.reshard)
-      program.onMesh(loc, all.plan.mesh, [&] { exchange(); });
-    else if (failed(body.emitSlice(op, nullptr, program.getMainStream())))
-      return failure();
-  }
-  return success();
+  int64_t workers = isSliced() ? 1 + hasConsumerStream() : 0;
+  program.fork(loc, workers);
+  LogicalResult done = program.loop(loc, 0, all.numSlices(), [&](Value iteration) {
+    number = iteration;
+    return emitSlice();
+  });
+  program.join(loc, workers);
+  return done;
 }
 
 //===----------------------------------------------------------------------===//
@@ -217,8 +322,8 @@ LogicalResult DirectEmission::emit() {
 
 namespace {
 
-/// For all-reduces of few bytes: every device stores its partial sums to all others and adds what
-/// they have stored, in one kernel (docs/fused-exchange.md).
+/// For few bytes: every device stores what the others need to them, in one kernel, which also adds
+/// what they have stored (docs/fused-exchange.md).
 class Direct : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
@@ -234,97 +339,152 @@ class Direct : public Schedule {
 
 } // namespace
 
-/// Of the local part of a reshard's result.
+/// Of the local part of a reshard's operand or result, whichever is larger.
 static std::optional<int64_t> countBytes(fusion::ReshardOp reshard) {
-  RankedTensorType type = reshard.getType();
-  FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
-  if (failed(shape))
-    return std::nullopt;
-  return llvm::divideCeil(type.getElementTypeBitWidth(), 8) * llvm::product_of(*shape);
+  int64_t bytes = 0;
+  for (RankedTensorType type : {reshard.getInput().getType(), reshard.getType()}) {
+    FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
+    if (failed(shape))
+      return std::nullopt;
+    bytes = std::max(bytes,
+                     llvm::divideCeil(type.getElementTypeBitWidth(), 8) * llvm::product_of(*shape));
+  }
+  return bytes;
 }
 
-/// The last dimension that can be cut into a slice per device.
-static std::optional<int64_t> findCut(ArrayRef<int64_t> shape, int64_t devices) {
-  for (int64_t dim = static_cast<int64_t>(shape.size()); dim-- > 0;)
-    if (shape[dim] > 0 && shape[dim] % devices == 0)
-      return dim;
-  return std::nullopt;
+/// The first dimension of a device's slices that can be cut into a part per device: its parts are
+/// dense. `isRange`: whether a slice is one range of each dimension; only then there is one.
+static std::optional<int64_t> findCut(RankedTensorType type, int64_t devices, bool &isRange) {
+  std::optional<int64_t> cut;
+  isRange = true;
+  FailureOr<SmallVector<SmallVector<fusion::ResolvedDigit>>> dims = fusion::resolveDims(type);
+  for (auto [dim, digits] : llvm::enumerate(*dims)) {
+    int64_t extent = 1;
+    bool isInside = false;
+    for (const fusion::ResolvedDigit &digit : digits) {
+      isRange &= !isInside || digit.kind != fusion::DigitKind::Stream;
+      if (digit.kind == fusion::DigitKind::Serial) {
+        isInside = true;
+        extent *= digit.size;
+      }
+    }
+    if (!cut && extent > 0 && extent % devices == 0)
+      cut = static_cast<int64_t>(dim);
+  }
+  return isRange ? cut : std::nullopt;
+}
+
+/// Of an all-reduce.
+static FailureOr<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_t bytes,
+                                                   function_ref<InFlightDiagnostic()> why) {
+  int64_t devices = all.plan.groupSize();
+  bool isRange = true;
+  std::optional<int64_t> cut = findCut(fusion::ReshardOp(all.reshard).getType(), devices, isRange);
+  StringRef shots = all.loop.schedule.getWord("shots");
+  if (shots == "two" && !isRange)
+    return why() << "schedule direct, two shots: expected slices of consecutive indices";
+  if (shots == "two" && !cut)
+    return why() << "schedule direct, two shots: expected a dimension that is a multiple of the "
+                 << devices << " devices, found none";
+  bool byWords = all.signals == program::ExchangeSignals::Word;
+  if (byWords && shots == "two")
+    return why() << "schedule direct, signals with words: expected one shot, found two";
+  if (byWords &&
+      (devices > program::kMostWordRanks || static_cast<uint64_t>(bytes) > program::kMostWordValue))
+    return why() << "schedule direct, signals with words: expected at most "
+                 << program::kMostWordRanks << " devices and " << program::kMostWordValue
+                 << " bytes, found " << devices << " and " << bytes;
+  if (shots == "one" || (shots != "two" && (devices == 2 || bytes <= kMostForOneShot || byWords)))
+    cut.reset();
+  return cut;
 }
 
 FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
                                       function_ref<InFlightDiagnostic()> why) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
-  if (!loop.streamSizes.empty())
-    return why() << "schedule direct: expected an all-reduce without stream digits, found "
-                 << loop.numSlices() << " slices";
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
   if (reshards.size() != 1)
     return why() << "schedule direct: expected one reshard, found " << reshards.size();
-  FailureOr<ReshardPlan> plan = planReshard(reshards.front(), why);
+  fusion::ReshardOp reshard = reshards.front();
+  FailureOr<ReshardPlan> plan = planReshard(reshard, why);
   if (failed(plan))
     return failure();
-  if (plan->kind != SliceMove::AllReduce)
-    return why() << "schedule direct: expected an all-reduce, found another reshard";
-  RankedTensorType type = reshards.front().getType();
-  FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
-  if (failed(shape))
-    return why() << "schedule direct: expected known extents, found " << type;
-  int64_t devices = plan->groupSize();
-  int64_t bytes = *countBytes(reshards.front());
-  std::optional<int64_t> cut = findCut(*shape, devices);
-  StringRef shots = loop.schedule.getWord("shots");
-  if (shots == "two" && !cut)
-    return why() << "schedule direct, two shots: expected a dimension that is a multiple of the "
-                 << devices << " devices, found none";
+  bool isAllReduce = plan->kind == SliceMove::AllReduce;
+  if (!isAllReduce && plan->kind != SliceMove::AllGather && plan->kind != SliceMove::ReduceScatter)
+    return why() << "schedule direct: expected an all-gather, a reduce-scatter or an all-reduce, "
+                    "found another reshard";
+  if (!loop.accumulators.empty() || !loop.digitMaps.empty() || !loop.raggedDigits.empty())
+    return why() << "schedule direct: expected no op that combines or regroups slices, and slices "
+                    "of one size";
+  std::optional<int64_t> whole = countBytes(reshard);
+  if (!whole)
+    return why() << "schedule direct: expected known extents, found " << reshard.getType();
   StringRef word = loop.schedule.getWord("signals");
   using Signals = program::ExchangeSignals;
   Signals signals = word == "block"  ? Signals::Block
                     : word == "word" ? Signals::Word
                                      : Signals::Step;
-  if (signals == Signals::Word && shots == "two")
-    return why() << "schedule direct, signals with words: expected one shot, found two";
-  if (signals == Signals::Word &&
-      (devices > program::kMostWordRanks || static_cast<uint64_t>(bytes) > program::kMostWordValue))
-    return why() << "schedule direct, signals with words: expected at most "
-                 << program::kMostWordRanks << " devices and " << program::kMostWordValue
-                 << " bytes, found " << devices << " and " << bytes;
-  if (shots == "one" ||
-      (shots != "two" && (devices == 2 || bytes <= kMostForOneShot || signals == Signals::Word)))
-    cut.reset();
-  int64_t blocks = loop.schedule.getInteger("blocks");
-  if (blocks > 1024)
-    return why() << "schedule direct: expected at most 1024 thread blocks, found " << blocks;
-  if (blocks == 0 && signals == Signals::Step && bytes <= kMostOfOneBlock)
-    blocks = 1;
-  if (blocks == 0)
-    blocks = std::clamp<int64_t>(
+  if (!isAllReduce && (signals == Signals::Word || loop.schedule.getWord("shots") == "two"))
+    return why() << "schedule direct, "
+                 << (signals == Signals::Word ? "signals with words" : "two shots")
+                 << ": expected an all-reduce, found another reshard";
+  DirectLoop all{loop, reshard, std::move(*plan), {}, 1, signals, {}, {}};
+  int64_t bytes = *whole / all.numSlices();
+  if (isAllReduce) {
+    FailureOr<std::optional<int64_t>> cut = chooseCut(all, bytes, why);
+    if (failed(cut))
+      return failure();
+    all.cut = *cut;
+  }
+  all.blocks = loop.schedule.getInteger("blocks");
+  if (all.blocks > 1024)
+    return why() << "schedule direct: expected at most 1024 thread blocks, found " << all.blocks;
+  if (all.blocks == 0 && signals == Signals::Step && bytes <= kMostOfOneBlock)
+    all.blocks = 1;
+  if (all.blocks == 0)
+    all.blocks = std::clamp<int64_t>(
         llvm::divideCeil(bytes, signals == Signals::Word ? kBytesOfBlockByWords : kBytesOfBlock), 1,
         kMostBlocks);
-  DirectAllReduce all{loop, reshards.front(), std::move(*plan), cut, blocks, signals};
+  DenseSet<Operation *> needed{reshard};
+  for (Operation *op : llvm::reverse(loop.ops))
+    if (needed.contains(op))
+      for (Value operand : op->getOperands())
+        if (Operation *before = operand.getDefiningOp(); loop.contains(before))
+          needed.insert(before);
+  for (Operation *op : loop.ops)
+    if (op != reshard)
+      (needed.contains(op) ? all.producers : all.consumers).push_back(op);
+  bool isSliced = !loop.streamSizes.empty();
   SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
                       /*isOneSided=*/true};
-  result.stores = Stores::InsteadOfCollective;
+  result.stores = isSliced ? Stores::BesideCompute : Stores::InsteadOfCollective;
   result.signals = signals;
   return result;
 }
 
-/// Only machines with its kernel have a price for it.
+/// Only machines with its kernel have a price for it. Slices are not worth one: none was measured.
 void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (!loop.streamSizes.empty() || reshards.size() != 1 ||
       countBytes(reshards.front()).value_or(kMostOfCandidate + 1) > kMostOfCandidate)
     return;
   MLIRContext *context = loop.place->getContext();
+  bool isAllReduce =
+      fusion::classifyReshard(reshards.front().getInput().getType(), reshards.front().getType())
+          .kind == fusion::ReshardKind::AllReduce;
   for (StringRef signals : {"step", "block", "word"})
     for (StringRef shots : {"one", "two"}) {
-      bool byWords = signals == "word";
-      if (byWords && (shots == "two" || *countBytes(reshards.front()) > kMostByWords))
+      bool byWords = signals == "word", two = shots == "two";
+      if (byWords && (two || *countBytes(reshards.front()) > kMostByWords))
+        continue;
+      if (!isAllReduce && (byWords || two))
         continue;
       NamedAttrList options;
-      options.set("shots", StringAttr::get(context, shots));
+      if (isAllReduce)
+        options.set("shots", StringAttr::get(context, shots));
       if (signals != "step")
         options.set("signals", StringAttr::get(context, signals));
       candidates.push_back({getAttr(context, options)});
