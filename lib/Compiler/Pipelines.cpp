@@ -165,6 +165,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-bound-extents",
                                     "fusion-outline-oracle",
                                     "fusion-pad-extents",
+                                    "fusion-narrow-products",
                                     "fusion-propagate-axes",
                                     "fusion-insert-reshards",
                                     "fusion-fold-constants",
@@ -235,6 +236,10 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
 
   // Behind the reference, which is not padded.
   builder.addOnFunctions(fusion::createFusionPadExtents({log}));
+
+  // Matmuls of cuBLASLt scale what they write.
+  if (!target->architectures.empty() && !target->architectures.front().isAmd())
+    builder.addOnFunctions(fusion::createFusionNarrowProducts({log}));
 
   ChannelAbilities channels{target->has(hostir::Capability::Collectives),
                             target->has(hostir::Capability::OneSided)};

@@ -1,0 +1,73 @@
+//===- FusionNarrowProducts.cpp - products of the type they are rounded to -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PassLog.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+
+namespace tandem::fusion {
+#define GEN_PASS_DEF_FUSIONNARROWPRODUCTS
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace tandem::fusion
+
+using namespace mlir;
+using namespace tandem;
+using namespace tandem::fusion;
+
+static bool isOfEightBits(Value value) {
+  return getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth() == 8;
+}
+
+/// Whether a value is only scaled, gets a bias, and is clamped, before it is rounded to bf16 or 8
+/// bits. Not to f16: bf16 has fewer digits, and unscaled sums may be too large for f16.
+static bool isRounded(Value value) {
+  while (value.hasOneUse()) {
+    OpOperand &use = *value.use_begin();
+    Operation *user = use.getOwner();
+    if (auto truncated = dyn_cast<arith::TruncFOp>(user))
+      return isOfEightBits(truncated) || getElementTypeOrSelf(truncated.getType()).isBF16();
+    bool isScaled = isa<arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp>(user);
+    bool isBiased = isa<arith::AddFOp>(user) &&
+                    user->getOperand(1 - use.getOperandNumber()).getDefiningOp<BroadcastOp>();
+    if (!isScaled && !isBiased)
+      return false;
+    value = user->getResult(0);
+  }
+  return false;
+}
+
+namespace {
+struct FusionNarrowProducts
+    : public fusion::impl::FusionNarrowProductsBase<FusionNarrowProducts> {
+  using FusionNarrowProductsBase::FusionNarrowProductsBase;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    // The reference, and programs whose results must not depend on the device, keep what they say.
+    if (func->hasAttr(kOracleOfAttrName) || isDeterministic(func))
+      return;
+    PassLog say("fusion-narrow-products", log);
+    unsigned narrowed = 0;
+    func.walk([&](MatmulOp matmul) {
+      RankedTensorType wide = matmul.getType();
+      if (!wide.getElementType().isF32() || matmul.getBias() || !isOfEightBits(matmul.getLhs()) ||
+          !isOfEightBits(matmul.getRhs()) || !isRounded(matmul))
+        return;
+      OpBuilder builder(&getContext());
+      builder.setInsertionPointAfter(matmul);
+      matmul.getResult().setType(wide.clone(builder.getBF16Type()));
+      auto extended = arith::ExtFOp::create(builder, matmul.getLoc(), wide, matmul.getResult());
+      matmul.getResult().replaceAllUsesExcept(extended, extended);
+      ++narrowed;
+    });
+    numNarrowed += narrowed;
+    say.summary(func.getLoc(), {{"products", narrowed}});
+  }
+};
+} // namespace
