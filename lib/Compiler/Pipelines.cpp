@@ -165,11 +165,11 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-bound-extents",
                                     "fusion-outline-oracle",
                                     "fusion-pad-extents",
-                                    "fusion-narrow-products",
                                     "fusion-propagate-axes",
                                     "fusion-insert-reshards",
                                     "fusion-fold-constants",
                                     "fusion-verify",
+                                    "fusion-narrow-products",
                                     "fusion-form-loops",
                                     "fusion-select-schedule",
                                     "convert-fusion-to-hostir",
@@ -237,13 +237,13 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   // Behind the reference, which is not padded.
   builder.addOnFunctions(fusion::createFusionPadExtents({log}));
 
-  // Matmuls of cuBLASLt scale what they write.
-  if (!target->architectures.empty() && !target->architectures.front().isAmd())
-    builder.addOnFunctions(fusion::createFusionNarrowProducts({log}));
-
   ChannelAbilities channels{target->has(hostir::Capability::Collectives),
                             target->has(hostir::Capability::OneSided)};
   addReshardPasses(builder, options, channels);
+  // Matmuls of cuBLASLt scale what they write. Partial sums are reduced before they are scaled: the
+  // reshards must be there.
+  if (!target->architectures.empty() && !target->architectures.front().isAmd())
+    builder.addOnFunctions(fusion::createFusionNarrowProducts({log}));
   addLoopPasses(builder, options, channels);
   addConversion(builder, options);
   addHostPasses(builder, options, channels);

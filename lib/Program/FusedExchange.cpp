@@ -131,7 +131,9 @@ private:
 std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
   const sp::RankProgram &data = program.data();
   auto view = [&](const sp::Command &command, uint32_t operand) {
-    return placedView(program, command.operands()->Get(operand));
+    PlacedView view = placedView(program, command.operands()->Get(operand));
+    view.layout = view.layout.normalized();
+    return view;
   };
   std::vector<ExchangePart> parts(data.commands()->Get(head)->aux());
   for (uint32_t i = 0; i < parts.size(); ++i) {

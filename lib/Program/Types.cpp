@@ -94,6 +94,14 @@ Layout Layout::select(uint64_t mask, bool wanted) const {
   return result;
 }
 
+Layout Layout::normalized() const {
+  Layout result = *this;
+  for (unsigned d = rank; d-- > 0;)
+    if (shape[d] == 1)
+      result.strides[d] = d + 1 == rank ? 1 : result.strides[d + 1] * shape[d + 1];
+  return result;
+}
+
 bool Layout::sameShape(const Layout &other) const {
   if (rank != other.rank)
     return false;

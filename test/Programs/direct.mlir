@@ -5,6 +5,7 @@
 // RUN: tandem-compile %s --entry=direct_signals --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=SIGNALS
 // RUN: tandem-compile %s --entry=direct_gather --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=GATHER
 // RUN: tandem-compile %s --entry=direct_scatter --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=SCATTER
+// RUN: tandem-compile %s --entry=direct_returns --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=RETURNS
 // RUN: tandem-compile %s --entry=direct_slices --mesh x=2 --dump --rank=0 | FileCheck %s --check-prefix=SLICES
 
 // Reshards of few bytes by one kernel (schedule `direct`). An all-reduce after the matmul. One shot: the partial sums go to slot 0
@@ -68,6 +69,19 @@
 // SCATTER-NEXT: s0   copy sym[[COLUMNS:[0-9]+]]+1536:f32[48,8] <- buf[[Q:[0-9]+]]+32:f32[48,8]{16,1}
 // SCATTER-NEXT: s0   put c0 sym[[COLUMNS]]+1536:f32[48,8] <- buf[[Q]]:f32[48,8]{16,1} to 0
 // SCATTER: s0   reduce sum arg3:f32[48,8] <- sym[[COLUMNS]]:f32[2,48,8] dims 0x1
+//
+// RETURNS: s0 fused_exchange 6 parts by 1 blocks signals block
+// RETURNS-NEXT: s0   copy sym[[ALL:[0-9]+]]+2304:f32[24,24] <- arg0:f32[24,24]
+// RETURNS-NEXT: s0   copy arg3+2304:f32[24,24] <- arg0:f32[24,24]
+// RETURNS-NEXT: s0   put c0 sym[[ALL]]+2304:f32[24,24] <- arg0:f32[24,24] to 0
+// RETURNS: s0   wait_signal
+// RETURNS-NEXT: s0   copy arg3:f32[24,24] <- sym[[ALL]]:f32[24,24]
+// RETURNS: s1 fused_exchange 9 parts by 1 blocks signals block
+// RETURNS: s1   copy arg4
+// RETURNS: s1 fused_exchange 9 parts by 1 blocks signals block
+// RETURNS: s1   copy arg4
+// RETURNS: s1 fused_exchange 8 parts by 1 blocks
+// RETURNS: s1 copy arg5:f32[48,8]{16,1} <- sym
 //
 // Slices are exchanged on a stream of their own; what follows them is on another one.
 //
@@ -179,6 +193,20 @@ func.func @direct_slices(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"})
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !ct -> !cy
   %4 = math.tanh %3 : !cy
   return %1, %4 : !cy, !cy
+}
+
+// Results of the program: what has arrived is copied to them. In slices of rows by the kernel, of columns behind it.
+
+!qt = tensor<48x16xf32, #fusion.axes<#tp, [stream(2), -], partial = ["x"]>>
+!qy = tensor<48x16xf32, #fusion.axes<#tp, [stream(2), -]>>
+func.func @direct_returns(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"}, %w: !w {fusion.name = "w"})
+    -> (!gg {fusion.name = "g"}, !qy {fusion.name = "y"}, !cy {fusion.name = "z"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct, signals = "block">} : !gx -> !gg
+  %1 = fusion.matmul %v, %w : !x, !w -> !qt
+  %2 = fusion.reshard %1 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !qt -> !qy
+  %3 = fusion.matmul %v, %w : !x, !w -> !ct
+  %4 = fusion.reshard %3 {schedule = #fusion.schedule<direct, shots = "two">} : !ct -> !cy
+  return %0, %2, %4 : !gg, !qy, !cy
 }
 
 !rt = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(3), -], partial = ["x"]>>

@@ -79,7 +79,7 @@ public:
   virtual FailureOr<double> price(func::FuncOp func, From from) = 0;
 
   /// Seconds of one run of a loop with a schedule, also of a detached loop. `returned`: the numbers
-  /// of results that the function returns: they are in the embedder's memory, which peers cannot
+  /// of results that the function returns. These are in the embedder's memory, which peers cannot
   /// write.
   virtual FailureOr<double> price(fusion::StreamLoopOp loop, ArrayRef<unsigned> returned = {}) = 0;
 

@@ -96,6 +96,9 @@ struct Layout {
   /// Row-major without gaps (any stride in dimensions of size 1; true without elements).
   bool isDense() const;
   bool sameShape(const Layout &other) const;
+  /// The same elements in the same order, with row-major strides in dimensions of extent 1, where
+  /// any stride will do. So it is equal for equal views of different buffers.
+  Layout normalized() const;
   /// The dimensions d whose bit d in `mask` is `wanted`.
   Layout select(uint64_t mask, bool wanted) const;
   /// "f32[4,8]", with strides "f32[4,8]{1,4}" where they are not row-major.

@@ -43,6 +43,7 @@ private:
   bool canUnite(unsigned group, unsigned other);
   void unite(Operation *op, bool isStreamed);
   bool canCombine(unsigned group, unsigned other, OpOperand &combined);
+  void append(StreamLoop &to, const StreamLoop &from);
   void merge(unsigned into, unsigned from);
 
   // Ops without stream digits.
@@ -200,6 +201,10 @@ bool LoopFinder::canUnite(unsigned group, unsigned other) {
     reshards.append(more);
     if (!canShareLoop(reshards))
       return false;
+    StreamLoop both = a;
+    append(both, b);
+    if (canRunAsAnnotated(a) && canRunAsAnnotated(b) && !canRunAsAnnotated(std::move(both)))
+      return false;
   }
   return !dependsOn(a.ops.back(), other) && !dependsOn(b.ops.back(), group);
 }
@@ -239,15 +244,18 @@ bool LoopFinder::canCombine(unsigned group, unsigned other, OpOperand &combined)
   return canRunAsAnnotated(std::move(both));
 }
 
-void LoopFinder::merge(unsigned into, unsigned group) {
-  StreamLoop &to = groups[into], &from = groups[group];
-  for (Operation *member : from.ops)
-    groupOf[member] = into;
+void LoopFinder::append(StreamLoop &to, const StreamLoop &from) {
   to.ops.append(from.ops);
   llvm::sort(to.ops, [&](Operation *a, Operation *b) { return number[a] < number[b]; });
   to.accumulators.insert(from.accumulators.begin(), from.accumulators.end());
   to.digitMaps.insert(from.digitMaps.begin(), from.digitMaps.end());
-  from = StreamLoop();
+}
+
+void LoopFinder::merge(unsigned into, unsigned group) {
+  for (Operation *member : groups[group].ops)
+    groupOf[member] = into;
+  append(groups[into], groups[group]);
+  groups[group] = StreamLoop();
 }
 
 /// The streamed group that `op` joins, and how.

@@ -137,10 +137,17 @@ private:
   SmallVector<StringRef> allowed; ///< of the loop at hand
   SmallVector<unsigned> returned; ///< numbers of its results that the function returns
 
+  /// Whether a value, or what a reshape or concat makes of it, is a result of the function.
+  static bool isReturned(Value value) {
+    return llvm::any_of(value.getUsers(), [](Operation *user) {
+      return isa<func::ReturnOp>(user) ||
+             (isa<ReshapeOp, ConcatOp>(user) && isReturned(user->getResult(0)));
+    });
+  }
   static SmallVector<unsigned> findReturned(StreamLoopOp op) {
     SmallVector<unsigned> numbers;
     for (OpResult result : op.getResults())
-      if (llvm::any_of(result.getUsers(), llvm::IsaPred<func::ReturnOp>))
+      if (isReturned(result))
         numbers.push_back(result.getResultNumber());
     return numbers;
   }
@@ -159,8 +166,8 @@ private:
     if (op.getScheduleAttr())
       return keep(op, *loop);
     std::string signature;
+    returned = findReturned(op);
     if (pricer) {
-      returned = findReturned(op);
       signature = getSignature(op);
       signature.append(reinterpret_cast<const char *>(returned.data()),
                        returned.size() * sizeof(unsigned));
@@ -220,6 +227,8 @@ private:
     os << (collectives ? " collectives" : "") << (oneSided ? " one-sided" : "");
     if (deterministic)
       os << ' ' << deterministic.getValue();
+    for (unsigned result : returned)
+      os << " returned " << result;
     return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
   }
 
@@ -267,7 +276,7 @@ private:
       return false;
     trial->setScheduleAttr(candidate.schedule);
     trial->setSource(ScheduleSource::Tuned);
-    return !pricer || succeeded(pricer->price(*trial));
+    return !pricer || succeeded(pricer->price(*trial, returned));
   }
 
   /// Cuts a reshard of a loop into slices. Failure if the loop cannot have them.

@@ -283,10 +283,13 @@ void Planner::fillDims() {
     return;
   result.source.resize(sourceType.getRank());
   result.target.resize(targetType.getRank());
-  int64_t sourceRanks = 0, targetRanks = 0;
-  for (auto [number, digit] : llvm::enumerate(result.digits)) {
-    DigitLabel label(static_cast<int64_t>(number));
+  int64_t sourceRanks = 0, targetRanks = 0, number = 0;
+  for (const CommonDigit &digit : result.digits) {
     const SideDigit &source = digit.source, &target = digit.target;
+    // What neither side has in memory is not between its neighbours.
+    if (source.isDevice() && target.isDevice())
+      continue;
+    DigitLabel label(number++);
     if (!source.isDevice()) {
       DigitLabel sourceLabel = label;
       Value sourceIndex = target.value;

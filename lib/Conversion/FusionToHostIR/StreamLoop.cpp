@@ -24,6 +24,21 @@ SmallVector<fusion::ReshardOp> StreamLoop::reshards() const {
   return found;
 }
 
+std::pair<SmallVector<Operation *>, SmallVector<Operation *>>
+StreamLoop::splitAround(Operation *around) const {
+  DenseSet<Operation *> needed{around};
+  for (Operation *op : llvm::reverse(ops))
+    if (needed.contains(op))
+      for (Value operand : op->getOperands())
+        if (Operation *before = operand.getDefiningOp(); contains(before))
+          needed.insert(before);
+  std::pair<SmallVector<Operation *>, SmallVector<Operation *>> split;
+  for (Operation *op : ops)
+    if (op != around)
+      (needed.contains(op) ? split.first : split.second).push_back(op);
+  return split;
+}
+
 int64_t StreamLoop::numSlices() const {
   int64_t n = 1;
   for (int64_t size : streamSizes)

@@ -46,6 +46,8 @@ struct StreamLoop {
   SmallVector<fusion::ReshardOp> reshards() const;
   int64_t numSlices() const;
   bool contains(Operation *op) const { return op && llvm::is_contained(ops, op); }
+  /// The other ops of the loop: those that `op` needs, and the rest, each in order.
+  std::pair<SmallVector<Operation *>, SmallVector<Operation *>> splitAround(Operation *op) const;
   /// The stream digits of a value that the loop makes or reads slice by slice as the loop's; those
   /// of others are the loop's digits themselves.
   DigitMap getDigitMap(Operation *producer) const;

@@ -140,7 +140,7 @@ void CommandCosts::findExchangeKernels() {
 /// Steps as program::describeExchange finds them.
 bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
   int steps = 0, waits = 0, stores = 0, signals = 0;
-  std::set<std::pair<uint32_t, uint32_t>> shapes;
+  std::vector<std::pair<Layout, Layout>> shapes; // of targets and sources
   Kind before = Kind::Signal;
   for (CommandId c = exchange + 1; c <= exchange + world.commands[exchange].aux; ++c) {
     const Command &part = world.commands[c];
@@ -154,9 +154,11 @@ bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
     const View *out = world.operand(rank, part, 0), *in = world.operand(rank, part, 1);
     if (!out || !in || !program::hasExchangeKernel(world.layoutOf(*out).dtype))
       return false;
+    std::pair layouts(world.layoutOf(*out).normalized(), world.layoutOf(*in).normalized());
     // A put of a sum is a store of its reduction.
-    if (part.kind == Kind::Reduce || shapes.empty() || out->layout != in->layout)
-      shapes.insert({out->layout, in->layout});
+    bool isNew = std::find(shapes.begin(), shapes.end(), layouts) == shapes.end();
+    if (isNew && (part.kind == Kind::Reduce || shapes.empty() || layouts.first != layouts.second))
+      shapes.push_back(std::move(layouts));
   }
   return steps <= program::kMostExchangeSteps && waits <= program::kMostExchangeWaits &&
          stores <= program::kMostExchangeStores && signals <= program::kMostExchangeSignals &&

@@ -67,21 +67,7 @@ std::optional<int64_t> spanOf(const Layout &layout) {
   return elements == 0 ? 0 : (last + 1) * sizeOf(layout.dtype);
 }
 
-/// Strides of dimensions of extent 1, which say nothing, become row-major: equal views of different
-/// buffers have equal layouts.
-static Layout normalized(Layout layout) {
-  for (unsigned d = layout.rank; d-- > 0;) {
-    bool isLast = d + 1 == layout.rank;
-    int64_t stride = 1;
-    if (layout.shape[d] == 1 &&
-        (isLast || !llvm::MulOverflow(layout.shape[d + 1], layout.strides[d + 1], stride)))
-      layout.strides[d] = stride;
-  }
-  return layout;
-}
-
-uint32_t LayoutTable::intern(const Layout &given) {
-  Layout layout = normalized(given);
+uint32_t LayoutTable::intern(const Layout &layout) {
   ArrayRef<int64_t> shape(layout.shape.data(), layout.rank),
       strides(layout.strides.data(), layout.rank);
   uint64_t hash = llvm::hash_combine(static_cast<unsigned>(layout.dtype),

@@ -41,8 +41,20 @@ func.func @words_of_a_scatter(%0: !t) -> !y {
 !y = tensor<10x8xf32, #fusion.axes<#tp, [stream(3), -]>>
 
 func.func @ragged(%0: !t) -> !y {
-  // expected-error @below {{schedule direct: expected no op that combines or regroups slices, and slices of one size}}
+  // expected-error @below {{schedule direct: expected slices of one size, found a shorter last one}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !t -> !y
+  return %1 : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+
+func.func @owners(%0: !x) -> !y {
+  // expected-error @below {{schedule direct: expected slices that are a part of every device's shard, found slices of single owners}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !x -> !y
   return %1 : !y
 }
 

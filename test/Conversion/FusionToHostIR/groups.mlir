@@ -230,3 +230,20 @@ func.func @two_layers(%x: tensor<4x4x8xf32, #x>, %w1: tensor<8x6xf32, #w1>, %w2:
   %4 = fusion.reshard %3 : tensor<4x4x8xf32, #p> -> tensor<4x4x8xf32, #y>
   return %4 : tensor<4x4x8xf32, #y>
 }
+
+// -----
+
+// Two gathers whose schedule runs one in a loop are two loops.
+
+// CHECK-LABEL: hostir.program @two_gathers
+// CHECK-COUNT-2: hostir.fused_exchange
+// CHECK: hostir.launch
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!s = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<16x8xf32, #fusion.axes<#tp, [serial(4) * stream(2), -]>>
+func.func @two_gathers(%0: !s, %1: !s) -> !g {
+  %2 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !s -> !g
+  %3 = fusion.reshard %1 {schedule = #fusion.schedule<direct>} : !s -> !g
+  %4 = arith.addf %2, %3 : !g
+  return %4 : !g
+}

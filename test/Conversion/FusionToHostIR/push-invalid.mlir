@@ -225,10 +225,14 @@ func.func @many_blocks(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) 
 
 func.func @two_gathers_by_sms(%0: !s, %1: !s) -> !g {
   // expected-error @below {{schedule push, by = sms: expected one gather, found 2}}
-  %2 = fusion.reshard %0 {schedule = #fusion.schedule<push, by = sms>} : !s -> !g
-  %3 = fusion.reshard %1 {schedule = #fusion.schedule<push, by = sms>} : !s -> !g
-  %4 = arith.addf %2, %3 : !g
-  return %4 : !g
+  %2 = fusion.stream_loop schedule <push, by = sms> from annotation (%0, %1) : (!s, !s) -> !g {
+  ^bb0(%a: !s, %b: !s):
+    %c = fusion.reshard %a : !s -> !g
+    %d = fusion.reshard %b : !s -> !g
+    %e = arith.addf %c, %d : !g
+    fusion.yield %e : !g
+  }
+  return %2 : !g
 }
 
 // -----

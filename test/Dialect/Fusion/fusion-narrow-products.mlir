@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -split-input-file -fusion-narrow-products | FileCheck %s
 // RUN: tandem-opt %s -split-input-file -fusion-narrow-products=log -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
-// A scale per row and per column, a bias, and a result of 8 bits, which is clamped.
+// A scale per row and per column, and a result of 8 bits, which is clamped.
 
 // LOG: remark: fusion-narrow-products: 1 products
 // CHECK-LABEL: func.func @scaled
@@ -12,8 +12,8 @@ func.func @scaled(%x: tensor<8x4xf8E4M3FN>, %w: tensor<4x6xf8E5M2>, %r: tensor<8
   %p = fusion.matmul %x, %w : tensor<8x4xf8E4M3FN>, tensor<4x6xf8E5M2> -> tensor<8x6xf32>
   %rows = fusion.broadcast %r dims [0] : tensor<8xf32> -> tensor<8x6xf32>
   %s = arith.mulf %p, %rows : tensor<8x6xf32>
-  %bias = fusion.broadcast %b dims [1] : tensor<6xf32> -> tensor<8x6xf32>
-  %t = arith.addf %bias, %s : tensor<8x6xf32>
+  %columns = fusion.broadcast %b dims [1] : tensor<6xf32> -> tensor<8x6xf32>
+  %t = arith.mulf %columns, %s : tensor<8x6xf32>
   %most = arith.constant dense<448.0> : tensor<8x6xf32>
   %u = arith.minimumf %t, %most : tensor<8x6xf32>
   %y = arith.truncf %u : tensor<8x6xf32> to tensor<8x6xf8E4M3FN>
@@ -22,12 +22,14 @@ func.func @scaled(%x: tensor<8x4xf8E4M3FN>, %w: tensor<4x6xf8E5M2>, %r: tensor<8
 
 // -----
 
-// Not if it is used elsewhere, added to another product, rounded to f16, of wider factors, or in a deterministic function.
+// Not if it is used elsewhere, added to another product, rounded to f16, of wider factors, gets a bias, is multiplied by a
+// whole tensor, or in a deterministic function.
 
 // CHECK-LABEL: func.func @wide
 // CHECK-NOT: arith.extf
-func.func @wide(%x: tensor<8x4xf8E4M3FN>, %w: tensor<4x6xf8E4M3FN>, %z: tensor<4x6xf32>, %v: tensor<8x4xf32>)
-    -> (tensor<8x6xbf16>, tensor<8x6xf32>, tensor<8x6xbf16>, tensor<8x6xf16>, tensor<8x6xbf16>) {
+func.func @wide(%x: tensor<8x4xf8E4M3FN>, %w: tensor<4x6xf8E4M3FN>, %z: tensor<4x6xf32>, %v: tensor<8x4xf32>, %k: tensor<6xf32>,
+                %m: tensor<8x6xf32>)
+    -> (tensor<8x6xbf16>, tensor<8x6xf32>, tensor<8x6xbf16>, tensor<8x6xf16>, tensor<8x6xbf16>, tensor<8x6xbf16>, tensor<8x6xbf16>) {
   %p = fusion.matmul %x, %w : tensor<8x4xf8E4M3FN>, tensor<4x6xf8E4M3FN> -> tensor<8x6xf32>
   %a = arith.truncf %p : tensor<8x6xf32> to tensor<8x6xbf16>
   %q = fusion.matmul %x, %w : tensor<8x4xf8E4M3FN>, tensor<4x6xf8E4M3FN> -> tensor<8x6xf32>
@@ -38,7 +40,14 @@ func.func @wide(%x: tensor<8x4xf8E4M3FN>, %w: tensor<4x6xf8E4M3FN>, %z: tensor<4
   %c = arith.truncf %t : tensor<8x6xf32> to tensor<8x6xf16>
   %u = fusion.matmul %v, %z : tensor<8x4xf32>, tensor<4x6xf32> -> tensor<8x6xf32>
   %d = arith.truncf %u : tensor<8x6xf32> to tensor<8x6xbf16>
-  return %a, %p, %b, %c, %d : tensor<8x6xbf16>, tensor<8x6xf32>, tensor<8x6xbf16>, tensor<8x6xf16>, tensor<8x6xbf16>
+  %bias = fusion.broadcast %k dims [1] : tensor<6xf32> -> tensor<8x6xf32>
+  %e0 = fusion.matmul %x, %w : tensor<8x4xf8E4M3FN>, tensor<4x6xf8E4M3FN> -> tensor<8x6xf32>
+  %e1 = arith.addf %e0, %bias : tensor<8x6xf32>
+  %e = arith.truncf %e1 : tensor<8x6xf32> to tensor<8x6xbf16>
+  %f0 = fusion.matmul %x, %w : tensor<8x4xf8E4M3FN>, tensor<4x6xf8E4M3FN> -> tensor<8x6xf32>
+  %f1 = arith.mulf %f0, %m : tensor<8x6xf32>
+  %f = arith.truncf %f1 : tensor<8x6xf32> to tensor<8x6xbf16>
+  return %a, %p, %b, %c, %d, %e, %f : tensor<8x6xbf16>, tensor<8x6xf32>, tensor<8x6xbf16>, tensor<8x6xf16>, tensor<8x6xbf16>, tensor<8x6xbf16>, tensor<8x6xbf16>
 }
 
 // -----

@@ -98,8 +98,10 @@ class Operations:
         return f", by = sms, blocks = {self.random.randint(1, 20)}" if self.chance(0.2) else ""
 
     def direct(self):
-        shots = f", shots = {chr(34)}{self.random.choice(('one', 'two'))}{chr(34)}" if self.chance(0.4) else ""
-        return f"#fusion.schedule<direct{shots}{', signals = ' + chr(34) + 'block' + chr(34) if self.chance(0.3) else ''}>"
+        shots = self.random.choice(("", "", "", "one", "two"))
+        signals = self.random.choice(("", "", "", "block") + (() if shots == "two" else ("word",)))
+        options = "".join(f', {key} = "{value}"' for key, value in (("shots", shots), ("signals", signals)) if value)
+        return f"#fusion.schedule<direct{options}>"
 
     def reshard(self, value):
         if value.axes and value.axes.partial and self.chance(0.2):

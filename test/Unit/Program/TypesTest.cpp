@@ -59,6 +59,18 @@ TEST(Layout, Text) {
   EXPECT_EQ(Layout::dense(DType::F32, {3, 0}).spanBytes(), 0u);
 }
 
+TEST(Layout, StridesOfOneIndexSayNothing) {
+  Layout row = Layout::dense(DType::F32, {1, 8}), column = Layout::dense(DType::F32, {8, 1});
+  row.strides[0] = 16;
+  column.strides[1] = 5;
+  EXPECT_NE(row, Layout::dense(DType::F32, {1, 8}));
+  EXPECT_EQ(row.normalized(), Layout::dense(DType::F32, {1, 8}));
+  EXPECT_EQ(column.normalized(), Layout::dense(DType::F32, {8, 1}));
+  Layout strided = Layout::dense(DType::F32, {4, 8});
+  strided.strides[0] = 16;
+  EXPECT_EQ(strided.normalized(), strided);
+}
+
 TEST(Layout, Slice) {
   float data[24] = {};
   TensorView view{data, Layout::dense(DType::F32, {2, 3, 4})};

@@ -299,7 +299,7 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
 
 def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, transpose_b=False, dtype="bf16",
                   scale_result=None, gather=None, schedule=None):
-    """`(a @ b) * scale_a * scale_b (+ bias) (* scale_result)` of two matrices, computed in f32 and rounded once to `dtype`.
+    """`(a @ b) * scale_a * scale_b (+ bias) (* scale_result)` of two matrices, computed in f32 and rounded to `dtype`.
 
     Scales and bias are f32. A scale is one number, f32[], or f32[M] for the rows of the result (`scale_a`) and f32[N] for
     its columns (`scale_b`), like torch's `_scaled_mm`. `scale_result`, f32[], is for a `dtype` of 8 bits: 448 / (the

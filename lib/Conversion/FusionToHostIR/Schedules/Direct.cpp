@@ -14,6 +14,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Program/ExchangeOffer.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -23,8 +24,8 @@ using namespace tandem;
 /// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes of the value (the whole one, on the side where a device has it) for each thread block, and
-/// the most blocks: half of an H100's SMs are left to other kernels, which peers may wait for. With
+/// Bytes of a slice (on the side where a device has all of it) for each thread block, and the most
+/// blocks: half of an H100's SMs are left to other kernels, which peers may wait for. With
 /// one signal per step, several blocks must count each other before it, which costs 2 us on H100:
 /// one block is quicker up to so many bytes.
 static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
@@ -54,7 +55,7 @@ struct DirectLoop {
   program::ExchangeSignals signals = program::ExchangeSignals::Step;
   SmallVector<Operation *> producers, consumers;
 
-  int64_t numSlices() const { return loop.streamSizes.empty() ? 1 : loop.numSlices(); }
+  bool isSliced() const { return !loop.streamSizes.empty(); }
 };
 
 /// Without slices all is on the main stream. Slices are exchanged on a worker, while the main
@@ -76,12 +77,11 @@ public:
 private:
   enum : int64_t { kParts, kSums }; ///< the sets of signals
 
-  bool isSliced() const { return !all.loop.streamSizes.empty(); }
   Value getWorker(int64_t number) const {
     return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
   }
   bool hasConsumerStream() const {
-    return isSliced() && !all.producers.empty() && !all.consumers.empty();
+    return all.isSliced() && !all.producers.empty() && !all.consumers.empty();
   }
   void sync(Value stream, Value after) const {
     if (stream != after)
@@ -91,7 +91,7 @@ private:
   /// Views have no dimension for the devices, and so may have dimensions of extent 1.
   bool isAllReduce() const { return all.plan.kind == SliceMove::AllReduce; }
   SliceIndex getIndex(OpBuilder &builder, Value slice) const {
-    return isSliced() ? getSliceIndex(builder, loc, all.loop.streamSizes, slice) : SliceIndex();
+    return all.isSliced() ? getSliceIndex(builder, loc, all.loop.streamSizes, slice) : SliceIndex();
   }
 
   LogicalResult prepare();
@@ -107,10 +107,9 @@ private:
   bool copiesInKernel(Value own, Value target, Value outside) const;
   /// Part `number` of a buffer along its first dimension; or that of a device along `cut`.
   Value getElement(Value buffer, Value number) {
-    return getView(buffer, 0, number, 1, /*drops=*/true);
+    return hostir::buildElementView(builder, loc, buffer, number);
   }
   Value getCut(Value buffer, Value device);
-  Value getView(Value buffer, unsigned dim, OpFoldResult offset, int64_t size, bool drops);
   void put(Value source, Value target, Value peer) {
     channel.put(source, target, peer, exchangeStream);
   }
@@ -152,7 +151,7 @@ LogicalResult DirectEmission::prepare() {
     return failure();
   if (all.plan.reduces()) {
     SmallVector<int64_t> shape = getSumShape();
-    shape.insert(shape.begin(), {all.numSlices(), devices});
+    shape.insert(shape.begin(), {all.loop.numSlices(), devices});
     received = program.allocSymmetric(loc, shape, element);
   }
   return success();
@@ -174,28 +173,10 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
   return shape;
 }
 
-Value DirectEmission::getView(Value buffer, unsigned dim, OpFoldResult offset, int64_t size,
-                              bool drops) {
-  auto type = cast<MemRefType>(buffer.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
-      strides(type.getRank(), builder.getIndexAttr(1));
-  SmallVector<int64_t> shape;
-  for (auto [i, extent] : llvm::enumerate(type.getShape())) {
-    int64_t taken = i == dim ? size : extent;
-    sizes.push_back(builder.getIndexAttr(taken));
-    if (i != dim || !drops)
-      shape.push_back(taken);
-  }
-  offsets[dim] = offset;
-  auto view = memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes, strides);
-  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(view), buffer, offsets, sizes,
-                                   strides);
-}
-
 Value DirectEmission::getCut(Value buffer, Value device) {
   int64_t size = cast<MemRefType>(buffer.getType()).getDimSize(*all.cut) / devices;
   Value first = arith::MulIOp::create(builder, loc, device, program.getIndex(size));
-  return getView(buffer, *all.cut, first, size, /*drops=*/false);
+  return hostir::buildRangeView(builder, loc, buffer, *all.cut, first, size);
 }
 
 void DirectEmission::forEachPeer(function_ref<void(Value)> body, bool isSource) {
@@ -244,9 +225,7 @@ void DirectEmission::emitCommands(Value own, Value target, Value outside) {
 bool DirectEmission::copiesInKernel(Value own, Value target, Value outside) const {
   if (all.plan.kind == SliceMove::AllGather)
     return 2 * devices <= program::kMostExchangeStores;
-  auto isDense = [](Value buffer) {
-    return cast<MemRefType>(buffer.getType()).getLayout().isIdentity();
-  };
+  auto isDense = [](Value buffer) { return hostir::isDense(cast<MemRefType>(buffer.getType())); };
   auto before = cast<MemRefType>(target.getType()).getShape().take_front(*all.cut);
   return 3 * devices - 1 <= program::kMostExchangeStores && isDense(own) && isDense(target) &&
          isDense(outside) && llvm::all_of(before, [](int64_t extent) { return extent == 1; });
@@ -276,7 +255,7 @@ void DirectEmission::exchange(const ReshardPlan &slice) {
 
 LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops, const SliceIndex &index,
                                       Value stream) {
-  if (isSliced())
+  if (all.isSliced())
     return body.emitSlices(ops, index, stream, /*isStreamUsed=*/true);
   for (Operation *op : ops)
     if (failed(body.emitSlice(op, nullptr, stream)))
@@ -287,7 +266,7 @@ LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops, const SliceInde
 LogicalResult DirectEmission::emitSlice() {
   fusion::ReshardOp op = all.reshard;
   Value main = program.getMainStream(), consumer = hasConsumerStream() ? getWorker(1) : main;
-  exchangeStream = isSliced() ? getWorker(0) : main;
+  exchangeStream = all.isSliced() ? getWorker(0) : main;
   SliceIndex index = getIndex(builder, number);
   if (failed(emitOps(all.producers, index, main)))
     return failure();
@@ -306,9 +285,9 @@ LogicalResult DirectEmission::emitSlice() {
 LogicalResult DirectEmission::emit() {
   if (failed(prepare()))
     return failure();
-  int64_t workers = isSliced() ? 1 + hasConsumerStream() : 0;
+  int64_t workers = all.isSliced() ? 1 + hasConsumerStream() : 0;
   program.fork(loc, workers);
-  LogicalResult done = program.loop(loc, 0, all.numSlices(), [&](Value iteration) {
+  LogicalResult done = program.loop(loc, 0, all.loop.numSlices(), [&](Value iteration) {
     number = iteration;
     return emitSlice();
   });
@@ -339,6 +318,10 @@ class Direct : public Schedule {
 
 } // namespace
 
+static fusion::ReshardKind getKind(fusion::ReshardOp reshard) {
+  return fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).kind;
+}
+
 /// Of the local part of a reshard's operand or result, whichever is larger.
 static std::optional<int64_t> countBytes(fusion::ReshardOp reshard) {
   int64_t bytes = 0;
@@ -352,8 +335,9 @@ static std::optional<int64_t> countBytes(fusion::ReshardOp reshard) {
   return bytes;
 }
 
-/// The first dimension of a device's slices that can be cut into a part per device: its parts are
-/// dense. `isRange`: whether a slice is one range of each dimension; only then there is one.
+/// The first dimension of a device's slices that can be cut into a part per device: if those before
+/// it have an extent of 1, the parts are dense. `isRange`: whether a slice is one range of each
+/// dimension; only then there is one.
 static std::optional<int64_t> findCut(RankedTensorType type, int64_t devices, bool &isRange) {
   std::optional<int64_t> cut;
   isRange = true;
@@ -412,11 +396,19 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
     return failure();
   bool isAllReduce = plan->kind == SliceMove::AllReduce;
   if (!isAllReduce && plan->kind != SliceMove::AllGather && plan->kind != SliceMove::ReduceScatter)
-    return why() << "schedule direct: expected an all-gather, a reduce-scatter or an all-reduce, "
-                    "found another reshard";
-  if (!loop.accumulators.empty() || !loop.digitMaps.empty() || !loop.raggedDigits.empty())
-    return why() << "schedule direct: expected no op that combines or regroups slices, and slices "
-                    "of one size";
+    return why() << "schedule direct: expected "
+                 << (getKind(reshard) == fusion::ReshardKind::AllGather
+                         ? "slices that are a part of every device's shard, found slices of single "
+                           "owners"
+                         : "an all-gather, a reduce-scatter or an all-reduce, found another "
+                           "reshard");
+  if (!loop.accumulators.empty() || !loop.digitMaps.empty())
+    return why() << "schedule direct: expected no op that combines or regroups slices, found "
+                 << (loop.accumulators.empty() ? loop.digitMaps.begin()->first
+                                               : loop.accumulators.begin()->first)
+                        ->getName();
+  if (!loop.raggedDigits.empty())
+    return why() << "schedule direct: expected slices of one size, found a shorter last one";
   std::optional<int64_t> whole = countBytes(reshard);
   if (!whole)
     return why() << "schedule direct: expected known extents, found " << reshard.getType();
@@ -430,7 +422,7 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
                  << (signals == Signals::Word ? "signals with words" : "two shots")
                  << ": expected an all-reduce, found another reshard";
   DirectLoop all{loop, reshard, std::move(*plan), {}, 1, signals, {}, {}};
-  int64_t bytes = *whole / all.numSlices();
+  int64_t bytes = *whole / all.loop.numSlices();
   if (isAllReduce) {
     FailureOr<std::optional<int64_t>> cut = chooseCut(all, bytes, why);
     if (failed(cut))
@@ -446,16 +438,8 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
     all.blocks = std::clamp<int64_t>(
         llvm::divideCeil(bytes, signals == Signals::Word ? kBytesOfBlockByWords : kBytesOfBlock), 1,
         kMostBlocks);
-  DenseSet<Operation *> needed{reshard};
-  for (Operation *op : llvm::reverse(loop.ops))
-    if (needed.contains(op))
-      for (Value operand : op->getOperands())
-        if (Operation *before = operand.getDefiningOp(); loop.contains(before))
-          needed.insert(before);
-  for (Operation *op : loop.ops)
-    if (op != reshard)
-      (needed.contains(op) ? all.producers : all.consumers).push_back(op);
-  bool isSliced = !loop.streamSizes.empty();
+  std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
+  bool isSliced = all.isSliced();
   SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
@@ -468,19 +452,19 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
 /// Only machines with its kernel have a price for it. Slices are not worth one: none was measured.
 void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
-  if (!loop.streamSizes.empty() || reshards.size() != 1 ||
-      countBytes(reshards.front()).value_or(kMostOfCandidate + 1) > kMostOfCandidate)
+  if (!loop.streamSizes.empty() || reshards.size() != 1)
+    return;
+  std::optional<int64_t> bytes = countBytes(reshards.front());
+  if (!bytes || *bytes > kMostOfCandidate)
     return;
   MLIRContext *context = loop.place->getContext();
-  bool isAllReduce =
-      fusion::classifyReshard(reshards.front().getInput().getType(), reshards.front().getType())
-          .kind == fusion::ReshardKind::AllReduce;
+  bool isAllReduce = getKind(reshards.front()) == fusion::ReshardKind::AllReduce;
   for (StringRef signals : {"step", "block", "word"})
     for (StringRef shots : {"one", "two"}) {
       bool byWords = signals == "word", two = shots == "two";
-      if (byWords && (two || *countBytes(reshards.front()) > kMostByWords))
+      if (two && (byWords || !isAllReduce))
         continue;
-      if (!isAllReduce && (byWords || two))
+      if (byWords && (!isAllReduce || *bytes > kMostByWords))
         continue;
       NamedAttrList options;
       if (isAllReduce)

@@ -24,18 +24,21 @@ static bool isOfEightBits(Value value) {
   return getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth() == 8;
 }
 
-/// Whether a value is only scaled, gets a bias, and is clamped, before it is rounded to bf16 or 8
-/// bits. Not to f16: bf16 has fewer digits, and unscaled sums may be too large for f16.
+/// Whether a value is only scaled, by rows, columns or as a whole, and clamped before it is rounded
+/// to bf16 or 8 bits. Not to f16: bf16 has fewer digits, and unscaled sums may be too large for
+/// f16. Not with a bias, which may cancel what is left: matmuls add none in f32.
 static bool isRounded(Value value) {
+  auto isRepeated = [](Value operand) {
+    Operation *op = operand.getDefiningOp();
+    return isa_and_nonnull<BroadcastOp, arith::ConstantOp>(op);
+  };
   while (value.hasOneUse()) {
     OpOperand &use = *value.use_begin();
     Operation *user = use.getOwner();
     if (auto truncated = dyn_cast<arith::TruncFOp>(user))
       return isOfEightBits(truncated) || getElementTypeOrSelf(truncated.getType()).isBF16();
-    bool isScaled = isa<arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp>(user);
-    bool isBiased = isa<arith::AddFOp>(user) &&
-                    user->getOperand(1 - use.getOperandNumber()).getDefiningOp<BroadcastOp>();
-    if (!isScaled && !isBiased)
+    if (!isa<arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp>(user) ||
+        !isRepeated(user->getOperand(1 - use.getOperandNumber())))
       return false;
     value = user->getResult(0);
   }
@@ -43,8 +46,7 @@ static bool isRounded(Value value) {
 }
 
 namespace {
-struct FusionNarrowProducts
-    : public fusion::impl::FusionNarrowProductsBase<FusionNarrowProducts> {
+struct FusionNarrowProducts : public fusion::impl::FusionNarrowProductsBase<FusionNarrowProducts> {
   using FusionNarrowProductsBase::FusionNarrowProductsBase;
 
   void runOnOperation() override {

@@ -115,22 +115,24 @@ def FusionEraseDeadOps : Pass<"fusion-erase-dead-ops", "::mlir::func::FuncOp"> {
 def FusionNarrowProducts : Pass<"fusion-narrow-products", "::mlir::func::FuncOp"> {
   let summary = "Products of 8-bit factors in bf16, if they are rounded to that or less";
   let description = [{
-    For devices whose matmuls scale what they write. A product in f32 that is only scaled, gets a bias, and is clamped,
-    before it is rounded to bf16 or to 8 bits, is written as bf16. Then the matmul can do what follows it
-    (`hostir-fuse-epilogues`), and rounds once. Where it cannot, the value is rounded twice, and half as many bytes are
-    written. The unsharded reference and deterministic functions stay as they are.
+    This is for devices whose matmuls can scale what they write. A product in f32 becomes bf16 if it is only scaled (by one
+    number, by rows or by columns) and clamped before it is rounded to bf16 or to 8 bits. Then the matmul can do what
+    follows it (`hostir-fuse-epilogues`), and rounds once. Where it cannot, the value is rounded twice, and half as many
+    bytes are written. Partial sums stay in f32: a reshard follows them. So do the unsharded reference and deterministic
+    functions.
 
     Before:
     ```mlir
     %0 = fusion.matmul %x, %w : tensor<8x4xf8E4M3FN>, tensor<4x8xf8E4M3FN> -> tensor<8x8xf32>
-    %1 = arith.mulf %0, %scale : tensor<8x8xf32>
+    %s = fusion.broadcast %scale dims [] : tensor<f32> -> tensor<8x8xf32>
+    %1 = arith.mulf %0, %s : tensor<8x8xf32>
     %2 = arith.truncf %1 : tensor<8x8xf32> to tensor<8x8xbf16>
     ```
     After:
     ```mlir
     %0 = fusion.matmul %x, %w : tensor<8x4xf8E4M3FN>, tensor<4x8xf8E4M3FN> -> tensor<8x8xbf16>
     %3 = arith.extf %0 : tensor<8x8xbf16> to tensor<8x8xf32>
-    %1 = arith.mulf %3, %scale : tensor<8x8xf32>
+    %1 = arith.mulf %3, %s : tensor<8x8xf32>
     %2 = arith.truncf %1 : tensor<8x8xf32> to tensor<8x8xbf16>
     ```
   }];

@@ -325,16 +325,7 @@ FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
                     order,
                     sums,
                     epilogue};
-  // What the partial sums need comes before the all-reduce, the rest after it.
-  DenseSet<Operation *> needed{producer};
-  for (Operation *op : llvm::reverse(loop.ops))
-    if (needed.contains(op))
-      for (Value operand : op->getOperands())
-        if (Operation *before = operand.getDefiningOp(); loop.contains(before))
-          needed.insert(before);
-  for (Operation *op : loop.ops)
-    if (op != reshard)
-      (needed.contains(op) ? all.producers : all.consumers).push_back(op);
+  std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   if (epilogue && failed(verifyEpiloguePush(loop, reshard, all.digits, all.producers.size(), why)))
     return failure();
   SchedulePlan emission{

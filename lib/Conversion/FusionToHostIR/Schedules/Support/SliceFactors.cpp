@@ -84,8 +84,11 @@ SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp 
   for (int64_t dim = 0; dim < rank; ++dim)
     for (int64_t each : {2, 4, 8}) {
       int64_t count = found->second * each;
-      bool cutsRows = dim > 0 && dim == rank - 1;
-      if (!cutsRows || (*shape)[dim] / count * elementBits >= 8 * kLeastRowBytes)
+      // A slice is one run of memory in each index of the dimensions before.
+      bool hasRows =
+          llvm::any_of(ArrayRef(*shape).take_front(dim), [](int64_t n) { return n > 1; });
+      int64_t run = llvm::product_of(ArrayRef(*shape).drop_front(dim)) / count;
+      if (!hasRows || run * elementBits >= 8 * kLeastRowBytes)
         factors.push_back({dim, count, 1, /*toOwners=*/false, each});
     }
   return factors;
