@@ -69,8 +69,11 @@ static LogicalResult convertOp(Operation *op) {
     }
     return success();
   }
-  convertValue(op->getResult(0));
-  return success();
+  if (convertValue(op->getResult(0)) ||
+      llvm::none_of(op->getOperandTypes(), llvm::IsaPred<RankedTensorType>))
+    return success();
+  return op->emitOpError() << "expected tensors and numbers of a fusion's element types, found "
+                           << op->getResult(0).getType();
 }
 
 /// A function without tensors is no fusion. It is left alone, with its control flow.
