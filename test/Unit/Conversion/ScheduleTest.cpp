@@ -117,4 +117,33 @@ TEST_F(ScheduleTest, SaysWhyItDoesNotMatch) {
   EXPECT_EQ(error, "schedule in_order: expected a loop with slices, found none");
 }
 
+/// Slices of columns whose rows have 1 KiB or more; those of rows are dense.
+TEST_F(ScheduleTest, PutsOfAllReducesHaveLongRows) {
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!t = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -]>>
+func.func @f(%t: !t) -> !y {
+  %y = fusion.reshard %t : !t -> !y
+  return %y : !y
+}
+)mlir",
+                                                             &context);
+  PassManager passes(&context);
+  passes.addNestedPass<func::FuncOp>(createFusionFormLoops());
+  ASSERT_TRUE(module && succeeded(passes.run(*module)));
+  SmallVector<int64_t> rows, columns;
+  module->walk([&](fusion::StreamLoopOp op) {
+    FailureOr<StreamLoop> loop = getStreamLoop(op, [&] { return op.emitError(); });
+    ASSERT_TRUE(succeeded(loop));
+    for (const Candidate &candidate : getCandidates(*loop))
+      if (candidate.slices && candidate.slices->second.perOwner > 1 &&
+          candidate.schedule.str() == "push")
+        (candidate.slices->second.dim == 0 ? rows : columns)
+            .push_back(candidate.slices->second.count);
+  });
+  EXPECT_EQ(rows, (SmallVector<int64_t>{4, 8, 16}));
+  EXPECT_EQ(columns, (SmallVector<int64_t>{4, 8}));
+}
+
 } // namespace
