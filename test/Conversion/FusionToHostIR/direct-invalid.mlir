@@ -104,3 +104,18 @@ func.func @words(%0: !t) -> !y {
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", signals = "word">} : !t -> !y
   return %1 : !y
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!x = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!g = tensor<16x8xf32, #fusion.axes<#tp, [-, serial(2) * stream(2)]>>
+!w = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+!y = tensor<16x4xf32, #fusion.axes<#tp, [-, -]>>
+
+func.func @contracted_slices(%0: !x, %w: !w) -> !y {
+  // expected-error @below {{schedule direct: expected no op that combines or regroups slices, found fusion.matmul}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !x -> !g
+  %2 = fusion.matmul %1, %w : !g, !w -> !y
+  return %2 : !y
+}

@@ -43,8 +43,8 @@ static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
 namespace {
 
-/// A loop with one all-gather, reduce-scatter or all-reduce, which one kernel does, or one for each
-/// slice.
+/// A loop with one all-gather, reduce-scatter or all-reduce. A kernel does each slice of it, or the
+/// whole.
 struct DirectLoop {
   const StreamLoop &loop;
   fusion::ReshardOp reshard;
@@ -58,9 +58,9 @@ struct DirectLoop {
   bool isSliced() const { return !loop.streamSizes.empty(); }
 };
 
-/// Without slices all is on the main stream. Slices are exchanged on a worker, while the main
-/// stream computes the next one; what follows a slice that the main stream has computed is on
-/// another worker.
+/// Without slices all is on the main stream. With slices, a worker exchanges one while the main
+/// stream computes the next one. If the loop has ops on both sides of the reshard, those behind it
+/// are on another worker.
 class DirectEmission {
 public:
   DirectEmission(const DirectLoop &all, ProgramBuilder &program)
@@ -301,8 +301,8 @@ LogicalResult DirectEmission::emit() {
 
 namespace {
 
-/// For few bytes: every device stores what the others need to them, in one kernel, which also adds
-/// what they have stored (docs/fused-exchange.md).
+/// For few bytes. One kernel of each device stores to the others what they need, and adds what they
+/// have stored (docs/fused-exchange.md).
 class Direct : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
@@ -358,7 +358,7 @@ static std::optional<int64_t> findCut(RankedTensorType type, int64_t devices, bo
   return isRange ? cut : std::nullopt;
 }
 
-/// Of an all-reduce.
+/// The dimension that an all-reduce cuts: none for one shot. `bytes`: of a slice.
 static FailureOr<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_t bytes,
                                                    function_ref<InFlightDiagnostic()> why) {
   int64_t devices = all.plan.groupSize();
@@ -449,7 +449,8 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   return result;
 }
 
-/// Only machines with its kernel have a price for it. Slices are not worth one: none was measured.
+/// Only machines with its kernel have a price for it. Slices are no candidates: their gain was not
+/// measured.
 void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (!loop.streamSizes.empty() || reshards.size() != 1)
