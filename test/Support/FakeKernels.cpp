@@ -356,6 +356,8 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
     }
   all["exchange_f32_1"] = [](void **arguments) { return exchangeKernel<float>(1, arguments); };
   all["exchange_f32_4"] = [](void **arguments) { return exchangeKernel<float>(4, arguments); };
+  all["exchange_i8_1"] = [](void **arguments) { return exchangeKernel<int8_t>(1, arguments); };
+  all["exchange_i8_16"] = [](void **arguments) { return exchangeKernel<int8_t>(16, arguments); };
   all["words_f32_1"] = [](void **arguments) { return wordExchangeKernel(1, arguments); };
   all["words_f32_4"] = [](void **arguments) { return wordExchangeKernel(4, arguments); };
   all["rows"] = rowsKernel;

@@ -13,6 +13,7 @@
 
 #include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/Gated.h"
+#include "tandem/Program/Types.h"
 
 namespace tandem::sp {
 enum class CommandKind : uint8_t;
@@ -63,9 +64,16 @@ inline constexpr int kMostExchangeSteps = 28, kMostExchangeShapes = 2, kMostExch
                      kMostExchangeWaits = 16, kMostExchangeSignals = 28;
 /// Thread blocks of a kernel, at most.
 inline constexpr uint64_t kMostExchangeBlocks = 1024;
-/// Whether there are kernels for elements of this type.
-constexpr bool hasExchangeKernel(DType type) {
-  return type == DType::F32 || type == DType::F16 || type == DType::BF16;
+/// The type whose kernel handles elements of `type`; none if there is no kernel. Where nothing is
+/// `added`, bits are copied, so that any type of as many bytes will do.
+constexpr std::optional<DType> exchangeKernelType(DType type, bool added) {
+  if (type == DType::F32 || type == DType::F16 || type == DType::BF16)
+    return type;
+  if (!added && sizeOf(type) == 1)
+    return DType::I8;
+  if (!added && sizeOf(type) == 4)
+    return DType::F32;
+  return std::nullopt;
 }
 
 /// The kind of a part that is a command of this kind.

@@ -80,7 +80,9 @@ struct Command {
   Reach reach = Reach::Unknown;
   bool isGated = false; ///< a part of a gated matmul: a wait_signal or matmul behind it
   bool isFused = false; ///< a part of a fused exchange, whose head is before it
-  uint64_t value = 0;   ///< as in the stream program
+  /// A launch that GPUs run with the matmul before it (docs/kernels.md, "Epilogues of matmuls").
+  bool isEpilogue = false;
+  uint64_t value = 0; ///< as in the stream program
   /// Next top-level command of the stream; for a message: its group.
   CommandId next = kNone;
   /// wait: its record. send, recv: the other end. collective: index into World::collectives. A part

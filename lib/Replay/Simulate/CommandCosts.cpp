@@ -58,7 +58,15 @@ bool CommandCosts::isFree(const Command &command) const {
     return isInExchangeKernel(command) == command.isFused;
   if (command.kind == Kind::GatedMatmul || command.isGated)
     return isInGatedKernel(command) == command.isGated;
-  return false;
+  return isInMatmul(command);
+}
+
+bool CommandCosts::isInMatmul(const Command &command) const {
+  if (!command.isEpilogue ||
+      (world.target.rfind("cuda", 0) != 0 && world.target.rfind("hip", 0) != 0))
+    return false;
+  const Command &matmul = *(&command - 1);
+  return !matmul.isGated || isInGatedKernel(matmul);
 }
 
 void CommandCosts::findPartsAlone() {
@@ -152,7 +160,8 @@ bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
     if (isWait || isSignal)
       continue;
     const View *out = world.operand(rank, part, 0), *in = world.operand(rank, part, 1);
-    if (!out || !in || !program::hasExchangeKernel(world.layoutOf(*out).dtype))
+    if (!out || !in ||
+        !program::exchangeKernelType(world.layoutOf(*out).dtype, part.kind == Kind::Reduce))
       return false;
     std::pair layouts(world.layoutOf(*out).normalized(), world.layoutOf(*in).normalized());
     // A put of a sum is a store of its reduction.
@@ -277,6 +286,12 @@ double CommandCosts::call(const Rank &rank, const Command &command) {
   return n < 1 ? memory : std::max(memory, machine.matmulSeconds(out.dtype, 1, n, n, n));
 }
 
+/// Whether one number is all that is read.
+static bool isOneNumber(const Layout &layout) {
+  return std::all_of(layout.strides.begin(), layout.strides.begin() + layout.rank,
+                     [](int64_t stride) { return stride == 0; });
+}
+
 double CommandCosts::work(const Rank &rank, const Command &command) {
   auto operand = [&](uint32_t k) { return bytes(rank, command, k); };
   switch (command.kind) {
@@ -299,10 +314,16 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   case Kind::Call:
     return call(rank, command);
   case Kind::Launch: {
+    // An epilogue reads what it has besides the product. One number is in a register.
+    const View *product = isInMatmul(command) ? world.operand(rank, command, 0) : nullptr;
     double sum = 0;
-    for (uint32_t k = 0; k < command.numOperands; ++k)
-      sum += operand(k);
-    return machine.memorySeconds(machine::MemoryWork::Elementwise, sum);
+    for (uint32_t k = 0; k < command.numOperands; ++k) {
+      const View *view = world.operand(rank, command, k);
+      bool isProduct = product && view && view->buffer == product->buffer;
+      if (!product || (view && !isProduct && !isOneNumber(world.layoutOf(*view))))
+        sum += operand(k);
+    }
+    return sum > 0 ? machine.memorySeconds(machine::MemoryWork::Elementwise, sum) : 0;
   }
   default:
     return 0;

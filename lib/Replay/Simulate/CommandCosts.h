@@ -84,6 +84,9 @@ public:
             !partsAlone[static_cast<size_t>(&command - world.commands.data())]);
   }
 
+  /// Whether this is a launch that runs inside the matmul before it.
+  bool isInMatmul(const replay::Command &command) const;
+
   /// Seconds of a matmul, copy, accumulate, reduce or launch alone, without overhead.
   double work(const replay::Rank &rank, const replay::Command &command);
   /// Bytes of operand `k`; 0 if absent.

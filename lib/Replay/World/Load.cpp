@@ -185,8 +185,14 @@ private:
       Kind kind = commands[i].kind;
       commands[i].isGated = parts > 0 && commands[head].kind == Kind::GatedMatmul;
       commands[i].isFused = parts > 0 && commands[head].kind == Kind::FusedExchange;
-      if (parts == 0 && (kind == Kind::Matmul || kind == Kind::GatedMatmul))
-        hasEpilogue = program::findEpilogue(program, i).has_value();
+      if (parts == 0 && (kind == Kind::Matmul || kind == Kind::GatedMatmul)) {
+        auto epilogue = program::findEpilogue(program, i);
+        hasEpilogue = epilogue.has_value();
+        // Libraries have no silu.
+        if (hasEpilogue &&
+            (epilogue->activation != program::Activation::Silu || kind == Kind::GatedMatmul))
+          commands[kind == Kind::GatedMatmul ? i + commands[i].aux + 1 : i + 1].isEpilogue = true;
+      }
       if (kind == Kind::Matmul && hasEpilogue)
         commands[i].flags |= kHasEpilogue;
       if (kind == Kind::GatedMatmul || kind == Kind::FusedExchange) {

@@ -14,7 +14,7 @@ import sys
 from ranks import run
 
 TESTS = {"gather": (8, 12), "scatter": (8, 5, 1), "dispatch": (), "errors": (), "varies": (), "merges": (), "alone": (),
-         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "graphs": (), "memory": (), "groups": ()}
+         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "graphs": (), "scaled": (8, 5), "scaled_varies": (), "memory": (), "groups": ()}
 SHARED = ("gather", "scatter", "dispatch", "errors", "varies", "merges", "alone", "memory")
 
 if __name__ == "__main__":

@@ -69,8 +69,25 @@ LogicalResult tandem::emitReduction(OpBuilder &builder, Location loc, ReduceKind
       });
 }
 
+/// `buffer` without the dimensions `dropped`, all of extent 1.
+static Value dropUnitDims(OpBuilder &builder, Location loc, Value buffer,
+                          ArrayRef<int64_t> dropped) {
+  ArrayRef<int64_t> sizes = cast<MemRefType>(buffer.getType()).getShape();
+  SmallVector<int64_t> kept, zeros(sizes.size(), 0), ones(sizes.size(), 1);
+  for (auto [dim, size] : llvm::enumerate(sizes))
+    if (!llvm::is_contained(dropped, static_cast<int64_t>(dim)))
+      kept.push_back(size);
+  Type type = memref::SubViewOp::inferRankReducedResultType(
+      kept, cast<MemRefType>(buffer.getType()), zeros, sizes, ones);
+  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), buffer, zeros, sizes,
+                                   ones);
+}
+
 namespace {
+/// Where a device has one index of each reduced dimension, the result is a view of the operand.
+/// Example: partial sums whose dimension of the ranks is reduced.
 class ReduceLowering : public ReducingLowering {
+  LogicalResult prepare(Operation *op, LoopEmitter &loop) const override;
   bool readsPlaces() const override { return true; }
   /// A maximum needs no rounding.
   Type getAccumulatorElement(Operation *op) const override {
@@ -83,10 +100,31 @@ class ReduceLowering : public ReducingLowering {
 };
 } // namespace
 
+LogicalResult ReduceLowering::prepare(Operation *operation, LoopEmitter &loop) const {
+  auto op = cast<fusion::ReduceOp>(operation);
+  Value buffer = loop.program.getBuffer(op.getInput());
+  auto type = buffer ? dyn_cast<MemRefType>(buffer.getType()) : MemRefType();
+  // Slices that a reshard brings may be elsewhere.
+  bool isView = type && !loop.program.getBuffer(op.getResult()) &&
+                !op.getInput().getDefiningOp<fusion::ReshardOp>() &&
+                type.getElementType() == op.getType().getElementType() &&
+                llvm::all_of(op.getDims(), [&](int64_t dim) { return type.getDimSize(dim) == 1; });
+  if (!isView)
+    return ReducingLowering::prepare(operation, loop);
+  loop.program.setBuffer(op.getResult(),
+                         op.getKeepDims()
+                             ? buffer
+                             : dropUnitDims(loop.getBuilder(), op.getLoc(), buffer, op.getDims()));
+  loop.setView(op.getResult());
+  return success();
+}
+
 LogicalResult ReduceLowering::combine(Operation *operation, OpDims opDims, Value out,
                                       const FirstSlice &first, Value stream,
                                       LoopEmitter &loop) const {
   auto op = cast<fusion::ReduceOp>(operation);
+  if (loop.isView(op.getResult()))
+    return success();
   OpBuilder &builder = loop.getBuilder();
   Location loc = op.getLoc();
   LocalDims &inDims = opDims.operands[0];

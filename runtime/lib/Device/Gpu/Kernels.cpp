@@ -37,8 +37,8 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
   return &variants.back(); // always fits: elements are aligned
 }
 
-/// The types that fused exchanges have kernels for.
-constexpr DType kExchanged[] = {DType::F32, DType::F16, DType::BF16};
+/// The types whose kernels handle fused exchanges (program::exchangeKernelType).
+constexpr DType kExchanged[] = {DType::F32, DType::F16, DType::BF16, DType::I8};
 static_assert(kMostExchangeSteps == program::kMostExchangeSteps &&
                   kMostExchangeNests == program::kMostExchangeShapes &&
                   kMostExchangeStores == program::kMostExchangeStores &&
@@ -58,9 +58,11 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   std::vector<std::string> names{"widen_f16", "widen_bf16", "signal_raise", "signal_wait",
                                  "run_words"};
   for (DType type : kExchanged)
-    for (unsigned pack : {1u, kWidest / sizeOf(type)})
-      for (const char *kernel : {"exchange", "words"})
-        names.push_back(fmt::format("{}_{}_{}", kernel, toString(type), pack));
+    for (unsigned pack : {1u, kWidest / sizeOf(type)}) {
+      names.push_back(fmt::format("exchange_{}_{}", toString(type), pack));
+      if (program::exchangeKernelType(type, /*added=*/true))
+        names.push_back(fmt::format("words_{}_{}", toString(type), pack));
+    }
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"8", "16", "32", "64", "128"})
       names.push_back(fmt::format("copy_{}_{}", width, bits));
@@ -325,6 +327,7 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
     return no(fmt::format("expected at most {} steps and {} stores, found {} and {}",
                           int(kMostExchangeSteps), int(kMostExchangeStores), moves.size(), stores));
   std::optional<DType> type;
+  bool adds = false;
   std::vector<std::pair<Layout, Layout>> shapes; // of targets and sources
   std::vector<Loops> loops;
   unsigned pack = kWidest;
@@ -344,6 +347,7 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
       type = move.out.dtype;
     if (*type != move.out.dtype)
       return no("expected one type in all steps");
+    adds |= move.reduces;
   }
   if (shapes.size() > kMostExchangeNests)
     return no(fmt::format("expected at most {} shapes, found {}", int(kMostExchangeNests),
@@ -358,14 +362,14 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
     if (loops.back().pack(most) != most)
       pack = 1;
   }
-  if (!type ||
-      std::find(std::begin(kExchanged), std::end(kExchanged), *type) == std::end(kExchanged))
+  auto handled = type ? program::exchangeKernelType(*type, adds) : std::nullopt;
+  if (!handled)
     return no(fmt::format("there is no kernel for {}", type ? toString(*type) : "no element"));
   for (unsigned width : pack > 1 ? std::vector<unsigned>{pack, 1} : std::vector<unsigned>{1}) {
     Variant &variant = plan.variants.emplace_back();
     variant.bytes = width * sizeOf(*type);
     TANDEM_ASSIGN_OR_RETURN(variant.function,
-                            kernels.get(fmt::format("exchange_{}_{}", toString(*type), width)));
+                            kernels.get(fmt::format("exchange_{}_{}", toString(*handled), width)));
     for (const Loops &each : loops)
       variant.nests.push_back(each.total() > 0 ? each.nest(width, false) : Nest());
   }
@@ -417,7 +421,7 @@ Expected<WordPlan> WordPlan::make(const Kernels &kernels, const Layout &target,
                                   const Layout &source, const Layout &slot, int64_t slotStride,
                                   ReduceOp op) {
   DType type = target.dtype;
-  if (std::find(std::begin(kExchanged), std::end(kExchanged), type) == std::end(kExchanged))
+  if (!program::exchangeKernelType(type, /*added=*/true))
     return Status(Code::Unsupported, fmt::format("there is no kernel for {}", toString(type)));
   WordPlan plan;
   plan.slotStride = slotStride;

@@ -339,6 +339,9 @@ enum class Move { Copy, Sum, Reduce };
 template <unsigned bytes> struct Bits {
   using Type = Word128;
 };
+template <> struct Bits<1> {
+  using Type = uint8_t;
+};
 template <> struct Bits<2> {
   using Type = uint16_t;
 };
@@ -541,10 +544,12 @@ template <typename T, int N> __device__ void runExchange(const ExchangeArguments
       return;
     if (step.numStores > 0 && !step.reduces)
       runMoves<Move::Copy, T, N>(step, nest, stores, exchange.spread);
-    else if (step.numStores > 0 && step.op == 0)
-      runMoves<Move::Sum, T, N>(step, nest, stores, exchange.spread);
-    else if (step.numStores > 0)
-      runMoves<Move::Reduce, T, N>(step, nest, stores, exchange.spread);
+    if constexpr (sizeof(T) > 1) { // numbers of 8 bits are only moved
+      if (step.numStores > 0 && step.reduces && step.op == 0)
+        runMoves<Move::Sum, T, N>(step, nest, stores, exchange.spread);
+      else if (step.numStores > 0 && step.reduces)
+        runMoves<Move::Reduce, T, N>(step, nest, stores, exchange.spread);
+    }
     if (step.numSignals > 0 && exchange.apart) {
       raiseOwnSignals(run, step, signals);
     } else if (step.numSignals > 0) {
@@ -783,6 +788,8 @@ EXCHANGE(f16, Half, 1)
 EXCHANGE(f16, Half, 8)
 EXCHANGE(bf16, Bfloat16, 1)
 EXCHANGE(bf16, Bfloat16, 8)
+EXCHANGE(i8, signed char, 1)
+EXCHANGE(i8, signed char, 16)
 
 #define WORDS(name, T, N)                                                                          \
   extern "C" __global__ void TANDEM_BLOCK_OF(kExchangeThreads)                                     \
