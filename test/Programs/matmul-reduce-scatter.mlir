@@ -20,7 +20,7 @@
 // HOSTIR: scf.for %[[I:.+]] = %c0 to %c8 step %c1
 // HOSTIR: %[[S:.+]] = hostir.worker_stream %[[I]]
 // HOSTIR: hostir.matmul %{{.+}}, %[[VIEW]] to
-// HOSTIR: hostir.reduce sum {{.*}} on %[[S]]
+// HOSTIR-NOT: hostir.reduce
 // HOSTIR: hostir.collective reduce_scatter {{.*}} on %[[S]]
 //
 // PLANNED-LABEL: hostir.program @matmul_reduce_scatter(

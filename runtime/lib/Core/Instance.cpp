@@ -358,6 +358,7 @@ Status InstanceImpl::captureInto(Stream &main) {
   };
   Device::CapturedParts parts;
   parts.countsRuns = !barriers[0].waits.empty();
+  parts.firstCounts = barriers[0].signals.empty() && barriers[0].waits.size() == 1;
   parts.first = [&] { return meet(barriers[0]); };
   parts.body = [&] { return issue(run, byNumber[0], byNumber); };
   parts.last = [&] { return meet(barriers[1]); };
@@ -487,7 +488,9 @@ std::vector<uint64_t> InstanceImpl::runsInFlight() {
 
 std::string InstanceImpl::describe(uint32_t i) const {
   if (i >= kMeeting)
-    return fmt::format("the meeting of ranks before the run (a wait for rank {})", i - kMeeting);
+    return fmt::format("the meeting of ranks before the run (a wait for {})",
+                       i - kMeeting < context.worldSize() ? fmt::format("rank {}", i - kMeeting)
+                                                          : "all others");
   const sp::Command &command = *data.commands()->Get(i);
   std::string text = fmt::format("command {} ({}", i, sp::EnumNameCommandKind(command.kind()));
   auto member = [&](uint32_t peer) {

@@ -322,11 +322,8 @@ Status InstanceImpl::prepareBarriers() {
 Status InstanceImpl::prepareMeeting(Barrier &barrier, uint32_t c,
                                     const std::function<uint32_t(uint32_t)> &slotOf) {
   const sp::Channel &channel = *data.channels()->Get(c);
-  auto add = [&](std::vector<std::unique_ptr<Operation>> &list, auto made) -> Status {
-    TANDEM_RETURN_IF_ERROR(made.status());
-    list.push_back(std::move(*made));
-    return Status();
-  };
+  FusedExchange all;
+  all.steps.resize(2);
   for (uint32_t member = 0; member < channel.group()->size(); ++member) {
     if (member == channel.self())
       continue;
@@ -335,12 +332,27 @@ Status InstanceImpl::prepareMeeting(Barrier &barrier, uint32_t c,
     signal.slot = slotOf(context.rank());
     signal.value = signal.perRun = 1;
     signal.meets = true;
-    TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal)));
-    uint32_t rank = channel.group()->Get(member);
-    TANDEM_RETURN_IF_ERROR(
-        add(barrier.waits, channels[c]->prepareWaitSignal({slotOf(rank), 1, 1, 0, member})));
-    barrier.waits.back()->marker = uint64_t(number) << 32 | (kMeeting + rank);
+    all.steps[0].signals.push_back(signal);
+    all.steps[1].waits.push_back({slotOf(channel.group()->Get(member)), 1, 1, 0, member});
   }
+  auto add = [&](std::vector<std::unique_ptr<Operation>> &list, auto made, uint32_t rank) {
+    if (made) {
+      list.push_back(std::move(*made));
+      list.back()->marker = uint64_t(number) << 32 | (kMeeting + rank);
+    }
+    return made.status();
+  };
+  auto rankOf = [&](const WaitSignal &wait) { return channel.group()->Get(*wait.meets); };
+  const std::vector<WaitSignal> &waits = all.steps[1].waits;
+  // One kernel takes half as long as one for each signal and wait.
+  Status status = add(barrier.waits, channels[c]->prepareExchange(all),
+                      waits.size() == 1 ? rankOf(waits[0]) : context.worldSize());
+  if (status.code() != Code::Unsupported)
+    return status;
+  for (const Signal &signal : all.steps[0].signals)
+    TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal), 0));
+  for (const WaitSignal &wait : waits)
+    TANDEM_RETURN_IF_ERROR(add(barrier.waits, channels[c]->prepareWaitSignal(wait), rankOf(wait)));
   return Status();
 }
 

@@ -403,6 +403,8 @@ public:
     std::function<Status()> body;
     /// Whether Frame::epoch matters: the device then counts the runs of the caller's graphs.
     bool countsRuns = false;
+    /// `first` is one operation that can count them as it reads the number.
+    bool firstCounts = false;
   };
   /// Enqueues work into the capture of `main`, a stream for which isCapturing() holds. `streams`
   /// are not captured; they outlive the caller's graph.

@@ -154,14 +154,18 @@ Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
   return driver.launch(how.countRun, {1, 1, kMaxSignalWords}, stream, arguments);
 }
 
-/// Makes the other streams join the capture before `body` and the first stream after it.
+/// Makes the other streams join the capture before `body` and the first stream after it. `how`: of
+/// this capture; `known`: what is known of it before.
 Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, EventHandle event,
-                  const Capture &known, const Device::CapturedParts &parts) {
+                  Capture &how, const Capture &known, const Device::CapturedParts &parts) {
   StreamHandle first = streams[0]->native();
-  if (known.countRun && !known.readerCounts)
+  if (known.countRun && !known.readerCounts && !parts.firstCounts)
     TANDEM_RETURN_IF_ERROR(countRun(driver, first, known));
-  if (parts.first)
+  if (parts.first) {
+    how.countsItself = parts.firstCounts;
     TANDEM_RETURN_IF_ERROR(parts.first());
+    how.countsItself = false;
+  }
   TANDEM_RETURN_IF_ERROR(driver.record(event, first));
   for (size_t s = 1; s < streams.size(); ++s)
     TANDEM_RETURN_IF_ERROR(driver.wait(streams[s]->native(), event));
@@ -180,11 +184,11 @@ Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, Ev
 /// Puts the work between what `main` has and what it gets next, in the capture of `main`.
 Status captureBehind(const Toolbox &tools, DeviceStream &main,
                      const std::vector<DeviceStream *> &streams, EventHandle event,
-                     const Capture &how, const Device::CapturedParts &parts) {
+                     Capture &how, const Device::CapturedParts &parts) {
   Driver &driver = tools.driver();
   TANDEM_RETURN_IF_ERROR(driver.record(event, main.native()));
   TANDEM_RETURN_IF_ERROR(driver.wait(streams[0]->native(), event));
-  Status status = captureAll(driver, streams, event, how, parts);
+  Status status = captureAll(driver, streams, event, how, how, parts);
   if (status.ok())
     status = parts.last();
   // Also after an error: the caller could not end its capture.
@@ -207,7 +211,7 @@ Status captureOnce(const Kernels &kernels, const std::vector<DeviceStream *> &st
   if (status.ok()) {
     Device::CapturedParts parts;
     parts.body = [&] { return list.record(kernels, body); };
-    status = captureAll(driver, streams, event, known, parts);
+    status = captureAll(driver, streams, event, how, known, parts);
     Status ended = driver.endCapture(streams[0]->native(), graph);
     if (status.ok())
       status = ended;

@@ -362,12 +362,15 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
     if (loops.back().pack(most) != most)
       pack = 1;
   }
-  auto handled = type ? program::exchangeKernelType(*type, adds) : std::nullopt;
+  // Ranks that only meet move nothing: any type will do.
+  auto handled = program::exchangeKernelType(type.value_or(DType::I8), adds);
   if (!handled)
-    return no(fmt::format("there is no kernel for {}", type ? toString(*type) : "no element"));
+    return no(fmt::format("there is no kernel for {}", toString(*type)));
+  if (!type)
+    pack = 1;
   for (unsigned width : pack > 1 ? std::vector<unsigned>{pack, 1} : std::vector<unsigned>{1}) {
     Variant &variant = plan.variants.emplace_back();
-    variant.bytes = width * sizeOf(*type);
+    variant.bytes = width * sizeOf(*handled);
     TANDEM_ASSIGN_OR_RETURN(variant.function,
                             kernels.get(fmt::format("exchange_{}_{}", toString(*handled), width)));
     for (const Loops &each : loops)
