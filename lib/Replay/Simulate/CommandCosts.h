@@ -11,6 +11,8 @@
 #include "tandem/Replay/Machine.h"
 #include "tandem/Replay/World.h"
 
+#include <array>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -96,6 +98,7 @@ public:
   double alone(uint32_t rank, replay::CommandId command);
 
 private:
+  bool isForGpus() const { return machine.sms > 1; }
   void findExchangeKernels();
   bool hasKernel(const replay::Rank &rank, replay::CommandId exchange) const;
   void findPartsAlone();
@@ -118,7 +121,8 @@ private:
   std::vector<double> layoutBytes;
   std::vector<char> exchangeKernels; ///< by command; empty: none
   std::vector<char> partsAlone;      ///< gated matmuls that no kernel runs, and parts; empty: none
-  std::unordered_map<uint64_t, double> matmuls;
+  /// By layouts, and how the operands lie.
+  std::map<std::array<uint32_t, 4>, double> matmuls;
   /// Of gated matmuls: seconds for a row and an index of K.
   std::unordered_map<replay::CommandId, double> gated;
   std::unordered_map<uint64_t, machine::CollectiveCost> collectives;

@@ -183,8 +183,8 @@ Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, Ev
 
 /// Puts the work between what `main` has and what it gets next, in the capture of `main`.
 Status captureBehind(const Toolbox &tools, DeviceStream &main,
-                     const std::vector<DeviceStream *> &streams, EventHandle event,
-                     Capture &how, const Device::CapturedParts &parts) {
+                     const std::vector<DeviceStream *> &streams, EventHandle event, Capture &how,
+                     const Device::CapturedParts &parts) {
   Driver &driver = tools.driver();
   TANDEM_RETURN_IF_ERROR(driver.record(event, main.native()));
   TANDEM_RETURN_IF_ERROR(driver.wait(streams[0]->native(), event));
