@@ -361,13 +361,23 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   }
 }
 
-const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
+double CommandCosts::packing(const View *view) const {
+  if (!view || !isForGpus())
+    return 0;
+  const Layout &layout = world.layoutOf(*view);
+  if (layout.isDense())
+    return 0;
+  return machine.memorySeconds(machine::MemoryWork::Copy, 2 * layoutBytes[view->layout]) *
+         (hasAlignedRows(layout, view->address) ? 1 : kUnaligned);
+}
+
+machine::CollectiveCost CommandCosts::collective(uint32_t index) {
   const replay::MatchedCollective &collective = world.collectives[index];
   const std::vector<uint32_t> &group = world.groups[collective.group];
   const replay::Span *span = world.spans.empty() ? nullptr : &world.spans[collective.group];
   auto size = span ? span->ranks : static_cast<uint32_t>(group.size());
   // The slice is the smaller operand; if a rank lacks one, look at other ranks.
-  double slice = 0;
+  double slice = 0, packed = 0;
   uint8_t op = 0;
   for (uint32_t m = 0; m < group.size(); ++m) {
     CommandId member = world.members[collective.members + m];
@@ -376,6 +386,8 @@ const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
     const Command &command = world.commands[member];
     const Rank &rank = world.ranks[group[m]];
     op = command.op;
+    packed = std::max(packed, packing(world.operand(rank, command, 0)) +
+                                  packing(world.operand(rank, command, 1)));
     double out = bytes(rank, command, 0), in = bytes(rank, command, 1);
     double own = out > 0 && in > 0 ? std::min(out, in) : std::max(out, in);
     // Only an all-to-all has a group of slices on both sides.
@@ -396,7 +408,10 @@ const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
         machine.collectiveCost(static_cast<CollectiveKind>(op), size,
                                span ? span->nodes : static_cast<uint32_t>(nodes.size()), slice);
   }
-  return found->second;
+  machine::CollectiveCost cost = found->second;
+  cost.latency += packed;
+  cost.seconds += packed;
+  return cost;
 }
 
 double CommandCosts::groupAlone(uint32_t rank, CommandId command) {

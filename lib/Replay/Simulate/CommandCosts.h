@@ -93,7 +93,7 @@ public:
   double work(const replay::Rank &rank, const replay::Command &command);
   /// Bytes of operand `k`; 0 if absent.
   double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
-  const machine::CollectiveCost &collective(uint32_t index);
+  machine::CollectiveCost collective(uint32_t index);
   /// Seconds of a command alone, with overheads; for a group, with its messages.
   double alone(uint32_t rank, replay::CommandId command);
 
@@ -112,6 +112,9 @@ private:
   /// The share of a part in the time of its gated matmul.
   double part(const replay::Rank &rank, const replay::Command &command);
   double matmul(const replay::Rank &rank, const replay::Command &command);
+  /// Seconds of the copy by which an operand without gaps becomes this one, or the reverse: what
+  /// libraries send has none.
+  double packing(const replay::View *view) const;
   double call(const replay::Rank &rank, const replay::Command &command);
   double groupAlone(uint32_t rank, replay::CommandId command);
 

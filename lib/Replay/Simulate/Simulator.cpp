@@ -359,7 +359,7 @@ private:
   }
 
   void startCollective(CommandId id, uint32_t index) {
-    const machine::CollectiveCost &cost = costs.collective(index);
+    machine::CollectiveCost cost = costs.collective(index);
     double seconds = cost.seconds - cost.latency;
     if (!(seconds > 0))
       return complete(id);
