@@ -2,6 +2,7 @@
 // RUN: tandem-compile %s --entry=scaled --mesh x=2 --target=cpu-local --dump --rank=0 | FileCheck %s --check-prefix=WIDE
 // RUN: tandem-compile %s --entry=scaled --mesh x=2 --target=hip-peer --dump --rank=0 | FileCheck %s --check-prefix=WIDE
 // RUN: tandem-compile %s --entry=contracted --mesh x=2 --target=cuda-peer --dump --rank=0 | FileCheck %s --check-prefix=PARTIAL
+// RUN: tandem-compile %s --entry=scaled_direct --mesh x=2 --target=cuda-peer --dump --rank=0 | FileCheck %s --check-prefix=DIRECT
 
 // A product in f32, scaled by rows and columns and rounded to bf16, as Python's `scaled_matmul` writes it. On NVIDIA GPUs the
 // product is bf16, and the launch behind it is in place, so that it can be an epilogue (docs/fp8.md).
@@ -45,4 +46,23 @@ func.func @contracted(%x: !xk {fusion.name = "x"}, %w: !wk {fusion.name = "w"}, 
   %3 = arith.truncf %2 : tensor<48x24xf32> to tensor<48x24xbf16>
   %4 = fusion.reshard %3 : tensor<48x24xbf16> -> !z
   return %4 : !z
+}
+
+// The rows of 8 bits are gathered by one kernel, which moves bytes.
+//
+// DIRECT: s0 fused_exchange 4 parts by 1 blocks signals block
+// DIRECT: put c0 sym[[X:[0-9]+]]:f8E4M3FN[24,32] <- arg0:f8E4M3FN[24,32] to 1
+// DIRECT: matmul arg4:bf16[48,12] = sym[[X]]:f8E4M3FN[48,32]
+
+!xd = tensor<48x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @scaled_direct(%x: !xd {fusion.name = "x"}, %sx: !sx {fusion.name = "sx"}, %w: !w {fusion.name = "w"}, %sw: !sw {fusion.name = "sw"})
+    -> (!y {fusion.name = "y"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<direct, signals = "block">} : !xd -> !x
+  %0 = fusion.matmul %g, %w {transpose_b} : !x, !w -> !p
+  %1 = fusion.broadcast %sx dims [0] : !sx -> !p
+  %2 = arith.mulf %0, %1 : !p
+  %3 = fusion.broadcast %sw dims [1] : !sw -> !p
+  %4 = arith.mulf %2, %3 : !p
+  %5 = arith.truncf %4 : !p to !y
+  return %5 : !y
 }

@@ -225,6 +225,18 @@ TEST(SimulateCommunication, ARingCollective) {
   EXPECT_NEAR(result.ranks[0].shares.exposed, result.seconds - 1 * kMs, kNear);
 }
 
+TEST(SimulateCommunication, ALibraryPacksWhatHasGaps) {
+  ToyProgram program(2);
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = program[r];
+    uint32_t in = rank.view(rank.arena(1000000), DType::F32, {500, 500});
+    uint32_t out = rank.view(rank.arena(4000000), DType::F32, {2, 500, 500}, {500000, 1000, 1}, 0);
+    rank.collective(0, 0, CollectiveKind::AllGather, out, in);
+  }
+  // A megabyte from the other rank; then 2 are read and written at 1 GB/s.
+  EXPECT_NEAR(program.simulate(toyMachine()).seconds, (1 + 4) * kMs, kNear);
+}
+
 TEST(SimulateCommunication, ACollectiveTakesSms) {
   ToyProgram program(4);
   for (uint32_t rank = 0; rank < 4; ++rank) {

@@ -95,6 +95,60 @@ TEST(Simulate, MemoryBoundCommands) {
   EXPECT_NEAR(program.simulate(toyMachine()).seconds, 4 * kMs, kNear);
 }
 
+/// A product of bf16, `columns` apart in memory.
+double secondsOfProduct(const machine::Machine &machine, int64_t batch, int64_t columns) {
+  ToyProgram program(1);
+  RankSpec &rank = program[0];
+  auto matrices = [&](int64_t rows) {
+    uint32_t buffer = rank.arena(static_cast<uint64_t>(batch * rows * columns) * 2);
+    return rank.view(buffer, DType::BF16, {batch, rows, 1000}, {rows * columns, columns, 1}, 0);
+  };
+  uint32_t out = matrices(1000), left = matrices(1000), right = matrices(1000);
+  rank.add(sp::CommandKind::matmul, 0, {out, left, right});
+  return program.simulate(machine).seconds;
+}
+
+TEST(Simulate, AMatmulLikesRowsAtMultiplesOf16Bytes) {
+  EXPECT_NEAR(secondsOfProduct(toyMachine(), 1, 1000), 2 * kMs, kNear);
+  EXPECT_NEAR(secondsOfProduct(toyMachine(), 1, 1008), 2 * kMs, kNear);
+  EXPECT_NEAR(secondsOfProduct(toyMachine(), 1, 1004), 7 * 2 * kMs, kNear);
+  // CPUs do not.
+  EXPECT_NEAR(secondsOfProduct(toyMachine({{"/device/sms", R"([1, "1", "toy"])"}}), 1, 1004),
+              2 * kMs, kNear);
+}
+
+TEST(Simulate, ABatchReadsAllItsFactors) {
+  machine::Machine machine = toyMachine({{"/device/memory/elementwise", R"([1, "GB/s", "toy"])"}});
+  for (int64_t batch : {1, 3}) // 3 matrices of 2 MB for each, at 1 GB/s
+    EXPECT_NEAR(secondsOfProduct(machine, batch, 1000), double(batch) * 6 * kMs, kNear);
+}
+
+TEST(Simulate, AnEpilogueCostsWhatItReads) {
+  // A product of f32, and a launch in place that adds a residual.
+  ToyProgram program(1);
+  program.matmul(0, 0, 1);
+  RankSpec &rank = program[0];
+  uint32_t out = rank.commands.back().operands[0];
+  uint32_t residual = rank.view(rank.arena(4000000), DType::F32, {1000, 1000});
+  KernelSpec kernel;
+  kernel.code = encodeExpression(2, 1,
+                                 {{sp::ExprOp::load, 0, 0, 0, 0},
+                                  {sp::ExprOp::load, 1, 0, 0, 0},
+                                  {sp::ExprOp::add, 0, 1, 0, 0},
+                                  {sp::ExprOp::store, 2, 0, 0, 0}});
+  kernel.operandTypes.assign(3, static_cast<uint8_t>(sp::DType::f32));
+  kernel.outputs = 1;
+  rank.kernels.push_back(kernel);
+  rank.launch(0, 0, {out, out, residual});
+  std::map<std::string, std::string> changes = {
+      {"/device/memory/elementwise", R"([1, "GB/s", "toy"])"},
+      {"/launch/streams/device/kernel", R"([5, "ms", "toy"])"}};
+  // The product reads 2 matrices of 1000 x 500, and writes one of 1000 x 1000.
+  EXPECT_NEAR(program.simulate(toyMachine(changes)).seconds, (8 + 4) * kMs, kNear);
+  changes["/device/sms"] = R"([1, "1", "toy"])"; // a CPU
+  EXPECT_NEAR(program.simulate(toyMachine(changes)).seconds, (8 + 5 + 12) * kMs, kNear);
+}
+
 TEST(Simulate, RanksOfOneNodeMayShareItsCores) {
   ToyProgram program(3);
   for (uint32_t rank = 0; rank < 3; ++rank)

@@ -177,6 +177,34 @@ TEST(GpuCapture, RunsBecomePartOfTheCallersGraph) {
     EXPECT_TRUE(status.ok()) << status.message();
 }
 
+/// The ranks meet by one kernel before the commands, which counts the run, and by one behind them.
+TEST(GpuCapture, RanksMeetByOneKernel) {
+  std::vector<int64_t> met, counted;
+  for (int captures : {1, 2}) {
+    int64_t exchanges = fakeNumber("launches.exchange_i8_1"),
+            counts = fakeNumber("launches.run_words");
+    auto capture = [&](Context &context, Instance &instance) -> Status {
+      TANDEM_RETURN_IF_ERROR(bindAll(context, instance).status());
+      TANDEM_ASSIGN_OR_RETURN(auto caller, Caller::make(context.rank() % 2));
+      TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Stream> main,
+                              context.device().wrapStream(caller->stream));
+      return caller->capture([&]() -> Status {
+        for (int i = 0; i < captures; ++i)
+          TANDEM_RETURN_IF_ERROR(instance.enqueue(main));
+        return Status();
+      });
+    };
+    for (const Status &status : runRanks(capturedRing(2), "peer", capture))
+      EXPECT_TRUE(status.ok()) << status.message();
+    met.push_back(fakeNumber("launches.exchange_i8_1") - exchanges);
+    counted.push_back(fakeNumber("launches.run_words") - counts);
+  }
+  bool isOneKernel = !testsHip(); // which sees no signals while it runs
+  EXPECT_EQ(met[0], isOneKernel ? 4 : 0); // two of each rank
+  EXPECT_EQ(met[1], 2 * met[0]);
+  EXPECT_EQ(counted[1] - counted[0], isOneKernel ? 0 : 2); // what prepare captures does not matter
+}
+
 /// Replays of one instance between runs of another one, which shares all memory with it.
 Status replayBetweenOthers(Context &context, Instance &instance) {
   TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(capturedRing(2).encode()));

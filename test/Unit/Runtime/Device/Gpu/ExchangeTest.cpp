@@ -70,6 +70,54 @@ TEST(GpuExchange, OneKernelForAllParts) {
       }
 }
 
+/// An all-gather of 8-bit numbers, which are only moved.
+TEST(GpuExchange, BytesAreMoved) {
+  if (testsHip())
+    GTEST_SKIP() << "parts of fused exchanges run one by one";
+  for (int64_t count : {5, 48}) {
+    ProgramSpec spec(2);
+    auto bytes = static_cast<uint64_t>(count);
+    uint32_t x = spec.stacked("x", false, DType::I8, {count}),
+             y = spec.stacked("y", true, DType::I8, {2 * count});
+    for (RankSpec &rank : spec.ranks) {
+      uint32_t own = rank.view(rank.argument(x, bytes), DType::I8, {count});
+      uint32_t result = rank.argument(y, 2 * bytes), all = rank.symmetric(2 * bytes);
+      uint16_t channel = rank.channel({0, 1}, OneSided);
+      rank.slots.assign(2, 1);
+      uint32_t peer = 1 - rank.rank;
+      auto part = [&](uint32_t buffer, uint32_t of) {
+        return rank.view(buffer, DType::I8, {count}, bytes * of);
+      };
+      uint32_t place = part(all, rank.rank);
+      CommandSpec &head = rank.add(sp::CommandKind::fused_exchange, 0);
+      head.value = 1;
+      head.aux = 5;
+      rank.copy(0, part(result, rank.rank), own);
+      rank.put(0, channel, place, own, peer);
+      rank.signal(0, channel, peer, rank.rank, 1, true);
+      rank.waitSignal(0, channel, peer, 1);
+      rank.copy(0, part(result, peer), part(all, peer));
+    }
+    std::string kernel = count == 48 ? "launches.exchange_i8_16" : "launches.exchange_i8_1";
+    int64_t launched = fakeNumber(kernel.c_str());
+    expectAllOk(runRanks(spec, "peer", [&](Context &context, Instance &instance) -> Status {
+      TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+      std::vector<int8_t> mine(bytes), found(2 * bytes);
+      for (size_t i = 0; i < bytes; ++i)
+        mine[i] = static_cast<int8_t>(50 * context.rank() + i);
+      TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), mine.data(), bytes));
+      TANDEM_RETURN_IF_ERROR(instance.run());
+      TANDEM_RETURN_IF_ERROR(
+          context.device().download(found.data(), memory[1]->data(), found.size()));
+      for (size_t i = 0; i < found.size(); ++i)
+        if (found[i] != static_cast<int8_t>(50 * (i / bytes) + i % bytes))
+          return Status(Code::Internal, "element " + std::to_string(i));
+      return Status();
+    }));
+    EXPECT_GE(fakeNumber(kernel.c_str()) - launched, 2) << count;
+  }
+}
+
 TEST(GpuExchange, RanksThatShareAGpu) {
   int64_t replayed = fakeNumber("graph-launches");
   for (uint32_t ranks : {4, 8})
