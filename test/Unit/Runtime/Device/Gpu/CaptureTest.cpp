@@ -199,7 +199,7 @@ TEST(GpuCapture, RanksMeetByOneKernel) {
     met.push_back(fakeNumber("launches.exchange_i8_1") - exchanges);
     counted.push_back(fakeNumber("launches.run_words") - counts);
   }
-  bool isOneKernel = !testsHip(); // which sees no signals while it runs
+  bool isOneKernel = !testsHip();         // which sees no signals while it runs
   EXPECT_EQ(met[0], isOneKernel ? 4 : 0); // two of each rank
   EXPECT_EQ(met[1], 2 * met[0]);
   EXPECT_EQ(counted[1] - counted[0], isOneKernel ? 0 : 2); // what prepare captures does not matter
