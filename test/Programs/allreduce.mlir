@@ -19,8 +19,8 @@
 // HOSTIR: hostir.sync
 // HOSTIR: scf.for %[[I:.+]] = %c0 to %c4 step %c1
 // HOSTIR: %[[S:.+]] = hostir.worker_stream %[[I]]
-// HOSTIR-NOT: hostir.reduce
-// HOSTIR: hostir.collective all_reduce %{{.+}} to %{{.+}} via %{{.+}} on %[[S]] {reduction = #tandem<reduce_kind sum>}
+// HOSTIR: hostir.reduce sum %{{.+}} to %[[TERM:.+]] dims [1] on %[[S]]
+// HOSTIR: hostir.collective all_reduce %[[TERM]] to %{{.+}} via %{{.+}} on %[[S]] {reduction = #tandem<reduce_kind sum>}
 // HOSTIR: scf.for
 // HOSTIR: hostir.sync
 //

@@ -13,7 +13,7 @@
 // HOSTIR-LABEL: hostir.program @reduce_scatter(
 // HOSTIR: scf.for
 // HOSTIR: scf.for %[[I:.+]] = %c0 to %c4 step %c1
-// HOSTIR-NOT: hostir.reduce
+// HOSTIR: hostir.reduce sum
 // HOSTIR: hostir.collective reduce_scatter %{{.+}} to %{{.+}} : memref<4x8xf32{{.*}}> to memref<8xf32
 //
 // PLANNED-LABEL: hostir.program @reduce_scatter(

@@ -48,8 +48,10 @@ machine::Cost CommandCosts::costOf(Kind kind) {
   }
 }
 
-/// As much longer takes a product of 16 or 8 bits whose rows do not begin at multiples of 16 bytes:
-/// 2257 x 3090 x 2656 in columns of a result of 24720 on an H100, bf16, 340 us instead of 48.
+/// A product of 16 or 8 bits takes so many times as long if its rows do not begin at multiples of
+/// 16 bytes: of 2257 x 3090 x 2656 bf16, in columns of a result of 24720 on an H100, 340 us instead
+/// of
+/// 48. So does a copy of such rows: 140 us instead of 19 for 2257 rows of twice 3090 bf16.
 static constexpr double kUnaligned = 7;
 
 double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k) const {
@@ -262,9 +264,11 @@ static double distinctBytes(const Layout &layout) {
 static bool hasAlignedRows(const Layout &layout, uint64_t address) {
   constexpr uint64_t kLoad = 16;
   unsigned size = sizeOf(layout.dtype);
-  return address % kLoad == 0 &&
-         std::all_of(layout.strides.begin(), layout.strides.begin() + layout.rank,
-                     [&](int64_t stride) { return stride <= 1 || stride * size % kLoad == 0; });
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (layout.shape[d] > 1 && layout.strides[d] > 1 &&
+        static_cast<uint64_t>(layout.strides[d]) * size % kLoad != 0)
+      return false;
+  return address % kLoad == 0;
 }
 
 double CommandCosts::matmul(const Rank &rank, const Command &command) {
@@ -317,10 +321,23 @@ double CommandCosts::call(const Rank &rank, const Command &command) {
   return n < 1 ? memory : std::max(memory, machine.matmulSeconds(out.dtype, 1, n, n, n));
 }
 
-/// Whether one number is all that is read.
-static bool isOneNumber(const Layout &layout) {
-  return std::all_of(layout.strides.begin(), layout.strides.begin() + layout.rank,
-                     [](int64_t stride) { return stride == 0; });
+double CommandCosts::epilogue(const Rank &rank, const Command &launch) {
+  const View *product = world.operand(rank, launch, 0),
+             *factor = world.operand(rank, *(&launch - 1), 1);
+  // A scale per row or column of 8-bit factors takes another kernel. On 2 H100 these were slower,
+  // by about the time to read the scales as if they were not repeated.
+  bool isFp8 = factor && sizeOf(world.layoutOf(*factor).dtype) == 1;
+  double sum = 0;
+  for (uint32_t k = 0; k < launch.numOperands; ++k) {
+    const View *view = world.operand(rank, launch, k);
+    if (!view || (product && view->buffer == product->buffer && view->address == product->address &&
+                  view->layout == product->layout))
+      continue;
+    double distinct = distinctBytes(world.layoutOf(*view));
+    bool isOneNumber = distinct <= sizeOf(world.layoutOf(*view).dtype);
+    sum += isFp8 && !isOneNumber ? bytes(rank, launch, k) : distinct;
+  }
+  return sum > 0 ? machine.memorySeconds(machine::MemoryWork::Elementwise, sum) : 0;
 }
 
 double CommandCosts::work(const Rank &rank, const Command &command) {
@@ -345,23 +362,20 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   case Kind::Call:
     return call(rank, command);
   case Kind::Launch: {
-    // An epilogue reads what it has besides the product. One number is in a register.
-    const View *product = isInMatmul(command) ? world.operand(rank, command, 0) : nullptr;
+    if (isInMatmul(command))
+      return epilogue(rank, command);
     double sum = 0;
-    for (uint32_t k = 0; k < command.numOperands; ++k) {
-      const View *view = world.operand(rank, command, k);
-      bool isProduct = product && view && view->buffer == product->buffer;
-      if (!product || (view && !isProduct && !isOneNumber(world.layoutOf(*view))))
-        sum += operand(k);
-    }
-    return sum > 0 ? machine.memorySeconds(machine::MemoryWork::Elementwise, sum) : 0;
+    for (uint32_t k = 0; k < command.numOperands; ++k)
+      sum += operand(k);
+    return machine.memorySeconds(machine::MemoryWork::Elementwise, sum);
   }
   default:
     return 0;
   }
 }
 
-double CommandCosts::packing(const View *view) const {
+double CommandCosts::packing(const Rank &rank, const Command &command, uint32_t k) const {
+  const View *view = world.operand(rank, command, k);
   if (!view || !isForGpus())
     return 0;
   const Layout &layout = world.layoutOf(*view);
@@ -385,17 +399,16 @@ machine::CollectiveCost CommandCosts::collective(uint32_t index) {
       continue;
     const Command &command = world.commands[member];
     const Rank &rank = world.ranks[group[m]];
+    packed = std::max(packed, packing(rank, command, 0) + packing(rank, command, 1));
+    if (m >= 1 && slice > 0)
+      continue;
     op = command.op;
-    packed = std::max(packed, packing(world.operand(rank, command, 0)) +
-                                  packing(world.operand(rank, command, 1)));
     double out = bytes(rank, command, 0), in = bytes(rank, command, 1);
     double own = out > 0 && in > 0 ? std::min(out, in) : std::max(out, in);
     // Only an all-to-all has a group of slices on both sides.
     if (static_cast<CollectiveKind>(op) == CollectiveKind::AllToAll)
       own /= static_cast<double>(size);
     slice = slice > 0 && own > 0 ? std::min(slice, own) : std::max(slice, own);
-    if (m >= 1 && slice > 0)
-      break;
   }
   uint64_t key =
       uint64_t(collective.group) << 44 ^ uint64_t(op) << 40 ^ static_cast<uint64_t>(slice);

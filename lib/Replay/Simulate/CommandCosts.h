@@ -94,6 +94,9 @@ public:
   /// Bytes of operand `k`; 0 if absent.
   double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
   machine::CollectiveCost collective(uint32_t index);
+  /// Seconds of the copy by which operand `k` of a message or collective comes from, or goes to,
+  /// memory without gaps: what libraries send has none.
+  double packing(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
   /// Seconds of a command alone, with overheads; for a group, with its messages.
   double alone(uint32_t rank, replay::CommandId command);
 
@@ -112,9 +115,8 @@ private:
   /// The share of a part in the time of its gated matmul.
   double part(const replay::Rank &rank, const replay::Command &command);
   double matmul(const replay::Rank &rank, const replay::Command &command);
-  /// Seconds of the copy by which an operand without gaps becomes this one, or the reverse: what
-  /// libraries send has none.
-  double packing(const replay::View *view) const;
+  /// Seconds by which a launch makes the matmul that it runs in longer.
+  double epilogue(const replay::Rank &rank, const replay::Command &launch);
   double call(const replay::Rank &rank, const replay::Command &command);
   double groupAlone(uint32_t rank, replay::CommandId command);
 

@@ -123,7 +123,9 @@ public:
     result.begin[send] = result.begin[recv] = posted;
     double bytes = costs.bytes(world.ranks[from], command, 0);
     double startup = costs.overhead(Kind::Send) + machine.twoSided.startup.at(bytes) +
-                     costs.linkOf(from, command).latency;
+                     costs.linkOf(from, command).latency +
+                     costs.packing(world.ranks[from], command, 0) +
+                     costs.packing(world.ranks[world.rankOf(recv)], world.commands[recv], 0);
     at(posted + startup, send, Phase::Work);
   }
 

@@ -97,7 +97,8 @@ private:
     bool meets = false;                 ///< the ranks must meet before the run
   };
 
-  /// All members of a one-sided channel signal to each other, and wait.
+  /// All members of a one-sided channel signal to each other, and wait: `waits` may be one kernel
+  /// that does both.
   struct Barrier {
     std::vector<std::unique_ptr<Operation>> signals, waits;
   };
@@ -105,7 +106,8 @@ private:
   void report(const Status &error, Marker marker) override;
   void moveArena(const std::shared_ptr<Memory> &to) override;
   std::string prefix() const;
-  /// A command, by its number; from kMeeting on, the wait for a rank that all ranks begin the run.
+  /// A command, by its number; from kMeeting on, the wait for a rank (behind the last one: for all)
+  /// that all ranks begin the run.
   std::string describe(uint32_t command) const;
   static constexpr uint32_t kMeeting = 1u << 31;
 

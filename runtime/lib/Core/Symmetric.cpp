@@ -335,24 +335,30 @@ Status InstanceImpl::prepareMeeting(Barrier &barrier, uint32_t c,
     all.steps[0].signals.push_back(signal);
     all.steps[1].waits.push_back({slotOf(channel.group()->Get(member)), 1, 1, 0, member});
   }
-  auto add = [&](std::vector<std::unique_ptr<Operation>> &list, auto made, uint32_t rank) {
-    if (made) {
+  const std::vector<WaitSignal> &waits = all.steps[1].waits;
+  if (waits.empty())
+    return Status();
+  auto add = [](std::vector<std::unique_ptr<Operation>> &list, auto made) {
+    if (made)
       list.push_back(std::move(*made));
-      list.back()->marker = uint64_t(number) << 32 | (kMeeting + rank);
-    }
     return made.status();
   };
+  auto mark = [&](uint32_t rank) {
+    barrier.waits.back()->marker = uint64_t(number) << 32 | (kMeeting + rank);
+  };
   auto rankOf = [&](const WaitSignal &wait) { return channel.group()->Get(*wait.meets); };
-  const std::vector<WaitSignal> &waits = all.steps[1].waits;
-  // One kernel takes half as long as one for each signal and wait.
-  Status status = add(barrier.waits, channels[c]->prepareExchange(all),
-                      waits.size() == 1 ? rankOf(waits[0]) : context.worldSize());
+  // One kernel is quicker than one for each signal and wait: on 2 H100 5.5 us instead of 7.
+  Status status = add(barrier.waits, channels[c]->prepareExchange(all));
+  if (status.ok())
+    mark(waits.size() == 1 ? rankOf(waits[0]) : context.worldSize());
   if (status.code() != Code::Unsupported)
     return status;
   for (const Signal &signal : all.steps[0].signals)
-    TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal), 0));
-  for (const WaitSignal &wait : waits)
-    TANDEM_RETURN_IF_ERROR(add(barrier.waits, channels[c]->prepareWaitSignal(wait), rankOf(wait)));
+    TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal)));
+  for (const WaitSignal &wait : waits) {
+    TANDEM_RETURN_IF_ERROR(add(barrier.waits, channels[c]->prepareWaitSignal(wait)));
+    mark(rankOf(wait));
+  }
   return Status();
 }
 

@@ -88,11 +88,11 @@ func.func @owner(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 
 // -----
 
-// The other rows of the table. A device has one index of the reduced dimension: nothing is left to add there.
+// The other rows of the table.
 
 // CHECK-LABEL: hostir.program @all_reduce
 // CHECK: scf.for
-// CHECK-NOT: hostir.reduce
+// CHECK: hostir.reduce sum
 // CHECK: hostir.collective all_reduce {{.*}} {reduction = #tandem{{.*}}sum
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @all_reduce(%x: tensor<6x4x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>>)

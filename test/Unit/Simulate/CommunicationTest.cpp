@@ -226,15 +226,36 @@ TEST(SimulateCommunication, ARingCollective) {
 }
 
 TEST(SimulateCommunication, ALibraryPacksWhatHasGaps) {
+  auto seconds = [](int64_t apart) {
+    ToyProgram program(2);
+    for (uint32_t r = 0; r < 2; ++r) {
+      RankSpec &rank = program[r];
+      uint32_t in = rank.view(rank.arena(1000000), DType::F32, {500, 500});
+      uint32_t out =
+          rank.view(rank.arena(4008000), DType::F32, {2, 500, 500}, {500 * apart, apart, 1}, 0);
+      rank.collective(0, 0, CollectiveKind::AllGather, out, in);
+    }
+    return program.simulate(toyMachine()).seconds;
+  };
+  // A megabyte from the other rank; then 2 are read and written at 1 GB/s.
+  EXPECT_NEAR(seconds(1000), (1 + 4) * kMs, kNear);
+  // Rows that do not begin at multiples of 16 bytes.
+  EXPECT_NEAR(seconds(1001), (1 + 7 * 4) * kMs, kNear);
+}
+
+TEST(SimulateCommunication, AMessageIsPackedToo) {
   ToyProgram program(2);
   for (uint32_t r = 0; r < 2; ++r) {
     RankSpec &rank = program[r];
-    uint32_t in = rank.view(rank.arena(1000000), DType::F32, {500, 500});
-    uint32_t out = rank.view(rank.arena(4000000), DType::F32, {2, 500, 500}, {500000, 1000, 1}, 0);
-    rank.collective(0, 0, CollectiveKind::AllGather, out, in);
+    uint32_t view = rank.view(rank.arena(2000000), DType::F32, {500, 500}, {1000, 1}, 0);
+    rank.group(0, 0, 1);
+    if (r == 0)
+      rank.send(0, 0, view, 1, 0);
+    else
+      rank.recv(0, 0, view, 0, 0);
   }
-  // A megabyte from the other rank; then 2 are read and written at 1 GB/s.
-  EXPECT_NEAR(program.simulate(toyMachine()).seconds, (1 + 4) * kMs, kNear);
+  // Both copy a megabyte, which is read and written.
+  EXPECT_NEAR(program.simulate(toyMachine()).seconds, (2 + 1 + 2) * kMs, kNear);
 }
 
 TEST(SimulateCommunication, ACollectiveTakesSms) {

@@ -95,15 +95,17 @@ TEST(Simulate, MemoryBoundCommands) {
   EXPECT_NEAR(program.simulate(toyMachine()).seconds, 4 * kMs, kNear);
 }
 
-/// A product of bf16, `columns` apart in memory.
-double secondsOfProduct(const machine::Machine &machine, int64_t batch, int64_t columns) {
+/// A product of bf16, whose rows lie `columns` apart in memory.
+double secondsOfProduct(const machine::Machine &machine, int64_t batch, int64_t columns,
+                        int64_t rows = 1000) {
   ToyProgram program(1);
   RankSpec &rank = program[0];
-  auto matrices = [&](int64_t rows) {
-    uint32_t buffer = rank.arena(static_cast<uint64_t>(batch * rows * columns) * 2);
-    return rank.view(buffer, DType::BF16, {batch, rows, 1000}, {rows * columns, columns, 1}, 0);
+  auto matrices = [&](int64_t rows, int64_t apart) {
+    uint32_t buffer = rank.arena(static_cast<uint64_t>(batch * rows * apart) * 2);
+    return rank.view(buffer, DType::BF16, {batch, rows, 1000}, {rows * apart, apart, 1}, 0);
   };
-  uint32_t out = matrices(1000), left = matrices(1000), right = matrices(1000);
+  uint32_t out = matrices(rows, columns), left = matrices(rows, columns),
+           right = matrices(1000, rows == 1 ? 1000 : columns);
   rank.add(sp::CommandKind::matmul, 0, {out, left, right});
   return program.simulate(machine).seconds;
 }
@@ -112,6 +114,7 @@ TEST(Simulate, AMatmulLikesRowsAtMultiplesOf16Bytes) {
   EXPECT_NEAR(secondsOfProduct(toyMachine(), 1, 1000), 2 * kMs, kNear);
   EXPECT_NEAR(secondsOfProduct(toyMachine(), 1, 1008), 2 * kMs, kNear);
   EXPECT_NEAR(secondsOfProduct(toyMachine(), 1, 1004), 7 * 2 * kMs, kNear);
+  EXPECT_NEAR(secondsOfProduct(toyMachine(), 1, 1004, 1), 2e-3 * kMs, kNear); // one row
   // CPUs do not.
   EXPECT_NEAR(secondsOfProduct(toyMachine({{"/device/sms", R"([1, "1", "toy"])"}}), 1, 1004),
               2 * kMs, kNear);
@@ -145,6 +148,14 @@ TEST(Simulate, AnEpilogueCostsWhatItReads) {
       {"/launch/streams/device/kernel", R"([5, "ms", "toy"])"}};
   // The product reads 2 matrices of 1000 x 500, and writes one of 1000 x 1000.
   EXPECT_NEAR(program.simulate(toyMachine(changes)).seconds, (8 + 4) * kMs, kNear);
+  // Of a bias it reads one row.
+  ToyProgram biased(1);
+  biased.matmul(0, 0, 1);
+  uint32_t sum = biased[0].commands.back().operands[0];
+  uint32_t row = biased[0].view(biased[0].arena(4000), DType::F32, {1000, 1000}, {0, 1}, 0);
+  biased[0].kernels.push_back(kernel);
+  biased[0].launch(0, 0, {sum, sum, row});
+  EXPECT_NEAR(biased.simulate(toyMachine(changes)).seconds, (8 + 0.004) * kMs, kNear);
   changes["/device/sms"] = R"([1, "1", "toy"])"; // a CPU
   EXPECT_NEAR(program.simulate(toyMachine(changes)).seconds, (8 + 5 + 12) * kMs, kNear);
 }

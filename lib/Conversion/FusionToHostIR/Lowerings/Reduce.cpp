@@ -83,9 +83,24 @@ static Value dropUnitDims(OpBuilder &builder, Location loc, Value buffer,
                                    ones);
 }
 
+/// Whether an op computes `value`, and one other op reads it; also through the operands of loops.
+static bool isReadOnce(Value value) {
+  while (value.hasOneUse()) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument)
+      return true;
+    auto loop = dyn_cast<fusion::StreamLoopOp>(argument.getOwner()->getParentOp());
+    if (!loop)
+      return false;
+    value = loop->getOperand(argument.getArgNumber());
+  }
+  return false;
+}
+
 namespace {
-/// Where a device has one index of each reduced dimension, the result is a view of the operand.
-/// Example: partial sums whose dimension of the ranks is reduced.
+/// Where a device has one index of each reduced dimension, the result is a view of the operand, if
+/// nothing else reads that: schedules may add to partial sums in place. Example: partial sums whose
+/// dimension of the ranks is reduced.
 class ReduceLowering : public ReducingLowering {
   LogicalResult prepare(Operation *op, LoopEmitter &loop) const override;
   bool readsPlaces() const override { return true; }
@@ -104,9 +119,10 @@ LogicalResult ReduceLowering::prepare(Operation *operation, LoopEmitter &loop) c
   auto op = cast<fusion::ReduceOp>(operation);
   Value buffer = loop.program.getBuffer(op.getInput());
   auto type = buffer ? dyn_cast<MemRefType>(buffer.getType()) : MemRefType();
-  // Slices that a reshard brings may be elsewhere.
-  bool isView = type && !loop.program.getBuffer(op.getResult()) &&
+  // Slices that a reshard brings may be elsewhere. An argument, or what a view shows, is not ours.
+  bool isView = type && !loop.program.getBuffer(op.getResult()) && isReadOnce(op.getInput()) &&
                 !op.getInput().getDefiningOp<fusion::ReshardOp>() &&
+                buffer.getDefiningOp<hostir::AllocOp>() &&
                 type.getElementType() == op.getType().getElementType() &&
                 llvm::all_of(op.getDims(), [&](int64_t dim) { return type.getDimSize(dim) == 1; });
   if (!isView)

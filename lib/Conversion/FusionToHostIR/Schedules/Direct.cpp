@@ -25,11 +25,10 @@ using namespace tandem;
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
 /// Bytes of a slice (on the side where a device has all of it) for each thread block, and the most
-/// blocks: almost all SMs of an H100 (on 2 of them 128 blocks took up to 9 % less than 64), or,
-/// next to the matmul of another slice, half of them. With one signal per step, several blocks must
-/// count each other before it, which costs 2 us on H100: one block is quicker up to so many bytes.
-static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 128, kMostBesideCompute = 64,
-                         kMostOfOneBlock = 32 * 1024;
+/// blocks: half of an H100's SMs are left to other kernels, which peers may wait for (on 2 of them,
+/// 128 blocks took up to 9 % less). With one signal per step, several blocks must count each other
+/// before it, which costs 2 us on H100: one block is quicker up to so many bytes.
+static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
 /// With words that carry a flag, a thread has one unit of 16 bytes for each peer.
 static constexpr int64_t kBytesOfBlockByWords = 8 * 1024;
 /// Words carry half a flag, so twice the bytes travel: 0.7 us more at the rate of a link, less than
@@ -438,7 +437,7 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   if (all.blocks == 0)
     all.blocks = std::clamp<int64_t>(
         llvm::divideCeil(bytes, signals == Signals::Word ? kBytesOfBlockByWords : kBytesOfBlock), 1,
-        all.isSliced() ? kMostBesideCompute : kMostBlocks);
+        kMostBlocks);
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   bool isSliced = all.isSliced();
   SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {

@@ -134,7 +134,8 @@ def all_gather_scaled_matmul(x, weights, scale_x, scales, group=None, tokens=Non
     list. scale_x, scales: float32, as for torch's `_scaled_mm`: one number for the whole tensor (scale_x: the same on all
     ranks), or [tokens of this rank, 1] for rows of x and [1, out of this rank] for columns of a weight. A list of weights
     has a list of scales. Sums and scales are computed in float32 and rounded to out_dtype: float32, float16,
-    bfloat16, or 8 bits, saturated. For the last two, NVIDIA GPUs may round a sum to bfloat16 before it is scaled. scale_result: one number, by which results of 8 bits are multiplied; a list for a list.
+    bfloat16, or 8 bits, saturated. For bfloat16 and 8 bits, NVIDIA GPUs may round a sum to bfloat16 before it is scaled.
+    scale_result: one number, by which results of 8 bits are multiplied; a list for a list.
     group, tokens: as for `all_gather_matmul`. Not differentiable. Collective.
     """
     is_one = isinstance(weights, torch.Tensor)
