@@ -16,23 +16,41 @@ namespace tandem::program {
 
 namespace {
 
-/// A dimension of more than one element.
+/// A dimension in which one of two boxes has more than one element.
 struct Extent {
-  int64_t stride, count;
+  int64_t stride, countA, countB;
+  int64_t most() const { return std::max(countA, countB); }
 };
 
-/// Whether two boxes whose dimensions are nested have an element in common, if one begins
-/// `distance` elements behind the other.
+/// Whether two boxes whose dimensions are nested have an element in common, if the second one
+/// begins `distance` elements behind the first.
 bool boxesOverlap(const std::vector<Extent> &dims, size_t first, int64_t distance) {
   if (first == dims.size())
     return distance == 0;
   // The inner dimensions together reach less far than a stride: there are two ways at most.
-  auto [stride, count] = dims[first];
-  int64_t steps = distance / stride - (distance % stride < 0 ? 1 : 0);
+  const Extent &dim = dims[first];
+  int64_t steps = distance / dim.stride - (distance % dim.stride < 0 ? 1 : 0);
   for (int64_t step : {steps, steps + 1})
-    if (std::abs(step) < count && boxesOverlap(dims, first + 1, distance - step * stride))
+    if (-dim.countB < step && step < dim.countA &&
+        boxesOverlap(dims, first + 1, distance - step * dim.stride))
       return true;
   return false;
+}
+
+/// The dimensions of two views, outermost first; none if their strides differ.
+std::optional<std::vector<Extent>> commonDims(const Layout &a, const Layout &b) {
+  if (a.dtype != b.dtype || a.rank != b.rank)
+    return std::nullopt;
+  std::vector<Extent> dims;
+  for (unsigned d = 0; d < a.rank; ++d) {
+    if (a.shape[d] > 1 && b.shape[d] > 1 && a.strides[d] != b.strides[d])
+      return std::nullopt;
+    if (a.shape[d] > 1 || b.shape[d] > 1)
+      dims.push_back({a.shape[d] > 1 ? a.strides[d] : b.strides[d], a.shape[d], b.shape[d]});
+  }
+  std::sort(dims.begin(), dims.end(),
+            [](const Extent &x, const Extent &y) { return x.stride > y.stride; });
+  return dims;
 }
 
 } // namespace
@@ -43,21 +61,16 @@ bool mayOverlap(const PlacedView &a, const PlacedView &b) {
     return false;
   auto distance = static_cast<int64_t>(b.address - a.address);
   auto bytes = static_cast<int64_t>(sizeOf(a.layout.dtype));
-  if (a.layout != b.layout || distance % bytes != 0)
+  auto dims = commonDims(a.layout, b.layout);
+  if (!dims || distance % bytes != 0)
     return true;
-  std::vector<Extent> dims;
-  for (unsigned d = 0; d < a.layout.rank; ++d)
-    if (a.layout.shape[d] > 1)
-      dims.push_back({a.layout.strides[d], a.layout.shape[d]});
-  std::sort(dims.begin(), dims.end(),
-            [](const Extent &x, const Extent &y) { return x.stride > y.stride; });
   int64_t reach = 0; // of the inner dimensions
-  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+  for (auto dim = dims->rbegin(); dim != dims->rend(); ++dim) {
     if (dim->stride <= reach)
       return true;
-    reach += dim->stride * (dim->count - 1);
+    reach += dim->stride * (dim->most() - 1);
   }
-  return boxesOverlap(dims, 0, distance / bytes);
+  return boxesOverlap(*dims, 0, distance / bytes);
 }
 
 Expected<ExchangeReads> readsOf(const ExchangePart &part) {

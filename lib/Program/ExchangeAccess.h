@@ -14,7 +14,7 @@
 
 namespace tandem::program {
 
-/// Exact for views of one layout whose dimensions are nested, such as slices of a matrix; else
+/// Exact for views of equal strides whose dimensions are nested, such as slices of a matrix; else
 /// whether bytes between the first and the last of both may be the same.
 bool mayOverlap(const PlacedView &a, const PlacedView &b);
 

@@ -177,6 +177,26 @@ TEST(FusedExchange, ThreadsNeedNothingOfEachOther) {
   again.out.address = 4;
   EXPECT_EQ(describeExchange({reduce, put, again}).status().message(),
             "part 2: writes what part 1 has written");
+  // Columns 0 and 1, then column 2, of rows of 6: of other widths, and apart.
+  ExchangePart two, one, signal;
+  two.kind = one.kind = ExchangePart::Kind::Put;
+  signal.kind = ExchangePart::Kind::Signal;
+  auto columns = [](int64_t width, uint64_t address) {
+    Layout layout = Layout::dense(DType::F32, {4, width});
+    layout.strides[0] = 6;
+    return program::PlacedView{3, address, layout};
+  };
+  two.in = {0, 0, Layout::dense(DType::F32, {4, 2})};
+  one.in = {1, 0, Layout::dense(DType::F32, {4, 1})};
+  two.out = columns(2, 0);
+  one.out = columns(1, 8);
+  EXPECT_TRUE(describeExchange({two, signal, one, signal}).ok());
+  EXPECT_TRUE(describeExchange({one, signal, two, signal}).ok());
+  one.out = columns(1, 4);
+  for (auto parts : {std::vector{two, signal, one}, std::vector{one, signal, two}})
+    EXPECT_EQ(describeExchange(parts).status().message(), "part 2: writes what part 0 has written");
+  one.out = columns(1, 72 + 8); // below the last row
+  EXPECT_TRUE(describeExchange({two, signal, one}).ok());
   again.peer = 1;
   EXPECT_TRUE(describeExchange({reduce, put, again}).ok());
   again.toSelf = true;
