@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -69,20 +70,6 @@ LogicalResult tandem::emitReduction(OpBuilder &builder, Location loc, ReduceKind
       });
 }
 
-/// `buffer` without the dimensions `dropped`, all of extent 1.
-static Value dropUnitDims(OpBuilder &builder, Location loc, Value buffer,
-                          ArrayRef<int64_t> dropped) {
-  ArrayRef<int64_t> sizes = cast<MemRefType>(buffer.getType()).getShape();
-  SmallVector<int64_t> kept, zeros(sizes.size(), 0), ones(sizes.size(), 1);
-  for (auto [dim, size] : llvm::enumerate(sizes))
-    if (!llvm::is_contained(dropped, static_cast<int64_t>(dim)))
-      kept.push_back(size);
-  Type type = memref::SubViewOp::inferRankReducedResultType(
-      kept, cast<MemRefType>(buffer.getType()), zeros, sizes, ones);
-  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), buffer, zeros, sizes,
-                                   ones);
-}
-
 /// Whether an op computes `value`, and one other op reads it; also through the operands of loops.
 static bool isReadOnce(Value value) {
   while (value.hasOneUse()) {
@@ -127,10 +114,11 @@ LogicalResult ReduceLowering::prepare(Operation *operation, LoopEmitter &loop) c
                 llvm::all_of(op.getDims(), [&](int64_t dim) { return type.getDimSize(dim) == 1; });
   if (!isView)
     return ReducingLowering::prepare(operation, loop);
-  loop.program.setBuffer(op.getResult(),
-                         op.getKeepDims()
-                             ? buffer
-                             : dropUnitDims(loop.getBuilder(), op.getLoc(), buffer, op.getDims()));
+  FailureOr<Value> view = memref::SubViewOp::rankReduceIfNeeded(
+      loop.getBuilder(), op.getLoc(), buffer, *fusion::getLocalShape(op.getType()));
+  if (failed(view))
+    return op.emitError("expected a result without dimensions of extent 1, found ") << op.getType();
+  loop.program.setBuffer(op.getResult(), *view);
   loop.setView(op.getResult());
   return success();
 }

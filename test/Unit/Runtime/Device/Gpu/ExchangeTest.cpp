@@ -72,8 +72,6 @@ TEST(GpuExchange, OneKernelForAllParts) {
 
 /// An all-gather of 8-bit numbers, which are only moved.
 TEST(GpuExchange, BytesAreMoved) {
-  if (testsHip())
-    GTEST_SKIP() << "parts of fused exchanges run one by one";
   for (int64_t count : {5, 48}) {
     ProgramSpec spec(2);
     auto bytes = static_cast<uint64_t>(count);
@@ -114,7 +112,8 @@ TEST(GpuExchange, BytesAreMoved) {
           return Status(Code::Internal, "element " + std::to_string(i));
       return Status();
     }));
-    EXPECT_GE(fakeNumber(kernel.c_str()) - launched, 2) << count;
+    launched = fakeNumber(kernel.c_str()) - launched;
+    EXPECT_EQ(launched > 0, !testsHip()) << count; // there, parts run one by one
   }
 }
 
