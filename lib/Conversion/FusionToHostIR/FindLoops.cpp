@@ -50,6 +50,7 @@ private:
   void findProducersOfReductions();
   bool isOpen(fusion::ReshardOp op, bool reduces) const;
   void uniteGathers(Operation *op);
+  void uniteProducts(Operation *op);
   unsigned findWholeGroup(Operation *op);
   bool canJoinWhole(Operation *op, unsigned group);
 
@@ -393,6 +394,29 @@ void LoopFinder::uniteGathers(Operation *op) {
   }
 }
 
+/// Makes one group of the matmuls that `op` adds up for a reduction: their slices are computed into
+/// the same memory.
+void LoopFinder::uniteProducts(Operation *op) {
+  Operation *reduction = reductionOf.lookup(op);
+  if (!reduction || getSummedProducts(op->getResult(0)).size() < 2)
+    return;
+  auto makesTerms = [&](unsigned group) {
+    return groups[group].streamSizes.empty() &&
+           llvm::all_of(groups[group].ops,
+                        [&](Operation *member) { return reductionOf.lookup(member) == reduction; });
+  };
+  unsigned into = kNoGroup;
+  for (Value operand : op->getOperands()) {
+    unsigned group = groupOf.lookup(operand.getDefiningOp());
+    if (group == into || !makesTerms(group))
+      continue;
+    if (into == kNoGroup)
+      into = group;
+    else if (canUnite(into, group))
+      merge(into, group);
+  }
+}
+
 /// Whether `op`, which computes, can be in a loop with the group, which has no stream digits.
 bool LoopFinder::canJoinWhole(Operation *op, unsigned group) {
   const StreamLoop &candidate = groups[group];
@@ -431,6 +455,7 @@ unsigned LoopFinder::findWholeGroup(Operation *op) {
   if (!fusion::isLocalComputation(op))
     return kNoGroup;
   uniteGathers(op);
+  uniteProducts(op);
   // A gather that the op reads before what other gathers lead to.
   for (bool direct : {true, false})
     for (Value operand : op->getOperands()) {

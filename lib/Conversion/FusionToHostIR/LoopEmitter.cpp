@@ -16,6 +16,31 @@
 using namespace mlir;
 using namespace tandem;
 
+LoopEmitter::LoopEmitter(const StreamLoop &group, ProgramBuilder &program)
+    : group(group), program(program) {
+  if (program.roundsAsWritten())
+    return;
+  // From behind, so that a sum comes before those that it adds up.
+  for (Operation *op : llvm::reverse(group.ops)) {
+    if (!isa<arith::AddFOp>(op) || additions.contains(op))
+      continue;
+    SmallVector<fusion::MatmulOp> products = group.getProducts(op->getResult(0));
+    if (products.empty())
+      continue;
+    for (auto [number, product] : llvm::enumerate(products))
+      summed[product.getResult()] = {op->getResult(0), number == 0};
+    SmallVector<Operation *> worklist{op};
+    while (!worklist.empty()) {
+      Operation *sum = worklist.pop_back_val();
+      if (!isa<arith::AddFOp>(sum))
+        continue;
+      additions.insert(sum);
+      for (Value term : sum->getOperands())
+        worklist.push_back(term.getDefiningOp());
+    }
+  }
+}
+
 LogicalResult LoopEmitter::forEachShape(Location loc, const SliceIndex &index,
                                         function_ref<LogicalResult(const SliceIndex &)> body) {
   OpBuilder &builder = getBuilder();
@@ -60,12 +85,22 @@ static const OpLowering *getLoweringOrError(Operation *op) {
 LogicalResult LoopEmitter::prepare(Operation *op) {
   if (program.isInPlace(op))
     return success();
+  if (Value sum = op->getNumResults() == 1 ? getSummed(op->getResult(0)).sum : Value()) {
+    program.setBuffer(op->getResult(0), program.getOrAllocBuffer(sum));
+    return success();
+  }
+  if (additions.contains(op)) {
+    // Those inside of a sum have no memory.
+    if (op->getResult(0).use_empty() || !additions.contains(*op->getResult(0).user_begin()))
+      (void)program.getOrAllocBuffer(op->getResult(0));
+    return success();
+  }
   const OpLowering *lowering = getLoweringOrError(op);
   return lowering ? lowering->prepare(op, *this) : failure();
 }
 
 LogicalResult LoopEmitter::emitSlice(Operation *op, const SliceIndex *index, Value stream) {
-  if (program.isInPlace(op))
+  if (program.isInPlace(op) || additions.contains(op))
     return success();
   const OpLowering *lowering = getLoweringOrError(op);
   if (!lowering)
@@ -91,11 +126,30 @@ Value LoopEmitter::getSource(Value operand, LocalDims &dims) const {
 }
 
 Value LoopEmitter::getTarget(Value result, Value out, LocalDims &dims) const {
-  auto place = writePlaces.find(result);
+  Value sum = getSummed(result).sum;
+  auto place = writePlaces.find(sum ? sum : result);
   if (place == writePlaces.end())
     return out;
   dims = place->second.dims;
   return place->second.buffer;
+}
+
+bool LoopEmitter::writesPlace(Value value) const {
+  Operation *op = value.getDefiningOp();
+  const OpLowering *lowering = getLowering(op);
+  return additions.contains(op) || (lowering && lowering->writesPlaces());
+}
+
+bool LoopEmitter::isAdded(Value result) const {
+  SummedProduct product = getSummed(result);
+  return product.sum ? !product.isFirst || added.contains(product.sum) : added.contains(result);
+}
+
+SliceBuffer LoopEmitter::getTerm(Value result) const {
+  SummedProduct product = getSummed(result);
+  if (!product.sum)
+    return terms.lookup(result);
+  return product.isFirst ? terms.lookup(product.sum) : SliceBuffer();
 }
 
 bool LoopEmitter::isReshapedInLoop(Operation *op) const {

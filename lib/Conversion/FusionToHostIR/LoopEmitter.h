@@ -26,7 +26,7 @@ struct SliceBuffer {
 /// what they share from `prepare` to `finish`. A schedule makes one per group; lowerings read it.
 class LoopEmitter {
 public:
-  LoopEmitter(const StreamLoop &group, ProgramBuilder &program) : group(group), program(program) {}
+  LoopEmitter(const StreamLoop &group, ProgramBuilder &program);
 
   const StreamLoop &group;
   ProgramBuilder &program;
@@ -71,11 +71,13 @@ public:
     writeTo(value, place);
     added.insert(value);
   }
-  /// The same as `writeTo`, plus what is in `term`. Of a matmul without bias.
+  /// The same as `writeTo`, plus what is in `term`. Of a matmul without bias, or a sum of such.
   void writeSumTo(Value value, const SliceBuffer &place, const SliceBuffer &term) {
     writeTo(value, place);
     terms[value] = term;
   }
+  /// Whether what makes `value`, an op of the loop or several, writes it with `getTarget`.
+  bool writesPlace(Value value) const;
   void clearPlaces() {
     readPlaces.clear();
     writePlaces.clear();
@@ -94,9 +96,9 @@ public:
   /// Where the result of an op is written: `out` in the digits `dims`, or the place of its slice.
   Value getTarget(Value result, Value out, LocalDims &dims) const;
   /// Whether it is added to what is there.
-  bool isAdded(Value result) const { return added.contains(result); }
+  bool isAdded(Value result) const;
   /// What is added to the result of a matmul; a null buffer: nothing.
-  SliceBuffer getTerm(Value result) const { return terms.lookup(result); }
+  SliceBuffer getTerm(Value result) const;
 
   /// Buffers that the lowering of an op keeps from slice to slice.
   void setState(Operation *op, SmallVector<Value> buffers) { states[op] = std::move(buffers); }
@@ -111,6 +113,13 @@ public:
   bool isReshapedInLoop(Operation *op) const;
 
 private:
+  /// A sum of matmuls that the loop makes: they write the memory of the sum, one after another.
+  /// Nothing is emitted for the additions.
+  struct SummedProduct {
+    Value sum;    ///< null: what is asked about is none
+    bool isFirst; ///< the others add to what is there
+  };
+  SummedProduct getSummed(Value product) const { return summed.lookup(product); }
   /// The digits that an op's slices are counted in: of a reshape of what the loop makes those of
   /// its operand.
   DigitMap getDigitsOf(Operation *op) const;
@@ -119,9 +128,11 @@ private:
   LogicalResult prepareAccumulator(Operation *op);
   LogicalResult emitAccumulation(Operation *op, const SliceIndex &index);
 
+  DenseMap<Value, SummedProduct> summed;     // by the results of the matmuls
   DenseMap<Operation *, Value> accumulators; // the buffer that an op accumulates in
   DenseMap<Operation *, SmallVector<Value>> states;
   DenseSet<Value> views;
+  DenseSet<Operation *> additions; // of summed products
   DenseMap<Value, SliceBuffer> readPlaces, writePlaces;
   DenseSet<Value> added;
   DenseMap<Value, SliceBuffer> terms;

@@ -9,12 +9,49 @@
 
 #include "OpLowering.h"
 #include "ReshardPlan.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
 using namespace tandem;
+
+SmallVector<fusion::MatmulOp> tandem::getSummedProducts(Value value) {
+  SmallVector<fusion::MatmulOp> products;
+  SmallVector<Value> terms{value};
+  while (!terms.empty()) {
+    Value term = terms.pop_back_val();
+    if (term.getType() != value.getType() || (term != value && !term.hasOneUse()))
+      return {};
+    if (auto matmul = term.getDefiningOp<fusion::MatmulOp>(); matmul && !matmul.getBias()) {
+      products.push_back(matmul);
+      continue;
+    }
+    auto sum = term.getDefiningOp<arith::AddFOp>();
+    if (!sum)
+      return {};
+    llvm::append_range(terms, sum->getOperands());
+  }
+  // Products of 8 bits are scaled before they are added.
+  if (products.size() > 1 && llvm::any_of(products, [](fusion::MatmulOp product) {
+        return isFp8(product.getLhs().getType().getElementType());
+      }))
+    return {};
+  return products;
+}
+
+SmallVector<fusion::MatmulOp> StreamLoop::getProducts(Value value) const {
+  SmallVector<fusion::MatmulOp> products = getSummedProducts(value), ordered;
+  for (Operation *op : ops)
+    if (auto product = dyn_cast<fusion::MatmulOp>(op); llvm::is_contained(products, product))
+      ordered.push_back(product);
+  if (ordered.size() != products.size() ||
+      llvm::any_of(products, [&](Operation *op) { return accumulators.contains(op); }))
+    return {};
+  return ordered;
+}
 
 SmallVector<fusion::ReshardOp> StreamLoop::reshards() const {
   SmallVector<fusion::ReshardOp> found;

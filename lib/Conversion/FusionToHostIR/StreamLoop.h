@@ -46,6 +46,9 @@ struct StreamLoop {
   SmallVector<fusion::ReshardOp> reshards() const;
   int64_t numSlices() const;
   bool contains(Operation *op) const { return op && llvm::is_contained(ops, op); }
+  /// The matmuls of the loop that a value is the sum of, in the loop's order: see
+  /// `getSummedProducts`. None if one of them combines slices.
+  SmallVector<fusion::MatmulOp> getProducts(Value value) const;
   /// The other ops of the loop: those that `op` needs, and the rest, each in order.
   std::pair<SmallVector<Operation *>, SmallVector<Operation *>> splitAround(Operation *op) const;
   /// The stream digits of a value that the loop makes or reads slice by slice as the loop's; those
@@ -72,6 +75,11 @@ struct StreamLoop {
 private:
   std::optional<DigitMap> getMapThrough(Operation *op, OpOperand &operand) const;
 };
+
+/// The matmuls without bias whose sum a value is: it itself, or several of the same type that only
+/// additions read. They can be computed one after another into one buffer, all but the first added
+/// to it. None for other values.
+SmallVector<fusion::MatmulOp> getSummedProducts(Value value);
 
 /// Whether `op` is a reduction whose operand is sliced by the device that gets each slice.
 bool isScatter(Operation *op);

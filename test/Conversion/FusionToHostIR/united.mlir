@@ -1,6 +1,7 @@
 // RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s --implicit-check-not="hostir.matmul %"
 
-// Two chains that meet end in one loop: what is sliced alike and does not wait for the other.
+// Two chains that meet end in one loop: what is sliced alike and does not wait for the other. Products that are added up are
+// computed into the memory of the sum.
 
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 #r = #fusion.axes<#tp, [-, -]>
@@ -14,8 +15,8 @@
 // CHECK: hostir.collective all_gather
 // CHECK: hostir.collective all_gather
 // CHECK: hostir.matmul %
-// CHECK: hostir.matmul %
-// CHECK: hostir.launch @meet.addf
+// CHECK: hostir.matmul %{{.*}} {accumulate}
+// CHECK-NOT: hostir.launch
 // CHECK: scf.for
 // CHECK-NEXT: hostir.worker_stream
 // CHECK-NEXT: hostir.sync
@@ -137,16 +138,15 @@ func.func @heads(%x: tensor<16x16xf32, #cols>) -> tensor<16x4x4xf32, #heads> {
 #s4 = #fusion.axes<#tp, [stream(4), -]>
 // CHECK-LABEL: hostir.program @exchanges(
 // CHECK: hostir.matmul %arg0
-// CHECK: hostir.matmul %arg1
-// CHECK: hostir.launch @exchanges.addf
+// CHECK: hostir.matmul %arg1{{.*}} {accumulate}
 // CHECK: hostir.group
 // CHECK-NEXT: hostir.recv
 // CHECK-NEXT: hostir.send
 // CHECK-NEXT: hostir.recv
 // CHECK-NEXT: hostir.send
 // CHECK: hostir.matmul %
-// CHECK: hostir.matmul %
-// CHECK: hostir.launch @exchanges.addf
+// CHECK: hostir.matmul %{{.*}} {accumulate}
+// CHECK-NOT: hostir.launch
 // CHECK: scf.for
 // CHECK-NEXT: hostir.worker_stream
 // CHECK-NEXT: hostir.sync

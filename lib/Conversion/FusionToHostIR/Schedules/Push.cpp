@@ -582,8 +582,7 @@ static FailureOr<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *
   if (plan->groupSize() != 2)
     return expect("2 devices, found " + Twine(plan->groupSize()));
   fusion::ReshardOp reshard = loop.reshards().front();
-  auto matmul = reshard.getInput().getDefiningOp<fusion::MatmulOp>();
-  if (plan->reduction != ReduceKind::Sum || !matmul || matmul.getBias())
+  if (plan->reduction != ReduceKind::Sum || loop.getProducts(reshard.getInput()).empty())
     return expect("a sum of products without bias");
   return true;
 }

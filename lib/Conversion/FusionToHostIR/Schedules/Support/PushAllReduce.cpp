@@ -151,8 +151,7 @@ LogicalResult Emission::computeOwn(Value round, const SliceIndex &slice) {
   fusion::ReshardOp op = all.reshard;
   Value place = getPlace(round, me), stream = program.getMainStream();
   // A matmul writes straight into the receive memory.
-  const OpLowering *producer = getLowering(op.getInput().getDefiningOp());
-  bool inPlace = producer && producer->writesPlaces();
+  bool inPlace = body.writesPlace(op.getInput());
   if (inPlace)
     body.writeTo(op.getInput(), {place, sliceDims});
   LogicalResult done = body.emitSlices(all.producers, slice, stream, /*isStreamUsed=*/true);

@@ -146,8 +146,8 @@ Value ScatterLoop::getTarget(ProgramBuilder &program, ScatterPlace place,
 
 bool ScatterLoop::canAdd() const {
   fusion::ReshardOp op = scatter;
-  return scattered.plan.reduction == ReduceKind::Sum &&
-         op.getInput().getDefiningOp<fusion::MatmulOp>() && op.getType().getElementType().isF32();
+  return scattered.plan.reduction == ReduceKind::Sum && !loop.getProducts(op.getInput()).empty() &&
+         op.getType().getElementType().isF32();
 }
 
 LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
@@ -155,8 +155,7 @@ LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ScatterPlace place, const 
   fusion::ReshardOp op = scatter;
   ProgramBuilder &program = body.program;
   // A matmul writes straight into the receive memory.
-  const OpLowering *producer = getLowering(op.getInput().getDefiningOp());
-  bool inPlace = producer && producer->writesPlaces();
+  bool inPlace = body.writesPlace(op.getInput());
   SliceBuffer target{place.buffer, getTargetDims(program, place, slice)};
   if (adds)
     body.addTo(op.getInput(), target);
