@@ -4,6 +4,9 @@
 // RUN: FileCheck %s --check-prefix=PLANNED --input-file=%t.mlir
 // RUN: tandem-compile %s --entry=allgather_matmul_push --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=RANK1
 // RUN: tandem-compile %s --entry=allgather_matmul_push_chunks --mesh x=3 --dump --rank=1 | FileCheck %s --check-prefix=CHUNKS
+// RUN: tandem-compile %s --entry=allgather_matmul_push_kept --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=KEPT
+// RUN: tandem-compile %s --entry=allgather_matmul_push_kept --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=allgather_matmul_push_kept --mesh x=2 --workers=1 --dump --rank=1 | FileCheck %s --check-prefix=ONE
 
 // All-gather and matmul by one-sided copies (schedule `push`): each device writes its rows into its peers' memory, one
 // peer after another, and multiplies what has arrived.
@@ -90,4 +93,36 @@ func.func @allgather_matmul_push_chunks(
       : tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
      -> tensor<48x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>>
   return %y : tensor<48x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>>
+}
+
+// The gathered value is a result, too. It is copied by a stream of its own; matmuls read slices where they are. If there is
+// only one worker stream, the puts and copies share it.
+//
+// KEPT: s2 copy arg3+1536:f32[12,16] <- arg0:f32[12,16]
+// KEPT-NEXT: s0 matmul {{.*}} = arg0:f32[12,16]
+// KEPT: s0 wait_signal c0 slot 0 value 1
+// KEPT-NEXT: s0 record [[E:e[0-9]+]]
+// KEPT-NEXT: s2 wait [[E]]
+// KEPT-NEXT: s2 copy arg3:f32[12,16] <- sym
+// KEPT-NEXT: s0 matmul {{.*}} = sym
+//
+// PROVEN: no error
+//
+// ONE: s1 put
+// ONE: s1 copy arg3
+// ONE-NOT: {{[^a-z]}}s2
+
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#columns = #fusion.axes<#tp, [-, didx("x")]>
+#chunks = #fusion.axes<#tp, [stream("x") * stream(2), -]>
+!gathered = tensor<48x16xf32, #chunks>
+!products = tensor<48x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>>
+
+func.func @allgather_matmul_push_kept(
+    %x: tensor<48x16xf32, #rows> {fusion.name = "x"},
+    %w: tensor<16x24xf32, #columns> {fusion.name = "w"})
+    -> (!products {fusion.name = "y"}, !gathered {fusion.name = "g"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : tensor<48x16xf32, #rows> -> !gathered
+  %y = fusion.matmul %g, %w : !gathered, tensor<16x24xf32, #columns> -> !products
+  return %y, %g : !products, !gathered
 }

@@ -266,15 +266,14 @@ private:
     SilenceDiagnostics silence(op.getContext());
     if (candidate.slices && failed(cut(*trial, *candidate.slices)))
       return false;
+    trial->setScheduleAttr(candidate.schedule);
     FailureOr<StreamLoop> loop = getStreamLoop(*trial, [&] { return op.emitError(); });
     if (failed(loop) || findAdder(*loop))
       return false;
-    loop->schedule = candidate.schedule;
     FailureOr<SchedulePlan> plan =
         getSchedule(candidate.schedule)->match(*loop, [&] { return op.emitError(); });
     if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, *loop))
       return false;
-    trial->setScheduleAttr(candidate.schedule);
     trial->setSource(ScheduleSource::Tuned);
     return !pricer || succeeded(pricer->price(*trial, returned));
   }
@@ -399,21 +398,22 @@ private:
     llvm::erase_if(choices, [](const Choice &choice) { return choice.schedules.empty(); });
   }
 
-  /// Prices the schedules of a loop whose slices are cut; those that cannot run it, or have no
-  /// price, are dropped. The loop's own schedule is changed.
-  void price(StreamLoopOp op, StreamLoop loop, SmallVector<Priced> &schedules,
-             Pricer &pricer) const {
+  /// Prices schedules of a loop whose slices are cut; those that cannot run it, or have no price,
+  /// are dropped. The loop is left without a schedule.
+  void price(StreamLoopOp op, SmallVector<Priced> &schedules, Pricer &pricer) const {
     SilenceDiagnostics silence(op.getContext());
+    auto emitError = [&] { return op.emitError(); };
     llvm::erase_if(schedules, [&](Priced &priced) {
-      loop.schedule = priced.schedule;
-      FailureOr<SchedulePlan> plan =
-          getSchedule(priced.schedule)->match(loop, [&] { return op.emitError(); });
+      op.setScheduleAttr(priced.schedule);
+      FailureOr<StreamLoop> loop = getStreamLoop(op, emitError);
+      if (failed(loop) || findAdder(*loop))
+        return true;
+      FailureOr<SchedulePlan> plan = getSchedule(priced.schedule)->match(*loop, emitError);
       if (failed(plan) || (plan->isOneSided && !oneSided) ||
           (plan->isGated && !pricer.hasGatedMatmuls()) ||
           (plan->stores == Stores::FromEpilogue && !pricer.hasEpiloguePush()) ||
-          !pricer.hasSignals(plan->signals) || breaksOrder(*plan, loop))
+          !pricer.hasSignals(plan->signals) || breaksOrder(*plan, *loop))
         return true;
-      op.setScheduleAttr(priced.schedule);
       op.setSource(ScheduleSource::Cost);
       FailureOr<double> seconds = pricer.price(op, returned);
       if (succeeded(seconds))
@@ -434,16 +434,10 @@ private:
   void priceSliced(StreamLoopOp op, Choice &choice, Pricer &pricer) const {
     OwningOpRef<StreamLoopOp> copy(op.clone());
     SilenceDiagnostics silence(op.getContext());
-    auto getSliced = [&]() -> FailureOr<StreamLoop> {
-      if (failed(cut(*copy, *choice.slices)))
-        return failure();
-      return getStreamLoop(*copy, [&] { return op.emitError(); });
-    };
-    FailureOr<StreamLoop> loop = getSliced();
-    if (failed(loop) || findAdder(*loop))
+    if (failed(cut(*copy, *choice.slices)))
       choice.schedules.clear();
     else
-      price(*copy, *loop, choice.schedules, pricer);
+      price(*copy, choice.schedules, pricer);
   }
 
   /// What a loop gets.
@@ -501,7 +495,7 @@ private:
     SmallVector<Choice, 0> choices = getChoices(loop, pricer);
     keepAllowed(choices);
     Choice &whole = choices.front();
-    price(op, loop, whole.schedules, pricer);
+    price(op, whole.schedules, pricer);
     if (whole.schedules.empty())
       return false;
     double seconds = whole.getBest(pricer).seconds;

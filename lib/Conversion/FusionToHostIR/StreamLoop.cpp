@@ -239,15 +239,22 @@ FailureOr<SmallVector<int64_t>> tandem::getStreamDigits(Operation *op) {
   return sizes;
 }
 
+bool tandem::isCombinedWhole(fusion::ScheduleAttr schedule) {
+  return schedule && schedule.getWord("combine") == "whole";
+}
+
 FailureOr<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op,
                                             function_ref<InFlightDiagnostic()> why) {
   StreamLoop loop;
+  bool combinesWhole = isCombinedWhole(op.getScheduleAttr());
   llvm::SmallDenseSet<Operation *> after;
   auto isAfter = [&](Operation *producer) { return after.contains(producer); };
   auto joins = [&](Operation &member, bool isStreamed) {
     for (OpOperand &operand : member.getOpOperands())
       if (loop.contains(operand.get().getDefiningOp()))
         if (auto joined = loop.getMember(&member, operand, isStreamed, isAfter)) {
+          if (joined->accumulated && combinesWhole && !isa<fusion::ReshardOp>(member))
+            return false;
           loop.add(&member, *joined);
           return true;
         }

@@ -84,12 +84,17 @@ SmallVector<fusion::MatmulOp> getSummedProducts(Value value);
 /// Whether `op` is a reduction whose operand is sliced by the device that gets each slice.
 bool isScatter(Operation *op);
 
+/// Whether ops that combine slices of what a loop gathers run behind it instead, once, on the whole
+/// gathered value: the option `combine` of a schedule.
+bool isCombinedWhole(fusion::ScheduleAttr schedule);
+
 /// The sizes of the stream digits of the op's result. Errors at the op if the result has no axes,
 /// or unknown sizes.
 FailureOr<SmallVector<int64_t>> getStreamDigits(Operation *op);
 
-/// The loop op as its types say: what is sliced, by which digits, and what runs whole before and
-/// after. Failure if its ops do not run in one loop; the reason goes through `why`.
+/// The loop op as its types and its schedule say: what is sliced, by which digits, and what runs
+/// whole before and after. Failure if its ops do not run in one loop; the reason goes through
+/// `why`.
 FailureOr<StreamLoop> getStreamLoop(fusion::StreamLoopOp loop,
                                     function_ref<InFlightDiagnostic()> why);
 

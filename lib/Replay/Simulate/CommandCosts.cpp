@@ -349,10 +349,9 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
     // What is added, a bias of the result's shape or the old result, is read at the rate of memory,
     // hidden by nothing: an upper bound.
     const View *bias = world.operand(rank, command, 3);
-    double added = bias && world.layoutOf(*bias).rank > 1 ? operand(3)
-                   : command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate)
-                       ? operand(0)
-                       : 0;
+    double added = bias && world.layoutOf(*bias).rank > 1                               ? operand(3)
+                   : command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate) ? operand(0)
+                                                                                        : 0;
     return matmul(rank, command) +
            (added > 0 ? machine.memorySeconds(machine::MemoryWork::Copy, added) : 0);
   }

@@ -393,3 +393,15 @@ func.func @many_by_epilogue(%0: !x, %1: !w) -> !r {
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue>} : !p -> !r
   return %3 : !r
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#slices = #fusion.axes<#tp, [stream("x"), -]>
+
+func.func @nothing_combined(%0: tensor<16x8xf32, #rows>) -> tensor<16x8xf32, #slices> {
+  // expected-error @below {{schedule push, combine = whole: expected an op that combines slices of what the loop gathers, found none}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, combine = whole>} : tensor<16x8xf32, #rows> -> tensor<16x8xf32, #slices>
+  return %1 : tensor<16x8xf32, #slices>
+}

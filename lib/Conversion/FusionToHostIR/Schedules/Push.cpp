@@ -16,6 +16,7 @@
 #include "Support/SliceFactors.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
@@ -39,10 +40,10 @@ struct Batch {
 class PushLoop {
 public:
   /// `blocks`: of the kernel that pushes; none: copy engines do.
-  /// `epilogue`: the kernel that computes the slices does.
+  /// `epilogue`: the kernel that computes the slices does. `keeps`: what arrives is also copied.
   PushLoop(const StreamLoop &loop, const ReshardPlan &plan, const OwnerDigits &digits, Location loc,
            ProgramBuilder &program, std::optional<int64_t> blocks = std::nullopt,
-           bool epilogue = false);
+           bool epilogue = false, bool keeps = false);
 
   /// Work begins after what the main stream has done, and the main stream goes on after it.
   void fork() const { program.fork(loc, numForked()); }
@@ -51,6 +52,8 @@ public:
   Value getCopyStream(Value distance) const;
   /// Whether peers are pushed to at once: then a slice goes to all of them before the next one.
   bool pushesAtOnce() const { return atOnce > 1; }
+  /// For copies that nothing in the loop reads: a stream of its own, or one that has put before.
+  Value getKeepStream() const;
   /// Of a piece of work by its number.
   Value getComputeStream(Value number) const;
 
@@ -79,10 +82,12 @@ public:
   int64_t atOnce; ///< peers that a slice is pushed to at once
 
 private:
-  int64_t numForked() const { return copyStreams + (computeStreams == 1 ? 0 : computeStreams); }
+  int64_t numBusy() const { return copyStreams + (computeStreams == 1 ? 0 : computeStreams); }
+  int64_t numForked() const { return numBusy() + keeps; }
 
   OneSided puts;
   int64_t copyStreams, computeStreams;
+  bool keeps; ///< the last stream keeps
 };
 
 } // namespace
@@ -93,7 +98,7 @@ static PeerOrder getOrder(fusion::ScheduleAttr schedule) {
 
 PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const OwnerDigits &digits,
                    Location loc, ProgramBuilder &program, std::optional<int64_t> blocks,
-                   bool epilogue)
+                   bool epilogue, bool keeps)
     : program(program), builder(program.getBuilder()), loc(loc), devices(digits.devices),
       me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
       peers(program, loc, me, devices, getOrder(stream.schedule)), blocks(blocks),
@@ -105,6 +110,11 @@ PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const Owne
   computeStreams =
       std::min(stream.schedule.getInteger("streams"), program.getWorkers() - copyStreams);
   computeStreams = std::max<int64_t>(computeStreams, 1);
+  this->keeps = keeps && numBusy() < program.getWorkers();
+}
+
+Value PushLoop::getKeepStream() const {
+  return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(keeps ? numBusy() : 0));
 }
 
 Value PushLoop::getCopyStream(Value distance) const {
@@ -139,7 +149,8 @@ class PushGather {
 public:
   PushGather(const GatherLoop &gather, ProgramBuilder &program, std::optional<int64_t> blocks)
       : gather(gather),
-        loop(gather.loop, gather.plan, gather.digits, gather.getLoc(), program, blocks),
+        loop(gather.loop, gather.plan, gather.digits, gather.getLoc(), program, blocks,
+             /*epilogue=*/false, gather.isKept()),
         body(gather.loop, program), program(program), builder(program.getBuilder()),
         loc(gather.getLoc()) {}
 
@@ -167,8 +178,10 @@ private:
   LogicalResult compute(ArrayRef<Batch> batches);
   LogicalResult computeFrom(Value distance, SliceNumbers numbers = {});
   LogicalResult computeBatch(Batch batch, Value number);
-  /// Waits for slice `number` of a device, which then is in the gathered values.
-  LogicalResult receive(Value from, Value number, const SliceIndex &slice, Value stream);
+  /// Waits for slice `number` of a device, which then is in the gathered values. `copies`: as of
+  /// `GatherLoop::copyReceived`.
+  LogicalResult receive(Value from, Value number, const SliceIndex &slice, Value stream,
+                        Value copies = {});
 
   const GatherLoop &gather;
   PushLoop loop;
@@ -273,9 +286,10 @@ LogicalResult PushGather::pushOwnBySms() {
   });
 }
 
-LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &slice, Value stream) {
+LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &slice, Value stream,
+                                  Value copies) {
   loop.waitFor(from, number, stream);
-  return gather.copyReceived(body, received, slice, stream);
+  return gather.copyReceived(body, received, slice, stream, copies);
 }
 
 LogicalResult PushGather::computeFrom(Value distance, SliceNumbers numbers) {
@@ -286,7 +300,7 @@ LogicalResult PushGather::computeFrom(Value distance, SliceNumbers numbers) {
         return loop.getComputeStream(gather.digits.getIteration(program, loc, distance, number));
       },
       [&](Value number, const SliceIndex &slice, Value stream) {
-        return receive(from, number, slice, stream);
+        return receive(from, number, slice, stream, loop.getKeepStream());
       },
       numbers);
 }
@@ -311,10 +325,13 @@ LogicalResult PushGather::computeBatch(Batch batch, Value number) {
 
 LogicalResult PushGather::compute(ArrayRef<Batch> batches) {
   auto computeOwn = [&] {
-    return gather.computeOwn(body, loop.me, [&](Value number) {
-      Value zero = program.getIndex(0);
-      return loop.getComputeStream(gather.digits.getIteration(program, loc, zero, number));
-    });
+    return gather.computeOwn(
+        body, loop.me,
+        [&](Value number) {
+          Value zero = program.getIndex(0);
+          return loop.getComputeStream(gather.digits.getIteration(program, loc, zero, number));
+        },
+        loop.getKeepStream());
   };
   if (batches.empty()) {
     if (failed(computeOwn()))
@@ -539,6 +556,7 @@ class Push : public Schedule {
                                      {"copies", Option::Kind::Integer},
                                      {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
                                      {"sum", Option::Kind::Word, 0, {"reduce", "matmul"}},
+                                     {"combine", Option::Kind::Word, 0, {"slices", "whole"}},
                                      {"merge", Option::Kind::Integers, 1}},
                                     /*reduces=*/true)};
   }
@@ -585,6 +603,16 @@ static FailureOr<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *
   if (plan->reduction != ReduceKind::Sum || loop.getProducts(reshard.getInput()).empty())
     return expect("a sum of products without bias");
   return true;
+}
+
+/// Failure, with the reason through `why`, if the option `combine` asks for something else than
+/// what the loop has. `gather`: the loop; null for a reduction.
+static LogicalResult verifyCombine(const StreamLoop &loop, const GatherLoop *gather,
+                                   function_ref<InFlightDiagnostic()> why) {
+  if (!isCombinedWhole(loop.schedule) || (gather && gather->hasCombining()))
+    return success();
+  return why() << "schedule push, combine = whole: expected an op that combines slices of what the "
+                  "loop gathers, found none";
 }
 
 /// All distances 0 ... devices - 1 as `merge` cuts them: nearest first, or farthest first for a
@@ -646,6 +674,9 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
                                     function_ref<InFlightDiagnostic()> why) const {
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
+  if ((isAllReduceLoop(loop) || ScatterLoop::isScatterLoop(loop)) &&
+      failed(verifyCombine(loop, /*gather=*/nullptr, why)))
+    return failure();
   if (isAllReduceLoop(loop)) {
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
         loop.schedule.getInteger("copies") > 1)
@@ -688,7 +719,8 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   FailureOr<SmallVector<Batch>> batches =
       getBatches(loop, gather->plan, gather->digits, &*gather, why);
   FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
-  if (failed(batches) || failed(blocks) || failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
+  if (failed(batches) || failed(blocks) || failed(verifyCombine(loop, &*gather, why)) ||
+      failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
       failed(isSumByMatmul(loop, /*plan=*/nullptr, why)))
     return failure();
   SchedulePlan plan{
@@ -701,11 +733,28 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   return plan;
 }
 
+/// Whether some op that reads a gathered value combines over its dimension `dim`, and another one
+/// does not.
+static bool isCombined(fusion::ReshardOp gather, int64_t dim) {
+  bool combines = false, keeps = false;
+  for (OpOperand &use : gather->getUses()) {
+    std::optional<fusion::AxesRule> rule = fusion::getAxesRule(use.getOwner());
+    if (!rule)
+      continue;
+    int64_t factor = rule->operands[use.getOperandNumber()][dim];
+    bool combined = factor != fusion::AxesRule::kNone && fusion::isCombined(rule->factors[factor]);
+    (combined ? combines : keeps) = true;
+  }
+  return combines && keeps;
+}
+
 void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   Builder builder(loop.place->getContext());
   auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge, int64_t copies = 0,
-                     StringRef by = "", StringRef sum = "") {
+                     StringRef by = "", StringRef sum = "", StringRef combine = "") {
     NamedAttrList options;
+    if (!combine.empty())
+      options.set("combine", builder.getStringAttr(combine));
     if (!sum.empty())
       options.set("sum", builder.getStringAttr(sum));
     if (!by.empty())
@@ -751,6 +800,13 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
     addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);
   }
+  // Weight gradients, which add up slices of rows, as one matmul behind the loop.
+  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
+    for (const auto &factors : {getOwnerFactor(reshard), getFineOwnerFactors(reshard)})
+      for (const fusion::StreamFactor &factor : factors)
+        if (!factor.toOwners && isCombined(reshard, factor.dim))
+          candidates.push_back({getPush(0, {}, 0, "", "", "whole"),
+                                std::pair(static_cast<unsigned>(number), factor)});
   // Sums by the matmuls of two devices.
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
     SmallVector<fusion::StreamFactor> sums = getAllReduceFactors(reshard);

@@ -98,9 +98,20 @@ GatherLoop::GatherLoop(const StreamLoop &loop, ReshardPlan slicePlan)
       gathers(loop.reshards()), consumers(ArrayRef(loop.ops).drop_front(gathers.size())) {
   for (fusion::ReshardOp gather : gathers) {
     handsOut |= getCommonOwner(gather)->handsOut;
-    if (!llvm::all_of(gather->getUsers(), [&](Operation *user) { return mayReadOwn(user); }))
-      copied.insert(gather);
+    for (Operation *user : gather->getUsers())
+      if (!llvm::is_contained(consumers, user))
+        kept.insert(gather);
+      else if (!mayReadOwn(user))
+        copied.insert(gather);
   }
+}
+
+bool GatherLoop::hasCombining() const {
+  return llvm::any_of(gathers, [&](fusion::ReshardOp gather) {
+    return llvm::any_of(gather->getUsers(), [&](Operation *user) {
+      return loop.accumulators.contains(user) || llvm::is_contained(loop.after, user);
+    });
+  });
 }
 
 bool GatherLoop::mayReadOwn(Operation *reader) const {
@@ -187,8 +198,9 @@ SmallVector<Value> GatherLoop::allocReceived(ProgramBuilder &program) const {
 }
 
 LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> received,
-                                       const SliceIndex &slice, Value stream) const {
+                                       const SliceIndex &slice, Value stream, Value copies) const {
   OpBuilder &builder = body.getBuilder();
+  bool isForked = false;
   for (auto [op, arrived] : llvm::zip_equal(gathers, received)) {
     fusion::ReshardOp reshard = op;
     Value gathered = body.program.getBuffer(reshard.getResult());
@@ -197,9 +209,14 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
     FailureOr<ReshardPlan> plan = getSlice(reshard, slice, Value(), builder);
     if (failed(plan))
       return failure();
+    bool apart = readsApart(reshard, copies);
+    if (apart)
+      body.readFrom(reshard.getResult(), {arrived, plan->target});
+    if (apart && !std::exchange(isForked, true))
+      hostir::SyncOp::create(builder, getLoc(), copies, stream);
     Value source = makeView(builder, getLoc(), arrived, plan->target, true);
     Value target = makeView(builder, getLoc(), gathered, plan->target, true);
-    hostir::CopyOp::create(builder, getLoc(), source, target, stream);
+    hostir::CopyOp::create(builder, getLoc(), source, target, apart ? copies : stream);
   }
   return success();
 }
@@ -228,30 +245,35 @@ LogicalResult GatherLoop::copyOwn(LoopEmitter &body, Value me, const SliceIndex 
 }
 
 LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice,
-                                  Value stream) const {
+                                  Value stream, Value copies) const {
+  bool isStreamUsed = false;
   for (fusion::ReshardOp gather : gathers) {
-    if (copied.contains(gather)) {
-      if (failed(copySlice(gather, body, me, slice, stream)))
-        return failure();
+    bool apart = readsApart(gather, copies);
+    isStreamUsed |= !apart;
+    if ((!apart || kept.contains(gather)) &&
+        failed(copySlice(gather, body, me, slice, apart ? copies : stream)))
+      return failure();
+    if (!apart)
       continue;
-    }
     FailureOr<ReshardPlan> plan = getSlice(gather, slice, me, body.getBuilder());
     if (failed(plan))
       return failure();
     body.readFrom(gather.getResult(), {body.program.getBuffer(gather.getInput()), plan->source});
   }
-  LogicalResult done = body.emitSlices(consumers, slice, stream, /*isStreamUsed=*/!copied.empty());
+  LogicalResult done = body.emitSlices(consumers, slice, stream, isStreamUsed);
   body.clearPlaces();
   return done;
 }
 
-LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getStream) const {
+LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getStream,
+                                     Value copies) const {
   Location loc = getLoc();
   return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
     Value stream = getStream(number);
     SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/true);
-    return body.forEachShape(
-        loc, index, [&](const SliceIndex &slice) { return emitOwn(body, me, slice, stream); });
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+      return emitOwn(body, me, slice, stream, copies);
+    });
   });
 }
 
@@ -265,7 +287,9 @@ LogicalResult GatherLoop::computeFrom(LoopEmitter &body, Value owner, StreamFn g
     return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
       if (failed(arrive(number, slice, stream)))
         return failure();
-      return body.emitSlices(consumers, slice, stream, /*isStreamUsed=*/true);
+      LogicalResult done = body.emitSlices(consumers, slice, stream, /*isStreamUsed=*/true);
+      body.clearPlaces();
+      return done;
     });
   });
 }

@@ -36,7 +36,11 @@ public:
 
   /// Whether everything that reads gathered values reads one slice at a time, where it is: then
   /// they need no buffer as a whole.
-  bool readsInPlace() const { return copied.empty(); }
+  bool readsInPlace() const { return copied.empty() && kept.empty(); }
+  /// Whether ops outside of the loop read a gathered value.
+  bool isKept() const { return !kept.empty(); }
+  /// Whether an op combines slices of a gathered value, in the loop or behind it.
+  bool hasCombining() const;
   /// Whether an op that reads a gathered value may read an own slice where it lies.
   bool mayReadOwn(Operation *reader) const;
   /// For schedules that forward slices. Failure, with the reason through `why`, if devices get
@@ -57,13 +61,16 @@ public:
   /// unless the value is a result of the program: that is in the embedder's memory, which peers
   /// cannot access.
   SmallVector<Value> allocReceived(ProgramBuilder &program) const;
-  /// Copies a slice from there to gathered values that have another buffer.
+  /// Copies a slice from there to gathered values that have another buffer, on `stream`. `copies`:
+  /// what only ops outside of the loop read is copied on this stream, and the loop's ops read where
+  /// it has arrived until `clearPlaces`; null: none is.
   LogicalResult copyReceived(LoopEmitter &body, ArrayRef<Value> received, const SliceIndex &slice,
-                             Value stream) const;
+                             Value stream, Value copies = {}) const;
   /// Copies an own slice of all gathers into the gathered values.
   LogicalResult copyOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream) const;
-  /// Computes on the own slices of device `me`, which need no wait.
-  LogicalResult computeOwn(LoopEmitter &body, Value me, StreamFn getStream) const;
+  /// Computes on the own slices of device `me`, which need no wait. `copies`: as of `copyReceived`.
+  LogicalResult computeOwn(LoopEmitter &body, Value me, StreamFn getStream,
+                           Value copies = {}) const;
   /// Computes on the slices of another owner: each after `arrive`, which emits what brings it into
   /// the gathered values.
   LogicalResult computeFrom(LoopEmitter &body, Value owner, StreamFn getStream, TransferFn arrive,
@@ -71,11 +78,18 @@ public:
 
 private:
   GatherLoop(const StreamLoop &loop, ReshardPlan plan);
-  LogicalResult emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream) const;
+  LogicalResult emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream,
+                        Value copies) const;
+  /// Whether the loop's ops read slices elsewhere than in the gathered value.
+  bool readsApart(fusion::ReshardOp gather, Value copies) const {
+    return !copied.contains(gather) && (copies || !kept.contains(gather));
+  }
 
-  /// Gathers whose own slices must be in the gathered value: an op outside of the loop reads it, an
-  /// op looks at it as a whole, or must read own and received slices alike.
+  /// Gathers whose slices the loop's ops must read in the gathered value: one looks at it as a
+  /// whole, or must read own and received slices alike.
   DenseSet<Operation *> copied;
+  /// Gathers whose value ops outside of the loop read.
+  DenseSet<Operation *> kept;
 };
 
 } // namespace tandem
