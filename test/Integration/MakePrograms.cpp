@@ -23,6 +23,8 @@
 //   crawl-2.tsp          as gather, slices of 24 MiB; crawl-push-2: as push
 //   native-1.tsp         has a kernel with PTX
 //   huge-2.tsp           copies a tensor of 256 GiB
+//   vast-result-2.tsp    a result of 512 TiB, of which ranks hold 16 elements each
+//   vast-input-2.tsp     an input of this size
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
 //
 //===----------------------------------------------------------------------===//
@@ -408,6 +410,33 @@ ProgramSpec huge() {
   return spec;
 }
 
+/// Ranks need memory for few elements; only the logical input or result is larger than any address
+/// space.
+ProgramSpec vast(bool result) {
+  constexpr int64_t elements = 16, all = int64_t(1) << 46;
+  constexpr uint64_t bytes = elements * 8;
+  ProgramSpec spec(2);
+  spec.name = result ? "vast_result" : "vast_input";
+  Shape shapes[2] = {{result ? 2 * elements : all}, {result ? all : 2 * elements}};
+  add(spec, "x", false, DType::F64, shapes[0]);
+  add(spec, "out", true, DType::F64, shapes[1]);
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    ShardSpec shard{true, r * elements, {elements}, {1}, {elements}};
+    rank.shards = {shard, shard};
+    uint32_t x = rank.view(rank.argument(0, bytes), DType::F64, {elements});
+    rank.copy(0, rank.view(rank.argument(1, bytes), DType::F64, {elements}), x);
+  }
+  RankSpec oracle;
+  oracle.shards = {whole(shapes[0]), whole(shapes[1])};
+  uint32_t x = oracle.argument(0, uint64_t(shapes[0][0]) * 8);
+  uint32_t out = oracle.argument(1, uint64_t(shapes[1][0]) * 8);
+  oracle.copy(0, oracle.view(out, DType::F64, {2 * elements}),
+              oracle.view(x, DType::F64, {2 * elements}));
+  spec.oracle = oracle;
+  return spec;
+}
+
 bool write(const std::string &folder, const std::string &name, const ProgramSpec &spec) {
   std::string bytes = spec.encode();
   std::ofstream file(folder + "/" + name + ".tsp", std::ios::binary | std::ios::trunc);
@@ -454,6 +483,8 @@ int main(int argc, char **argv) {
   good &= write(folder, "partial-3", partial(3, DType::BF16));
   good &= write(folder, "partial-4", partial(4, DType::F32));
   good &= write(folder, "huge-2", huge());
+  good &= write(folder, "vast-result-2", vast(true));
+  good &= write(folder, "vast-input-2", vast(false));
   if (!good)
     std::fprintf(stderr, "make-programs: cannot write to %s\n", argv[1]);
   return good ? 0 : 1;

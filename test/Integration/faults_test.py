@@ -169,6 +169,20 @@ class Files(harness.Test):
             self.assertEqual(done.returncode, 1)
             self.assertIn("FAILED huge: rank 0: no memory for this rank's tensors: 549755813888 bytes", done.stdout)
 
+    @unittest.skipIf(harness.SLOWER > 1, "a sanitizer ends the process")
+    def test_memory_of_verify(self):
+        """Only rank 0 needs the whole tensors: the others hear it, and the series goes on."""
+        for channel in ("ucx", "local"):
+            for name, message in (("result", 'result "out" of all ranks: 633318697598976 bytes'),
+                                  ("input", "the unsharded reference's tensors: 1125899906843136 bytes")):
+                with self.subTest(channel=channel, vast=name):
+                    done = tandem_run(program(f"vast-{name}-2"), program("matmul-2"), "--verify",
+                                      f"--channel={channel}")
+                    self.assertEqual(done.code, 1, str(done))
+                    self.assertIn(f"FAILED vast_{name}: rank 0: no memory for {message}\n", done.out)
+                    self.assertRegex(done.out, "verified matmul: .*\n1 passed, 1 failed\n")
+                    self.assertEqual(done.err, "")
+
 
 class Launcher(harness.Test):
     def test_rank_that_ends_before_it_connects(self):

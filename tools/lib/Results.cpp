@@ -144,17 +144,19 @@ public:
         if (first == rank ||
             (firsts[first] == first && isReplica(placement[first], placement[rank])))
           firsts.push_back(first);
+    step = std::min(most, kPiece / bytes);
+    mine.resize(step * bytes);
+    hashes.resize(ranks);
+    if (ranks > 1)
+      all.resize(mine.size() * ranks);
     if (bootstrap.rank() == 0)
       assembly.emplace(info, placement);
   }
 
   Status run(const std::function<Status(uint64_t offset, uint64_t count, void *to)> &read) {
-    int64_t step = kPiece / bytes;
-    std::string mine, all;
-    std::vector<uint64_t> hashes(ranks);
     for (int64_t begin = 0; begin < most; begin += step) {
       int64_t length = std::min(step, most - begin);
-      mine.assign(length * bytes, '\0');
+      mine.assign(length * bytes, '\0'); // never longer than at first
       if (int64_t count = countOf(bootstrap.rank(), begin, length))
         TANDEM_RETURN_IF_ERROR(read(begin * bytes, count * bytes, mine.data()));
       uint64_t hash = XXH3_64bits(mine.data(), mine.size());
@@ -166,10 +168,8 @@ public:
       bool any = false;
       for (uint32_t rank = 0; rank < ranks; ++rank)
         any |= isSent(rank);
-      if (any) {
-        all.resize(mine.size() * ranks);
+      if (any)
         TANDEM_RETURN_IF_ERROR(bootstrap.allGather(mine.data(), mine.size(), all.data()));
-      }
       for (uint32_t rank = 0; assembly && rank < ranks; ++rank)
         if (rank == 0 || isSent(rank))
           assembly->add(rank, begin, countOf(rank, begin, length),
@@ -193,33 +193,49 @@ private:
   int64_t bytes; ///< of an element
   uint32_t ranks;
   int64_t most = 0;             ///< elements of a rank
+  int64_t step = 0;             ///< elements of a piece
+  std::string mine, all;        ///< one piece, of this rank and of all
+  std::vector<uint64_t> hashes; ///< of the pieces
   std::vector<uint32_t> firsts; ///< by rank: the first that holds the same elements
 };
 
 } // namespace
 
-Expected<std::vector<Tensor>> run::gatherResults(const Program &program,
-                                                 const std::vector<Placement> &placements,
-                                                 const ReadResult &read, Bootstrap &bootstrap) {
-  std::vector<Tensor> results;
-  Status problem;
+/// What an Assembly of the argument needs: the terms, and which elements are known.
+static uint64_t assembledBytes(const ArgumentInfo &info) {
+  uint64_t elements = 1;
+  for (int64_t extent : info.shape)
+    elements *= static_cast<uint64_t>(extent);
+  return elements * info.terms * (sizeOf(info.dtype) + 1);
+}
+
+Expected<Gathered> run::gatherResults(const Program &program,
+                                      const std::vector<Placement> &placements,
+                                      const ReadResult &read, Bootstrap &bootstrap,
+                                      const AgreeOnStep &agree) {
+  Gathered gathered;
   const auto &arguments = program.arguments();
   for (uint32_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].isResult)
       continue;
-    Gathering gathering(arguments[i], placements[i], bootstrap);
-    TANDEM_RETURN_IF_ERROR(gathering.run(
+    std::optional<Gathering> gathering;
+    TANDEM_RETURN_IF_ERROR(
+        agree(withMemory(fmt::format("result \"{}\" of all ranks", arguments[i].name),
+                         assembledBytes(arguments[i]), [&] {
+                           gathering.emplace(arguments[i], placements[i], bootstrap);
+                           return Status::success();
+                         })));
+    TANDEM_RETURN_IF_ERROR(gathering->run(
         [&](uint64_t offset, uint64_t count, void *to) { return read(i, offset, count, to); }));
-    if (bootstrap.rank() != 0 || !problem.ok())
+    if (bootstrap.rank() != 0 || !gathered.problem.ok())
       continue;
-    auto whole = gathering.assembly->finish();
+    auto whole = gathering->assembly->finish();
     if (whole)
-      results.push_back(std::move(*whole));
+      gathered.results.push_back(std::move(*whole));
     else
-      problem = whole.status();
+      gathered.problem = whole.status();
   }
-  TANDEM_RETURN_IF_ERROR(problem);
-  return results;
+  return gathered;
 }
 
 Status run::poison(BoundMemory &memory, DType type) {

@@ -13,9 +13,12 @@
 #include "tandem/Runtime/Bootstrap.h"
 
 #include "KernelLibrary.h"
+#include <fmt/format.h>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,12 +31,36 @@ Expected<std::vector<Placement>> gatherPlacements(const Program &program, Bootst
 using ReadResult =
     std::function<Status(uint32_t argument, uint64_t offset, uint64_t count, void *to)>;
 
-/// The logical results, in order, from every rank's memory. Collective; only rank 0 gets them, and
-/// only it needs memory for more than pieces. Replicas are sent only where a hash of 64 bits finds
-/// that they differ. An error of rank 0's is no other rank's.
-Expected<std::vector<Tensor>> gatherResults(const Program &program,
-                                            const std::vector<Placement> &placements,
-                                            const ReadResult &read, Bootstrap &bootstrap);
+/// Calls `work`; if memory runs out in it, the error says for what, and how much the tensors alone
+/// need.
+template <typename Work> Status withMemory(const std::string &what, uint64_t bytes, Work work) {
+  auto none = [&] {
+    return Status(Code::OutOfMemory, fmt::format("no memory for {}: {} bytes", what, bytes));
+  };
+  try {
+    return work();
+  } catch (const std::bad_alloc &) {
+    return none();
+  } catch (const std::length_error &) { // more than any address space
+    return none();
+  }
+}
+
+/// Tells all ranks how a step went on this one. Collective: an error on all ranks, or on none.
+using AgreeOnStep = std::function<Status(const Status &mine)>;
+
+struct Gathered {
+  std::vector<Tensor> results; ///< logical, in order; only rank 0 gets them
+  Status problem;              ///< rank 0: what is wrong with them
+};
+
+/// The logical results from every rank's memory. Collective; only rank 0 needs memory for more than
+/// pieces. All ranks have memory for a result before any of it is sent: they `agree` on that, as
+/// a rank that has none would not take part in the exchange. Replicas are sent only where a hash of
+/// 64 bits finds that they differ. An error: they have not agreed, or this rank cannot go on.
+Expected<Gathered> gatherResults(const Program &program, const std::vector<Placement> &placements,
+                                 const ReadResult &read, Bootstrap &bootstrap,
+                                 const AgreeOnStep &agree);
 
 /// Writes what `poison` writes to a tensor (Inputs.h).
 Status poison(BoundMemory &memory, DType type);

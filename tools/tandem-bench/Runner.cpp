@@ -28,6 +28,15 @@ namespace tandem::bench {
 /// Between two meetings of ranks that wait for the oracle; timeouts are longer.
 static constexpr std::chrono::milliseconds kPatience(50);
 
+/// What the first rank says that has an error; "": none has. Collective.
+static Expected<std::string> firstProblem(Bootstrap &bootstrap, const Status &mine) {
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine.message()));
+  for (uint32_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty())
+      return rankMessage(rank, all[rank]);
+  return std::string();
+}
+
 /// What a candidate is made with.
 struct Setup {
   run::RankContext &context;
@@ -141,13 +150,18 @@ public:
         [&](uint32_t argument, uint64_t offset, uint64_t count, void *to) {
           return results[argument]->read(to, offset, count);
         },
-        bootstrap);
-    if (!whole && rank != 0)
+        bootstrap,
+        [&](const Status &mine) -> Status {
+          TANDEM_ASSIGN_OR_RETURN(std::string problem, firstProblem(bootstrap, mine));
+          return problem.empty() ? Status() : Status(Code::OutOfMemory, problem);
+        });
+    if (!whole)
       return whole.status();
     std::future<Status> verdict;
     if (rank == 0)
       verdict = std::async(std::launch::async, [&] {
-        return whole ? compare(*whole, seed, set, references, error) : whole.status();
+        return whole->problem.ok() ? compare(whole->results, seed, set, references, error)
+                                   : whole->problem;
       });
     // An oracle may take longer than ranks wait for each other: they meet again and again.
     for (;;) {
@@ -269,13 +283,7 @@ Expected<bool> Runner::allHave(bool mine) {
   return std::count(all.begin(), all.end(), "yes") == static_cast<ptrdiff_t>(all.size());
 }
 
-Expected<std::string> Runner::agree(const Status &mine) {
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine.message()));
-  for (uint32_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty())
-      return rankMessage(rank, all[rank]);
-  return std::string();
-}
+Expected<std::string> Runner::agree(const Status &mine) { return firstProblem(bootstrap, mine); }
 
 RankContext &Runner::contextOf(Mode mode) {
   auto found = std::find(options.modes.begin(), options.modes.end(), mode);

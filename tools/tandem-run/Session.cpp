@@ -22,10 +22,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -101,19 +99,6 @@ private:
   explicit NpyFolder(std::string path) : path(std::move(path)) {}
   std::string path, index;
 };
-
-/// Calls `work`; that memory runs out in it is an error, which says how much the tensors alone
-/// need.
-template <typename Work> Status withMemory(const char *what, uint64_t bytes, Work work) {
-  Status no(Code::OutOfMemory, fmt::format("no memory for {}: {} bytes", what, bytes));
-  try {
-    return work();
-  } catch (const std::bad_alloc &) {
-    return no;
-  } catch (const std::length_error &) { // more than any address space
-    return no;
-  }
-}
 
 /// Bytes of all arguments: of this rank's pieces, or of the logical tensors.
 uint64_t bytesOf(const Program &program, bool logical) {
@@ -323,26 +308,22 @@ private:
 
   /// Gathers the results and compares them, on rank 0; all ranks learn whether that went well.
   Status examine(bool dump) {
-    Expected<std::vector<Tensor>> results = Status(Code::Internal, "not gathered");
-    Status gathered = withMemory("the results of all ranks", bytesOf(*program, true), [&] {
-      results = gatherResults(
-          *program, placements,
-          [&](uint32_t argument, uint64_t offset, uint64_t count, void *to) {
-            return memories[argument]->read(to, offset, count);
-          },
-          bootstrap);
-      return results.status();
-    });
-    if (!gathered.ok())
-      results = gathered;
+    auto gathered = gatherResults(
+        *program, placements,
+        [&](uint32_t argument, uint64_t offset, uint64_t count, void *to) {
+          return memories[argument]->read(to, offset, count);
+        },
+        bootstrap, [this](const Status &mine) { return agree(mine, Step::Own); });
+    if (!gathered)
+      return gathered.status();
     // What is wrong with the results is for rank 0 to say, and for all to hear.
-    if (!results && !root)
-      return results.status();
-    std::string problem = results ? "" : results.status().message();
-    if (root && problem.empty())
-      problem = withMemory("the unsharded reference's tensors", 2 * bytesOf(*program, true), [&] {
-                  return examineWhole(*results, dump);
-                }).message();
+    Status verdict = gathered->problem;
+    if (root && verdict.ok())
+      verdict = withMemory("the unsharded reference's tensors", 2 * bytesOf(*program, true),
+                           [&] { return examineWhole(gathered->results, dump); });
+    std::string problem = verdict.code() == Code::OutOfMemory
+                              ? rankMessage(bootstrap.rank(), verdict.message())
+                              : verdict.message();
     TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
     report.failure = verdicts[0];
     return verdicts[0].empty() ? Status::success() : Status(Code::Aborted, verdicts[0]);
