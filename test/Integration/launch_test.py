@@ -281,6 +281,21 @@ class Failures(harness.Test):
                                        rf"|rank {rank}: no end after .*rank 0 has shown no life for", str(done))
         self.assertIn("rank 0 did not end by itself and was killed", done.err)
 
+    def test_all_ranks_stopped(self):
+        """None of them notices, so the launcher does: after the timeout and 10 s."""
+        path, timeout = self.path("hang.json"), 5 * harness.SLOWER
+        launcher, ranks = self.running(f"--timeout={timeout:g}", "--repeat=1000", f"--hang-report={path}")
+        for pid in ranks.values():
+            os.kill(pid, signal.SIGSTOP)
+        done = finish(launcher)
+        self.assertEqual(done.code, 128 + signal.SIGKILL, str(done))
+        self.assertIn("FAILED", done.out)
+        self.assertIn("rank 0 was stopped", done.out)
+        for rank in ranks:
+            self.assertIn(f"rank {rank} was stopped for {timeout + 10:g} s, as were all others that had not ended, "
+                          "and was killed", done.err)
+        self.assertEqual({each["process"] for each in harness.read_json(path)["ranks"]}, {"stopped"})
+
     def test_killed_launcher_leaves_no_rank(self):
         launcher, ranks = self.running("--timeout=60", "--repeat=1000")
         launcher.kill()

@@ -76,11 +76,11 @@ public:
   explicit Interruptions(bool inquiries) : inquiries(inquiries) {
     interruption = inquiry = 0;
     if (inquiries) {
-      struct sigaction handler{};
+      struct sigaction handler {};
       handler.sa_handler = [](int) { inquiry = 1; };
       ::sigaction(SIGUSR1, &handler, &beforeInquiries);
     }
-    struct sigaction handler{};
+    struct sigaction handler {};
     handler.sa_handler = [](int signal) { interruption = signal; };
     for (size_t i = 0; i < kEndingSignals.size(); ++i) {
       ::sigaction(kEndingSignals[i], nullptr, &before[i]);
@@ -99,7 +99,7 @@ public:
 
 private:
   struct sigaction before[kEndingSignals.size()];
-  struct sigaction beforeInquiries{};
+  struct sigaction beforeInquiries {};
   const bool inquiries;
 };
 
@@ -153,7 +153,8 @@ public:
         inquiry = 0;
         tellTrouble();
       }
-      if (!interruption && Clock::now() < std::min(grace, limit))
+      allStopped = allStopped || areStopped();
+      if (!interruption && !allStopped && Clock::now() < std::min(grace, limit))
         continue;
       if (!killing && alive)
         tellTrouble();
@@ -255,6 +256,7 @@ private:
       else
         exit.signal = WTERMSIG(status);
       exit.killed = killing && exit.signal == SIGKILL;
+      exit.stopped = exit.killed && allStopped;
       if (!exit.ok() && !failed)
         notify(fmt::format("rank {} ended before all ranks had connected ({})", rank,
                            exit.signal ? fmt::format("signal {}", exit.signal)
@@ -269,18 +271,40 @@ private:
       return; // then they wait for their timeout
   }
 
+  /// The letter of proc(5) for a rank's process: 'T': stopped, 't': by a debugger.
+  char letterOf(uint32_t rank) const {
+    std::ifstream file(fmt::format("/proc/{}/stat", pids[rank]));
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    size_t name = text.rfind(')');
+    return name != std::string::npos && name + 2 < text.size() ? text[name + 2] : '?';
+  }
+
   std::string stateOf(uint32_t rank) const {
     const RankExit &exit = exits[rank];
     if (pids[rank] < 0)
       return exit.signal ? fmt::format("ended by signal {}", exit.signal)
                          : fmt::format("ended with code {}", exit.code);
-    std::ifstream file(fmt::format("/proc/{}/stat", pids[rank]));
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    size_t name = text.rfind(')');
-    bool isStopped = name != std::string::npos && name + 2 < text.size() &&
-                     (text[name + 2] == 'T' || text[name + 2] == 't');
-    return isStopped ? "stopped" : "running";
+    char letter = letterOf(rank);
+    return letter == 'T' || letter == 't' ? "stopped" : "running";
   }
+
+  /// Whether all ranks that have not ended were stopped for `mostStopped`.
+  bool areStopped() {
+    Deadline now = Clock::now();
+    if (!options.mostStopped.count() || now - lookedAt < kLook)
+      return false;
+    // After a longer pause the launcher itself was stopped, or had no processor.
+    auto passed = std::min<Clock::duration>(now - lookedAt, 2 * kLook);
+    lookedAt = now;
+    for (uint32_t rank = 0; rank < options.ranks; ++rank)
+      if (pids[rank] >= 0 && letterOf(rank) != 'T') {
+        stoppedFor = Clock::duration(0);
+        return false;
+      }
+    stoppedFor += passed;
+    return alive && stoppedFor >= options.mostStopped;
+  }
+  static constexpr std::chrono::milliseconds kLook{100}; ///< between two looks at the states
 
   void tellTrouble() {
     if (!options.onTrouble)
@@ -348,12 +372,15 @@ private:
   int noticeFd = -1;
   SharedFolder sharedFolder; ///< of UCX
   bool failed = false, killing = false;
+  Deadline lookedAt = Clock::now(); ///< when areStopped() last looked at the ranks
+  Clock::duration stoppedFor{0};    ///< for how long it has found all stopped
+  bool allStopped = false;          ///< for too long
 };
 
 } // namespace
 
 bool run::endsProcess(int signal) {
-  struct sigaction now{};
+  struct sigaction now {};
   return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
@@ -409,10 +436,16 @@ run::spawnSelf(const std::string &tool, uint32_t ranks, const std::vector<std::s
   spawn.onTrouble = std::move(onTrouble);
   // The others notice within the timeout, and then some time to say so.
   spawn.grace = timeout + std::chrono::seconds(3);
+  spawn.mostStopped = timeout + std::chrono::seconds(10);
   TANDEM_ASSIGN_OR_RETURN(std::vector<RankExit> exits, spawnRanks(spawn));
   for (uint32_t rank = 0; rank < exits.size(); ++rank) {
     const RankExit &exit = exits[rank];
-    if (exit.killed)
+    if (exit.stopped)
+      fmt::print(stderr,
+                 "{}: rank {} was stopped for {:g} s, as were all others that had not ended, and "
+                 "was killed\n",
+                 tool, rank, std::chrono::duration<double>(spawn.mostStopped).count());
+    else if (exit.killed)
       fmt::print(stderr, "{}: rank {} did not end by itself and was killed\n", tool, rank);
     else if (exit.signal)
       fmt::print(stderr, "{}: rank {} was ended by signal {} ({})\n", tool, rank, exit.signal,

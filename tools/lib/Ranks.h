@@ -45,13 +45,18 @@ struct SpawnOptions {
   std::function<void(const std::vector<std::string> &states)> onTrouble;
   /// All ranks are killed after this; 0: never.
   std::chrono::milliseconds limit{0};
+  /// Ranks notice if some of them are stopped. If all are that have not ended, they are killed
+  /// after this; 0: never. Time in which the launcher is stopped, too, does not count, and a rank
+  /// that a debugger has stopped counts as running.
+  std::chrono::milliseconds mostStopped{0};
 };
 
 /// How one rank ended.
 struct RankExit {
-  int code = -1;       ///< exit code; -1 if a signal ended it
-  int signal = 0;      ///< the signal that ended it, else 0
-  bool killed = false; ///< by the launcher, because of another rank or the limit
+  int code = -1;        ///< exit code; -1 if a signal ended it
+  int signal = 0;       ///< the signal that ended it, else 0
+  bool killed = false;  ///< by the launcher, because of another rank or a limit
+  bool stopped = false; ///< killed because of mostStopped
   bool ok() const { return code == 0; }
 };
 

@@ -202,8 +202,9 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
   if ((*exits)[0].signal && current < options.programs.size()) {
     Report report;
     report.file = options.programs[current];
-    report.failure =
-        fmt::format("rank 0 {}", (*exits)[0].killed ? "hung" : "was ended by a signal");
+    report.failure = fmt::format("rank 0 {}", (*exits)[0].stopped  ? "was stopped"
+                                              : (*exits)[0].killed ? "hung"
+                                                                   : "was ended by a signal");
     ++tally.failed;
     fmt::print("{}", reportLines(options, report, options.several() ? report.file + ": " : ""));
     if (options.several())

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -69,6 +70,39 @@ TEST(Spawn, StoppedRanksAreKilledAtTheLimit) {
   for (const RankExit &exit : *exits)
     EXPECT_TRUE(exit.killed);
   EXPECT_NE(exitCodeOf(*exits), 0);
+}
+
+TEST(Spawn, RanksThatAreAllStoppedAreKilled) {
+  for (uint32_t ranks : {1, 2}) {
+    SpawnOptions options = shell(ranks, "kill -STOP $$");
+    options.mostStopped = milliseconds(300);
+    std::vector<std::string> seen;
+    options.onTrouble = [&](const std::vector<std::string> &states) { seen = states; };
+    auto exits = spawnRanks(options);
+    ASSERT_TRUE(exits) << exits.status().message();
+    EXPECT_EQ(seen, std::vector<std::string>(ranks, "stopped"));
+    for (const RankExit &exit : *exits) {
+      EXPECT_TRUE(exit.killed);
+      EXPECT_TRUE(exit.stopped);
+    }
+    EXPECT_EQ(exitCodeOf(*exits), 128 + SIGKILL);
+  }
+}
+
+TEST(Spawn, StoppedRanksMayWaitForOneThatRuns) {
+  std::string file = testing::TempDir() + "spawn-" + std::to_string(::getpid());
+  SpawnOptions options = shell(2, "file=" + file + R"(
+if [ $TANDEM_RANK = 1 ]; then
+  echo $$ > $file.new; mv $file.new $file; kill -STOP $$; exit 0
+fi
+until test -s $file; do sleep 0.02; done
+pid=$(cat $file); rm $file
+until grep -q '^State:.T' /proc/$pid/status; do sleep 0.02; done
+sleep 1; kill -CONT $pid)");
+  options.mostStopped = milliseconds(300);
+  auto exits = spawnRanks(options);
+  ASSERT_TRUE(exits) << exits.status().message();
+  EXPECT_EQ(exitCodeOf(*exits), 0);
 }
 
 TEST(Spawn, RanksAreToldThatOneHasEnded) {
