@@ -56,13 +56,14 @@ private:
       if (part.out.layout.numElements() == 0)
         return Status();
       if (!last || !last->signals.empty())
-        last = &steps.emplace_back();
-      return addMove(i, last->move);
+        steps.emplace_back();
+      return addMove(i);
     }
   }
 
-  Status addMove(uint32_t i, ExchangeMove &move) {
+  Status addMove(uint32_t i) {
     const ExchangePart &part = parts[i];
+    ExchangeMove &move = steps.back().move;
     // A put or copy of a sum that this step has computed: the thread has it.
     for (const ExchangeMove::Store &store : move.stores)
       if (move.reduces && part.kind != ExchangePart::Kind::Reduce &&
@@ -76,12 +77,11 @@ private:
     TANDEM_ASSIGN_OR_RETURN(ExchangeReads reads, readsOf(part));
     bool reduces = part.kind == ExchangePart::Kind::Reduce;
     if (move.stores.empty()) {
-      move.out = part.out.layout;
-      move.in = reads.element;
-      move.terms = reads.terms;
-      move.termStride = reads.termStride;
-      move.reduces = reduces;
-      move.reduceOp = part.reduceOp;
+      begin(move, part, reads);
+    } else if (!reduces && !move.reduces &&
+               (move.out != part.out.layout || move.in != reads.element)) {
+      // Copies of another value.
+      begin(steps.emplace_back().move, part, reads);
     } else if (move.out != part.out.layout || move.in != reads.element ||
                move.terms != reads.terms || move.termStride != reads.termStride ||
                move.reduces != reduces || move.reduceOp != part.reduceOp) {
@@ -93,7 +93,16 @@ private:
       if (mayOverlap(parts[writer].out, part.in) && !termOf(parts[writer].out, reads))
         return invalid("reads what part {} has written, as other elements", writer);
     readers.push_back(i);
-    return addStore(i, i, move);
+    return addStore(i, i, steps.back().move);
+  }
+
+  static void begin(ExchangeMove &move, const ExchangePart &part, const ExchangeReads &reads) {
+    move.out = part.out.layout;
+    move.in = reads.element;
+    move.terms = reads.terms;
+    move.termStride = reads.termStride;
+    move.reduces = part.kind == ExchangePart::Kind::Reduce;
+    move.reduceOp = part.reduceOp;
   }
 
   Status addStore(uint32_t target, uint32_t source, ExchangeMove &move) {

@@ -371,8 +371,9 @@ PROGRAMS = [
           others=(("w", "f8E5M2"), ("y", "bf16")), **NARROW),
     layer("scaled", "fp8-scaled", "x 48 32, sx 48, w 24 32, sw 24", "y 48 24",
           lambda t: {"y": t["x"] @ t["w"].T * t["sx"][:, None] * t["sw"]}, variant=True, others=(("y", "bf16"),), **NARROW),
-    layer("scaled-direct", "fp8-scaled", "x 48 32, sx 48, w 24 32, sw 24", "y 48 24",
-          lambda t: {"y": t["x"] @ t["w"].T * t["sx"][:, None] * t["sw"]}, variant=True, others=(("y", "bf16"),), **NARROW),
+    *(layer(name, "fp8-scaled", "x 48 32, sx 48, w 24 32, sw 24", "y 48 24",
+            lambda t: {"y": t["x"] @ t["w"].T * t["sx"][:, None] * t["sw"]}, variant=True, others=(("y", "bf16"),), **NARROW)
+      for name in ("scaled-direct", "scaled-together")),
     layer("contracted", "fp8-scaled", "x 48 32, w 24 32, s", "z 48 24", lambda t: {"z": t["x"] @ t["w"].T * t["s"]},
           ranks=(2, 4, 8), variant=True, others=(("z", "bf16"),), **NARROW),
     *(layer("quantized-gather", "fp8", "x 48 32, w 24 32", "y 48 24, q 48 32", functools.partial(quantized, dtype),

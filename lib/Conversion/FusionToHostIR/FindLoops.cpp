@@ -51,6 +51,14 @@ private:
   bool isOpen(fusion::ReshardOp op, bool reduces) const;
   void uniteGathers(Operation *op);
   void uniteProducts(Operation *op);
+  /// Where a value was gathered: the dimension that the gather made whole, as one of the value.
+  struct Gathered {
+    fusion::ReshardOp gather; ///< null: nowhere
+    int64_t dim = 0;
+  };
+  Gathered findGather(Value value);
+  bool isLight(unsigned group) const;
+  void uniteLight(Operation *op);
   unsigned findWholeGroup(Operation *op);
   bool canJoinWhole(Operation *op, unsigned group);
 
@@ -62,6 +70,7 @@ private:
   DenseMap<Operation *, SmallVector<Operation *>> orderedAfter;
   DenseMap<Value, unsigned> gatherOf; // a group that gathers slices of the value
   DenseSet<Operation *> beforeScatter;
+  DenseMap<Value, Gathered> gatheredAt;
   /// The reduction whose operand an op makes, of ops without stream digits.
   DenseMap<Operation *, Operation *> reductionOf;
 };
@@ -417,6 +426,65 @@ void LoopFinder::uniteProducts(Operation *op) {
   }
 }
 
+LoopFinder::Gathered LoopFinder::findGather(Value value) {
+  auto [known, added] = gatheredAt.try_emplace(value);
+  Operation *op = value.getDefiningOp();
+  if (!added || !op)
+    return known->second;
+  Gathered found;
+  if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
+    fusion::Reshard kind = fusion::classifyReshard(reshard.getInput().getType(), reshard.getType());
+    if (isOpen(reshard, /*reduces=*/false) && kind.kind == fusion::ReshardKind::AllGather)
+      found = {reshard, kind.fromDim};
+  } else if (std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+             rule && fusion::isLocalComputation(op) && !rule->regroups()) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      Gathered before = findGather(operand.get());
+      if (!before.gather || found.gather || !passesSlices(op, operand))
+        continue;
+      int64_t factor = rule->operands[operand.getOperandNumber()][before.dim];
+      if (const auto *dim = llvm::find(rule->results[0], factor);
+          factor != fusion::AxesRule::kNone && dim != rule->results[0].end())
+        found = {before.gather, dim - rule->results[0].begin()};
+    }
+  }
+  gatheredAt[value] = found;
+  return found;
+}
+
+/// Whether a group computes nothing but what is read element by element.
+bool LoopFinder::isLight(unsigned group) const {
+  return llvm::all_of(groups[group].ops, [](Operation *op) {
+    return isa<fusion::ReshardOp, fusion::BroadcastOp>(op) || isElementwiseComputation(op);
+  });
+}
+
+/// Makes one group of two whose gathers lead to the same dimension of an elementwise op, if one of
+/// them is light. Example: the rows of a matmul and their scales, which are gathered alike.
+void LoopFinder::uniteLight(Operation *op) {
+  if (!isElementwiseComputation(op))
+    return;
+  Gathered first;
+  unsigned into = kNoGroup;
+  for (Value operand : op->getOperands()) {
+    Gathered found = findGather(operand);
+    unsigned group = found.gather ? groupOf.lookup_or(operand.getDefiningOp(), kNoGroup) : kNoGroup;
+    if (group == kNoGroup || group == into || groupOf.lookup(found.gather) != group)
+      continue;
+    if (into == kNoGroup) {
+      into = group;
+      first = found;
+      continue;
+    }
+    auto getAxesOf = [](fusion::ReshardOp gather) {
+      return fusion::classifyReshard(gather.getInput().getType(), gather.getType()).axes;
+    };
+    if (found.dim == first.dim && getAxesOf(found.gather) == getAxesOf(first.gather) &&
+        (isLight(into) || isLight(group)) && canUnite(into, group))
+      merge(into, group);
+  }
+}
+
 /// Whether `op`, which computes, can be in a loop with the group, which has no stream digits.
 bool LoopFinder::canJoinWhole(Operation *op, unsigned group) {
   const StreamLoop &candidate = groups[group];
@@ -456,6 +524,7 @@ unsigned LoopFinder::findWholeGroup(Operation *op) {
     return kNoGroup;
   uniteGathers(op);
   uniteProducts(op);
+  uniteLight(op);
   // A gather that the op reads before what other gathers lead to.
   for (bool direct : {true, false})
     for (Value operand : op->getOperands()) {

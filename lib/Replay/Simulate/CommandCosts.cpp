@@ -154,6 +154,8 @@ void CommandCosts::findExchangeKernels() {
 bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
   int steps = 0, waits = 0, stores = 0, signals = 0;
   std::vector<std::pair<Layout, Layout>> shapes; // of targets and sources
+  std::set<DType> types;
+  bool adds = false;
   Kind before = Kind::Signal;
   for (CommandId c = exchange + 1; c <= exchange + world.commands[exchange].aux; ++c) {
     const Command &part = world.commands[c];
@@ -168,12 +170,19 @@ bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
     if (!out || !in ||
         !program::exchangeKernelType(world.layoutOf(*out).dtype, part.kind == Kind::Reduce))
       return false;
+    types.insert(world.layoutOf(*out).dtype);
+    adds |= part.kind == Kind::Reduce;
     std::pair layouts(world.layoutOf(*out).normalized(), world.layoutOf(*in).normalized());
     // A put of a sum is a store of its reduction.
     bool isNew = std::find(shapes.begin(), shapes.end(), layouts) == shapes.end();
-    if (isNew && (part.kind == Kind::Reduce || shapes.empty() || layouts.first != layouts.second))
+    if (isNew &&
+        (part.kind == Kind::Reduce || shapes.empty() || layouts.first != layouts.second || !adds)) {
+      steps += !shapes.empty() && !adds; // copies of another value
       shapes.push_back(std::move(layouts));
+    }
   }
+  if (adds && types.size() > 1)
+    return false;
   return steps <= program::kMostExchangeSteps && waits <= program::kMostExchangeWaits &&
          stores <= program::kMostExchangeStores && signals <= program::kMostExchangeSignals &&
          shapes.size() <= static_cast<size_t>(program::kMostExchangeShapes);

@@ -233,17 +233,27 @@ func.func @two_layers(%x: tensor<4x4x8xf32, #x>, %w1: tensor<8x6xf32, #w1>, %w2:
 
 // -----
 
-// Two gathers whose schedule runs one in a loop are two loops.
+// Gathers of which the schedule runs two in a loop, by one kernel: a third one is another loop.
 
-// CHECK-LABEL: hostir.program @two_gathers
-// CHECK-COUNT-2: hostir.fused_exchange
+// CHECK-LABEL: hostir.program @three_gathers
+// CHECK: hostir.fused_exchange
+// CHECK: hostir.copy
+// CHECK-NOT: hostir.copy
+// CHECK: hostir.signal
+// CHECK: hostir.fused_exchange
+// CHECK: hostir.copy
+// CHECK: hostir.copy
+// CHECK: hostir.signal
+// CHECK: hostir.launch
 // CHECK: hostir.launch
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 !s = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<16x8xf32, #fusion.axes<#tp, [serial(4) * stream(2), -]>>
-func.func @two_gathers(%0: !s, %1: !s) -> !g {
-  %2 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !s -> !g
-  %3 = fusion.reshard %1 {schedule = #fusion.schedule<direct>} : !s -> !g
-  %4 = arith.addf %2, %3 : !g
-  return %4 : !g
+func.func @three_gathers(%0: !s, %1: !s, %2: !s) -> !g {
+  %3 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !s -> !g
+  %4 = fusion.reshard %1 {schedule = #fusion.schedule<direct>} : !s -> !g
+  %5 = arith.addf %3, %4 : !g
+  %6 = fusion.reshard %2 {schedule = #fusion.schedule<direct>} : !s -> !g
+  %7 = arith.addf %5, %6 : !g
+  return %7 : !g
 }

@@ -160,6 +160,11 @@ TEST(FusedExchange, ThreadsNeedNothingOfEachOther) {
   EXPECT_EQ(describeExchange({copy, reduce}).status().message(),
             "part 1: expected shape, strides and kind of part 0, as no wait or signal is between "
             "them");
+  // Copies of another value are a step of their own.
+  ExchangePart longer = copy;
+  longer.in = {5, 0, Layout::dense(DType::I8, {7})};
+  longer.out = {6, 0, Layout::dense(DType::I8, {7})};
+  EXPECT_EQ(describeExchange({copy, longer, wait, reduce})->size(), 3u);
   // A sum is stored further from where it is, not from where a peer has it.
   ExchangePart put = copy, other = copy;
   put.kind = ExchangePart::Kind::Put;

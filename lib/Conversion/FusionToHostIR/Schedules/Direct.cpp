@@ -43,12 +43,13 @@ static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
 namespace {
 
-/// A loop with one all-gather, reduce-scatter or all-reduce. A kernel does each slice of it, or the
-/// whole.
+/// A loop with one reduce-scatter or all-reduce, or with all-gathers among the same devices. A
+/// kernel does each slice of it, or the whole.
 struct DirectLoop {
   const StreamLoop &loop;
-  fusion::ReshardOp reshard;
-  ReshardPlan plan; ///< of any slice, without indices
+  fusion::ReshardOp reshard;             ///< the only one, or the first gather
+  ReshardPlan plan;                      ///< of any slice, without indices
+  SmallVector<fusion::ReshardOp> others; ///< more gathers
   /// Two-shot: the dimension of a slice that is cut into a part per device.
   std::optional<int64_t> cut;
   int64_t blocks = 1;
@@ -90,6 +91,12 @@ private:
 
   /// Views have no dimension for the devices, and so may have dimensions of extent 1.
   bool isAllReduce() const { return all.plan.kind == SliceMove::AllReduce; }
+  bool gathers() const { return all.plan.kind == SliceMove::AllGather; }
+  SmallVector<fusion::ReshardOp> getReshards() const {
+    SmallVector<fusion::ReshardOp> reshards{all.reshard};
+    reshards.append(all.others);
+    return reshards;
+  }
   SliceIndex getIndex(OpBuilder &builder, Value slice) const {
     return all.isSliced() ? getSliceIndex(builder, loc, all.loop.streamSizes, slice) : SliceIndex();
   }
@@ -99,12 +106,18 @@ private:
   SmallVector<int64_t> getSumShape();
   LogicalResult emitSlice();
   LogicalResult emitOps(ArrayRef<Operation *> ops, const SliceIndex &index, Value stream);
-  void exchange(const ReshardPlan &slice);
-  /// The kernel's commands, on what a device has of a slice and what it gets. `outside`: memory of
-  /// the embedder that gets a copy of it; may be null.
-  void emitCommands(Value own, Value target, Value outside);
+  LogicalResult exchange(const SliceIndex &index);
+  /// What a device has of a slice of a value, and what it gets. `outside`: memory of the embedder
+  /// that gets a copy of it; may be null.
+  struct Ends {
+    Value own, target, outside;
+  };
+  FailureOr<Ends> getEnds(fusion::ReshardOp op, Value stored, const SliceIndex &index);
+  /// The kernel's commands.
+  void emitGathers(ArrayRef<Ends> values);
+  void emitReduction(const Ends &value);
   /// Whether these copies fit into the kernel: moves of two shapes, and so many stores.
-  bool copiesInKernel(Value own, Value target, Value outside) const;
+  bool copiesInKernel(const Ends &value) const;
   /// Part `number` of a buffer along its first dimension; or that of a device along `cut`.
   Value getElement(Value buffer, Value number) {
     return hostir::buildElementView(builder, loc, buffer, number);
@@ -130,8 +143,9 @@ private:
   Peers peers;
   OneSided channel;
   Value received; ///< symmetric: the partial sums of all devices, [slice, device, ...]
-  Value result;   ///< symmetric, of the result's shape, where peers store parts of the result
-  Value number;   ///< of the slice at hand
+  /// Symmetric, of the results' shapes, where peers store parts of the results.
+  SmallVector<Value> results;
+  Value number; ///< of the slice at hand
   Value exchangeStream;
   Value slots; ///< its part of `received`
 };
@@ -139,20 +153,22 @@ private:
 } // namespace
 
 LogicalResult DirectEmission::prepare() {
-  fusion::ReshardOp op = all.reshard;
-  Type element = op.getType().getElementType();
-  if (all.cut || all.plan.kind == SliceMove::AllGather) {
-    result = program.allocSymmetric(loc, *fusion::getLocalShape(op.getType()), element);
-    // A result of the program is in the embedder's memory, which peers cannot access.
-    if (!program.getBuffer(op.getResult()))
-      program.setBuffer(op.getResult(), result);
-  }
+  if (all.cut || gathers())
+    for (fusion::ReshardOp op : getReshards()) {
+      Value result = program.allocSymmetric(loc, *fusion::getLocalShape(op.getType()),
+                                            op.getType().getElementType());
+      results.push_back(result);
+      // A result of the program is in the embedder's memory, which peers cannot access.
+      if (!program.getBuffer(op.getResult()))
+        program.setBuffer(op.getResult(), result);
+    }
   if (failed(body.prepare()))
     return failure();
   if (all.plan.reduces()) {
     SmallVector<int64_t> shape = getSumShape();
     shape.insert(shape.begin(), {all.loop.numSlices(), devices});
-    received = program.allocSymmetric(loc, shape, element);
+    fusion::ReshardOp op = all.reshard;
+    received = program.allocSymmetric(loc, shape, op.getType().getElementType());
   }
   return success();
 }
@@ -192,65 +208,104 @@ void DirectEmission::meet(int64_t set) {
               /*isSource=*/true);
 }
 
-void DirectEmission::emitCommands(Value own, Value target, Value outside) {
-  bool gathers = all.plan.kind == SliceMove::AllGather;
+void DirectEmission::emitGathers(ArrayRef<Ends> values) {
+  for (const Ends &value : values) {
+    Value place = getElement(value.target, me);
+    copy(value.own, place);
+    if (value.outside)
+      copy(value.own, getElement(value.outside, me));
+    forEachPeer([&](Value peer) { put(value.own, place, peer); });
+  }
+  meet(kParts);
+  for (const Ends &value : values)
+    if (value.outside)
+      forEachPeer(
+          [&](Value peer) {
+            copy(getElement(value.target, peer), getElement(value.outside, peer));
+          },
+          /*isSource=*/true);
+}
+
+void DirectEmission::emitReduction(const Ends &value) {
+  auto [own, target, outside] = value;
   auto getPart = [&](Value buffer, Value device) {
     return all.cut ? getCut(buffer, device) : getElement(buffer, device);
   };
-  auto getFor = [&](Value device) {
-    return gathers || (isAllReduce() && !all.cut) ? own : getPart(own, device);
+  auto getFor = [&, own = own](Value device) {
+    return isAllReduce() && !all.cut ? own : getPart(own, device);
   };
-  Value place = getElement(gathers ? target : slots, me);
+  Value place = getElement(slots, me);
   copy(getFor(me), place);
-  if (gathers && outside)
-    copy(own, getPart(outside, me));
   forEachPeer([&](Value peer) { put(getFor(peer), place, peer); });
   meet(kParts);
-  if (!gathers) {
-    Value there = all.cut ? getPart(target, me) : target;
-    Value sum = outside ? getPart(outside, me) : there;
-    auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
-    hostir::ReduceOp::create(builder, loc, kind, slots, sum, builder.getDenseI64ArrayAttr({0}),
-                             exchangeStream);
-    if (!all.cut)
-      return;
-    forEachPeer([&](Value peer) { put(sum, there, peer); });
-    meet(kSums);
-  }
+  Value there = all.cut ? getPart(target, me) : target;
+  Value sum = outside ? getPart(outside, me) : there;
+  auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
+  hostir::ReduceOp::create(builder, loc, kind, slots, sum, builder.getDenseI64ArrayAttr({0}),
+                           exchangeStream);
+  if (!all.cut)
+    return;
+  forEachPeer([&](Value peer) { put(sum, there, peer); });
+  meet(kSums);
   if (outside)
-    forEachPeer([&](Value peer) { copy(getPart(target, peer), getPart(outside, peer)); },
+    forEachPeer([&, target = target, outside = outside](
+                    Value peer) { copy(getPart(target, peer), getPart(outside, peer)); },
                 /*isSource=*/true);
 }
 
-bool DirectEmission::copiesInKernel(Value own, Value target, Value outside) const {
-  if (all.plan.kind == SliceMove::AllGather)
-    return 2 * devices <= program::kMostExchangeStores;
+bool DirectEmission::copiesInKernel(const Ends &value) const {
+  if (gathers())
+    return 2 * devices * static_cast<int64_t>(results.size()) <= program::kMostExchangeStores;
   auto isDense = [](Value buffer) { return hostir::isDense(cast<MemRefType>(buffer.getType())); };
-  auto before = cast<MemRefType>(target.getType()).getShape().take_front(*all.cut);
-  return 3 * devices - 1 <= program::kMostExchangeStores && isDense(own) && isDense(target) &&
-         isDense(outside) && llvm::all_of(before, [](int64_t extent) { return extent == 1; });
+  auto before = cast<MemRefType>(value.target.getType()).getShape().take_front(*all.cut);
+  return 3 * devices - 1 <= program::kMostExchangeStores && isDense(value.own) &&
+         isDense(value.target) && isDense(value.outside) &&
+         llvm::all_of(before, [](int64_t extent) { return extent == 1; });
 }
 
-void DirectEmission::exchange(const ReshardPlan &slice) {
-  fusion::ReshardOp op = all.reshard;
-  Value target = program.getBuffer(op.getResult()), there = result ? result : target;
-  Value source =
-      makeView(builder, loc, program.getBuffer(op.getInput()), slice.source, isAllReduce());
-  Value stored = makeView(builder, loc, there, slice.target, isAllReduce());
-  Value outside =
-      there == target ? Value() : makeView(builder, loc, target, slice.target, isAllReduce());
-  bool inKernel = outside && copiesInKernel(source, stored, outside);
+FailureOr<DirectEmission::Ends> DirectEmission::getEnds(fusion::ReshardOp op, Value stored,
+                                                        const SliceIndex &index) {
+  FailureOr<ReshardPlan> slice = planReshard(op, index, &builder, [&] { return op.emitError(); });
+  if (failed(slice))
+    return failure();
+  Value target = program.getBuffer(op.getResult()), there = stored ? stored : target;
+  Ends ends;
+  ends.own = makeView(builder, loc, program.getBuffer(op.getInput()), slice->source, isAllReduce());
+  ends.target = makeView(builder, loc, there, slice->target, isAllReduce());
+  if (there != target)
+    ends.outside = makeView(builder, loc, target, slice->target, isAllReduce());
+  return ends;
+}
+
+LogicalResult DirectEmission::exchange(const SliceIndex &index) {
+  SmallVector<Ends> values;
+  for (auto [i, op] : llvm::enumerate(getReshards())) {
+    FailureOr<Ends> ends = getEnds(op, results.empty() ? Value() : results[i], index);
+    if (failed(ends))
+      return failure();
+    values.push_back(*ends);
+  }
   if (received)
     slots = getElement(received, number);
+  SmallVector<Ends> behind; // copies that do not fit into the kernel
+  for (Ends &value : values)
+    if (value.outside && !copiesInKernel(value)) {
+      behind.push_back(value);
+      value.outside = Value();
+    }
   (void)emitFusedExchange(
       program, loc, exchangeStream, all.blocks,
       [&] {
-        emitCommands(source, stored, inKernel ? outside : Value());
+        if (gathers())
+          emitGathers(values);
+        else
+          emitReduction(values.front());
         return success();
       },
       static_cast<hostir::ExchangeSignals>(all.signals));
-  if (outside && !inKernel)
-    copy(stored, outside);
+  for (const Ends &value : behind)
+    copy(value.target, value.outside);
+  return success();
 }
 
 LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops, const SliceIndex &index,
@@ -264,20 +319,17 @@ LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops, const SliceInde
 }
 
 LogicalResult DirectEmission::emitSlice() {
-  fusion::ReshardOp op = all.reshard;
   Value main = program.getMainStream(), consumer = hasConsumerStream() ? getWorker(1) : main;
   exchangeStream = all.isSliced() ? getWorker(0) : main;
   SliceIndex index = getIndex(builder, number);
   if (failed(emitOps(all.producers, index, main)))
     return failure();
-  FailureOr<ReshardPlan> slice = planReshard(op, index, &builder, [&] { return op.emitError(); });
-  if (failed(slice))
-    return failure();
   if (!all.producers.empty())
     sync(exchangeStream, main);
-  program.onMesh(loc, all.plan.mesh, [&] { exchange(*slice); });
-  if (all.consumers.empty())
-    return success();
+  LogicalResult done = success();
+  program.onMesh(loc, all.plan.mesh, [&] { done = exchange(index); });
+  if (failed(done) || all.consumers.empty())
+    return done;
   sync(consumer, exchangeStream);
   return emitOps(all.consumers, index, consumer);
 }
@@ -322,17 +374,40 @@ static fusion::ReshardKind getKind(fusion::ReshardOp reshard) {
   return fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).kind;
 }
 
-/// Of the local part of a reshard's operand or result, whichever is larger.
-static std::optional<int64_t> countBytes(fusion::ReshardOp reshard) {
-  int64_t bytes = 0;
-  for (RankedTensorType type : {reshard.getInput().getType(), reshard.getType()}) {
-    FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
-    if (failed(shape))
-      return std::nullopt;
-    bytes = std::max(bytes,
-                     llvm::divideCeil(type.getElementTypeBitWidth(), 8) * llvm::product_of(*shape));
+/// Of the local parts of the reshards' operands or results, whichever are larger.
+static std::optional<int64_t> countBytes(ArrayRef<fusion::ReshardOp> reshards) {
+  int64_t sum = 0;
+  for (fusion::ReshardOp reshard : reshards) {
+    int64_t bytes = 0;
+    for (RankedTensorType type : {reshard.getInput().getType(), reshard.getType()}) {
+      FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
+      if (failed(shape))
+        return std::nullopt;
+      bytes = std::max(bytes, llvm::divideCeil(type.getElementTypeBitWidth(), 8) *
+                                  llvm::product_of(*shape));
+    }
+    sum += bytes;
   }
-  return bytes;
+  return sum;
+}
+
+/// Whether one kernel can do the reshards, of the first of which `plan` is. Failure, with the
+/// reason through `why`, if not.
+static LogicalResult verifyTogether(ArrayRef<fusion::ReshardOp> reshards, const ReshardPlan &plan,
+                                    function_ref<InFlightDiagnostic()> why) {
+  for (fusion::ReshardOp other : reshards.drop_front()) {
+    FailureOr<ReshardPlan> found = planReshard(other, why);
+    if (failed(found))
+      return failure();
+    if (plan.kind != SliceMove::AllGather || found->kind != plan.kind || found->mesh != plan.mesh ||
+        found->axes != plan.axes)
+      return why() << "schedule direct: expected one reshard, or gathers among the same devices, "
+                      "found others";
+  }
+  if (reshards.size() > program::kMostExchangeShapes)
+    return why() << "schedule direct: expected at most " << program::kMostExchangeShapes
+                 << " gathers, found " << reshards.size();
+  return success();
 }
 
 /// The first dimension of a device's slices that can be cut into a part per device: if those before
@@ -388,11 +463,11 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
-  if (reshards.size() != 1)
-    return why() << "schedule direct: expected one reshard, found " << reshards.size();
+  if (reshards.empty())
+    return why() << "schedule direct: expected a reshard, found none";
   fusion::ReshardOp reshard = reshards.front();
   FailureOr<ReshardPlan> plan = planReshard(reshard, why);
-  if (failed(plan))
+  if (failed(plan) || failed(verifyTogether(reshards, *plan, why)))
     return failure();
   bool isAllReduce = plan->kind == SliceMove::AllReduce;
   if (!isAllReduce && plan->kind != SliceMove::AllGather && plan->kind != SliceMove::ReduceScatter)
@@ -409,7 +484,7 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
                         ->getName();
   if (!loop.raggedDigits.empty())
     return why() << "schedule direct: expected slices of one size, found a shorter last one";
-  std::optional<int64_t> whole = countBytes(reshard);
+  std::optional<int64_t> whole = countBytes(reshards);
   if (!whole)
     return why() << "schedule direct: expected known extents, found " << reshard.getType();
   StringRef word = loop.schedule.getWord("signals");
@@ -421,7 +496,8 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
     return why() << "schedule direct, "
                  << (signals == Signals::Word ? "signals with words" : "two shots")
                  << ": expected an all-reduce, found another reshard";
-  DirectLoop all{loop, reshard, std::move(*plan), {}, 1, signals, {}, {}};
+  DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, signals, {}, {}};
+  all.others.append(std::next(reshards.begin()), reshards.end());
   int64_t bytes = *whole / all.loop.numSlices();
   if (isAllReduce) {
     FailureOr<std::optional<int64_t>> cut = chooseCut(all, bytes, why);
@@ -439,6 +515,8 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
         llvm::divideCeil(bytes, signals == Signals::Word ? kBytesOfBlockByWords : kBytesOfBlock), 1,
         kMostBlocks);
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
+  for (fusion::ReshardOp other : all.others)
+    llvm::erase(all.consumers, other.getOperation());
   bool isSliced = all.isSliced();
   SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
@@ -453,9 +531,9 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
 /// measured.
 void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
-  if (!loop.streamSizes.empty() || reshards.size() != 1)
+  if (!loop.streamSizes.empty() || reshards.empty())
     return;
-  std::optional<int64_t> bytes = countBytes(reshards.front());
+  std::optional<int64_t> bytes = countBytes(reshards);
   if (!bytes || *bytes > kMostOfCandidate)
     return;
   MLIRContext *context = loop.place->getContext();

@@ -30,6 +30,8 @@ private:
   LogicalResult followUsers(Value value, int64_t dim, const StreamFactor &factor, int64_t pieces);
   LogicalResult followProducer(Value value, int64_t dim, const StreamFactor &factor,
                                int64_t pieces);
+  LogicalResult followGathers(Operation *op, int64_t dim, const StreamFactor &factor,
+                              int64_t pieces);
 
   /// Whether non-elementwise ops take slices of their operands.
   bool passesThrough;
@@ -76,12 +78,37 @@ LogicalResult Slicer::slice(Value value, int64_t dim, const StreamFactor &factor
 LogicalResult Slicer::followProducer(Value value, int64_t dim, const StreamFactor &factor,
                                      int64_t pieces) {
   Operation *producer = value.getDefiningOp();
-  if (!producer || !isElementwise(producer))
+  if (!producer)
     return success();
+  if (!isElementwise(producer))
+    return followGathers(producer, dim, factor, pieces);
   // All types of an elementwise op are equal.
   for (Value operand : producer->getOperands())
     if (isa<RankedTensorType>(operand.getType()) && failed(slice(operand, dim, factor, pieces)))
       return failure();
+  return success();
+}
+
+/// Of an op whose result is sliced: slices operands that are gathered along the same dimension.
+/// Example: the scales of rows, next to the rows.
+LogicalResult Slicer::followGathers(Operation *op, int64_t dim, const StreamFactor &factor,
+                                    int64_t pieces) {
+  std::optional<AxesRule> rule = getAxesRule(op);
+  if (!passesThrough || !rule || !isLocalComputation(op) || rule->regroups() ||
+      op->getNumResults() != 1)
+    return success();
+  int64_t along = rule->results[0][dim];
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto gather = operand.get().getDefiningOp<ReshardOp>();
+    const auto &factors = rule->operands[operand.getOperandNumber()];
+    const auto *there = llvm::find(factors, along);
+    if (!gather || there == factors.end())
+      continue;
+    Reshard reshard = classifyReshard(gather.getInput().getType(), gather.getType());
+    if (reshard.kind == ReshardKind::AllGather && reshard.fromDim == there - factors.begin() &&
+        failed(slice(operand.get(), there - factors.begin(), factor, pieces)))
+      return failure();
+  }
   return success();
 }
 

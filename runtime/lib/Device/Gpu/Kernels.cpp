@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <set>
 
 namespace tandem::gpu {
 
@@ -313,12 +314,42 @@ Status ReducePlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
 // Fused exchanges
 //===----------------------------------------------------------------------===//
 
+/// The same bytes as elements of one byte.
+static Layout inBytes(const Layout &layout) {
+  Layout bytes = layout;
+  bytes.dtype = DType::I8;
+  for (unsigned d = 0; d < layout.rank; ++d)
+    bytes.strides[d] *= sizeOf(layout.dtype);
+  bytes.shape[layout.rank] = sizeOf(layout.dtype);
+  bytes.strides[layout.rank] = 1;
+  ++bytes.rank;
+  return bytes;
+}
+
+/// Moves of one type. Those of several types that add nothing become moves of bytes.
+static std::vector<program::ExchangeMove> ofOneType(std::vector<program::ExchangeMove> moves) {
+  std::set<DType> types;
+  bool fits = true;
+  for (const program::ExchangeMove &move : moves)
+    if (!move.stores.empty()) {
+      types.insert(move.out.dtype);
+      fits &= !move.reduces && move.out.rank < kMaxRank && move.in.rank < kMaxRank;
+    }
+  if (types.size() > 1 && fits)
+    for (program::ExchangeMove &move : moves) {
+      move.out = inBytes(move.out);
+      move.in = inBytes(move.in);
+    }
+  return moves;
+}
+
 Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
-                                          const std::vector<program::ExchangeMove> &moves,
+                                          const std::vector<program::ExchangeMove> &given,
                                           unsigned blocks) {
   ExchangePlan plan;
   plan.blocks = blocks;
-  plan.moves = moves;
+  plan.moves = ofOneType(given);
+  const std::vector<program::ExchangeMove> &moves = plan.moves;
   auto no = [](const std::string &why) { return Status(Code::Unsupported, why); };
   size_t stores = 0;
   for (const program::ExchangeMove &move : moves)
@@ -346,7 +377,7 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
     if (!type)
       type = move.out.dtype;
     if (*type != move.out.dtype)
-      return no("expected one type in all steps");
+      return no("expected one type in all steps of an exchange that adds");
     adds |= move.reduces;
   }
   if (shapes.size() > kMostExchangeNests)

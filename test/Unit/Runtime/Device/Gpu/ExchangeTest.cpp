@@ -10,6 +10,7 @@
 #include "Support/GatedSpec.h"
 
 #include <atomic>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <thread>
 #include <tuple>
@@ -71,50 +72,79 @@ TEST(GpuExchange, OneKernelForAllParts) {
 }
 
 /// An all-gather of 8-bit numbers, which are only moved.
-TEST(GpuExchange, BytesAreMoved) {
-  for (int64_t count : {5, 48}) {
-    ProgramSpec spec(2);
-    auto bytes = static_cast<uint64_t>(count);
-    uint32_t x = spec.stacked("x", false, DType::I8, {count}),
-             y = spec.stacked("y", true, DType::I8, {2 * count});
-    for (RankSpec &rank : spec.ranks) {
-      uint32_t own = rank.view(rank.argument(x, bytes), DType::I8, {count});
-      uint32_t result = rank.argument(y, 2 * bytes), all = rank.symmetric(2 * bytes);
-      uint16_t channel = rank.channel({0, 1}, OneSided);
-      rank.slots.assign(2, 1);
-      uint32_t peer = 1 - rank.rank;
+using Types = std::vector<DType>;
+
+/// Gathers values of `types`, `count` elements of each rank, by one exchange. Each value is
+/// received in symmetric memory and copied to a result.
+static ProgramSpec gatherAll(const Types &types, int64_t count) {
+  ProgramSpec spec(2);
+  std::vector<uint32_t> inputs, results;
+  for (DType type : types)
+    inputs.push_back(spec.stacked(fmt::format("x{}", inputs.size()), false, type, {count}));
+  for (DType type : types)
+    results.push_back(spec.stacked(fmt::format("y{}", results.size()), true, type, {2 * count}));
+  for (RankSpec &rank : spec.ranks) {
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.slots.assign(2, 1);
+    uint32_t peer = 1 - rank.rank;
+    CommandSpec &head = rank.add(sp::CommandKind::fused_exchange, 0);
+    head.value = 1;
+    head.aux = static_cast<uint32_t>(3 * types.size() + 2);
+    std::vector<std::pair<uint32_t, uint32_t>> arrived;
+    for (size_t k = 0; k < types.size(); ++k) {
+      uint64_t bytes = static_cast<uint64_t>(count) * sizeOf(types[k]);
       auto part = [&](uint32_t buffer, uint32_t of) {
-        return rank.view(buffer, DType::I8, {count}, bytes * of);
+        return rank.view(buffer, types[k], {count}, bytes * of);
       };
-      uint32_t place = part(all, rank.rank);
-      CommandSpec &head = rank.add(sp::CommandKind::fused_exchange, 0);
-      head.value = 1;
-      head.aux = 5;
+      uint32_t own = part(rank.argument(inputs[k], bytes), 0);
+      uint32_t result = rank.argument(results[k], 2 * bytes), all = rank.symmetric(2 * bytes);
       rank.copy(0, part(result, rank.rank), own);
-      rank.put(0, channel, place, own, peer);
-      rank.signal(0, channel, peer, rank.rank, 1, true);
-      rank.waitSignal(0, channel, peer, 1);
-      rank.copy(0, part(result, peer), part(all, peer));
+      rank.put(0, channel, part(all, rank.rank), own, peer);
+      arrived.emplace_back(part(result, peer), part(all, peer));
     }
-    std::string kernel = count == 48 ? "launches.exchange_i8_16" : "launches.exchange_i8_1";
-    int64_t launched = fakeNumber(kernel.c_str());
-    expectAllOk(runRanks(spec, "peer", [&](Context &context, Instance &instance) -> Status {
-      TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-      std::vector<int8_t> mine(bytes), found(2 * bytes);
-      for (size_t i = 0; i < bytes; ++i)
-        mine[i] = static_cast<int8_t>(50 * context.rank() + i);
-      TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), mine.data(), bytes));
-      TANDEM_RETURN_IF_ERROR(instance.run());
-      TANDEM_RETURN_IF_ERROR(
-          context.device().download(found.data(), memory[1]->data(), found.size()));
-      for (size_t i = 0; i < found.size(); ++i)
-        if (found[i] != static_cast<int8_t>(50 * (i / bytes) + i % bytes))
-          return Status(Code::Internal, "element " + std::to_string(i));
-      return Status();
-    }));
-    launched = fakeNumber(kernel.c_str()) - launched;
-    EXPECT_EQ(launched > 0, !testsHip()) << count; // there, parts run one by one
+    rank.signal(0, channel, peer, rank.rank, 1, true);
+    rank.waitSignal(0, channel, peer, 1);
+    for (auto [to, from] : arrived)
+      rank.copy(0, to, from);
   }
+  return spec;
+}
+
+/// Byte i of rank r is 50 r + i.
+static Status runGather(Context &context, Instance &instance, const Types &types, size_t count) {
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  for (size_t k = 0; k < types.size(); ++k) {
+    std::vector<int8_t> mine(count * sizeOf(types[k]));
+    for (size_t i = 0; i < mine.size(); ++i)
+      mine[i] = static_cast<int8_t>(50 * context.rank() + i);
+    TANDEM_RETURN_IF_ERROR(context.device().upload(memory[k]->data(), mine.data(), mine.size()));
+  }
+  TANDEM_RETURN_IF_ERROR(instance.run());
+  for (size_t k = 0; k < types.size(); ++k) {
+    size_t bytes = count * sizeOf(types[k]);
+    std::vector<int8_t> found(2 * bytes);
+    TANDEM_RETURN_IF_ERROR(
+        context.device().download(found.data(), memory[types.size() + k]->data(), found.size()));
+    for (size_t i = 0; i < found.size(); ++i)
+      if (found[i] != static_cast<int8_t>(50 * (i / bytes) + i % bytes))
+        return Status(Code::Internal, fmt::format("value {}, byte {}", k, i));
+  }
+  return Status();
+}
+
+TEST(GpuExchange, BytesAreMoved) {
+  // Values of several types, as 8 bits and their scales, are moved as bytes too.
+  for (const Types &types : {Types{DType::I8}, Types{DType::I8, DType::F32}})
+    for (int64_t count : {5, 48}) {
+      std::string kernel = count == 48 ? "launches.exchange_i8_16" : "launches.exchange_i8_1";
+      int64_t launched = fakeNumber(kernel.c_str());
+      expectAllOk(
+          runRanks(gatherAll(types, count), "peer", [&](Context &context, Instance &instance) {
+            return runGather(context, instance, types, static_cast<size_t>(count));
+          }));
+      launched = fakeNumber(kernel.c_str()) - launched;
+      EXPECT_EQ(launched > 0, !testsHip()) << count; // there, parts run one by one
+    }
 }
 
 TEST(GpuExchange, RanksThatShareAGpu) {

@@ -1,0 +1,54 @@
+// RUN: tandem-opt %s -fusion-propagate-axes -fusion-insert-reshards -fusion-form-loops -fusion-select-schedule='machine=%tandem_src/machines/h100x2.json one-sided=true' | FileCheck %s
+
+// Rows of 8 bits and their scales, which are gathered alike: one loop gathers both, though the scales are read behind the
+// matmul. Slices of the rows are slices of the scales.
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!few = tensor<640x4096xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
+!fews = tensor<640xf32, #fusion.axes<#tp, [didx("x")]>>
+!w = tensor<5504x4096xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
+
+// CHECK-LABEL: func.func @few
+// CHECK: fusion.stream_loop schedule <direct
+// CHECK-COUNT-2: fusion.reshard
+// CHECK: fusion.matmul
+// CHECK: fusion.broadcast
+// CHECK-NOT: fusion.stream_loop
+func.func @few(%x: !few, %s: !fews, %w: !w) -> tensor<640x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>> {
+  %p = fusion.matmul %x, %w {transpose_b} : !few, !w -> tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %b = fusion.broadcast %s dims [0] : !fews -> tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %m = arith.mulf %p, %b : tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %y = arith.truncf %m : tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>> to tensor<640x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+  return %y : tensor<640x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+}
+
+!many = tensor<8192x4096xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
+!manys = tensor<8192xf32, #fusion.axes<#tp, [didx("x")]>>
+
+// CHECK-LABEL: func.func @many
+// CHECK: fusion.stream_loop schedule <push
+// CHECK: fusion.reshard {{.*}} -> tensor<8192x4096xf8E4M3FN, #fusion.axes<#{{.*}}, [stream(2) * stream(2), -]>>
+// CHECK: fusion.reshard {{.*}} -> tensor<8192xf32, #fusion.axes<#{{.*}}, [stream(2) * stream(2)]>>
+// CHECK-NOT: fusion.stream_loop
+func.func @many(%x: !many, %s: !manys, %w: !w) -> tensor<8192x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>> {
+  %p = fusion.matmul %x, %w {transpose_b} : !many, !w -> tensor<8192x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %b = fusion.broadcast %s dims [0] : !manys -> tensor<8192x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %m = arith.mulf %p, %b : tensor<8192x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %y = arith.truncf %m : tensor<8192x5504xf32, #fusion.axes<#tp, [-, didx("x")]>> to tensor<8192x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+  return %y : tensor<8192x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+}
+
+// What is gathered along another dimension is a loop of its own.
+
+// CHECK-LABEL: func.func @columns
+// CHECK: fusion.stream_loop
+// CHECK-COUNT-1: fusion.reshard
+// CHECK: fusion.stream_loop
+// CHECK-COUNT-1: fusion.reshard
+func.func @columns(%x: !many, %s: tensor<5504xf32, #fusion.axes<#tp, [didx("x")]>>,
+                   %w: tensor<5504x4096xf8E4M3FN, #fusion.axes<#tp, [-, -]>>) -> tensor<8192x5504xf32, #fusion.axes<#tp, [-, -]>> {
+  %p = fusion.matmul %x, %w {transpose_b} : !many, tensor<5504x4096xf8E4M3FN, #fusion.axes<#tp, [-, -]>> -> tensor<8192x5504xf32, #fusion.axes<#tp, [-, -]>>
+  %b = fusion.broadcast %s dims [1] : tensor<5504xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8192x5504xf32, #fusion.axes<#tp, [-, -]>>
+  %m = arith.mulf %p, %b : tensor<8192x5504xf32, #fusion.axes<#tp, [-, -]>>
+  return %m : tensor<8192x5504xf32, #fusion.axes<#tp, [-, -]>>
+}
