@@ -302,6 +302,39 @@ class Failures(harness.Test):
         self.ends(ranks.values(), 10 * harness.SLOWER)
         finish(launcher)
 
+    def started_by_shell(self, variables, end, *arguments):
+        """Ranks of a shell in the place of a launcher; also a file that has a line for each rank that has started."""
+        started = self.path("started")
+        lines = [f"{name}=$rank" for name in variables]
+        script = (f'for rank in 0 1 2; do {" ".join(lines)} "$@" & echo $! >> {started}; done; {end}')
+        return start(["sh", "-c", script, "sh", tool("tandem-run"), program("long-3"), *arguments],
+                     environment(OMPI_COMM_WORLD_SIZE=3, WORLD_SIZE=3, MASTER_ADDR="127.0.0.1",
+                                 MASTER_PORT=harness.free_port())), started
+
+    def test_killed_mpirun_leaves_no_rank(self):
+        """Open MPI starts the ranks of its host itself, and they outlive it if it gets SIGKILL."""
+        launcher, started = self.started_by_shell(["OMPI_COMM_WORLD_RANK"], "wait", "--timeout=60", "--repeat=100000")
+        self.addCleanup(lambda: os.killpg(launcher.pid, signal.SIGKILL) if not harness.gone(launcher.pid) else None)
+        deadline = time.monotonic() + 30 * harness.SLOWER
+        ranks = []
+        while len(ranks) < 3 or any(harness.switches(pid) < 400 for pid in ranks):
+            self.assertLess(time.monotonic(), deadline, "the ranks do not run")
+            time.sleep(0.02)
+            if os.path.exists(started):
+                with open(started) as file:
+                    ranks = [int(line) for line in file]
+        launcher.kill()
+        done = finish(launcher)
+        self.ends(ranks, 20 * harness.SLOWER)
+        self.assertRegex(done.out + done.err, r"rank [012]: its launcher \(openmpi\) has ended", str(done))
+
+    def test_shell_that_ends_by_itself(self):
+        """Ranks that were started by hand may outlive their parent."""
+        shell, _ = self.started_by_shell(["RANK"], "exit 0", "--repeat=20")
+        done = finish(shell)
+        self.assertEqual(done.code, 0)
+        self.assertIn("ran long: ranks 3", done.out, str(done))
+
 
 if __name__ == "__main__":
     harness.main(__doc__, Launch, BadUse, Reports, Failures)

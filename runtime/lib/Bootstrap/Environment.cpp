@@ -253,7 +253,7 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
   if (fd < 0)
     return wrong(std::strerror(errno));
   std::unique_ptr<FILE, int (*)(FILE *)> file(::fdopen(fd, "r"), ::fclose);
-  struct stat info{};
+  struct stat info {};
   if (!file || ::fstat(fd, &info))
     return wrong(std::strerror(errno));
   if (info.st_uid != ::geteuid())
@@ -358,7 +358,12 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const Environmen
 static const char *variableOfProcess(const char *name) { return std::getenv(name); }
 
 Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment() {
-  return readBootstrapEnvironment(variableOfProcess);
+  TANDEM_ASSIGN_OR_RETURN(BootstrapEnvironment env, readBootstrapEnvironment(variableOfProcess));
+  // tandem-run lets the kernel end its ranks.
+  if (env.launcher == Launcher::OpenMpi || env.launcher == Launcher::Slurm ||
+      env.launcher == Launcher::Torchrun)
+    env.launcherProcess = ::getppid();
+  return env;
 }
 
 std::string tandem::readNode() {

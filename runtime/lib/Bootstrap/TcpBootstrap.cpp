@@ -330,10 +330,21 @@ private:
         std::this_thread::sleep_for(milliseconds(20));
       }
       bool isDue = Clock::now() >= next;
+      if (isDue)
+        checkLauncher();
       tellBegun(isDue);
       if (isDue)
         next = Clock::now() + interval();
     }
+  }
+
+  /// A process whose parent has ended gets another one.
+  void checkLauncher() {
+    if (env.launcherProcess < 0 || ::getppid() == env.launcherProcess)
+      return;
+    lose(Status(Code::Aborted, fmt::format("rank {}: its launcher ({}) has ended: process {}",
+                                           env.rank, toString(env.launcher), env.launcherProcess)));
+    env.launcherProcess = -1;
   }
 
   /// Shows life to all peers, if `isDue`; else only to those that wait for news.
@@ -651,7 +662,7 @@ private:
     return received.withPrefix(nameOf(0) + ": ");
   }
 
-  BootstrapEnvironment env;
+  BootstrapEnvironment env; ///< launcherProcess: the pulse's
   /// Rank 0: one per rank. Others: only the connection to rank 0.
   std::vector<Socket> peers;
   std::vector<std::mutex> writing; ///< per peer: frames are not mixed

@@ -80,6 +80,10 @@ struct BootstrapEnvironment {
   /// TANDEM_LAUNCHER_FD: a file into which the launcher writes how a rank has ended; a rank that
   /// waits for others looks into it. -1: none.
   int launcherFd = -1;
+  /// The process that has started this one, if it is mpirun, srun or torchrun (or the daemon of
+  /// theirs on this host): this rank gives up when that has ended, as it may have been killed by
+  /// SIGKILL. -1: any other, such as a shell, which may end by itself.
+  int launcherProcess = -1;
   /// TANDEM_LAUNCH_TIMEOUT, seconds: how long ranks wait for each other at start. Default 60.
   std::chrono::milliseconds timeout{60000};
   bool timeoutGiven = false; ///< it was set
