@@ -226,12 +226,13 @@ PROGRAMS = [
     layer("all-reduce-sum", "push-sum", "x 48 24, w 24 16, r 48 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"] + t["r"]},
           reduced_wire=True, variant=True, ranks=(2,)),
     # Sums of products before a reduction.
-    layer("sum-of-three", "summed-products", "x0 48 24, w0 24 16, x1 48 24, w1 24 16, x2 48 24, w2 24 16", "y 48 16",
+    layer("sum-of-three", "push-sum", "x0 48 24, w0 24 16, x1 48 24, w1 24 16, x2 48 24, w2 24 16", "y 48 16",
           lambda t: {"y": sum(t[f"x{i}"] @ t[f"w{i}"] for i in range(3))}, reduced_wire=True, variant=True, ranks=(2,)),
-    *(layer(name, "summed-products", "x0 48 24, w0 24 16, x1 48 24, w1 24 16", "y 48 16",
+    *(layer(name, file, "x0 48 24, w0 24 16, x1 48 24, w1 24 16", "y 48 16",
             lambda t: {"y": t["x0"] @ t["w0"] + t["x1"] @ t["w1"]}, dtypes, reduced_wire=True, variant=True, ranks=ranks)
-      for name, ranks, dtypes in (("sum-pushed", (2, 3, 4), FLOATS), ("sum-in-ring", (2, 3, 4), ("f32",)),
-                                  ("sum-reduced", (2,), FLOATS))),
+      for name, file, ranks, dtypes in (("sum-pushed", "summed-products", (2, 3, 4), FLOATS),
+                                        ("sum-in-ring", "summed-products", (2, 3, 4), ("f32",)),
+                                        ("sum-reduced", "push-sum", (2,), FLOATS))),
     layer("sum-not-of-products", "summed-products", "x0 48 24, w0 24 16, x1 48 24, w1 24 16", "y 48 16",
           lambda t: {"y": 2 * t["x0"] @ t["w0"] + t["x1"] @ t["w1"]}, reduced_wire=True, variant=True, ranks=(2, 4)),
     layer("all-reduce-epilogue", "push-epilogue", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},

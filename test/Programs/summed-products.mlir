@@ -1,13 +1,10 @@
-// RUN: tandem-compile %s --entry=sum_of_three --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=THREE
-// RUN: tandem-compile %s --entry=sum_of_three --mesh x=2 -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile %s --entry=sum_pushed --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=PUSHED
 // RUN: tandem-compile %s --entry=sum_pushed --mesh x=4 --deterministic=bitwise --dump --rank=1 | FileCheck %s --check-prefix=WRITTEN
 // RUN: tandem-compile %s --entry=sum_in_ring --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=RING
-// RUN: tandem-compile %s --entry=sum_reduced --mesh x=2 -o %t.tsp && tandem-check %t.tsp --queues=1 | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile %s --entry=sum_not_of_products --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=OTHER
 
 // Sums of products before a reduction, as the backward pass of layers with one input has: all are in its loop, and each but
-// the first is added to the slice of the first one.
+// the first is added to the slice of the first one. `push-sum.mlir` has those that matmuls add up.
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
@@ -17,35 +14,6 @@
 !w = tensor<24x16xf32, #rows>
 !p = tensor<48x16xf32, #partial>
 !y = tensor<48x16xf32, #rows>
-
-// The first product of an own slice adds what the other device has computed of the whole sum. The order of the text counts,
-// not that of the additions.
-//
-// THREE: s0 matmul [[A:buf[0-9]+]]:f32[12,16] = arg0
-// THREE-NEXT: s0 matmul [[A]]:f32[12,16] += arg2
-// THREE-NEXT: s0 matmul [[A]]:f32[12,16] += arg4
-// THREE: s1 put c0 {{.*}} <- [[A]]:f32[12,16] to 0
-// THREE: s0 wait_signal c0 slot 0 value 1
-// THREE-NEXT: s0 matmul arg6:f32[12,16] = {{.*}} + sym
-// THREE-NEXT: s0 matmul arg6:f32[12,16] +=
-// THREE-NEXT: s0 matmul arg6:f32[12,16] +=
-// THREE-NEXT: s0 wait_signal c0 slot 0 value 2
-// THREE-NEXT: s0 matmul arg6+768:f32[12,16] = {{.*}} + sym
-// THREE-NOT: launch
-// THREE-NOT: reduce
-//
-// PROVEN: no error
-func.func @sum_of_three(
-    %x0: !x {fusion.name = "x0"}, %w0: !w {fusion.name = "w0"}, %x1: !x {fusion.name = "x1"}, %w1: !w {fusion.name = "w1"},
-    %x2: !x {fusion.name = "x2"}, %w2: !w {fusion.name = "w2"}) -> (!y {fusion.name = "y"}) {
-  %p0 = fusion.matmul %x0, %w0 : !x, !w -> !p
-  %p1 = fusion.matmul %x1, %w1 : !x, !w -> !p
-  %p2 = fusion.matmul %x2, %w2 : !x, !w -> !p
-  %later = arith.addf %p1, %p2 : !p
-  %sum = arith.addf %later, %p0 : !p
-  %y = fusion.reshard %sum {schedule = #fusion.schedule<push, sum = matmul>} : !p -> !y
-  return %y : !y
-}
 
 // Any number of devices: the own slices are computed where the last sum reads them. A deterministic program rounds as its
 // text says.
@@ -81,17 +49,6 @@ func.func @sum_in_ring(
   %sum = arith.addf %p0, %p1 : !p
   %y = fusion.reshard %sum {schedule = #fusion.schedule<ring, adds = "matmul">} : !p -> !y
   return %y : !y
-}
-
-func.func @sum_reduced(
-    %x0: !x {fusion.name = "x0"}, %w0: !w {fusion.name = "w0"}, %x1: !x {fusion.name = "x1"}, %w1: !w {fusion.name = "w1"})
-    -> (tensor<48x16xf32, #fusion.axes<#tp, [stream("x") * stream(2), -]>> {fusion.name = "y"}) {
-  %p0 = fusion.matmul %x0, %w0 : !x, !w -> !p
-  %p1 = fusion.matmul %x1, %w1 : !x, !w -> !p
-  %sum = arith.addf %p0, %p1 : !p
-  %y = fusion.reshard %sum {schedule = #fusion.schedule<push, sum = matmul>}
-      : !p -> tensor<48x16xf32, #fusion.axes<#tp, [stream("x") * stream(2), -]>>
-  return %y : tensor<48x16xf32, #fusion.axes<#tp, [stream("x") * stream(2), -]>>
 }
 
 // A product that something else reads too, and one that is changed before it is added, are not.
