@@ -355,14 +355,15 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   case Kind::Matmul: {
     if (isInGatedKernel(command))
       return part(rank, command);
-    // What is added, a bias of the result's shape or the old result, is read at the rate of memory,
-    // hidden by nothing: an upper bound.
+    double seconds = matmul(rank, command);
+    if (command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate))
+      return std::max(seconds, machine.memorySeconds(machine::MemoryWork::Elementwise,
+                                                     2 * operand(0) + operand(1) + operand(2)));
+    // A bias of the result's shape is read at the rate of memory, hidden by nothing: an upper
+    // bound.
     const View *bias = world.operand(rank, command, 3);
-    double added = bias && world.layoutOf(*bias).rank > 1                               ? operand(3)
-                   : command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate) ? operand(0)
-                                                                                        : 0;
-    return matmul(rank, command) +
-           (added > 0 ? machine.memorySeconds(machine::MemoryWork::Copy, added) : 0);
+    bool isWhole = bias && world.layoutOf(*bias).rank > 1;
+    return seconds + (isWhole ? machine.memorySeconds(machine::MemoryWork::Copy, operand(3)) : 0);
   }
   case Kind::Copy:
     return machine.memorySeconds(machine::MemoryWork::Copy, operand(0) + operand(1));
