@@ -253,7 +253,7 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
   if (fd < 0)
     return wrong(std::strerror(errno));
   std::unique_ptr<FILE, int (*)(FILE *)> file(::fdopen(fd, "r"), ::fclose);
-  struct stat info {};
+  struct stat info{};
   if (!file || ::fstat(fd, &info))
     return wrong(std::strerror(errno));
   if (info.st_uid != ::geteuid())

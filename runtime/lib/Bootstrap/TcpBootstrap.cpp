@@ -8,6 +8,7 @@
 #include "Wire.h"
 
 #include "tandem/Runtime/NodeMap.h"
+#include "tandem/Runtime/StartThread.h"
 
 #include <algorithm>
 #include <atomic>
@@ -62,17 +63,35 @@ public:
   TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> sockets)
       : env(env), peers(std::move(sockets)), writing(peers.size()), parts(peers.size()),
         heard(peers.size()), said(peers.size()), waits(peers.size()), left(peers.size()),
-        told(peers.size()), knows(peers.size()), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        told(peers.size()), knows(peers.size()) {
     for (uint32_t i = 0; i < peers.size(); ++i)
       noteHeard(i);
-    pulse = std::thread([this] { run(); });
+  }
+
+  /// Starts the pulse. After an error, of which the other ranks hear, only the destructor may be
+  /// called.
+  Status start() {
+    Status started;
+    wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake < 0)
+      started = Status(Code::Io, fmt::format("cannot make a descriptor for the heartbeat: {}",
+                                             std::strerror(errno)));
+    else
+      started = startThread(pulse, "the heartbeat", [this] { run(); });
+    if (started.ok())
+      return started;
+    lose(started.withPrefix(fmt::format("rank {}: ", env.rank)));
+    return failure();
   }
 
   ~TcpBootstrap() override {
     isEnding = true;
-    wakePulse();
-    pulse.join();
-    ::close(wake);
+    if (pulse.joinable()) {
+      wakePulse();
+      pulse.join();
+    }
+    if (wake >= 0)
+      ::close(wake);
     for (uint32_t i = 0; i < peers.size(); ++i)
       if (peers[i].open())
         sendText(peers[i], FrameKind::Bye, "", Clock::now());
@@ -685,7 +704,7 @@ private:
   Deadline lostAt;
   std::vector<char> knows; ///< rank 0: who knows of the failure; others: rank 0 says that all do
   bool allKnow = false;
-  int wake; ///< wakes the pulse
+  int wake = -1; ///< wakes the pulse
   std::atomic<bool> isEnding{false};
   std::thread pulse;
 };
@@ -714,7 +733,9 @@ static Expected<std::unique_ptr<TcpBootstrap>> connect(const BootstrapEnvironmen
       return root.status();
     peers.push_back(std::move(*root));
   }
-  return std::make_unique<TcpBootstrap>(env, std::move(peers));
+  auto made = std::make_unique<TcpBootstrap>(env, std::move(peers));
+  TANDEM_RETURN_IF_ERROR(made->start());
+  return made;
 }
 
 Expected<std::unique_ptr<Bootstrap>> tandem::createTcpBootstrap(const BootstrapEnvironment &env) {

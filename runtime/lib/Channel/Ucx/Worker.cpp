@@ -7,6 +7,8 @@
 
 #include "Worker.h"
 
+#include "tandem/Runtime/StartThread.h"
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -55,7 +57,7 @@ Expected<std::shared_ptr<Worker>> Worker::create(const Api &api, const UcxOption
   Status opened;
   device.within([&] { opened = worker->open(); });
   TANDEM_RETURN_IF_ERROR(opened);
-  worker->thread = std::thread([worker] { worker->run(); });
+  TANDEM_RETURN_IF_ERROR(startThread(worker->thread, "channel ucx", [worker] { worker->run(); }));
   return worker;
 }
 

@@ -10,6 +10,7 @@
 #include "tandem/Runtime/HostOps.h"
 #include "tandem/Runtime/Kernel.h"
 #include "tandem/Runtime/MappedMemory.h"
+#include "tandem/Runtime/StartThread.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +19,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
-#include <exception>
 #include <mutex>
 #include <thread>
 #include <type_traits>
@@ -174,14 +174,8 @@ private:
     if (shared->aborted)
       return shared->abortReason();
     std::lock_guard<std::mutex> lock(mutex);
-    if (!worker.joinable()) {
-      try {
-        worker = std::thread([this] { work(); });
-      } catch (const std::exception &error) {
-        return Status(Code::Internal,
-                      std::string("cannot start a thread for a stream: ") + error.what());
-      }
-    }
+    if (!worker.joinable())
+      TANDEM_RETURN_IF_ERROR(startThread(worker, "a stream", [this] { work(); }));
     queue.push_back(task);
     ++pushed;
     if (sleeping)

@@ -7,8 +7,9 @@
 
 #include "GpuStream.h"
 
+#include "tandem/Runtime/StartThread.h"
+
 #include <cstring>
-#include <exception>
 
 namespace tandem::gpu {
 
@@ -212,14 +213,8 @@ Status DeviceStream::take(const Task &task) {
 }
 
 Status DeviceStream::push(const Task &task) {
-  if (!worker.joinable()) {
-    try {
-      worker = std::thread([this] { work(); });
-    } catch (const std::exception &error) {
-      return Status(Code::Internal,
-                    std::string("cannot start a thread for a stream: ") + error.what());
-    }
-  }
+  if (!worker.joinable())
+    TANDEM_RETURN_IF_ERROR(startThread(worker, "a stream", [this] { work(); }));
   queue.push_back(task);
   ++pending;
   wake.notify_one();
