@@ -183,6 +183,29 @@ class Files(harness.Test):
                     self.assertRegex(done.out, "verified matmul: .*\n1 passed, 1 failed\n")
                     self.assertEqual(done.err, "")
 
+    @unittest.skipIf(harness.SLOWER > 1, "a sanitizer has threads of its own")
+    def test_threads(self):
+        """No thread can be started: its stack would be larger than any address space."""
+        for channel, expected in (("ucx", r"rank [01]: cannot start a thread for the heartbeat"),
+                                  ("local", "cannot start a thread for rank 0")):
+            with self.subTest(channel=channel):
+                done = self.limited(tool("tandem-run"), program("matmul-2"), f"--channel={channel}", "--timeout=20",
+                                    what=resource.RLIMIT_STACK, most=1 << 46)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertRegex(done.stderr, expected + ": Resource temporarily unavailable")
+
+    @unittest.skipIf(harness.SLOWER > 1, "a sanitizer has descriptors of its own")
+    def test_descriptors(self):
+        """From too few to start a rank to enough for the heartbeat; UCX itself needs more, and may crash."""
+        for most in range(5, 16):
+            done = self.limited(tool("tandem-run"), program("matmul-2"), "--channel=ucx", "--timeout=20",
+                                what=resource.RLIMIT_NOFILE, most=most)
+            self.assertGreater(done.returncode, 0, done.stderr)
+            self.assertNotIn("terminate called", done.stderr)
+            if "rank 0: cannot make a descriptor for the heartbeat: Too many open files" in done.stderr:
+                return
+        self.fail("the heartbeat has had a descriptor with any limit")
+
 
 class Launcher(harness.Test):
     def test_rank_that_ends_before_it_connects(self):

@@ -27,6 +27,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -76,11 +77,11 @@ public:
   explicit Interruptions(bool inquiries) : inquiries(inquiries) {
     interruption = inquiry = 0;
     if (inquiries) {
-      struct sigaction handler {};
+      struct sigaction handler{};
       handler.sa_handler = [](int) { inquiry = 1; };
       ::sigaction(SIGUSR1, &handler, &beforeInquiries);
     }
-    struct sigaction handler {};
+    struct sigaction handler{};
     handler.sa_handler = [](int signal) { interruption = signal; };
     for (size_t i = 0; i < kEndingSignals.size(); ++i) {
       ::sigaction(kEndingSignals[i], nullptr, &before[i]);
@@ -99,7 +100,7 @@ public:
 
 private:
   struct sigaction before[kEndingSignals.size()];
-  struct sigaction beforeInquiries {};
+  struct sigaction beforeInquiries{};
   const bool inquiries;
 };
 
@@ -380,7 +381,7 @@ private:
 } // namespace
 
 bool run::endsProcess(int signal) {
-  struct sigaction now {};
+  struct sigaction now{};
   return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
@@ -463,14 +464,22 @@ Expected<int> run::runThreadRanks(uint32_t ranks, std::chrono::milliseconds time
   std::vector<int> codes(ranks, 1);
   std::vector<std::thread> threads;
   threads.reserve(ranks);
-  for (uint32_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      auto bootstrap = exchange->bootstrap(rank);
-      codes[rank] = main(*bootstrap, world);
-    });
+  Status started;
+  for (uint32_t rank = 0; rank < ranks && started.ok(); ++rank)
+    try {
+      threads.emplace_back([&, rank] {
+        auto bootstrap = exchange->bootstrap(rank);
+        codes[rank] = main(*bootstrap, world);
+      });
+    } catch (const std::system_error &error) {
+      started = Status(Code::Internal,
+                       fmt::format("cannot start a thread for rank {}: {}", rank, error.what()));
+      exchange->bootstrap(rank)->giveUp(started); // the others wait for it
+    }
   for (std::thread &thread : threads)
     thread.join();
   tandem_local_world_destroy(world);
+  TANDEM_RETURN_IF_ERROR(started);
   return *std::max_element(codes.begin(), codes.end());
 }
 

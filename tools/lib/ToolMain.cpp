@@ -13,6 +13,8 @@
 #include <exception>
 #include <fcntl.h>
 #include <new>
+#include <string>
+#include <system_error>
 #include <unistd.h>
 
 using namespace tandem;
@@ -24,15 +26,27 @@ static void openStandardStreams() {
       ::_exit(126);
 }
 
+Status run::caughtException() {
+  try {
+    throw;
+  } catch (const std::bad_alloc &) {
+    return Status(Code::OutOfMemory, "out of memory");
+  } catch (const std::system_error &error) {
+    bool isThread = error.code() == std::errc::resource_unavailable_try_again;
+    return Status(Code::Internal,
+                  std::string(isThread ? "cannot start a thread: " : "") + error.what());
+  } catch (const std::exception &error) {
+    return Status(Code::Internal, error.what());
+  }
+}
+
 int run::runTool(const char *tool, int failure, const std::function<int()> &body) {
   openStandardStreams();
   int code = failure;
   try {
     code = body();
-  } catch (const std::bad_alloc &) {
-    std::fprintf(stderr, "%s: out of memory\n", tool);
-  } catch (const std::exception &error) {
-    std::fprintf(stderr, "%s: %s\n", tool, error.what());
+  } catch (const std::exception &) {
+    std::fprintf(stderr, "%s: %s\n", tool, caughtException().message().c_str());
   }
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout))

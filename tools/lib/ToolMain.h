@@ -8,9 +8,14 @@
 #ifndef TANDEM_TOOLS_TOOLMAIN_H
 #define TANDEM_TOOLS_TOOLMAIN_H
 
+#include "tandem/Program/Status.h"
+
 #include <functional>
 
 namespace tandem::run {
+
+/// In a catch block: the exception, as an error.
+Status caughtException();
 
 /// Calls `body` and returns its exit code, or `failure` with a message on the standard error if
 /// memory runs out, another exception reaches here, or the standard output could not be written.

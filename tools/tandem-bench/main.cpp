@@ -435,6 +435,8 @@ int runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *w
     status = bench.run();
   } catch (const std::bad_alloc &) {
     status = Status(Code::OutOfMemory, "this host has too little memory for these shapes");
+  } catch (const std::system_error &) {
+    status = caughtException();
   }
   if (!status.ok()) {
     // What rank 0 could not begin with is said once, by rank 0.

@@ -11,6 +11,7 @@
 #include "Files.h"
 #include "HangBoard.h"
 #include "Ranks.h"
+#include "ToolMain.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -123,6 +124,17 @@ public:
       : job(job), options(job.options), rank(job.bootstrap.rank()), note(note) {}
 
   int run(const ProgramSource &source) {
+    try {
+      return runTogether(source);
+    } catch (const std::exception &) {
+      std::string message = rankMessage(rank, caughtException().message());
+      job.bootstrap.giveUp(Status(Code::Aborted, message)); // the others wait for this rank
+      return failed(message);
+    }
+  }
+
+private:
+  int runTogether(const ProgramSource &source) {
     if (Status agreed = agreeOnOptions(options, job.bootstrap); !agreed.ok()) {
       int code = rank == 0 || agreed.code() != Code::Io ? failed(agreed.message()) : 1;
       // mpirun and torchrun kill the other ranks once one has failed.
@@ -137,7 +149,6 @@ public:
     return code;
   }
 
-private:
   int runAll(const ProgramSource &source) {
     const std::vector<std::string> &files = options.programs;
     for (size_t i = 0; i < files.size() && together; ++i) {

@@ -14,6 +14,7 @@
 #include "Measured.h"
 #include "Ranks.h"
 #include "Results.h"
+#include "ToolMain.h"
 #include "tandem/Program/NativeCode.h"
 #include "tandem/Program/stream_program_generated.h"
 
@@ -118,14 +119,30 @@ public:
       : job(job), options(job.options), bootstrap(job.bootstrap), path(path), bytes(bytes),
         report(report), root(job.bootstrap.rank() == 0) {}
 
+  /// Memory may also run out, and threads, where no rank waits to hear of it.
   Status run() {
+    try {
+      return runAll();
+    } catch (const std::exception &) {
+      Status caught = caughtException().withPrefix(
+          rankMessage(bootstrap.rank(), fmt::format("while it {}: ", doing)));
+      bootstrap.giveUp(caught);
+      return caught;
+    }
+  }
+
+private:
+  Status runAll() {
     TANDEM_RETURN_IF_ERROR(agree(load(), Step::Own));
+    doing = "made its context";
     // Ranks as threads prepare in a world of its own, where the others would not hear that one has
     // gone.
     if (!job.context)
       TANDEM_RETURN_IF_ERROR(agree(makeContext(), Step::Context));
     context = job.context.get();
+    doing = "prepared the program";
     TANDEM_RETURN_IF_ERROR(agree(prepare(), Step::Together));
+    doing = "ran the program and compared its results";
     // All but the last extent: one run each.
     for (size_t i = 0; i + 1 < options.extents.size(); ++i)
       TANDEM_RETURN_IF_ERROR(runFirst(options.extents[i], false));
@@ -146,10 +163,10 @@ public:
       TANDEM_RETURN_IF_ERROR(examine(false));
     TANDEM_RETURN_IF_ERROR(agreeOnBits());
     TANDEM_RETURN_IF_ERROR(measure());
+    doing = "gathered its report";
     return collect();
   }
 
-private:
   /// Inputs are the same in every run: what a later run should have waited for may lie there from
   /// the one before. So the first is looked at by itself, and the last for what comes with speed.
   Status runFirst(std::optional<int64_t> wanted, bool dump) {
@@ -448,6 +465,7 @@ private:
   std::string_view bytes;
   Report &report;
   bool root;
+  const char *doing = "loaded the program"; ///< for messages
   std::shared_ptr<const ProgramFile> file;
   std::shared_ptr<const Program> whole;   ///< as compiled
   std::shared_ptr<const Program> program; ///< with the extent of the current runs

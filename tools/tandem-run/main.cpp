@@ -365,7 +365,11 @@ static int runMain(int argc, char **argv) {
       return fail(outputs);
   if (*launches)
     return options->threads ? runThreads(*options) : runProcesses(*options, arguments);
-  return runAsRank(*options, *environment);
+  try {
+    return runAsRank(*options, *environment);
+  } catch (const std::exception &) {
+    return failed(rankMessage(environment->rank, caughtException().message()));
+  }
 }
 
 int main(int argc, char **argv) {

@@ -186,6 +186,7 @@ Status createContext(const tandem_context_options *given, ContextState &context)
     TANDEM_RETURN_IF_ERROR(options.local_world->world->checkRank(options.local_world_rank));
   }
   TANDEM_ASSIGN_OR_RETURN(result.bootstrap, makeBootstrap(options));
+  context.rank = result.bootstrap->rank();
   TANDEM_RETURN_IF_ERROR(makeTransports(options, result));
   if (options.timeout_ms)
     result.timeout = std::chrono::milliseconds(options.timeout_ms);

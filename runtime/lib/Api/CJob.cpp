@@ -29,13 +29,16 @@ struct tandem_job {
 namespace {
 
 /// Exceptions become codes, as everywhere in the C API.
-template <typename Body> Status guarded(Body &&body) noexcept {
+template <typename Body>
+Status guarded(Body &&body, const char *call = __builtin_FUNCTION()) noexcept {
   try {
-    return body();
-  } catch (const std::bad_alloc &) {
+    try {
+      return body();
+    } catch (const std::exception &) {
+      return capi::caughtIn(call);
+    }
+  } catch (...) { // no memory even for the message
     return Status(Code::OutOfMemory, "");
-  } catch (const std::exception &error) {
-    return Status(Code::Internal, error.what());
   }
 }
 

@@ -21,11 +21,13 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <system_error>
 
 namespace tandem::capi {
 
 struct ContextState {
   std::unique_ptr<Context> context; ///< null if its creation failed
+  std::optional<uint32_t> rank;     ///< once it is known
   std::string description, device;
   std::mutex errorMutex; ///< queries of programs may fail in any thread
   std::string lastError;
@@ -42,15 +44,35 @@ inline tandem_code fail(ContextState *context, const Status &status) {
   return static_cast<tandem_code>(status.code());
 }
 
-/// Calls `body`, which returns a Status, and turns exceptions into errors.
-template <typename Body> tandem_code guarded(ContextState *context, Body &&body) noexcept {
+/// In a catch block: the exception, as an error of the function `call` of the C API.
+inline Status caughtIn(const char *call) {
+  try {
+    throw;
+  } catch (const std::bad_alloc &) {
+    return Status(Code::OutOfMemory, fmt::format("{}: out of memory", call));
+  } catch (const std::system_error &error) {
+    bool isThread = error.code() == std::errc::resource_unavailable_try_again;
+    return Status(
+        Code::Internal,
+        fmt::format("{}: {}{}", call, isThread ? "cannot start a thread: " : "", error.what()));
+  } catch (const std::exception &error) {
+    return Status(Code::Internal, fmt::format("{}: {}", call, error.what()));
+  }
+}
+
+/// Calls `body`, which returns a Status, and turns exceptions into errors. These name the rank, if
+/// it is known, and the calling function of the C API.
+template <typename Body>
+tandem_code guarded(ContextState *context, Body &&body,
+                    const char *call = __builtin_FUNCTION()) noexcept {
   try {
     try {
       return fail(context, body());
-    } catch (const std::bad_alloc &) {
-      return fail(context, Status(Code::OutOfMemory, "out of memory"));
-    } catch (const std::exception &error) {
-      return fail(context, Status(Code::Internal, error.what()));
+    } catch (const std::exception &) {
+      Status caught = caughtIn(call);
+      if (context && context->rank)
+        caught = caught.withPrefix(fmt::format("rank {}: ", *context->rank));
+      return fail(context, caught);
     }
   } catch (...) { // no memory even for the message
     return TANDEM_OUT_OF_MEMORY;
@@ -59,8 +81,9 @@ template <typename Body> tandem_code guarded(ContextState *context, Body &&body)
 
 /// The same for a handle made from a context.
 template <typename Handle, typename Body>
-tandem_code guardedBy(const Handle *handle, Body &&body) noexcept {
-  return handle ? guarded(handle->context.get(), body) : TANDEM_INVALID_ARGUMENT;
+tandem_code guardedBy(const Handle *handle, Body &&body,
+                      const char *call = __builtin_FUNCTION()) noexcept {
+  return handle ? guarded(handle->context.get(), body, call) : TANDEM_INVALID_ARGUMENT;
 }
 
 /// What keeps the callbacks' job alive; null if they are the embedder's own.
@@ -115,10 +138,12 @@ struct tandem_local_world {
 namespace tandem::capi {
 
 /// A call with a context that was created. Else the message stays the reason why it was not.
-template <typename Body> tandem_code guardedBy(tandem_context *context, Body &&body) noexcept {
+template <typename Body>
+tandem_code guardedBy(tandem_context *context, Body &&body,
+                      const char *call = __builtin_FUNCTION()) noexcept {
   if (!context || !context->state->context)
     return TANDEM_INVALID_ARGUMENT;
-  return guarded(context->state.get(), body);
+  return guarded(context->state.get(), body, call);
 }
 
 } // namespace tandem::capi

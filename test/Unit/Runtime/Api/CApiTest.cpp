@@ -10,7 +10,10 @@
 #include "Support/ProgramSpec.h"
 #include "tandem/Program/Certificate.h"
 
+#include <cerrno>
+#include <functional>
 #include <gtest/gtest.h>
+#include <system_error>
 #include <thread>
 
 extern "C" int capiDouble(const void *file, size_t size, int64_t count, float *x, float *y,
@@ -255,6 +258,41 @@ TEST(CApi, ContextErrors) {
   EXPECT_STREQ(tandem_code_name(TANDEM_TIMEOUT), "timeout");
   EXPECT_EQ(tandem_runtime_version(), uint32_t(TANDEM_VERSION));
   EXPECT_STREQ(tandem_runtime_version_string(), TANDEM_VERSION_STRING);
+}
+
+TEST(CApi, ExceptionsNameTheRankAndTheCall) {
+  static std::function<void()> raise;
+  std::string file = doubling(2, 8);
+  tandem_launch launch{};
+  launch.struct_size = sizeof launch;
+  launch.rank = 1;
+  launch.world_size = 2;
+  launch.local_rank = 1;
+  launch.local_size = 2;
+  launch.all_gather = [](void *, const void *, size_t, void *) {
+    raise();
+    return 1;
+  };
+  launch.barrier = [](void *) { return 1; };
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.launch = &launch;
+  auto expect = [&](std::function<void()> thrown, tandem_code code, const char *message) {
+    raise = std::move(thrown);
+    tandem_context *context = nullptr;
+    tandem_program *program = nullptr;
+    tandem_instance *instance = nullptr;
+    ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
+    ASSERT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &program), TANDEM_OK);
+    EXPECT_EQ(tandem_prepare(context, program, &instance), code);
+    EXPECT_STREQ(tandem_last_error(context), message);
+    tandem_program_destroy(program);
+    tandem_context_destroy(context);
+  };
+  expect([] { throw std::bad_alloc(); }, TANDEM_OUT_OF_MEMORY,
+         "rank 1: tandem_prepare: out of memory");
+  expect([] { throw std::system_error(EAGAIN, std::generic_category()); }, TANDEM_INTERNAL,
+         "rank 1: tandem_prepare: cannot start a thread: Resource temporarily unavailable");
 }
 
 TEST(CApi, NullHandles) {
