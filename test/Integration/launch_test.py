@@ -102,6 +102,18 @@ class BadUse(harness.Test):
         self.check('environment variable RANK: expected a number from 0 to 65535, found "x"', program("matmul-2"),
                    env=environment(RANK="x", WORLD_SIZE=2, MASTER_ADDR="localhost", MASTER_PORT=1))
 
+    def test_settings(self):
+        """Of the runtime: found before a rank is started."""
+        for name, value in (("UCX_SPIN", "abc"), ("UCX_SPIN", "-5"), ("UCX_NETWORK_ONLY", "xyz"),
+                            ("UCX_GPU_DIRECT", "maybe"), ("GRAPH", "banana"), ("TUNE", "zzz"), ("EPILOGUES", "x"),
+                            ("TF32", "2"), ("NCCL_ONE_SIDED", "no")):
+            with self.subTest(name=name, value=value):
+                expected = "a number from 0 to 3600000000" if name == "UCX_SPIN" else "0 or 1"
+                done = tandem_run(program("matmul-2"), env=environment(**{"TANDEM_" + name: value}))
+                self.assertEqual(done.code, 2, str(done))
+                self.assertEqual(done.err, f"tandem-run: environment variable TANDEM_{name}: expected {expected}, "
+                                           f'found "{value}"\n')
+
     def test_files(self):
         self.check("cannot open", self.path("missing.tsp"))
         with open(self.path("empty.tsp"), "wb"):

@@ -7,6 +7,7 @@
 
 #include "Handles.h"
 
+#include "tandem/Runtime/Environment.h"
 #include "tandem/Runtime/Link.h"
 #include "tandem/Runtime/Registry.h"
 
@@ -169,6 +170,7 @@ Expected<std::shared_ptr<const Allocator>> makeAllocator(const tandem_allocator 
 }
 
 Status createContext(const tandem_context_options *given, ContextState &context) {
+  TANDEM_RETURN_IF_ERROR(checkRuntimeEnvironment());
   Options read;
   TANDEM_RETURN_IF_ERROR(read.read(given));
   const tandem_context_options &options = read.options;

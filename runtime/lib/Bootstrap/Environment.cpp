@@ -60,6 +60,16 @@ public:
     return Status::success();
   }
 
+  /// 0, 1 or not set.
+  Status flag(const char *name) const {
+    Variable variable = get({name});
+    if (!variable.set() || variable.value == "0" || variable.value == "1")
+      return Status::success();
+    return Status(Code::InvalidArgument,
+                  fmt::format("environment variable {}: expected 0 or 1, found \"{}\"", name,
+                              variable.value));
+  }
+
 private:
   const EnvironmentLookup &lookup;
 };
@@ -272,7 +282,19 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
   return Status::success();
 }
 
+/// Variables that the runtime's parts read where they need them.
+Status checkRuntime(const Reader &reader) {
+  uint64_t microseconds = 0;
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_UCX_SPIN"}, microseconds, 0, 3'600'000'000));
+  for (const char *name :
+       {"TANDEM_UCX_NETWORK_ONLY", "TANDEM_UCX_GPU_DIRECT", "TANDEM_NCCL_ONE_SIDED",
+        "TANDEM_EPILOGUES", "TANDEM_GRAPH", "TANDEM_TUNE", "TANDEM_TF32"})
+    TANDEM_RETURN_IF_ERROR(reader.flag(name));
+  return Status::success();
+}
+
 Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
+  TANDEM_RETURN_IF_ERROR(checkRuntime(reader));
   if (Variable hosts = reader.get({"TANDEM_MASTER_ADDR"}); hosts.set()) {
     env.addresses.clear();
     for (size_t begin = 0; begin <= hosts.value.size();) {
@@ -364,6 +386,11 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment() {
       env.launcher == Launcher::Torchrun)
     env.launcherProcess = ::getppid();
   return env;
+}
+
+Status tandem::checkRuntimeEnvironment() {
+  EnvironmentLookup lookup = variableOfProcess;
+  return checkRuntime(Reader(lookup));
 }
 
 std::string tandem::readNode() {

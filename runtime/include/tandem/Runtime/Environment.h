@@ -102,6 +102,10 @@ Expected<BootstrapEnvironment> readBootstrapEnvironment(const EnvironmentLookup 
 /// The same, from the process's environment.
 Expected<BootstrapEnvironment> readBootstrapEnvironment();
 
+/// Whether the variables that set the runtime's behaviour have values that it knows, as
+/// TANDEM_GRAPH. readBootstrapEnvironment() checks that, too.
+Status checkRuntimeEnvironment();
+
 /// BootstrapEnvironment::node alone, of the process's environment, whatever its other variables
 /// say.
 std::string readNode();

@@ -11,6 +11,7 @@
 #include "tandem/Program/Certificate.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
 #include <system_error>
@@ -258,6 +259,18 @@ TEST(CApi, ContextErrors) {
   EXPECT_STREQ(tandem_code_name(TANDEM_TIMEOUT), "timeout");
   EXPECT_EQ(tandem_runtime_version(), uint32_t(TANDEM_VERSION));
   EXPECT_STREQ(tandem_runtime_version_string(), TANDEM_VERSION_STRING);
+}
+
+TEST(CApi, BadSettings) {
+  ::setenv("TANDEM_GRAPH", "banana", 1);
+  tandem_context *context = nullptr;
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  EXPECT_EQ(tandem_context_create(&options, &context), TANDEM_INVALID_ARGUMENT);
+  EXPECT_STREQ(tandem_last_error(context),
+               "environment variable TANDEM_GRAPH: expected 0 or 1, found \"banana\"");
+  ::unsetenv("TANDEM_GRAPH");
+  tandem_context_destroy(context);
 }
 
 TEST(CApi, ExceptionsNameTheRankAndTheCall) {
