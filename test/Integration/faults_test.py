@@ -76,10 +76,10 @@ class Disagreement(harness.Test):
 class Files(harness.Test):
     def test_outputs_are_checked_first(self):
         for option in ("--json", "--trace", "--svg"):
-            for path in (self.path("missing/x"), self.folder):
+            for path in (self.path("missing/x"), self.folder, "/proc/x"):
                 with self.subTest(option=option, path=path):
                     done = tandem_run(program("huge-2"), f"{option}={path}")
-                    self.assertGreater(done.code, 0)
+                    self.assertEqual(done.code, 2)
                     self.assertIn(f'cannot write "{path}"', done.err)
         # As a rank of a job: every rank ends.
         ranks = start_ranks(torch(2), program("matmul-2"), f"--json={self.folder}")
@@ -95,6 +95,20 @@ class Files(harness.Test):
         return subprocess.run(command, env=environment(), capture_output=True, text=True, preexec_fn=limit,
                               timeout=60 * harness.SLOWER)
 
+    def test_full_disk_is_found_first(self):
+        commands = [[tool("tandem-run"), program("matmul-2")]]
+        if os.path.exists(tool("tandem-bench")):
+            commands.append([tool("tandem-bench"), "-n", "2", "--channel=local", "--dtypes=f32", "--shapes=ag:64x64x64"])
+        for command in commands:
+            for option in ("--json", "--svg"):
+                with self.subTest(command=command, option=option):
+                    path = self.path("report")
+                    done = self.limited(*command, f"{option}={path}")
+                    self.assertEqual(done.returncode, 2, done.stdout)
+                    self.assertIn(f'cannot write "{path}": File too large', done.stderr)
+                    self.assertEqual(done.stdout, "")
+                    self.assertEqual(os.listdir(self.folder), [])
+
     def test_full_disk_keeps_the_old_file(self):
         if not os.path.exists(tool("tandem-sim")):
             self.skipTest("no tandem-sim")
@@ -104,7 +118,9 @@ class Files(harness.Test):
                 path = self.path("old")
                 with open(path, "w") as file:
                     file.write("old")
-                done = self.limited(tool("tandem-sim"), program("matmul-4"), f"--machine={machine}", f"{option}={path}")
+                # What is looked for at the start fits.
+                done = self.limited(tool("tandem-sim"), program("long-3"), f"--machine={machine}", f"{option}={path}",
+                                    most=4096)
                 self.assertGreater(done.returncode, 0, done.stdout)
                 self.assertIn(f'cannot write "{path}": File too large', done.stderr)
                 with open(path) as file:

@@ -35,6 +35,9 @@ Expected<std::string> run::readFile(const std::string &path) {
   return bytes;
 }
 
+/// The least that a file needs of a disk, in bytes.
+static constexpr size_t kBlock = 4096;
+
 static Status cannotWrite(const std::string &path, const std::string &why) {
   return Status(Code::Io, fmt::format("cannot write \"{}\": {}", path, why));
 }
@@ -52,6 +55,11 @@ static bool make(const fs::path &path) {
   return bool(std::ofstream(path, std::ios::binary | std::ios::trunc));
 }
 
+/// The file that is written before it replaces `target`.
+static fs::path partOf(const fs::path &target) {
+  return fmt::format("{}.{}.tmp", target.string(), ::getpid());
+}
+
 Status run::writeFile(const std::string &path, std::string_view bytes) {
   return replaceFile(path, [&](const std::string &part) { return writeBytes(part, bytes); });
 }
@@ -66,7 +74,7 @@ Status run::replaceFile(const std::string &path,
   // What a link points to is replaced, not the link.
   if (fs::path real = fs::canonical(target, error); !error)
     target = real;
-  fs::path part(fmt::format("{}.{}.tmp", target.string(), ::getpid()));
+  fs::path part = partOf(target);
   if (!make(part)) // a folder where no other file can be made
     return write(path);
   Status written = write(part.string());
@@ -87,15 +95,25 @@ Status run::checkWritable(const std::string &path) {
   std::error_code error;
   if (fs::is_directory(path, error))
     return cannotWrite(path, std::strerror(EISDIR));
-  if (fs::exists(path, error))
-    return ::access(path.c_str(), W_OK) == 0 ? Status() : cannotWrite(path, std::strerror(errno));
-  fs::path folder = fs::path(path).parent_path();
-  if (folder.empty())
-    folder = ".";
-  if (!fs::is_directory(folder, error))
+  fs::path target(path), folder = target.parent_path();
+  bool exists = fs::exists(target, error);
+  if (exists && ::access(path.c_str(), W_OK) != 0)
+    return cannotWrite(path, std::strerror(errno));
+  if (exists && !fs::is_regular_file(target, error))
+    return Status();
+  if (!exists && !fs::is_directory(folder.empty() ? "." : folder, error))
     return cannotWrite(path, fmt::format("\"{}\" is not a folder", folder.string()));
-  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? Status()
-                                                    : cannotWrite(path, std::strerror(errno));
+  if (fs::path real = fs::canonical(target, error); !error)
+    target = real;
+  // Rights do not tell of file systems that take no files, or are full.
+  fs::path part = partOf(target);
+  errno = 0;
+  if (!make(part)) // as in replaceFile()
+    return exists ? Status() : cannotWrite(path, std::strerror(errno));
+  Status written = writeBytes(part.string(), std::string(kBlock, ' '));
+  int reason = errno;
+  fs::remove(part, error);
+  return written.ok() ? written : cannotWrite(path, std::strerror(reason));
 }
 
 Status run::makeFolderAnew(const std::string &path,

@@ -27,7 +27,7 @@ Status writeFile(const std::string &path, std::string_view bytes);
 Status replaceFile(const std::string &path,
                    const std::function<Status(const std::string &)> &write);
 /// Whether writeFile() has a chance: an error if the path is a folder, may not be written or lies
-/// in no folder. Changes nothing.
+/// in no folder, or if the disk is full. Leaves everything as it was.
 Status checkWritable(const std::string &path);
 
 /// An empty folder of that name. Files of one that is there are removed if all that it holds are
