@@ -415,6 +415,45 @@ def ends(options):
                     yield end
 
 
+class MakeTest(harness.CombinationTest, injection_test.Matrix):
+    """A fault of rank 1 in NCCL while its communicator is made. The ranks are processes, which the stand-in cannot connect:
+    rank 0 would wait in NCCL. No run is in flight."""
+
+    def check(self):
+        fault, channel = self.combination.fault, self.combination.channel
+        job = self.launch(channel, program("matmul-2"), "--channel=ccl", f"--device={DEVICES[channel]}", timeout(2),
+                          **{f"TANDEM_FAKE_{fault}_INIT".upper(): "2"}) # from 1
+        done = harness.finish(job)
+        reason = {"kill": "its process has ended", "stop": r"it has shown no life for \d+ s"}[fault]
+        self.assertRegex(done.out + done.err,
+                         rf'rank 0: @\w+: channel c\d+ ".*": ncclCommInitRankConfig: lost rank 1: {reason}', str(done))
+        self.assertEqual(done.code, 128 + signal.SIGKILL if fault == "kill" else 1, str(done))
+        # A killed rank is noticed at once, a stopped one after 10 s; then the launcher gives it 5 s to end.
+        self.assertLess(done.seconds, (4 if fault == "kill" else 30) * harness.SLOWER, str(done))
+        self.assertGone(job)
+        self.assertUsable(channel)
+
+
+DEVICES = {"ccl": "cuda", "hip-ccl": "hip"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Make:
+    fault: str
+    channel: str
+
+    @property
+    def name(self):
+        return f"make/{self.fault}/{self.channel}"
+
+
+def makes(options):
+    for channel in DEVICES:
+        if runs_here(channel):
+            for fault in ("kill", "stop") if options.all else ("kill",):
+                yield Make(fault, channel)
+
+
 class LinkTest(harness.CombinationTest, injection_test.Matrix):
     """A link that stops within a run, or crawls: the watchdog ends the job, with the commands in flight."""
 
@@ -460,4 +499,4 @@ def stages(options):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, Whole, Link, combined=[(StageTest, stages), (LeaveTest, leavings), (RunTest, points), (EndTest, ends), (LinkTest, shapes)])
+    harness.main(__doc__, Whole, Link, combined=[(StageTest, stages), (LeaveTest, leavings), (RunTest, points), (MakeTest, makes), (EndTest, ends), (LinkTest, shapes)])

@@ -60,15 +60,16 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   product-power.<algorithm>  more of them, unless the first numbers of a matrix are equal
 ///   fp8-refused     there are no products of 8-bit floats
 ///   fp8-batch-refused  and none of more than one matrix
+///   nccl-no-init-on   rank (from 1) that does not come where a communicator is made
 ///   nccl-no-split-on  rank (from 1) that does not come to a split
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
 ///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error
 ///   nccl-no-finalize-on  rank (from 1) whose children cannot be finalised
-///   <fault>-<call>  rank or GPU (from 1) that has a fault where it gives something back. Faults:
-///                   hang (until the knob changes), fail, stop, kill. Calls: root (its
-///                   communicator is destroyed), abort (it is aborted), child (that of its
-///                   commands), window (is deregistered), unmap (memory of another process),
-///                   host (memory of the host is freed)
+///   <fault>-<call>  rank or GPU (from 1) that has a fault in a call. Faults: hang (until the knob
+///                   changes), fail, stop, kill. Calls: init (its communicator is made); where
+///                   it gives something back, root (its communicator is destroyed), abort (it is
+///                   aborted), child (that of its commands), window (is deregistered), unmap
+///                   (memory of another process), host (memory of the host is freed)
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
 /// 8-bit floats, and got), events (that there are), high-streams (made

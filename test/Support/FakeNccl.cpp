@@ -377,6 +377,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int size, ncclUniqueId id,
   }
   *made = add(std::move(comm));
   return launch(*made, [comm = *made] {
+    while (number("nccl-no-init-on") == comm->rank + 1 && !*comm->aborted)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    // Who was aborted before it came never does.
+    if (meetsFault("init", comm->rank + 1) || *comm->aborted)
+      return ncclInternalError;
     return comm->world->meet("made", comm->size, *comm->aborted) ? ncclSuccess : ncclInternalError;
   });
 }

@@ -103,8 +103,12 @@ RankContext::~RankContext() {
 Status RankContext::check(tandem_code code) const {
   if (code == TANDEM_OK)
     return Status::success();
-  return bootstrapError.ok() ? Status(static_cast<Code>(code), tandem_last_error(context))
-                             : bootstrapError;
+  std::string said = tandem_last_error(context);
+  if (bootstrapError.ok())
+    return Status(static_cast<Code>(code), said);
+  // With the reason, the runtime's message also tells what this rank was doing.
+  bool hasReason = said.find(bootstrapError.message()) != std::string::npos;
+  return Status(bootstrapError.code(), hasReason ? said : bootstrapError.message());
 }
 
 Expected<std::unique_ptr<PreparedProgram>> PreparedProgram::create(RankContext &context,

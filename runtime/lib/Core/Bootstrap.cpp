@@ -63,9 +63,12 @@ public:
   Status barrier() override { return check(callbacks.barrier(), "barrier"); }
 
 private:
-  static Status check(int result, const char *what) {
-    return result == 0 ? Status()
-                       : Status(Code::Io, fmt::format("the {} callback returned {}", what, result));
+  /// A number says little: health() may know which rank is lost, and why.
+  Status check(int result, const char *what) {
+    if (result == 0)
+      return Status();
+    TANDEM_RETURN_IF_ERROR(health());
+    return Status(Code::Io, fmt::format("the {} callback returned {}", what, result));
   }
   BootstrapCallbacks callbacks;
 };

@@ -133,6 +133,11 @@ Status InstanceImpl::makeStreams() {
   return Status();
 }
 
+/// The first use of a communication library may take half a minute on a machine, and shows no
+/// progress. So a short timeout, which is meant for the commands of runs, does not end it. A rank
+/// that is lost does.
+static constexpr std::chrono::milliseconds kLeastToMake{60000};
+
 Status InstanceImpl::makeChannels() {
   for (uint32_t c = 0; c < count(data.channels()); ++c) {
     const sp::Channel &in = *data.channels()->Get(c);
@@ -145,6 +150,7 @@ Status InstanceImpl::makeChannels() {
       desc.group.assign(in.group()->begin(), in.group()->end());
     desc.self = in.self();
     desc.runsFollow = context.sharesMemory();
+    desc.timeout = std::max(context.timeout(), kLeastToMake);
     if ((desc.capabilities & OneSided) && symmetric)
       desc.symmetric = symmetric->memory;
     std::string where = fmt::format("channel c{} \"{}\": ", c, desc.name);
@@ -594,8 +600,12 @@ Status InstanceImpl::agree(const Status &mine, const char *what) {
   std::string text =
       mine.ok() ? "" : std::to_string(static_cast<int>(mine.code())) + " " + mine.message();
   auto all = allGatherStrings(context.bootstrap(), text);
-  if (!mine.ok())
-    return mine.withPrefix(prefix());
+  if (!mine.ok()) {
+    // A library may report a lost rank as an error of its own, without the cause.
+    bool hasCause = all || mine.message().find(all.status().message()) != std::string::npos;
+    return Status(mine.code(),
+                  prefix() + mine.message() + (hasCause ? "" : "; " + all.status().message()));
+  }
   if (!all)
     return all.status().withPrefix(prefix());
   for (uint32_t r = 0; r < all->size(); ++r)

@@ -22,6 +22,7 @@
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Device.h"
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,6 +61,9 @@ struct ChannelDesc {
   SymmetricMemory symmetric; ///< empty unless capabilities has OneSided
   /// Runs of the context's instances follow each other, in one order on all ranks.
   bool runsFollow = false;
+  /// While it is made: how long ranks that show life wait for each other, in each step outside of
+  /// the bootstrap's exchanges.
+  std::chrono::milliseconds timeout{60000};
 };
 
 /// One message of a group. Matched by (channel, source, frame.epoch, tag): each run counts tags
@@ -203,8 +207,9 @@ public:
   virtual bool copiesGaps(const Device &) const { return false; }
   /// Collective over the world: every rank calls it for every channel of the table, in order. A
   /// rank with an empty group gets null. Exchanges addresses and symmetric memory through
-  /// `bootstrap`, and checks that all members named the same group. `device` and `bootstrap`
-  /// outlive the channel.
+  /// `bootstrap`, and checks that all members named the same group. A wait outside of `bootstrap`
+  /// ends with an error after `desc.timeout`, and at once if Bootstrap::health() is one. `device`
+  /// and `bootstrap` outlive the channel.
   virtual Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                            Bootstrap &bootstrap) = 0;
   /// Called when a run has ended. Returns an error if a rank has aborted although this rank's

@@ -58,11 +58,11 @@ ncclRedOp_t opOf(ReduceOp op) {
 
 Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> state,
                                                const ncclUniqueId &id, std::vector<uint32_t> group,
-                                               uint32_t self, std::chrono::milliseconds timeout) {
+                                               uint32_t self, const core::WaitLimit &limit) {
   TANDEM_ASSIGN_OR_RETURN(const Api *api, Api::get(state->driver->vendor()));
   std::shared_ptr<Communicator> made(
       new Communicator(*api, std::move(state), std::move(group), self, numberOf(id)));
-  Status status = made->state->driver->within([&] { return made->make(id, timeout); });
+  Status status = made->state->driver->within([&] { return made->make(id, limit); });
   if (status.ok())
     return made;
   made->abort(status);
@@ -73,14 +73,15 @@ Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> stat
 /// (replay::SmLimits::perChannel). NCCL could use 64; on 8 GPUs with NVLink it uses up to 32.
 static constexpr int kMostBlocks = 32;
 
-Status Communicator::make(const ncclUniqueId &id, std::chrono::milliseconds timeout) {
-  auto deadline = Clock::now() + timeout;
+core::SharedStep Communicator::meeting(const core::WaitLimit &limit, const char *what) const {
+  return core::SharedStep(
+      limit, what, fmt::format("{}: not all of ranks {} came", what, fmt::join(group, ", ")));
+}
+
+Status Communicator::make(const ncclUniqueId &id, const core::WaitLimit &limit) {
   auto end = [&](const char *what) {
-    Status status = settle(handles->root, what, deadline);
-    if (status.code() != Code::Timeout)
-      return status;
-    return Status(Code::Timeout, fmt::format("{}: not all of ranks {} came within {} ms", what,
-                                             fmt::join(group, ", "), timeout.count()));
+    core::SharedStep step = meeting(limit, what);
+    return settle(handles->root, what, &step);
   };
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -147,7 +148,8 @@ void Communicator::leave() {
   // Finalising waits for the others, who may be gone.
   Status left = state->driver->within([&] {
     TANDEM_RETURN_IF_ERROR(api.status(api.ncclCommFinalize(handles->root), "ncclCommFinalize"));
-    return settle(handles->root, "ncclCommFinalize", Clock::now() + patience);
+    core::SharedStep step = meeting({patience}, "ncclCommFinalize");
+    return settle(handles->root, "ncclCommFinalize", &step);
   });
   if (left.ok())
     leaves("ncclCommDestroy", [&api = api, handles = handles] {
@@ -159,7 +161,7 @@ void Communicator::leave() {
     });
 }
 
-Status Communicator::settle(ncclComm_t comm, const char *what, Clock::time_point deadline) {
+Status Communicator::settle(ncclComm_t comm, const char *what, const core::SharedStep *step) {
   for (gpu::Backoff backoff;; backoff.pause()) {
     ncclResult_t now = ncclSuccess;
     TANDEM_RETURN_IF_ERROR(
@@ -170,8 +172,8 @@ Status Communicator::settle(ncclComm_t comm, const char *what, Clock::time_point
       return abortError();
     if (state->aborted)
       return state->abortReason();
-    if (Clock::now() > deadline)
-      return Status(Code::Timeout, fmt::format("{}: not finished in time", what));
+    if (step)
+      TANDEM_RETURN_IF_ERROR(step->goOn());
   }
 }
 
@@ -226,21 +228,17 @@ void Communicator::abort(const Status &why) {
   });
 }
 
-Status Communicator::collectively(const char *what, std::chrono::milliseconds timeout,
+Status Communicator::collectively(const char *what, const core::WaitLimit &limit,
                                   std::function<ncclResult_t(const Api &, ncclComm_t)> body) {
   auto result = std::make_shared<Status>();
   core::OwnThread called([own = shared_from_this(), what, body = std::move(body), result] {
     *result = own->call(what, body);
   });
-  auto deadline = Clock::now() + timeout;
+  core::SharedStep step = meeting(limit, what);
   for (gpu::Backoff backoff; !called.isDone(); backoff.pause()) {
-    Status status =
-        state->aborted ? state->abortReason()
-        : Clock::now() > deadline
-            ? Status(Code::Timeout, fmt::format("{}: not all of ranks {} came "
-                                                "within {} ms",
-                                                what, fmt::join(group, ", "), timeout.count()))
-            : poll();
+    Status status = state->aborted ? state->abortReason() : step.goOn();
+    if (status.ok())
+      status = poll();
     if (status.ok())
       continue;
     abort(status);
@@ -254,7 +252,7 @@ void Communicator::giveBack(const char *what,
                             std::function<ncclResult_t(const Api &, ncclComm_t)> body) {
   if (aborting) // that gives back everything
     return;
-  Status status = collectively(what, patience, std::move(body));
+  Status status = collectively(what, {patience}, std::move(body));
   if (!status.ok() && warn)
     warn(fmt::format("channel ccl: rank {}: {}", group[self], status.message()));
 }
@@ -284,7 +282,7 @@ Status Communicator::firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle 
   });
 }
 
-Status Communicator::warmUp(std::chrono::milliseconds timeout) {
+Status Communicator::warmUp(const core::WaitLimit &limit) {
   gpu::Driver &driver = *state->driver;
   uint64_t bytes = uint64_t(group.size()) * 64;
   char *memory = nullptr;
@@ -293,14 +291,12 @@ Status Communicator::warmUp(std::chrono::milliseconds timeout) {
   Status status = driver.allocate(3 * bytes, reinterpret_cast<void **>(&memory));
   if (status.ok())
     status = driver.fill(memory, 0, 3 * bytes);
-  auto deadline = Clock::now() + timeout;
+  std::string what = fmt::format("the first messages between ranks {}", fmt::join(group, ", "));
+  core::SharedStep step(limit, what, what + " did not arrive");
   auto goOn = [&] {
     if (state->aborted)
       return state->abortReason();
-    if (Clock::now() > deadline)
-      return Status(Code::Timeout, fmt::format("the first messages between ranks {} did not arrive "
-                                               "within {} ms",
-                                               fmt::join(group, ", "), timeout.count()));
+    TANDEM_RETURN_IF_ERROR(step.goOn());
     return poll();
   };
   core::OwnThread called;

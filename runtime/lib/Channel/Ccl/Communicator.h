@@ -10,6 +10,7 @@
 
 #include "Api.h"
 #include "Core/OwnThread.h"
+#include "Core/SharedStep.h"
 #include "Device/Gpu/ChannelInterface.h"
 
 #include "tandem/Runtime/Channel.h"
@@ -42,7 +43,7 @@ public:
   static Expected<std::shared_ptr<Communicator>> create(std::shared_ptr<DeviceState> state,
                                                         const ncclUniqueId &id,
                                                         std::vector<uint32_t> group, uint32_t self,
-                                                        std::chrono::milliseconds timeout);
+                                                        const core::WaitLimit &limit);
   /// Leaves together with the other members, or alone if they do not leave in time. It waits for
   /// NCCL a few times `patience`; what NCCL has not given back then stays on its thread.
   ~Communicator();
@@ -56,14 +57,14 @@ public:
       return abortError();
     Status status = state->driver->within([&] {
       TANDEM_RETURN_IF_ERROR(api.status(body(api, handles->run), what));
-      return settle(handles->run, what, std::chrono::steady_clock::time_point::max());
+      return settle(handles->run, what, nullptr);
     });
     return !status.ok() && aborting ? abortError() : status;
   }
 
-  /// The same, of a call in which all members meet, on a thread of its own: after `timeout` it
-  /// aborts. What `body` writes must outlive that thread.
-  Status collectively(const char *what, std::chrono::milliseconds timeout,
+  /// The same, of a call in which all members meet, on a thread of its own: by `limit` it aborts.
+  /// What `body` writes must outlive that thread.
+  Status collectively(const char *what, const core::WaitLimit &limit,
                       std::function<ncclResult_t(const Api &, ncclComm_t)> body);
   /// The same, of a call at the end of a channel, within `patience`. An error is a warning.
   void giveBack(const char *what, std::function<ncclResult_t(const Api &, ncclComm_t)> body);
@@ -75,7 +76,7 @@ public:
   bool isAborted() const { return aborting; }
   /// Sends to every member and reduces, so that NCCL's lazy loading and connecting happen before
   /// the program runs. Collective.
-  Status warmUp(std::chrono::milliseconds timeout);
+  Status warmUp(const core::WaitLimit &limit);
 
   const Api &api;
   const std::shared_ptr<DeviceState> state;
@@ -99,9 +100,12 @@ private:
   Communicator(const Api &api, std::shared_ptr<DeviceState> state, std::vector<uint32_t> group,
                uint32_t self, uint64_t number)
       : api(api), state(std::move(state)), group(std::move(group)), self(self), number(number) {}
-  Status make(const ncclUniqueId &id, std::chrono::milliseconds timeout);
-  /// Waits until NCCL has completed the last call on `comm`.
-  Status settle(ncclComm_t comm, const char *what, std::chrono::steady_clock::time_point deadline);
+  Status make(const ncclUniqueId &id, const core::WaitLimit &limit);
+  /// A call in which all members meet.
+  core::SharedStep meeting(const core::WaitLimit &limit, const char *what) const;
+  /// Waits until NCCL has completed the last call on `comm`. `step`: ends the wait; null: nothing
+  /// but an abort does.
+  Status settle(ncclComm_t comm, const char *what, const core::SharedStep *step);
   Status abortError();
   void leave();
   bool leaves(const char *what, std::function<Status()> body);

@@ -231,8 +231,8 @@ Lines parse(const std::string &text) {
 } // namespace
 
 OneSided::OneSided(CommunicatorRef communicator, const Kernels &kernels,
-                   const SymmetricMemory &symmetric, std::chrono::milliseconds timeout)
-    : communicator(std::move(communicator)), kernels(kernels), timeout(timeout),
+                   const SymmetricMemory &symmetric, const core::WaitLimit &limit)
+    : communicator(std::move(communicator)), kernels(kernels), limit(limit),
       counters(std::make_shared<Counters>()) {
   counters->communicator = this->communicator;
   counters->symmetric = symmetric;
@@ -245,9 +245,8 @@ OneSided::OneSided(CommunicatorRef communicator, const Kernels &kernels,
 Expected<std::unique_ptr<OneSided>> OneSided::create(CommunicatorRef communicator,
                                                      const Kernels &kernels,
                                                      const SymmetricMemory &symmetric,
-                                                     std::chrono::milliseconds timeout) {
-  std::unique_ptr<OneSided> made(
-      new OneSided(std::move(communicator), kernels, symmetric, timeout));
+                                                     const core::WaitLimit &limit) {
+  std::unique_ptr<OneSided> made(new OneSided(std::move(communicator), kernels, symmetric, limit));
   TANDEM_RETURN_IF_ERROR(
       made->enter(symmetric.base, symmetric.totalBytes, &made->counters->window));
   return made;
@@ -256,7 +255,7 @@ Expected<std::unique_ptr<OneSided>> OneSided::create(CommunicatorRef communicato
 Status OneSided::enter(void *memory, uint64_t bytes, Window *window) {
   auto found = std::make_shared<Window>(nullptr);
   TANDEM_RETURN_IF_ERROR(communicator->collectively(
-      "ncclCommWindowRegister", timeout, [=](const Api &api, ncclComm_t comm) {
+      "ncclCommWindowRegister", limit, [=](const Api &api, ncclComm_t comm) {
         constexpr int kSymmetric = 1; // NCCL_WIN_COLL_SYMMETRIC
         return api.oneSided.windowRegister(comm, memory, bytes, found.get(), kSymmetric);
       }));

@@ -28,7 +28,7 @@ public:
   static Expected<std::unique_ptr<OneSided>> create(CommunicatorRef communicator,
                                                     const gpu::Kernels &kernels,
                                                     const SymmetricMemory &symmetric,
-                                                    std::chrono::milliseconds timeout);
+                                                    const core::WaitLimit &limit);
   ~OneSided();
 
   Expected<std::unique_ptr<Operation>> preparePut(const Put &put);
@@ -44,12 +44,12 @@ public:
 
 private:
   OneSided(CommunicatorRef communicator, const gpu::Kernels &kernels,
-           const SymmetricMemory &symmetric, std::chrono::milliseconds timeout);
+           const SymmetricMemory &symmetric, const core::WaitLimit &limit);
   Status enter(void *memory, uint64_t bytes, Window *window);
 
   CommunicatorRef communicator;
   const gpu::Kernels &kernels;
-  const std::chrono::milliseconds timeout;
+  const core::WaitLimit limit;
   const std::shared_ptr<Counters> counters;
   std::string lines;
   uint64_t stagingBytes = 0; ///< of the puts so far

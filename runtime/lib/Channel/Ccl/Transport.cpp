@@ -25,8 +25,6 @@ namespace ccl {
 
 namespace {
 
-constexpr std::chrono::milliseconds kTimeout{60000};
-
 /// Communicators by group: one takes hundreds of megabytes and a second. Programs whose runs follow
 /// each other in one order on all ranks share them; the channels of one program do not. One-sided
 /// commands count per communicator, so a channel with such commands has one of its own. All ranks
@@ -313,6 +311,7 @@ public:
     TANDEM_RETURN_IF_ERROR(checkGroup(desc, head, all));
     if (desc.group.empty())
       return std::unique_ptr<Channel>();
+    const core::WaitLimit limit{desc.timeout, [&bootstrap] { return bootstrap.health(); }};
     if (!communicator) {
       const std::string &leader = all[desc.group[0]];
       if (leader.size() < sizeof id.internal)
@@ -320,18 +319,18 @@ public:
       std::memcpy(id.internal, leader.data() + leader.size() - sizeof id.internal,
                   sizeof id.internal);
       TANDEM_ASSIGN_OR_RETURN(
-          communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
+          communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, limit));
       communicator->warn = [log = device.log](const std::string &text) {
         log(LogLevel::Warning, text);
       };
-      TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
+      TANDEM_RETURN_IF_ERROR(communicator->warmUp(limit));
       pool->add(communicator, program, owned);
     } else {
       pool->take(communicator, program, owned);
     }
     std::unique_ptr<ccl::OneSided> oneSided;
     if (hasOneSided) {
-      auto made = ccl::OneSided::create(communicator, gpu->kernels(), symmetric, kTimeout);
+      auto made = ccl::OneSided::create(communicator, gpu->kernels(), symmetric, limit);
       if (!made) {
         pool->remove(communicator);
         return made.status();

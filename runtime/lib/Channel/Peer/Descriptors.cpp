@@ -38,13 +38,12 @@ socklen_t fill(sockaddr_un &address, const std::string &name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-Status waitUntilReadable(int fd, Clock::time_point deadline, const char *what) {
+Status waitUntilReadable(int fd, const core::SharedStep &step) {
+  constexpr int kPause = 20; // ms
   while (true) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0)
-      return Status(Code::Timeout, fmt::format("{}: no answer in time", what));
+    TANDEM_RETURN_IF_ERROR(step.goOn());
     pollfd entry{fd, POLLIN, 0};
-    int ready = ::poll(&entry, 1, static_cast<int>(left.count()));
+    int ready = ::poll(&entry, 1, kPause);
     if (ready > 0)
       return Status();
     if (ready < 0 && errno != EINTR)
@@ -113,9 +112,9 @@ Expected<DescriptorServer> DescriptorServer::open() {
   return server;
 }
 
-Status DescriptorServer::give(int fd, size_t count, Clock::time_point deadline) {
+Status DescriptorServer::give(int fd, size_t count, const core::SharedStep &step) {
   for (size_t given = 0; given < count;) {
-    TANDEM_RETURN_IF_ERROR(waitUntilReadable(socket.get(), deadline, "handles of a peer's memory"));
+    TANDEM_RETURN_IF_ERROR(waitUntilReadable(socket.get(), step));
     Descriptor client(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (client.get() < 0)
       return failed("accept");
@@ -139,13 +138,13 @@ Expected<Descriptor> askForDescriptor(const std::string &address) {
   return socket;
 }
 
-Expected<Descriptor> receiveDescriptor(const Descriptor &asked, Clock::time_point deadline) {
-  TANDEM_RETURN_IF_ERROR(waitUntilReadable(asked.get(), deadline, "handles of a peer's memory"));
+Expected<Descriptor> receiveDescriptor(const Descriptor &asked, const core::SharedStep &step) {
+  TANDEM_RETURN_IF_ERROR(waitUntilReadable(asked.get(), step));
   Message message;
   ssize_t size = ::recvmsg(asked.get(), &message.header, MSG_CMSG_CLOEXEC);
   cmsghdr *header = CMSG_FIRSTHDR(&message.header);
   if (size != 1 || !header || header->cmsg_type != SCM_RIGHTS)
-    return Status(Code::Aborted, "a peer aborted before it sent a handle of its memory");
+    return Status(Code::Aborted, step.name() + ": its rank ended before it sent a handle");
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
   return Descriptor(fd);

@@ -8,9 +8,8 @@
 #ifndef TANDEM_CHANNEL_PEER_DESCRIPTORS_H
 #define TANDEM_CHANNEL_PEER_DESCRIPTORS_H
 
-#include "tandem/Program/Status.h"
+#include "Core/SharedStep.h"
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -35,9 +34,9 @@ public:
   static Expected<DescriptorServer> open();
   /// The address for the clients.
   const std::string &address() const { return name; }
-  /// Sends `fd` to `count` clients and waits for them. Clients still waiting when the server is
-  /// destroyed get an error.
-  Status give(int fd, size_t count, std::chrono::steady_clock::time_point deadline);
+  /// Sends `fd` to `count` clients and waits for them, as `step` lets it. Clients still waiting
+  /// when the server is destroyed get an error.
+  Status give(int fd, size_t count, const core::SharedStep &step);
 
 private:
   Descriptor socket;
@@ -46,9 +45,8 @@ private:
 
 /// Sends a request to the server at `address`, which must be open; does not wait.
 Expected<Descriptor> askForDescriptor(const std::string &address);
-/// Waits for the answer. Aborted if the server has gone.
-Expected<Descriptor> receiveDescriptor(const Descriptor &asked,
-                                       std::chrono::steady_clock::time_point deadline);
+/// Waits for the answer, as `step` lets it. Aborted if the server has gone.
+Expected<Descriptor> receiveDescriptor(const Descriptor &asked, const core::SharedStep &step);
 
 } // namespace tandem::peer
 

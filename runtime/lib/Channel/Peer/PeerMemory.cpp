@@ -8,6 +8,7 @@
 #include "PeerMemory.h"
 
 #include "Core/OwnThread.h"
+#include "Core/SharedStep.h"
 #include "Descriptors.h"
 
 #include <algorithm>
@@ -25,8 +26,6 @@
 namespace tandem::peer {
 
 namespace {
-
-constexpr std::chrono::seconds kTimeout{60};
 
 std::string bootId() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -81,18 +80,20 @@ struct Card {
 };
 
 /// Success if all ranks succeeded. Otherwise this rank's own error, else that of another rank, else
-/// the report that some rank aborted.
+/// the report that some rank aborted. If a rank is lost meanwhile, what this rank was doing comes
+/// first.
 Status agree(Bootstrap &bootstrap, const Status &mine) {
   bool follows = mine.code() == Code::Aborted;
-  TANDEM_ASSIGN_OR_RETURN(
-      auto all,
-      allGatherStrings(bootstrap, mine.ok() ? "" : (follows ? "~" : "!") + mine.message()));
-  if (!mine.ok() && !follows)
-    return mine;
+  auto all = allGatherStrings(bootstrap, mine.ok() ? "" : (follows ? "~" : "!") + mine.message());
+  if (!mine.ok() && (!follows || !all)) {
+    bool hasCause = all || mine.message().find(all.status().message()) != std::string::npos;
+    return hasCause ? mine : all.status().withPrefix(mine.message() + ": ");
+  }
+  TANDEM_RETURN_IF_ERROR(all.status());
   for (char kind : {'!', '~'})
-    for (uint32_t rank = 0; rank < all.size(); ++rank)
-      if (!all[rank].empty() && all[rank][0] == kind)
-        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
+    for (uint32_t rank = 0; rank < all->size(); ++rank)
+      if (!(*all)[rank].empty() && (*all)[rank][0] == kind)
+        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, (*all)[rank].substr(1)));
   return Status();
 }
 
@@ -122,7 +123,9 @@ std::string fromHex(const std::string &text) {
 /// that has failed.
 class Exchange {
 public:
-  Exchange(PeerMemory &peers, const ChannelDesc &desc) : peers(peers), desc(desc) {}
+  Exchange(PeerMemory &peers, const ChannelDesc &desc, Bootstrap &bootstrap)
+      : peers(peers), desc(desc), limit{desc.timeout, [&bootstrap] { return bootstrap.health(); }} {
+  }
 
   /// The description for the other members.
   std::string introduce() {
@@ -211,7 +214,7 @@ public:
 
   /// Sends and receives handles. After an error, informs the ranks that still wait for this one.
   Status map() {
-    Status status = giveAndTake(std::chrono::steady_clock::now() + kTimeout);
+    Status status = giveAndTake();
     if (!status.ok()) {
       server.reset();
       asked.clear();
@@ -258,9 +261,12 @@ private:
     return Status();
   }
 
-  Status giveAndTake(std::chrono::steady_clock::time_point deadline) {
-    if (handle.get() >= 0)
-      TANDEM_RETURN_IF_ERROR(server->give(handle.get(), askers, deadline));
+  Status giveAndTake() {
+    if (handle.get() >= 0) {
+      std::string what = "channel peer: handles of this rank's memory";
+      core::SharedStep step(limit, what, what + ": not all have taken them");
+      TANDEM_RETURN_IF_ERROR(server->give(handle.get(), askers, step));
+    }
     for (size_t m = 0; m < cards.size(); ++m) {
       const Card &card = cards[m];
       Member member;
@@ -274,7 +280,9 @@ private:
       peers.members.push_back(member);
       Member &mapped = peers.members.back();
       if (asked[m].get() >= 0) {
-        TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(asked[m], deadline));
+        std::string what = fmt::format("channel peer: the memory of rank {}", member.rank);
+        core::SharedStep step(limit, what, what + ": no handle came");
+        TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(asked[m], step));
         TANDEM_RETURN_IF_ERROR(import(mapped, {theirs.get(), ""}, card.bytes, &memory));
       } else if (card.process != cards[desc.self].process) {
         if (card.bytes > 0)
@@ -304,6 +312,7 @@ private:
 
   PeerMemory &peers;
   const ChannelDesc &desc;
+  const core::WaitLimit limit; ///< of a wait for another member
   std::unique_ptr<DescriptorServer> server;
   std::vector<Card> cards; ///< of the members
   size_t askers = 0;
@@ -344,7 +353,7 @@ PeerMemory::create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state,
   peers->rank = bootstrap.rank();
   peers->log = std::move(log);
   peers->signals = signals;
-  Exchange exchange(*peers, desc);
+  Exchange exchange(*peers, desc, bootstrap);
   std::string introduction = exchange.introduce();
   signals = peers->signals;
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, introduction));

@@ -57,6 +57,22 @@ TEST(Bootstrap, Callbacks) {
             "local rank 2 of 2 in a world of 2");
 }
 
+TEST(Bootstrap, AFailedCallbackHasTheReasonThatIsKnown) {
+  BootstrapCallbacks callbacks;
+  callbacks.worldSize = 2;
+  callbacks.localSize = 2;
+  callbacks.allGather = [](const void *, size_t, void *) { return 5; };
+  callbacks.barrier = [] { return 5; };
+  Status known;
+  callbacks.health = [&] { return known; };
+  auto bootstrap = createCallbackBootstrap(callbacks);
+  ASSERT_TRUE(bootstrap.ok()) << bootstrap.status().message();
+  EXPECT_EQ((*bootstrap)->barrier().message(), "the barrier callback returned 5");
+  known = Status(Code::Aborted, "lost rank 1: its process has ended");
+  EXPECT_EQ((*bootstrap)->barrier().message(), known.message());
+  EXPECT_EQ((*bootstrap)->allGather(nullptr, 0, nullptr).message(), known.message());
+}
+
 TEST(Bootstrap, HostIsWhatTheLaunchSays) {
   BootstrapCallbacks callbacks;
   callbacks.worldSize = 2;

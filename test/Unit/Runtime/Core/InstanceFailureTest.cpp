@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <gtest/gtest.h>
 #include <memory>
@@ -304,6 +305,62 @@ private:
   std::shared_future<void> release;
   std::atomic<bool> isAborted{false};
 };
+
+/// Notes how long its channels may take to be made, and fails.
+class FailingTransport final : public Transport {
+public:
+  FailingTransport(std::chrono::milliseconds &timeout, std::function<void()> meanwhile)
+      : timeout(timeout), meanwhile(std::move(meanwhile)) {}
+  std::string_view name() const override { return "failing"; }
+  uint32_t capabilities() const override { return TwoSided; }
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &,
+                                                   Bootstrap &) override {
+    timeout = desc.timeout;
+    meanwhile();
+    return Status(Code::Io, "the library refuses");
+  }
+
+private:
+  std::chrono::milliseconds &timeout;
+  std::function<void()> meanwhile;
+};
+
+/// The timeout of channels in a context with `timeout`, and the error. The bootstrap loses a rank
+/// meanwhile if `loses`.
+static std::pair<std::chrono::milliseconds, std::string>
+makeFailingChannel(std::chrono::milliseconds timeout, bool loses) {
+  ProgramSpec spec(1);
+  spec.name = "f";
+  spec.ranks[0].channel({0}, TwoSided, "wire");
+  auto file = ProgramFile::fromMemory(spec.encode());
+  auto world = LocalWorld::create(1, std::chrono::seconds(20));
+  std::chrono::milliseconds given{0};
+  ContextOptions options;
+  options.device = createCpuDevice();
+  options.bootstrap = world->bootstrap(0);
+  options.timeout = timeout;
+  options.transports.push_back(std::make_unique<FailingTransport>(given, [&] {
+    if (loses)
+      world->bootstrap(0)->giveUp(Status(Code::Aborted, "lost rank 1: its process has ended"));
+  }));
+  auto context = Context::create(std::move(options));
+  Status status = Instance::create(**context, *(*file)->rankProgram(0)).status();
+  return {given, status.message()};
+}
+
+// A short timeout is meant for runs: the first use of a communication library takes longer.
+TEST(Instance, ChannelsHaveAtLeastAMinute) {
+  using std::chrono::seconds;
+  EXPECT_EQ(makeFailingChannel(seconds(2), false).first, seconds(60));
+  EXPECT_EQ(makeFailingChannel(seconds(300), false).first, seconds(300));
+}
+
+TEST(Instance, AChannelThatFailsByALostRankSaysSo) {
+  std::string refused = "rank 0: @f: channel c0 \"wire\": the library refuses";
+  EXPECT_EQ(makeFailingChannel(std::chrono::seconds(2), false).second, refused);
+  EXPECT_EQ(makeFailingChannel(std::chrono::seconds(2), true).second,
+            refused + "; lost rank 1: its process has ended");
+}
 
 class MovingTransport final : public Transport {
 public:

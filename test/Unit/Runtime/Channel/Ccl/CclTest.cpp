@@ -80,12 +80,12 @@ protected:
     body(0);
     other.join();
   }
-  std::vector<Status> create(milliseconds timeout = seconds(20)) {
+  std::vector<Status> create(const core::WaitLimit &limit = {seconds(20)}) {
     std::vector<Status> results(2);
     ncclUniqueId id = newId();
     made.resize(2);
     bothRanks([&](unsigned r) {
-      auto one = Communicator::create(states[r], id, {3, 7}, r, timeout);
+      auto one = Communicator::create(states[r], id, {3, 7}, r, limit);
       results[r] = one.status();
       if (one.ok())
         made[r] = *one;
@@ -96,7 +96,7 @@ protected:
     for (const Status &status : create())
       ASSERT_TRUE(status.ok()) << status.message();
     bothRanks([&](unsigned r) {
-      Status status = made[r]->warmUp(seconds(20));
+      Status status = made[r]->warmUp({seconds(20)});
       EXPECT_TRUE(status.ok()) << status.message();
     });
   }
@@ -143,7 +143,7 @@ TEST_F(Ccl, CommandsNeedNoThread) {
 
 TEST_F(Ccl, APeerThatDoesNotComeEndsTheCreation) {
   auto start = Clock::now();
-  Status status = Communicator::create(states[0], newId(), {3, 7}, 0, milliseconds(200)).status();
+  Status status = Communicator::create(states[0], newId(), {3, 7}, 0, {milliseconds(200)}).status();
   EXPECT_EQ(status.code(), Code::Timeout);
   EXPECT_EQ(status.message(), "ncclCommInitRankConfig: not all of ranks 3, 7 came within 200 ms");
   EXPECT_LT(Clock::now() - start, seconds(5));
@@ -152,7 +152,7 @@ TEST_F(Ccl, APeerThatDoesNotComeEndsTheCreation) {
 TEST_F(CclSplit, APeerThatDoesNotComeEndsTheSplit) {
   Knob stays("nccl-no-split-on", 2);
   auto start = Clock::now();
-  for (const Status &status : create(milliseconds(200))) {
+  for (const Status &status : create({milliseconds(200)})) {
     EXPECT_EQ(status.code(), Code::Timeout);
     EXPECT_EQ(status.message(), "ncclCommSplit: not all of ranks 3, 7 came within 200 ms");
   }
@@ -167,7 +167,7 @@ TEST_F(CclSplit, AnAbortOfTheDeviceEndsTheCreation) {
       state->abort(Status(Code::Io, "the cable"));
   });
   auto start = Clock::now();
-  for (const Status &status : create(seconds(60)))
+  for (const Status &status : create({seconds(60)}))
     EXPECT_EQ(status.message(), "the cable");
   EXPECT_LT(Clock::now() - start, seconds(10));
   aborts.join();
@@ -177,11 +177,58 @@ TEST_F(Ccl, APeerThatDoesNotWarmUpEndsTheWarmUp) {
   for (const Status &status : create())
     ASSERT_TRUE(status.ok()) << status.message();
   auto start = Clock::now();
-  Status status = made[0]->warmUp(milliseconds(200));
+  Status status = made[0]->warmUp({milliseconds(200)});
   EXPECT_EQ(status.code(), Code::Timeout);
   EXPECT_THAT(status.message(), HasSubstr("ranks 3, 7 did not arrive within 200 ms"));
   EXPECT_LT(Clock::now() - start, seconds(5));
   EXPECT_EQ(sum(0, nullptr, nullptr).message(), status.message()); // and nobody comes in any more
+}
+
+/// Ranks wait for as long as a minute, and after a while the bootstrap loses rank 7.
+core::WaitLimit losing7() {
+  return {seconds(60), [since = Clock::now()] {
+            return Clock::now() - since < milliseconds(100)
+                       ? Status()
+                       : Status(Code::Timeout, "lost rank 7: it has shown no life for 10 s");
+          }};
+}
+
+/// The steps in which a channel is made, one rank late in each: a lost rank ends them at once.
+TEST_F(Ccl, ALostRankEndsTheCreation) {
+  auto start = Clock::now();
+  Status status = Communicator::create(states[0], newId(), {3, 7}, 0, losing7()).status();
+  EXPECT_EQ(status.message(), "ncclCommInitRankConfig: lost rank 7: it has shown no life for 10 s");
+  EXPECT_LT(Clock::now() - start, seconds(5));
+}
+
+TEST_F(CclSplit, ALostRankEndsTheSplit) {
+  Knob stays("nccl-no-split-on", 2);
+  auto start = Clock::now();
+  for (const Status &status : create(losing7()))
+    EXPECT_EQ(status.message(), "ncclCommSplit: lost rank 7: it has shown no life for 10 s");
+  EXPECT_LT(Clock::now() - start, seconds(5));
+}
+
+TEST_F(Ccl, ALostRankEndsTheWarmUp) {
+  for (const Status &status : create())
+    ASSERT_TRUE(status.ok()) << status.message();
+  auto start = Clock::now();
+  EXPECT_EQ(made[0]->warmUp(losing7()).message(), "the first messages between ranks 3, 7: lost "
+                                                  "rank 7: it has shown no life for 10 s");
+  EXPECT_LT(Clock::now() - start, seconds(5));
+}
+
+TEST_F(Ccl, ALostRankEndsACallOfAll) {
+  createAndWarmUp();
+  auto start = Clock::now();
+  Knob hold("nccl-hold", 1);
+  static float value = 1; // outlives the call
+  Status status =
+      made[0]->collectively("ncclAllReduce", losing7(), [](const ccl::Api &nccl, ncclComm_t comm) {
+        return nccl.ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr);
+      });
+  EXPECT_EQ(status.message(), "ncclAllReduce: lost rank 7: it has shown no life for 10 s");
+  EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
 TEST_F(Ccl, AnAbortLetsGoOfWhoeverIsInACall) {
@@ -293,9 +340,9 @@ TEST_F(Ccl, AnAbortThatHangs) {
 }
 
 TEST_F(Ccl, AGroupOfOne) {
-  auto one = Communicator::create(states[0], newId(), {5}, 0, seconds(20));
+  auto one = Communicator::create(states[0], newId(), {5}, 0, {seconds(20)});
   ASSERT_TRUE(one.ok()) << one.status().message();
-  EXPECT_TRUE((*one)->warmUp(seconds(20)).ok());
+  EXPECT_TRUE((*one)->warmUp({seconds(20)}).ok());
 }
 
 /// One all-reduce among two.

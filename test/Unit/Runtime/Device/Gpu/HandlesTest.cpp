@@ -101,6 +101,12 @@ TEST(PeerHandles, OfARankThatCannotImport) {
   ::unsetenv("TANDEM_FAKE_NO_IMPORT_ON");
 }
 
+/// A wait for a handle of rank 7's memory; `health`: of the bootstrap.
+core::SharedStep handleOf7(std::chrono::milliseconds timeout,
+                           std::function<Status()> health = nullptr) {
+  return core::SharedStep({timeout, std::move(health)}, "the memory of rank 7", "no handle came");
+}
+
 TEST(PeerHandles, AServerThatGivesUpIsHeardAtOnce) {
   auto server = peer::DescriptorServer::open();
   ASSERT_TRUE(server.ok());
@@ -108,10 +114,43 @@ TEST(PeerHandles, AServerThatGivesUpIsHeardAtOnce) {
   ASSERT_TRUE(asked.ok());
   auto start = Clock::now();
   std::thread failing([&] { peer::DescriptorServer gone = std::move(*server); });
-  auto handle = peer::receiveDescriptor(*asked, start + std::chrono::seconds(30));
+  auto handle = peer::receiveDescriptor(*asked, handleOf7(std::chrono::seconds(30)));
   failing.join();
   EXPECT_FALSE(handle.ok());
-  EXPECT_EQ(handle.status().code(), Code::Aborted) << handle.status().message();
+  EXPECT_EQ(handle.status().code(), Code::Aborted);
+  EXPECT_EQ(handle.status().message(),
+            "the memory of rank 7: its rank ended before it sent a handle");
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(PeerHandles, AreAwaitedUntilTheTimeout) {
+  auto server = peer::DescriptorServer::open();
+  ASSERT_TRUE(server.ok());
+  Status given = server->give(STDIN_FILENO, 1, handleOf7(std::chrono::milliseconds(100)));
+  EXPECT_EQ(given.code(), Code::Timeout);
+  EXPECT_EQ(given.message(), "no handle came within 100 ms");
+  auto asked = peer::askForDescriptor(server->address());
+  ASSERT_TRUE(asked.ok());
+  Status got = peer::receiveDescriptor(*asked, handleOf7(std::chrono::milliseconds(100))).status();
+  EXPECT_EQ(got.message(), "no handle came within 100 ms");
+}
+
+/// A rank that does not answer, and that the bootstrap loses after a while.
+TEST(PeerHandles, AreNotAwaitedFromALostRank) {
+  auto server = peer::DescriptorServer::open();
+  ASSERT_TRUE(server.ok());
+  auto start = Clock::now();
+  auto lost = [since = start] {
+    return Clock::now() - since < std::chrono::milliseconds(100)
+               ? Status()
+               : Status(Code::Timeout, "lost rank 7: it has shown no life for 10 s");
+  };
+  core::SharedStep step = handleOf7(std::chrono::seconds(60), lost);
+  std::string expected = "the memory of rank 7: lost rank 7: it has shown no life for 10 s";
+  EXPECT_EQ(server->give(STDIN_FILENO, 1, step).message(), expected);
+  auto asked = peer::askForDescriptor(server->address());
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(peer::receiveDescriptor(*asked, step).status().message(), expected);
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
 }
 
@@ -121,9 +160,9 @@ TEST(PeerHandles, AnAskerThatHasLeftHarmsNobody) {
   auto stays = peer::askForDescriptor(server->address());
   peer::askForDescriptor(server->address()).status().ignore(); // closed at once
   ASSERT_TRUE(stays.ok());
-  Status given = server->give(STDIN_FILENO, 2, Clock::now() + std::chrono::seconds(10));
+  Status given = server->give(STDIN_FILENO, 2, handleOf7(std::chrono::seconds(10)));
   EXPECT_TRUE(given.ok()) << given.message();
-  EXPECT_TRUE(peer::receiveDescriptor(*stays, Clock::now() + std::chrono::seconds(10)).ok());
+  EXPECT_TRUE(peer::receiveDescriptor(*stays, handleOf7(std::chrono::seconds(10))).ok());
 }
 
 } // namespace
