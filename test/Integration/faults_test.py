@@ -98,7 +98,8 @@ class Files(harness.Test):
     def test_full_disk_is_found_first(self):
         commands = [[tool("tandem-run"), program("matmul-2")]]
         if os.path.exists(tool("tandem-bench")):
-            commands.append([tool("tandem-bench"), "-n", "2", "--channel=local", "--dtypes=f32", "--shapes=ag:64x64x64"])
+            commands.append([tool("tandem-bench"), "-n", "2", "--channel=local", "--dtypes=f32",
+                             "--shapes=ag:64x64x64"])
         for command in commands:
             for option in ("--json", "--svg"):
                 with self.subTest(command=command, option=option):
