@@ -134,7 +134,25 @@ Value LoopEmitter::getTarget(Value result, Value out, LocalDims &dims) const {
   return place->second.buffer;
 }
 
+fusion::ReduceOp LoopEmitter::getReducedView(Value value) const {
+  return isView(value) ? value.getDefiningOp<fusion::ReduceOp>() : fusion::ReduceOp();
+}
+
+void LoopEmitter::writeTo(Value value, SliceBuffer place) {
+  while (fusion::ReduceOp view = getReducedView(value)) {
+    if (!view.getKeepDims())
+      for (int64_t dim : view.getDims()) {
+        place.buffer = insertUnitDim(getBuilder(), view.getLoc(), place.buffer, dim);
+        place.dims.insert(place.dims.begin() + dim, SmallVector<LocalDigit>());
+      }
+    value = view.getInput();
+  }
+  writePlaces[value] = std::move(place);
+}
+
 bool LoopEmitter::writesPlace(Value value) const {
+  while (fusion::ReduceOp view = getReducedView(value))
+    value = view.getInput();
   Operation *op = value.getDefiningOp();
   const OpLowering *lowering = getLowering(op);
   return additions.contains(op) || (lowering && lowering->writesPlaces());

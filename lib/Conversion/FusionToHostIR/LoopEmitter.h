@@ -65,7 +65,7 @@ public:
   /// `readsPlaces`.
   void readFrom(Value value, const SliceBuffer &place) { readPlaces[value] = place; }
   /// While set, slices of `value` are written to `place`, by an op whose lowering `writesPlaces`.
-  void writeTo(Value value, const SliceBuffer &place) { writePlaces[value] = place; }
+  void writeTo(Value value, SliceBuffer place);
   /// The same, but adds the slice to the old contents of the place. For ops whose lowering adds.
   void addTo(Value value, const SliceBuffer &place) {
     writeTo(value, place);
@@ -120,6 +120,8 @@ private:
     bool isFirst; ///< the others add to what is there
   };
   SummedProduct getSummed(Value product) const { return summed.lookup(product); }
+  /// The reduction over dimensions of one index that `value` is, if it is a view; else null.
+  fusion::ReduceOp getReducedView(Value value) const;
   /// The digits that an op's slices are counted in: of a reshape of what the loop makes those of
   /// its operand.
   DigitMap getDigitsOf(Operation *op) const;

@@ -102,6 +102,7 @@ protected:
 class ElementwiseLowering : public OpLowering {
 public:
   bool readsPlaces() const override { return true; }
+  bool writesPlaces() const override { return true; }
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                      LoopEmitter &loop) const final;
 

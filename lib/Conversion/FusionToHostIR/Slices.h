@@ -100,6 +100,9 @@ SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> siz
 Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &dims,
                bool keepRank);
 
+/// `view` with a dimension of extent 1 at `position`.
+Value insertUnitDim(OpBuilder &builder, Location loc, Value view, int64_t position);
+
 /// `buffer` with other sizes and strides, starting at `offset` of its root.
 Value reinterpret(OpBuilder &builder, Location loc, Value buffer, int64_t offset,
                   ArrayRef<int64_t> shape, ArrayRef<int64_t> strides);

@@ -78,3 +78,30 @@ func.func @twice(%x: !x, %w: !w) -> (!y, !p) {
   %3 = math.exp %0 : !p
   return %2, %3 : !y, !p
 }
+
+// -----
+
+// Through the view, own slices are computed where the last sum reads them.
+
+// CHECK-LABEL: hostir.program @scattered
+// CHECK: %[[G:.+]] = hostir.alloc on %{{.+}} : memref<2x3x8xf32>
+// CHECK: hostir.send
+// CHECK: %[[PLACE:.+]] = memref.expand_shape
+// CHECK: hostir.launch @scattered.mulf ins({{.*}}) outs(%{{.+}} : memref<1x3x8xf32
+// CHECK-NOT: hostir.copy
+// CHECK: hostir.reduce sum %[[G]]
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!x = tensor<2x6x4xf32, #fusion.axes<#tp, [didx("x"), -, -]>>
+!w = tensor<2x4x8xf32, #fusion.axes<#tp, [didx("x"), -, -]>>
+!p = tensor<2x6x8xf32, #fusion.axes<#tp, [didx("x"), stream("x"), -]>>
+!s = tensor<2xf32, #fusion.axes<#tp, [didx("x")]>>
+!t = tensor<6x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>>
+!y = tensor<6x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @scattered(%x: !x, %w: !w, %s: !s) -> !y {
+  %0 = fusion.matmul %x, %w : !x, !w -> !p
+  %1 = fusion.broadcast %s dims [0] : !s -> !p
+  %2 = arith.mulf %0, %1 : !p
+  %3 = fusion.reduce sum %2 dims [0] : !p -> !t
+  %4 = fusion.reshard %3 {schedule = #fusion.schedule<exchange>} : !t -> !y
+  return %4 : !y
+}

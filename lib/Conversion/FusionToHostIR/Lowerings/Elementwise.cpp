@@ -147,11 +147,13 @@ LogicalResult ElementwiseLowering::emit(Operation *op, const SliceIndex *index, 
     inputs.push_back(loop.getSource(input->get(), dims.operands.back()));
     factors.push_back(rule->operands[number]);
   }
+  Value out =
+      loop.getTarget(op->getResult(0), program.getOrAllocBuffer(op->getResult(0)), dims.result);
   if (failed(alignDims(builder, op, factors, rule->results[0], dims)))
     return failure();
   for (auto [buffer, mine] : llvm::zip_equal(inputs, dims.operands))
     buffer = makeView(builder, loc, buffer, mine, true);
-  Value out = makeView(builder, loc, program.getOrAllocBuffer(op->getResult(0)), dims.result, true);
+  out = makeView(builder, loc, out, dims.result, true);
   hostir::KernelOp kernel = getKernel(program, *elementwise, [&](ValueRange elements) {
     return emitElement(op, elements, builder);
   });

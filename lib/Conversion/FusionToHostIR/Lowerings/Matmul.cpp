@@ -30,25 +30,6 @@ static Value moveToFront(OpBuilder &builder, Location loc, Value view, int64_t f
   return memref::TransposeOp::create(builder, loc, view, AffineMapAttr::get(map));
 }
 
-/// `view` with a dimension of extent 1 at `position`.
-static Value insertUnitDim(OpBuilder &builder, Location loc, Value view, int64_t position) {
-  auto type = cast<MemRefType>(view.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  shape.insert(shape.begin() + position, 1);
-  SmallVector<ReassociationIndices> groups;
-  // It joins the dimension before it, or else the first one.
-  for (int64_t i = 0; i < type.getRank(); ++i) {
-    ReassociationIndices &group = groups.emplace_back();
-    if (position == 0 && i == 0)
-      group.push_back(0);
-    group.push_back(i < position ? i : i + 1);
-    if (i + 1 == position)
-      group.push_back(position);
-  }
-  auto expanded = memref::ExpandShapeOp::computeExpandedType(type, shape, groups);
-  return memref::ExpandShapeOp::create(builder, loc, *expanded, view, groups);
-}
-
 namespace {
 /// How many additional view dimensions a dimension has, and the first of its view dimensions.
 struct SplitDim {
