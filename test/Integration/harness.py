@@ -32,6 +32,12 @@ SLOWER = float(os.environ.get("TANDEM_TEST_SLOWER", "1"))
 # A shell that starts a test in the background ignores this signal, and what is started would, too.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM. unittest takes any other exception for the failure of one test, and goes on."""
+
+
 #: Variables by which a launcher makes itself known; a test starts without those of whoever started it.
 LAUNCHER_VARIABLES = ("TANDEM_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_")
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -251,7 +257,10 @@ def each_once(*factors):
 class Test(unittest.TestCase):
     """A test with a folder of its own."""
 
+    running = None
+
     def setUp(self):
+        Test.running = self
         self.folder = tempfile.mkdtemp(prefix="tandem-test-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -288,6 +297,11 @@ class CombinationTest(Test):
         return None
 
 
+def terminated(number, frame):
+    signal.signal(number, signal.SIG_IGN)  # once: what follows cleans up
+    raise Terminated
+
+
 def main(description, *classes, combined=(), more_options=lambda parser: None):
     """The command line of a file of tests. `classes`: of ordinary tests; `combined`: pairs of a CombinationTest and a
     function that takes the options and yields combinations."""
@@ -303,5 +317,13 @@ def main(description, *classes, combined=(), more_options=lambda parser: None):
               if not options.patterns or any(pattern in test.id() for pattern in options.patterns)]
     if not chosen:
         sys.exit("no test has such a name")
-    result = unittest.TextTestRunner(verbosity=2 if options.verbose else 1).run(unittest.TestSuite(chosen))
+    signal.signal(signal.SIGTERM, terminated)
+    try:
+        result = unittest.TextTestRunner(verbosity=2 if options.verbose else 1).run(unittest.TestSuite(chosen))
+    except KeyboardInterrupt as error:
+        # unittest leaves out the cleanups of a test that is interrupted.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if Test.running:
+            Test.running.doCleanups()
+        sys.exit(128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT))
     sys.exit(not result.wasSuccessful())

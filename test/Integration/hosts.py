@@ -192,5 +192,85 @@ class Links(harness.Test):
         self.crawls("crawl-push-2")
 
 
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    number: signal.Signals
+    rank: int
+    launcher: callable
+
+    @property
+    def name(self):
+        return f"Ranks.{self.number.name}/rank-{self.rank}/{self.launcher.__name__}"
+
+
+def faults(options):
+    """Each signal to each of three ranks."""
+    numbers = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+    for turn, (number, rank) in enumerate((number, rank) for number in numbers for rank in (0, 1, 2)):
+        # One of each signal is quick; rank 0 is among them.
+        if options.all or turn in (0, 5, 7):
+            yield Fault(number, rank, LAUNCHERS[turn % len(LAUNCHERS)])
+
+
+class Ranks(harness.CombinationTest):
+    """A rank on each of three hosts. One gets a signal in a run. The others end in time, and nothing stays behind."""
+
+    def check(self):
+        fault, nodes = self.combination, nodes_of(3)
+        before = [nodes.sent(node) for node in range(3)]
+        jobs = nodes.start([0, 1, 2], harness.program("long-3"), "--channel=ucx", "--repeat=100000",
+                           f"--timeout={5 * harness.SLOWER:g}", launcher=fault.launcher)  # also for connecting
+        for job in jobs:
+            self.addCleanup(lambda job=job: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        ranks = self.running(nodes, jobs, before)
+        begin = time.monotonic()
+        os.kill(ranks[fault.rank], fault.number)
+        for rank in {0, 1, 2} - {fault.rank}:
+            done = harness.finish(jobs[rank])
+            self.assertEqual(done.code, 1, str(done))
+            self.assertRegex(done.out + done.err, rf"rank {rank}: {self.expected()}", str(done))
+        # A rank that shows no life is lost after 10 s, one that has ended at once.
+        limit = 30 if fault.number == signal.SIGSTOP else 10
+        self.assertLess(time.monotonic() - begin, limit * harness.SLOWER)
+        self.ends(jobs[fault.rank], ranks[fault.rank])
+        for rank, job in enumerate(jobs):
+            self.assertTrue(harness.gone(ranks[rank]))
+            with self.assertRaises(ProcessLookupError, msg="a process is left"):
+                os.killpg(job.pid, 0)
+            self.assertEqual(nodes.listeners(rank), [])
+        done = nodes.tandem_run([0, 1, 2], harness.program("matmul-3"), "--channel=ucx", "--verify",
+                                launcher=fault.launcher)
+        self.assertVerified(done[0], 3)
+        self.assertEqual([each.code for each in done], [0] * 3)
+
+    def expected(self):
+        """Of the message of another rank. A rank between two commands, or before a run, names none."""
+        lost = rf"lost rank {self.combination.rank}"
+        if self.combination.number == signal.SIGSTOP:
+            return rf".*(command \d+ \((.|\n)*(no end after|{lost}|rank {self.combination.rank} has shown no life)|{lost})"
+        return rf".*(command \d+ \(.*(rank {self.combination.rank}|closed)|{lost})"
+
+    def ends(self, job, pid):
+        """The rank that got the signal: by this signal, or with an error, once it goes on."""
+        if self.combination.number != signal.SIGSTOP:
+            self.assertEqual(harness.finish(job).code, 128 + self.combination.number)
+            return
+        self.assertFalse(harness.gone(pid))
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(harness.finish(job).code, 1)
+
+    def running(self, nodes, jobs, before):
+        """The processes of the ranks, once these send data: starting sends some KiB, a run 1.5 GB."""
+        end = time.monotonic() + 60 * harness.SLOWER
+        while min(nodes.sent(node) - before[node] for node in range(3)) < 5e6:
+            for job in jobs:
+                self.assertIsNone(job.poll(), job.poll() is not None and str(harness.finish(job)))
+            self.assertLess(time.monotonic(), end, "the ranks do not run")
+            time.sleep(0.05)
+        ranks = namespaces.ranks_of(jobs)
+        self.assertEqual(sorted(ranks), [0, 1, 2])
+        return ranks
+
+
 if __name__ == "__main__":
-    harness.main(__doc__, Hosts, Links, combined=[(HostsTest, combinations)])
+    harness.main(__doc__, Hosts, Links, combined=[(HostsTest, combinations), (Ranks, faults)])

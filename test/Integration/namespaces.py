@@ -6,6 +6,7 @@ ids, System V memory and /dev/shm of its own. Needs root and Debian's iproute2."
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -77,7 +78,7 @@ class Nodes:
         prefix = f"tandem{os.getpid()}x{Nodes.made}"
         self.switch, self.names = f"{prefix}s", [f"{prefix}n{n}" for n in range(count)]
         self.rate, self.pins = rate, pins
-        self.folder = None
+        self.folder, self.started = None, []
 
     def __enter__(self):
         try:
@@ -91,6 +92,10 @@ class Nodes:
         self.remove()
 
     def remove(self):
+        for process in self.started:
+            if process.poll() is None:  # only if a test was interrupted
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         for name in [*self.names, self.switch]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
         if self.folder:
@@ -163,4 +168,26 @@ class Nodes:
                 starts += " ".join(f"{name}={value}" for name, value in variables.items()) + ' "$0" "$@" & ranks="$ranks $!"; '
             shell = starts + "for rank in $ranks; do wait $rank || exit; done"
             started.append(harness.start([*self.command(node, shell), harness.tool("tandem-run"), *map(str, arguments)]))
+            self.started.append(started[-1])
         return started
+
+    def listeners(self, node):
+        """The lines of the kernel's tables about TCP sockets that listen."""
+        tables = run("ip", "netns", "exec", self.names[node], "cat", "/proc/net/tcp", "/proc/net/tcp6")
+        return [line for line in tables.splitlines() if line.split()[3] == "0A"]
+
+
+def ranks_of(jobs):
+    """The processes of the ranks that Nodes.start has started: rank -> process id."""
+    variables = (b"RANK", b"OMPI_COMM_WORLD_RANK", b"SLURM_PROCID")
+    groups, found = {job.pid for job in jobs}, {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getpgid(int(entry)) not in groups:
+                continue
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                pairs = (pair.partition(b"=") for pair in file.read().split(b"\0"))
+            found.update({int(value): int(entry) for name, _, value in pairs if name in variables})
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
