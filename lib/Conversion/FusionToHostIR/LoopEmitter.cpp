@@ -154,6 +154,8 @@ bool LoopEmitter::writesPlace(Value value) const {
   while (fusion::ReduceOp view = getReducedView(value))
     value = view.getInput();
   Operation *op = value.getDefiningOp();
+  if (!group.contains(op))
+    return false;
   const OpLowering *lowering = getLowering(op);
   return additions.contains(op) || (lowering && lowering->writesPlaces());
 }

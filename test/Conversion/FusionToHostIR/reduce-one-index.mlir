@@ -105,3 +105,23 @@ func.func @scattered(%x: !x, %w: !w, %s: !s) -> !y {
   %4 = fusion.reshard %3 {schedule = #fusion.schedule<exchange>} : !t -> !y
   return %4 : !y
 }
+
+// -----
+
+// What is computed before the loop is copied.
+
+// CHECK-LABEL: hostir.program @before
+// CHECK: hostir.launch @before.mulf
+// CHECK: hostir.send
+// CHECK: hostir.copy
+// CHECK: hostir.reduce sum
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!p = tensor<2x6x8xf32, #fusion.axes<#tp, [didx("x"), -, -]>>
+!t = tensor<6x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>>
+!y = tensor<6x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @before(%x: !p) -> !y {
+  %0 = arith.mulf %x, %x : !p
+  %1 = fusion.reduce sum %0 dims [0] : !p -> !t
+  %2 = fusion.reshard %1 {schedule = #fusion.schedule<exchange>} : !t -> !y
+  return %2 : !y
+}
