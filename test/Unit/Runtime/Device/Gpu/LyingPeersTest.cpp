@@ -16,6 +16,7 @@
 #include "tandem/Runtime/Registry.h"
 
 #include <gtest/gtest.h>
+#include <string_view>
 #include <thread>
 
 using namespace tandem;
@@ -89,6 +90,10 @@ class LyingPeers : public testing::TestWithParam<std::pair<const char *, bool>> 
 
 TEST_P(LyingPeers, EndPreparation) {
   auto [channel, oneSided] = GetParam();
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+  if (channel == std::string_view("ucx"))
+    GTEST_SKIP() << "GCC's leak checker crashes on the thread-local memory of UCX's threads";
+#endif
   std::string file = swap(oneSided).encode();
   unsigned exchanges = 0;
   Status truth = prepare(file, channel, ~0u, Lie::Zeros, &exchanges);
@@ -106,12 +111,14 @@ TEST_P(LyingPeers, EndPreparation) {
   EXPECT_GT(refused, exchanges);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , LyingPeers,
-    testing::Values(std::make_pair("local", false), std::make_pair("local", true),
-                    std::make_pair("peer", true), std::make_pair("ccl", false)),
-    [](const auto &info) {
-      return std::string(info.param.first) + (info.param.second ? "OneSided" : "TwoSided");
-    });
+INSTANTIATE_TEST_SUITE_P(, LyingPeers,
+                         testing::Values(std::make_pair("local", false),
+                                         std::make_pair("local", true),
+                                         std::make_pair("peer", true), std::make_pair("ccl", false),
+                                         std::make_pair("ucx", false), std::make_pair("ucx", true)),
+                         [](const auto &info) {
+                           return std::string(info.param.first) +
+                                  (info.param.second ? "OneSided" : "TwoSided");
+                         });
 
 } // namespace
