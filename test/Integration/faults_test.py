@@ -299,11 +299,40 @@ class Launcher(harness.Test):
         launcher = start([tool("tandem-run"), program("long-3"), "--repeat=1000"])
         self.addCleanup(lambda: launcher.poll() is None and os.killpg(launcher.pid, signal.SIGKILL))
         ranks = self.running(launcher)
-        listening = {inode for pid in ranks.values() for inode in sockets_of(pid)}
-        open_to_all = [address for address, inode in listeners() if inode in listening and not is_loopback(address)]
+        found = open_to_all(ranks.values())
         os.kill(launcher.pid, signal.SIGTERM)
         finish(launcher)
-        self.assertEqual(open_to_all, [])
+        self.assertEqual(found, [])
+
+    def test_only_the_loopback_is_open_by_hand(self):
+        """Ranks that nothing but their address of rank 0 tells that they are on one host."""
+        for more in ({"MASTER_ADDR": "localhost"}, {"MASTER_ADDR": "127.0.0.1", "LOCAL_WORLD_SIZE": 3}):
+            port = harness.free_port()
+            jobs = []
+            for rank in range(3):
+                environment = {"RANK": rank, "WORLD_SIZE": 3, "MASTER_PORT": port, **more}
+                jobs += harness.start_ranks([environment], program("long-3"), "--repeat=1000")
+                self.addCleanup(lambda job=jobs[-1]: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+                if rank == 0:
+                    harness.wait_until_listening(jobs[0], port)
+                    self.assertEqual(open_to_all([jobs[0].pid]), [], more)
+            deadline = time.monotonic() + 30 * harness.SLOWER
+            while not all(harness.switches(job.pid) > 400 for job in jobs):
+                self.assertLess(time.monotonic(), deadline, "the ranks do not run")
+                self.assertEqual([job.poll() for job in jobs], [None] * 3)
+                time.sleep(0.05)
+            listening = {inode for job in jobs for inode in sockets_of(job.pid)}
+            self.assertTrue(any(inode in listening for _, inode in listeners()), "UCX does not listen")
+            self.assertEqual(open_to_all([job.pid for job in jobs]), [], more)
+            for job in jobs:
+                os.killpg(job.pid, signal.SIGKILL)
+                finish(job)
+
+
+def open_to_all(pids):
+    """The addresses but the loopback where these processes listen."""
+    listening = {inode for pid in pids for inode in sockets_of(pid)}
+    return [address for address, inode in listeners() if inode in listening and not is_loopback(address)]
 
 
 def sockets_of(pid):

@@ -50,12 +50,22 @@ Texts commonOptions(const Options &o) {
           {"--hang-report", isGiven(o.hangReport)}};
 }
 
+/// All ranks are on this host: their network need not be open to others. Not what the user chooses,
+/// and not without the loopback among its transports.
+void keepUcxOnLoopback() {
+  if (!std::getenv("UCX_TLS"))
+    ::setenv("UCX_NET_DEVICES", "lo", /*overwrite=*/0);
+}
+
 /// Whether the ranks can run together with these options. Collective; the same error on all ranks.
-Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
+Status agreeOnOptions(const RankJob &job) {
+  const Options &options = job.options;
+  Bootstrap &bootstrap = job.bootstrap;
   const Texts names = commonOptions(options);
   std::string mine;
   for (const auto &[name, value] : names)
     mine += value + '\n';
+  mine += job.onLoopback ? "loopback\n" : "network\n";
   // Last, because it may have any characters.
   if (bootstrap.rank() == 0)
     mine += checkOutputs(options).message();
@@ -72,7 +82,11 @@ Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
         return Status(Code::InvalidArgument,
                       fmt::format("ranks have different options: {}: {} on rank 0, {} on rank {}",
                                   names[i].first, valueOf(0, i), valueOf(rank, i), rank));
-  std::string problem = values[0].size() > names.size() ? values[0][names.size()] : "";
+  if (std::all_of(values.begin(), values.end(), [&](const std::vector<std::string> &rank) {
+        return rank.size() > names.size() && rank[names.size()] == "loopback";
+      }))
+    keepUcxOnLoopback();
+  std::string problem = values[0].size() > names.size() + 1 ? values[0][names.size() + 1] : "";
   return problem.empty() ? Status() : Status(Code::Io, problem);
 }
 
@@ -135,7 +149,7 @@ public:
 
 private:
   int runTogether(const ProgramSource &source) {
-    if (Status agreed = agreeOnOptions(options, job.bootstrap); !agreed.ok()) {
+    if (Status agreed = agreeOnOptions(job); !agreed.ok()) {
       int code = rank == 0 || agreed.code() != Code::Io ? failed(agreed.message()) : 1;
       // mpirun and torchrun kill the other ranks once one has failed.
       job.bootstrap.barrier().ignore();

@@ -37,6 +37,8 @@ struct RankJob {
   /// Writes the hang report if the process is ended from here; null: a launcher writes it, or none
   /// is wanted. Any thread.
   std::function<void()> report = nullptr;
+  /// Whether this rank has met rank 0 on the loopback, which no other host can reach.
+  bool onLoopback = false;
 };
 
 /// Makes inputs, runs, gathers and compares, and gives back all memory but the context's.

@@ -20,6 +20,7 @@
 #include "ToolMain.h"
 #include "tandem/Runtime/Environment.h"
 #include "tandem/Runtime/NodeMap.h"
+#include "tandem/Runtime/Rendezvous.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -303,6 +304,7 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
     return failed(bootstrap.status().message());
   RankJob job{options, **bootstrap};
   job.report = report;
+  job.onLoopback = meetsOnLoopback(env);
   std::optional<HangNotes> notes;
   if (board)
     job.notes = &notes.emplace(*board, env.rank);

@@ -95,7 +95,19 @@ std::string loopbackOf(const std::string &host) {
   return six ? "::1" : "127.0.0.1";
 }
 
+/// True if a host is known, and is the loopback only. A host's own name may be, on this host alone.
+bool isLoopback(const std::string &host) {
+  std::vector<Address> found = resolve(host);
+  return !found.empty() &&
+         std::all_of(found.begin(), found.end(), [](Address &a) { return a.isLoopback(); });
+}
+
 } // namespace
+
+bool tandem::meetsOnLoopback(const BootstrapEnvironment &env) {
+  return !env.addresses.empty() &&
+         std::all_of(env.addresses.begin(), env.addresses.end(), isLoopback);
+}
 
 ListenSocket::ListenSocket(ListenSocket &&other) noexcept
     : socket(std::exchange(other.socket, -1)), number(other.number) {}
@@ -159,9 +171,13 @@ Expected<ListenSocket> bootstrap::listenAsRoot(const BootstrapEnvironment &env) 
     return Status(Code::InvalidArgument, "expected an address of rank 0, found none");
   if (std::all_of(env.addresses.begin(), env.addresses.end(), namesLoopback))
     return ListenSocket::open(env.port, loopbackOf(env.addresses[0]));
+  // Ranks of other hosts may find this host by a name that is the loopback here: Debian lets a
+  // host's own name resolve to 127.0.1.1.
+  bool isOneHost = env.localSizeKnown && env.localSize == env.worldSize;
   for (const std::string &host : env.addresses) {
     std::vector<Address> found = resolve(host);
-    if (std::any_of(found.begin(), found.end(), [](Address &a) { return a.isLoopback(); }))
+    if (std::any_of(found.begin(), found.end(), [](Address &a) { return a.isLoopback(); }) &&
+        !(isOneHost && isLoopback(host)))
       continue;
     // An address of another host, or one that is translated on the way, cannot be bound.
     if (auto listener = ListenSocket::open(env.port, host))

@@ -70,8 +70,12 @@ struct BootstrapEnvironment {
   /// a public name of the job: TORCHELASTIC_RUN_ID, the Slurm or the MPI job, else the port. Such a
   /// name keeps jobs apart, but does not keep strangers out.
   std::string secret;
+  bool secretGiven = false; ///< it is no public name
+  /// Told on rank 0, while ranks meet, what the user should know of their connections.
+  std::function<void(const std::string &message)> warn;
   /// TANDEM_LISTEN_ADDR: the address or the interface on which rank 0 listens. Empty: the loopback
-  /// if `addresses` names only that, else the first of `addresses` that is one of this host, else
+  /// if `addresses` names only that (a name that resolves to it counts only if the launcher says
+  /// that all ranks are on this host), else the first of `addresses` that is one of this host, else
   /// all interfaces.
   std::string listenAddress;
   /// TANDEM_LISTEN_FD: a listening socket that rank 0 inherited, so that no other process can take

@@ -43,6 +43,10 @@ Expected<std::unique_ptr<Bootstrap>> createTcpBootstrap(const BootstrapEnvironme
 /// What tools do with an environment.
 Expected<std::unique_ptr<Bootstrap>> joinJob(const BootstrapEnvironment &environment);
 
+/// Whether `environment.addresses` are the loopback only, as this host resolves them. If that holds
+/// on all ranks that have met, they share a network interface, so they are on one host.
+bool meetsOnLoopback(const BootstrapEnvironment &environment);
+
 /// Reads the environment, finds rank 0, connects: what tools do at start.
 Expected<std::unique_ptr<Bootstrap>> createBootstrapFromEnvironment();
 

@@ -382,6 +382,22 @@ TEST(Rendezvous, ListensWhereItIsTold) {
   auto own = bootstrap::listenAsRoot(env);
   ASSERT_TRUE(own) << own.status().message();
   EXPECT_EQ(where(*own), INADDR_LOOPBACK);
+  EXPECT_TRUE(meetsOnLoopback(env));
+  // A host's own name may be the loopback. Ranks on other hosts use this name, too.
+  char name[256] = "";
+  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
+  env.addresses = {name};
+  if (meetsOnLoopback(env)) {
+    env.worldSize = env.localSize = 2;
+    for (bool isOneHost : {false, true}) {
+      env.localSizeKnown = isOneHost;
+      own = bootstrap::listenAsRoot(env);
+      ASSERT_TRUE(own) << own.status().message();
+      EXPECT_EQ(where(*own) >> 24, isOneHost ? 127u : 0u);
+    }
+  }
+  env.addresses = {"127.0.0.1", "198.51.100.1"};
+  EXPECT_FALSE(meetsOnLoopback(env));
   env.addresses = {"198.51.100.1"}; // of another host: then on all interfaces
   own = bootstrap::listenAsRoot(env);
   ASSERT_TRUE(own) << own.status().message();
