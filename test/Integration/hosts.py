@@ -100,6 +100,24 @@ class Hosts(harness.Test):
             self.assertEqual(said.out.split()[:2], ["here", f"tandem{node}"], str(said))
             self.assertFalse(set(said.out.split()) & set(here), str(said))
 
+    def test_a_secret_that_is_none(self):
+        """Rank 0 says once that the secret between hosts is a public name."""
+        nodes = nodes_of(2)
+        warning = "the job's secret is a public name"
+        for launcher in LAUNCHERS:
+            done = nodes.tandem_run(2, harness.program("matmul-4"), "--channel=ucx", launcher=launcher)
+            self.assertEqual([each.err.count(warning) for each in done], [1, 0], "\n".join(map(str, done)))
+        done = nodes.tandem_run(
+            1, harness.program("matmul-2"), "--channel=ucx",
+            launcher=lambda *place: {**namespaces.torchrun(*place), "TANDEM_SECRET": "hush"})
+        self.assertEqual([each.err.count(warning) for each in done], [0, 0], "\n".join(map(str, done)))
+        env = harness.environment(WORLD_SIZE=2, MASTER_ADDR="localhost", MASTER_PORT=harness.free_port())
+        jobs = harness.start_ranks([{**env, "RANK": r, "TANDEM_NODE": r} for r in range(2)], harness.program("matmul-2"))
+        for job in jobs:  # one host in two parts
+            done = harness.finish(job)
+            self.assertEqual(done.code, 0, str(done))
+            self.assertNotIn(warning, done.err)
+
     def test_rows_of_the_mesh_are_nodes(self):
         """However ranks are dealt to nodes, each slice crosses the link once: the mesh that the ranks compile for has the
         nodes as rows."""

@@ -489,6 +489,7 @@ Expected<std::unique_ptr<Bootstrap>> run::joinRanks(const BootstrapEnvironment &
   env.exchangeTimeout = timeout;
   if (!env.timeoutGiven)
     env.timeout = timeout;
+  env.warn = [](const std::string &message) { fmt::print(stderr, "tandem: {}\n", message); };
   return joinJob(env);
 }
 

@@ -197,11 +197,14 @@ Status createContext(const tandem_context_options *given, ContextState &context)
   if (options.allocator) {
     TANDEM_ASSIGN_OR_RETURN(result.allocator, makeAllocator(options.allocator));
   }
-  if (options.log)
+  if (options.log) {
     result.log = Log(
         [log = options.log, user = options.log_user](LogLevel level, const std::string &message) {
           log(user, static_cast<tandem_log_level>(level), message.c_str());
         });
+    if (std::string warning = options.launch ? takeWarning(*options.launch) : ""; !warning.empty())
+      result.log(LogLevel::Warning, warning);
+  }
   context.requiresProof = options.require_proof != 0;
   context.refusesNative = options.no_native != 0;
   TANDEM_ASSIGN_OR_RETURN(context.context, Context::create(std::move(result)));

@@ -9,6 +9,9 @@
 
 #include "tandem/Runtime/Rendezvous.h"
 
+#include <mutex>
+#include <utility>
+
 using namespace tandem;
 
 namespace {
@@ -18,6 +21,8 @@ struct Job : std::enable_shared_from_this<Job> {
   std::unique_ptr<Bootstrap> bootstrap; ///< null if joining failed
   tandem_launch launch = {};
   std::string node, error;
+  std::mutex mutex;
+  std::string warning; ///< guarded by `mutex`; for the log of the first context
 };
 
 } // namespace
@@ -80,7 +85,9 @@ void late(void *user, uint64_t runs, char *text, size_t size) {
 }
 
 Status join(Job &job) {
-  TANDEM_ASSIGN_OR_RETURN(job.bootstrap, createBootstrapFromEnvironment());
+  TANDEM_ASSIGN_OR_RETURN(BootstrapEnvironment env, readBootstrapEnvironment());
+  env.warn = [&job](const std::string &message) { job.warning = message; };
+  TANDEM_ASSIGN_OR_RETURN(job.bootstrap, joinJob(env));
   job.launch.struct_size = sizeof job.launch;
   job.launch.rank = job.bootstrap->rank();
   job.launch.world_size = job.bootstrap->worldSize();
@@ -104,6 +111,14 @@ Status join(Job &job) {
 std::shared_ptr<void> capi::jobOf(const tandem_launch &launch) {
   return launch.all_gather == allGather ? static_cast<Job *>(launch.user)->shared_from_this()
                                         : nullptr;
+}
+
+std::string capi::takeWarning(const tandem_launch &launch) {
+  if (launch.all_gather != allGather)
+    return {};
+  auto &job = *static_cast<Job *>(launch.user);
+  std::lock_guard<std::mutex> lock(job.mutex);
+  return std::exchange(job.warning, {});
 }
 
 extern "C" {

@@ -88,6 +88,9 @@ tandem_code guardedBy(const Handle *handle, Body &&body,
 
 /// What keeps the callbacks' job alive; null if they are the embedder's own.
 std::shared_ptr<void> jobOf(const tandem_launch &launch);
+/// What the user should know of this job, once; empty: nothing, or the callbacks are the
+/// embedder's.
+std::string takeWarning(const tandem_launch &launch);
 
 inline Status missing(const char *what) {
   return Status(Code::InvalidArgument, fmt::format("{}: null pointer", what));

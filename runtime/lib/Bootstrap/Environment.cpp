@@ -248,6 +248,7 @@ std::string readNode(const Reader &reader, Launcher launcher) {
 Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
   if (Variable secret = reader.get({"TANDEM_SECRET"}); secret.set()) {
     env.secret = secret.value;
+    env.secretGiven = true;
     return Status::success();
   }
   Variable path = reader.get({"TANDEM_SECRET_FILE"});
@@ -279,6 +280,7 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
     env.secret.pop_back();
   if (env.secret.empty())
     return wrong("expected a secret in the first line");
+  env.secretGiven = true;
   return Status::success();
 }
 

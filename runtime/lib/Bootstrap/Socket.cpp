@@ -102,6 +102,25 @@ void Socket::close() {
   descriptor = -1;
 }
 
+bool Socket::isLocal() const {
+  sockaddr_storage ends[2] = {};
+  socklen_t lengths[2] = {sizeof(ends[0]), sizeof(ends[1])};
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr *>(&ends[0]), &lengths[0]) ||
+      ::getpeername(descriptor, reinterpret_cast<sockaddr *>(&ends[1]), &lengths[1]) ||
+      ends[0].ss_family != ends[1].ss_family)
+    return false;
+  // To an address of its own, a host sends from the same one, or over the loopback.
+  auto isLoopback = [](uint32_t four) { return ntohl(four) >> 24 == IN_LOOPBACKNET; };
+  if (ends[0].ss_family == AF_INET) {
+    uint32_t own = reinterpret_cast<sockaddr_in &>(ends[0]).sin_addr.s_addr;
+    return own == reinterpret_cast<sockaddr_in &>(ends[1]).sin_addr.s_addr || isLoopback(own);
+  }
+  const in6_addr &own = reinterpret_cast<sockaddr_in6 &>(ends[0]).sin6_addr;
+  const in6_addr &peer = reinterpret_cast<sockaddr_in6 &>(ends[1]).sin6_addr;
+  return IN6_ARE_ADDR_EQUAL(&own, &peer) ||
+         (IN6_IS_ADDR_V4MAPPED(&own) && isLoopback(own.s6_addr32[3]));
+}
+
 Expected<Socket> Socket::connect(const std::string &host, uint16_t port, Deadline deadline) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;

@@ -50,6 +50,8 @@ public:
   Expected<size_t> receiveSome(void *data, size_t bytes) const;
   /// "192.0.2.1:4711".
   const std::string &peerName() const { return name; }
+  /// Whether the peer is on this host, as far as addresses tell.
+  bool isLocal() const;
 
 private:
   int descriptor = -1;

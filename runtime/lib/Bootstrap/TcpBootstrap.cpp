@@ -108,6 +108,7 @@ public:
   /// What the launcher has not said of this rank's place on its node. Collective.
   Status findPlace() {
     TANDEM_ASSIGN_OR_RETURN(NodeMap map, findNodes(*this));
+    warnOfSecret(map);
     uint32_t ranks = map.localSize(env.rank);
     if (!env.localRankKnown)
       env.localRank = map.localRank(env.rank);
@@ -212,6 +213,16 @@ public:
   }
 
 private:
+  void warnOfSecret(const NodeMap &map) const {
+    if (env.rank != 0 || env.secretGiven || !env.warn || map.numNodes() < 2)
+      return;
+    // Several nodes may be one host.
+    if (std::any_of(peers.begin(), peers.end(),
+                    [](const Socket &peer) { return peer.open() && !peer.isLocal(); }))
+      env.warn("the ranks are on several hosts, and the job's secret is a public name: set "
+               "TANDEM_SECRET_FILE or TANDEM_SECRET to keep strangers out");
+  }
+
   /// Progress of one frame of a peer.
   struct Part {
     FrameHeader header;

@@ -90,6 +90,7 @@ TEST(Environment, TandemRun) {
   EXPECT_THAT(env->addresses, ElementsAre("10.0.0.1", "::1"));
   EXPECT_EQ(env->port, 4000);
   EXPECT_EQ(env->secret, "ff");
+  EXPECT_TRUE(env->secretGiven);
   EXPECT_EQ(env->listenAddress, "eth0");
   EXPECT_EQ(env->launcherFd, 6);
   EXPECT_EQ(env->listenFd, 5);
@@ -105,6 +106,8 @@ TEST(Environment, SecretFile) {
   ASSERT_EQ(::write(fd, "hush\nmore", 9), 9);
   ASSERT_TRUE(found()) << found().status().message();
   EXPECT_EQ(found()->secret, "hush");
+  EXPECT_TRUE(found()->secretGiven);
+  EXPECT_FALSE(read(kTorch)->secretGiven);
   ASSERT_EQ(::pwrite(fd, "hush\r\n", 6, 0), 6); // an editor of another system
   EXPECT_EQ(found()->secret, "hush");
   if (::geteuid() == 0) {
