@@ -196,6 +196,8 @@ PROGRAMS = [
     layer("gated-layer", "gated-more", "x 48 16, w 16 24, b 24, r 48 24", "y 48 24, dw 16 24", gated_layer, variant=True),
     *(layer(name, "gated-more", f"x {rows} 16, w 16 24", f"y {rows} 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
       for name, rows in (("gated-rows", "24 2"), ("gated-batches", "2 24"))),
+    layer("gated-sum", "gated-more", "x 48 16, v 16 24, w 16 24", "y 48 24",
+          lambda t: {"y": np.tanh(t["x"]) @ t["v"] + t["x"] @ t["w"]}, variant=True),
     # Matmuls with epilogues.
     layer("epilogue-residual", "epilogues", "x 48 16, w 16 24, b 24, r 48 24", "y 48 24",
           lambda t: {"y": np.maximum(t["x"] @ t["w"] + t["b"] - t["r"] / 2, 0)}, ranks=(2, 4), inside=True),
@@ -260,6 +262,8 @@ PROGRAMS = [
     layer("direct-gather", "direct", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(2, 4, 8), variant=True),
     layer("direct-gather-slices", "direct", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(2, 4, 8),
           variant=True),
+    layer("direct-made-in-loop", "direct", "x 48 16, v 48 16, w 16 24", "y 48 24",
+          lambda t: {"y": (np.tanh(t["x"]) + np.abs(t["v"])) @ t["w"]}, ranks=(2, 4, 8), variant=True),
     layer("direct-scatter", "direct", "x 48 24, w 24 16", "y 48 16, z 48 16",
           lambda t: {"y": t["x"] @ t["w"], "z": t["x"] @ t["w"]}, ranks=(2, 4, 8), reduced_wire=True, variant=True),
     layer("direct-scatter-slices", "direct", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(2, 4, 8),

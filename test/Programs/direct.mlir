@@ -224,3 +224,20 @@ func.func @direct_gather_slices(%x: !gx {fusion.name = "x"}, %w: !gw {fusion.nam
   %1 = fusion.matmul %0, %w : !hg, !gw -> !hy
   return %1 : !hy
 }
+
+// What is gathered is computed slice by slice in its loop: then each gather is a kernel of its own.
+
+!dx = tensor<48x16xf32, #fusion.axes<#tp, [didx("x") * stream(2), -]>>
+!dg = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(2), -]>>
+!dw = tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!dy = tensor<48x24xf32, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
+func.func @direct_made_in_loop(%x: !dx {fusion.name = "x"}, %v: !dx {fusion.name = "v"}, %w: !dw {fusion.name = "w"})
+    -> (!dy {fusion.name = "y"}) {
+  %0 = math.tanh %x : !dx
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !dx -> !dg
+  %2 = math.absf %v : !dx
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct>} : !dx -> !dg
+  %4 = arith.addf %1, %3 : !dg
+  %5 = fusion.matmul %4, %w : !dg, !dw -> !dy
+  return %5 : !dy
+}

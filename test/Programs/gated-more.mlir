@@ -91,3 +91,20 @@ func.func @gated_batches(
      -> tensor<2x24x24xf32, #fusion.axes<#tp, [-, stream("x"), didx("x")]>>
   return %y : tensor<2x24x24xf32, #fusion.axes<#tp, [-, stream("x"), didx("x")]>>
 }
+
+// A sum of products of the gathered rows, of which one is gated: it comes first, so they share no memory.
+
+func.func @gated_sum(
+    %x: tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},
+    %v: tensor<16x24xf32, #columns> {fusion.name = "v"}, %w: tensor<16x24xf32, #columns> {fusion.name = "w"})
+    -> (tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>> {fusion.name = "y"}) {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<gated>}
+      : tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<48x16xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  %t = math.tanh %g : tensor<48x16xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  %p = fusion.matmul %t, %v : tensor<48x16xf32, #fusion.axes<#tp, [stream("x"), -]>>, tensor<16x24xf32, #columns>
+      -> tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+  %q = fusion.matmul %g, %w : tensor<48x16xf32, #fusion.axes<#tp, [stream("x"), -]>>, tensor<16x24xf32, #columns>
+      -> tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+  %y = arith.addf %p, %q : tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+  return %y : tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+}

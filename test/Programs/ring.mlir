@@ -103,7 +103,7 @@
 // ADDS: s0 matmul arg2+1024:f32[16,16] += arg0
 // ADDS-NOT: accumulate
 //
-// ADDS16: error: schedule ring: expected partial sums in f32 that a matmul computes, with 'adds', found 'tensor<96x16xbf16
+// ADDS16: error: schedule ring: expected partial sums in f32 of matmuls without bias, with 'adds', found 'tensor<96x16xbf16
 // ADDSGATHER: error: schedule ring: expected a reduction with the option 'adds', found a gather
 // ODD: error: schedule ring: expected an even number of slices per device, half of which go each way, found 1
 // THREE: error: schedule ring: expected 1 or 2 directions, found 3

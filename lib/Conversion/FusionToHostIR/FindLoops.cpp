@@ -459,6 +459,9 @@ bool LoopFinder::isLight(unsigned group) const {
   });
 }
 
+/// More gathers are not united: the schedules for few bytes take no more.
+static constexpr size_t kMostTogether = 2;
+
 /// Makes one group of two whose gathers lead to the same dimension of an elementwise op, if one of
 /// them is light. Example: the rows of a matmul and their scales, which are gathered alike.
 void LoopFinder::uniteLight(Operation *op) {
@@ -479,8 +482,10 @@ void LoopFinder::uniteLight(Operation *op) {
     auto getAxesOf = [](fusion::ReshardOp gather) {
       return fusion::classifyReshard(gather.getInput().getType(), gather.getType()).axes;
     };
-    if (found.dim == first.dim && getAxesOf(found.gather) == getAxesOf(first.gather) &&
-        (isLight(into) || isLight(group)) && canUnite(into, group))
+    size_t gathers = groups[into].reshards().size() + groups[group].reshards().size();
+    if (gathers <= kMostTogether && found.dim == first.dim &&
+        getAxesOf(found.gather) == getAxesOf(first.gather) && (isLight(into) || isLight(group)) &&
+        canUnite(into, group))
       merge(into, group);
   }
 }

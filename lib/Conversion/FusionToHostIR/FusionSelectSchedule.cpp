@@ -240,7 +240,7 @@ private:
     if (entry == tuned.end())
       return false;
     StringRef what = StringRef(*entry).split('=').second;
-    for (const Candidate &candidate : getCandidates(loop)) {
+    for (Candidate &candidate : getCandidates(loop)) {
       if (getText(candidate.schedule, candidate.slices) != what)
         continue;
       if (!canHave(op, candidate, pricer))
@@ -261,10 +261,11 @@ private:
 
   /// Whether the loop can have a candidate, as a trial on a copy shows; with a pricer, down to the
   /// stream program.
-  bool canHave(StreamLoopOp op, const Candidate &candidate, Pricer *pricer) const {
-    OwningOpRef<StreamLoopOp> trial(op.clone());
+  bool canHave(StreamLoopOp op, Candidate &candidate, Pricer *pricer) const {
     SilenceDiagnostics silence(op.getContext());
-    if (candidate.slices && failed(cut(*trial, *candidate.slices)))
+    OwningOpRef<StreamLoopOp> trial =
+        candidate.slices ? makeCut(op, *candidate.slices) : OwningOpRef<StreamLoopOp>(op.clone());
+    if (!trial)
       return false;
     trial->setScheduleAttr(candidate.schedule);
     FailureOr<StreamLoop> loop = getStreamLoop(*trial, [&] { return op.emitError(); });
@@ -278,6 +279,19 @@ private:
     return !pricer || succeeded(pricer->price(*trial, returned));
   }
 
+  /// A copy of the loop with slices of a reshard. If other gathers cannot be cut alike, they stay
+  /// whole, and `slices` then says so. Null if the loop cannot have the slices.
+  static OwningOpRef<StreamLoopOp> makeCut(StreamLoopOp loop,
+                                           std::pair<unsigned, StreamFactor> &slices) {
+    for (bool alone : {false, true}) {
+      OwningOpRef<StreamLoopOp> copy(loop.clone());
+      slices.second.alone = alone;
+      if (succeeded(cut(*copy, slices)))
+        return copy;
+    }
+    return {};
+  }
+
   /// Cuts a reshard of a loop into slices. Failure if the loop cannot have them.
   static LogicalResult cut(StreamLoopOp loop, const std::pair<unsigned, StreamFactor> &slices) {
     if (failed(streamReshard(loop.getReshards()[slices.first], slices.second)))
@@ -289,7 +303,14 @@ private:
   }
 
   LogicalResult takeBaseline(StreamLoopOp op, StreamLoop &loop) {
-    loop.schedule = getCandidates(loop).front().schedule;
+    ScheduleAttr plainest = getCandidates(loop).front().schedule;
+    // What the annotation keeps whole is not sliced without it.
+    if (isCombinedWhole(op.getScheduleAttr())) {
+      NamedAttrList options(plainest.getOptions());
+      options.set("combine", StringAttr::get(op.getContext(), "whole"));
+      plainest = getSchedule(plainest)->getAttr(op.getContext(), options);
+    }
+    loop.schedule = plainest;
     if (failed(getSchedule(loop.schedule)->match(loop, [&] { return op.emitError(); })))
       return failure();
     choose(op, loop.schedule, ScheduleSource::Fallback);
@@ -432,12 +453,11 @@ private:
   /// The same on a copy with the choice's slices. No schedules are left if the loop cannot have
   /// these slices.
   void priceSliced(StreamLoopOp op, Choice &choice, Pricer &pricer) const {
-    OwningOpRef<StreamLoopOp> copy(op.clone());
     SilenceDiagnostics silence(op.getContext());
-    if (failed(cut(*copy, *choice.slices)))
-      choice.schedules.clear();
-    else
+    if (OwningOpRef<StreamLoopOp> copy = makeCut(op, *choice.slices))
       price(*copy, choice.schedules, pricer);
+    else
+      choice.schedules.clear();
   }
 
   /// What a loop gets.

@@ -16,9 +16,9 @@
 using namespace mlir;
 using namespace tandem;
 
-LoopEmitter::LoopEmitter(const StreamLoop &group, ProgramBuilder &program)
+LoopEmitter::LoopEmitter(const StreamLoop &group, ProgramBuilder &program, bool sharesSums)
     : group(group), program(program) {
-  if (program.roundsAsWritten())
+  if (!sharesSums || program.roundsAsWritten())
     return;
   // From behind, so that a sum comes before those that it adds up.
   for (Operation *op : llvm::reverse(group.ops)) {

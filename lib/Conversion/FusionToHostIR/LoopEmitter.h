@@ -26,7 +26,9 @@ struct SliceBuffer {
 /// what they share from `prepare` to `finish`. A schedule makes one per group; lowerings read it.
 class LoopEmitter {
 public:
-  LoopEmitter(const StreamLoop &group, ProgramBuilder &program);
+  /// `sharesSums`: matmuls that are added up write one memory (see SummedProduct). They must be
+  /// emitted in the loop's order then.
+  LoopEmitter(const StreamLoop &group, ProgramBuilder &program, bool sharesSums = true);
 
   const StreamLoop &group;
   ProgramBuilder &program;

@@ -27,7 +27,8 @@ public:
   OpBuilder &getBuilder() { return builder; }
   /// Whether the order in which floats are added is a property of the program.
   bool isDeterministic() { return program.getDeterministic().has_value(); }
-  /// Whether each op rounds its result as the text says: in these programs and in the reference.
+  /// Whether sums of matmuls round each product, as the text says: in these programs and in the
+  /// reference.
   bool roundsAsWritten() { return isDeterministic() || program.getOracleOf(); }
 
   //===--------------------------------------------------------------------===//

@@ -61,6 +61,17 @@ SmallVector<fusion::ReshardOp> StreamLoop::reshards() const {
   return found;
 }
 
+bool StreamLoop::combinesSlices() const {
+  auto isNoReshard = [](Operation *op) { return !isa<fusion::ReshardOp>(op); };
+  return llvm::any_of(accumulators, [&](auto entry) { return isNoReshard(entry.first); }) ||
+         (isCombinedWhole(schedule) && llvm::any_of(after, [&](Operation *op) {
+            return llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
+              return contains(operand.get().getDefiningOp()) &&
+                     isAccumulated(op, operand.getOperandNumber());
+            });
+          }));
+}
+
 std::pair<SmallVector<Operation *>, SmallVector<Operation *>>
 StreamLoop::splitAround(Operation *around) const {
   DenseSet<Operation *> needed{around};
@@ -241,6 +252,16 @@ FailureOr<SmallVector<int64_t>> tandem::getStreamDigits(Operation *op) {
 
 bool tandem::isCombinedWhole(fusion::ScheduleAttr schedule) {
   return schedule && schedule.getWord("combine") == "whole";
+}
+
+LogicalResult tandem::verifyCombine(const StreamLoop &loop,
+                                    function_ref<InFlightDiagnostic()> why) {
+  if (!isCombinedWhole(loop.schedule) || loop.combinesSlices())
+    return success();
+  return why()
+         << "schedule " << loop.schedule.getName()
+         << ", combine = whole: expected an op that combines slices of what the loop gathers, "
+            "found none";
 }
 
 FailureOr<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op,

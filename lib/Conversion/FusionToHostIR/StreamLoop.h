@@ -49,6 +49,8 @@ struct StreamLoop {
   /// The matmuls of the loop that a value is the sum of, in the loop's order: see
   /// `getSummedProducts`. None if one of them combines slices.
   SmallVector<fusion::MatmulOp> getProducts(Value value) const;
+  /// Whether some op combines slices of what the loop makes, slice by slice or behind it.
+  bool combinesSlices() const;
   /// The other ops of the loop: those that `op` needs, and the rest, each in order.
   std::pair<SmallVector<Operation *>, SmallVector<Operation *>> splitAround(Operation *op) const;
   /// The stream digits of a value that the loop makes or reads slice by slice as the loop's; those
@@ -87,6 +89,9 @@ bool isScatter(Operation *op);
 /// Whether ops that combine slices of what a loop gathers run behind it instead, once, on the whole
 /// gathered value: the option `combine` of a schedule.
 bool isCombinedWhole(fusion::ScheduleAttr schedule);
+/// Failure, with the reason through `why`, if the loop's schedule asks for that and there is no
+/// such op.
+LogicalResult verifyCombine(const StreamLoop &loop, function_ref<InFlightDiagnostic()> why);
 
 /// The sizes of the stream digits of the op's result. Errors at the op if the result has no axes,
 /// or unknown sizes.

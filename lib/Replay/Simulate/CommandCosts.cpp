@@ -295,9 +295,12 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
       !std::all_of(
           std::begin(views), std::end(views),
           [&](const View *view) { return hasAlignedRows(world.layoutOf(*view), view->address); });
+  bool accumulates = command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
   // Layouts are interned.
   auto [found, added] = matmuls.try_emplace(
-      {out->layout, a->layout, b->layout, uint32_t(transposed) | uint32_t(isSlow) << 1}, 0);
+      {out->layout, a->layout, b->layout,
+       uint32_t(transposed) | uint32_t(isSlow) << 1 | uint32_t(accumulates) << 2},
+      0);
   if (added) {
     double m = static_cast<double>(o.shape[o.rank - 2u]),
            n = static_cast<double>(o.shape[o.rank - 1u]);
@@ -305,9 +308,10 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
     double batch = 1;
     for (unsigned d = 0; d + 2 < o.rank; ++d)
       batch *= static_cast<double>(o.shape[d]);
-    double reads = distinctBytes(o) + distinctBytes(left) + distinctBytes(world.layoutOf(*b));
+    double moved = (accumulates ? 2 : 1) * distinctBytes(o) + distinctBytes(left) +
+                   distinctBytes(world.layoutOf(*b));
     found->second = std::max(machine.matmulSeconds(left.dtype, batch, m, n, k),
-                             machine.memorySeconds(machine::MemoryWork::Elementwise, reads)) *
+                             machine.memorySeconds(machine::MemoryWork::Elementwise, moved)) *
                     (isSlow ? kUnaligned : 1);
   }
   return found->second;
@@ -355,15 +359,12 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   case Kind::Matmul: {
     if (isInGatedKernel(command))
       return part(rank, command);
-    double seconds = matmul(rank, command);
-    if (command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate))
-      return std::max(seconds, machine.memorySeconds(machine::MemoryWork::Elementwise,
-                                                     2 * operand(0) + operand(1) + operand(2)));
     // A bias of the result's shape is read at the rate of memory, hidden by nothing: an upper
     // bound.
     const View *bias = world.operand(rank, command, 3);
     bool isWhole = bias && world.layoutOf(*bias).rank > 1;
-    return seconds + (isWhole ? machine.memorySeconds(machine::MemoryWork::Copy, operand(3)) : 0);
+    return matmul(rank, command) +
+           (isWhole ? machine.memorySeconds(machine::MemoryWork::Copy, operand(3)) : 0);
   }
   case Kind::Copy:
     return machine.memorySeconds(machine::MemoryWork::Copy, operand(0) + operand(1));

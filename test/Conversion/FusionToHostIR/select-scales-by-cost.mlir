@@ -52,3 +52,39 @@ func.func @columns(%x: !many, %s: tensor<5504xf32, #fusion.axes<#tp, [didx("x")]
   %m = arith.mulf %p, %b : tensor<8192x5504xf32, #fusion.axes<#tp, [-, -]>>
   return %m : tensor<8192x5504xf32, #fusion.axes<#tp, [-, -]>>
 }
+
+// Scales that are read along both dimensions cannot be sliced: they are gathered whole, and the rows in slices.
+
+!both = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!boths = tensor<8192xbf16, #fusion.axes<#tp, [didx("x")]>>
+!whole = tensor<8192xbf16, #fusion.axes<#tp, [-]>>
+!z = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+
+// CHECK-LABEL: func.func @both
+// CHECK: fusion.stream_loop schedule <push
+// CHECK: fusion.reshard {{.*}} -> tensor<8192x4096xbf16, #fusion.axes<#{{.*}}, [stream(2){{.*}}, -]>>
+// CHECK: fusion.reshard {{.*}} -> tensor<8192xbf16, #fusion.axes<#{{.*}}, [-]>>
+func.func @both(%x: !both, %s: !boths, %w: tensor<8192x4096xbf16, #fusion.axes<#tp, [-, -]>>) -> !z {
+  %p = fusion.matmul %x, %w {transpose_b} : !both, tensor<8192x4096xbf16, #fusion.axes<#tp, [-, -]>> -> !z
+  %g = fusion.reshard %s : !boths -> !whole
+  %b = fusion.broadcast %g dims [0] : !whole -> !z
+  %m = arith.mulf %p, %b : !z
+  %c = fusion.broadcast %g dims [1] : !whole -> !z
+  %y = arith.mulf %m, %c : !z
+  return %y : !z
+}
+
+// Two values at most: `direct` takes no more.
+
+// CHECK-LABEL: func.func @three
+// CHECK: fusion.stream_loop schedule <direct
+// CHECK: fusion.stream_loop schedule <direct
+// CHECK-NOT: fusion.stream_loop
+func.func @three(%x: !few, %s: !fews, %t: !fews, %w: !w) -> tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>> {
+  %p = fusion.matmul %x, %w {transpose_b} : !few, !w -> tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %b = fusion.broadcast %s dims [0] : !fews -> tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %m = arith.mulf %p, %b : tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %c = fusion.broadcast %t dims [0] : !fews -> tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %y = arith.addf %m, %c : tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  return %y : tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>
+}

@@ -391,10 +391,15 @@ static std::optional<int64_t> countBytes(ArrayRef<fusion::ReshardOp> reshards) {
   return sum;
 }
 
-/// Whether one kernel can do the reshards, of the first of which `plan` is. Failure, with the
-/// reason through `why`, if not.
-static LogicalResult verifyTogether(ArrayRef<fusion::ReshardOp> reshards, const ReshardPlan &plan,
+/// Whether one kernel can do the reshards of the loop, of the first of which `plan` is. Failure,
+/// with the reason through `why`, if not.
+static LogicalResult verifyTogether(const StreamLoop &loop, ArrayRef<fusion::ReshardOp> reshards,
+                                    const ReshardPlan &plan,
                                     function_ref<InFlightDiagnostic()> why) {
+  if (reshards.size() > 1 && llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
+        return loop.contains(reshard.getInput().getDefiningOp());
+      }))
+    return why() << "schedule direct: expected two gathers to be of what is there before the loop";
   for (fusion::ReshardOp other : reshards.drop_front()) {
     FailureOr<ReshardPlan> found = planReshard(other, why);
     if (failed(found))
@@ -467,7 +472,7 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
     return why() << "schedule direct: expected a reshard, found none";
   fusion::ReshardOp reshard = reshards.front();
   FailureOr<ReshardPlan> plan = planReshard(reshard, why);
-  if (failed(plan) || failed(verifyTogether(reshards, *plan, why)))
+  if (failed(plan) || failed(verifyTogether(loop, reshards, *plan, why)))
     return failure();
   bool isAllReduce = plan->kind == SliceMove::AllReduce;
   if (!isAllReduce && plan->kind != SliceMove::AllGather && plan->kind != SliceMove::ReduceScatter)

@@ -128,8 +128,9 @@ public:
   /// `blocks`: of the kernel that pushes; none: copy engines do.
   GatedGather(const GatherLoop &gather, ProgramBuilder &program, std::optional<int64_t> blocks)
       : gather(gather), blocks(blocks), ops(gather), reshard(gather.gathers.front()),
-        body(gather.loop, program), program(program), builder(program.getBuilder()),
-        loc(gather.getLoc()), me(program.getGroupPosition(loc, gather.plan.mesh, gather.plan.axes)),
+        body(gather.loop, program, /*sharesSums=*/false), program(program),
+        builder(program.getBuilder()), loc(gather.getLoc()),
+        me(program.getGroupPosition(loc, gather.plan.mesh, gather.plan.axes)),
         peers(program, loc, me, gather.digits.devices, PeerOrder::Rotated),
         puts(program, loc, gather.plan.mesh, gather.plan.axes, me, gather.digits.devices) {}
 

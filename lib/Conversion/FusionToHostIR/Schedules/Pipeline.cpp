@@ -18,11 +18,16 @@ namespace {
 /// wherever its reshards can be lowered.
 class Pipeline : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
-    return {"pipeline", {{"streams", fusion::ScheduleOption::Kind::Integer}}};
+    using Option = fusion::ScheduleOption;
+    return {"pipeline",
+            {{"streams", Option::Kind::Integer},
+             {"combine", Option::Kind::Word, 0, {"slices", "whole"}}}};
   }
 
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
                                 function_ref<InFlightDiagnostic()> why) const override {
+    if (failed(verifyCombine(loop, why)))
+      return failure();
     for (fusion::ReshardOp reshard : loop.reshards())
       if (failed(planReshard(reshard, why)))
         return failure();

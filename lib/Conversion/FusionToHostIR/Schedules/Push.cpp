@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -605,16 +606,6 @@ static FailureOr<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *
   return true;
 }
 
-/// Failure, with the reason through `why`, if the option `combine` asks for something else than
-/// what the loop has. `gather`: the loop; null for a reduction.
-static LogicalResult verifyCombine(const StreamLoop &loop, const GatherLoop *gather,
-                                   function_ref<InFlightDiagnostic()> why) {
-  if (!isCombinedWhole(loop.schedule) || (gather && gather->hasCombining()))
-    return success();
-  return why() << "schedule push, combine = whole: expected an op that combines slices of what the "
-                  "loop gathers, found none";
-}
-
 /// All distances 0 ... devices - 1 as `merge` cuts them: nearest first, or farthest first for a
 /// reduction. Example: merge = [1, 1, 2] of 4 devices gives 0, 1, 2-3, or 3, 2, 0-1. None without
 /// `merge`.
@@ -674,8 +665,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
                                     function_ref<InFlightDiagnostic()> why) const {
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
-  if ((isAllReduceLoop(loop) || ScatterLoop::isScatterLoop(loop)) &&
-      failed(verifyCombine(loop, /*gather=*/nullptr, why)))
+  if (failed(verifyCombine(loop, why)))
     return failure();
   if (isAllReduceLoop(loop)) {
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
@@ -719,8 +709,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   FailureOr<SmallVector<Batch>> batches =
       getBatches(loop, gather->plan, gather->digits, &*gather, why);
   FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
-  if (failed(batches) || failed(blocks) || failed(verifyCombine(loop, &*gather, why)) ||
-      failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
+  if (failed(batches) || failed(blocks) || failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
       failed(isSumByMatmul(loop, /*plan=*/nullptr, why)))
     return failure();
   SchedulePlan plan{
@@ -733,18 +722,25 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   return plan;
 }
 
-/// Whether some op that reads a gathered value combines over its dimension `dim`, and another one
-/// does not.
+/// Whether some op that reads a gathered value, or what elementwise ops make of it, combines over
+/// dimension `dim`, and another one does not.
 static bool isCombined(fusion::ReshardOp gather, int64_t dim) {
   bool combines = false, keeps = false;
-  for (OpOperand &use : gather->getUses()) {
-    std::optional<fusion::AxesRule> rule = fusion::getAxesRule(use.getOwner());
-    if (!rule)
-      continue;
-    int64_t factor = rule->operands[use.getOperandNumber()][dim];
-    bool combined = factor != fusion::AxesRule::kNone && fusion::isCombined(rule->factors[factor]);
-    (combined ? combines : keeps) = true;
-  }
+  llvm::SmallSetVector<Value, 8> values;
+  values.insert(gather.getResult());
+  for (size_t i = 0; i < values.size(); ++i)
+    for (OpOperand &use : values[i].getUses()) {
+      Operation *user = use.getOwner();
+      std::optional<fusion::AxesRule> rule = fusion::getAxesRule(user);
+      if (fusion::isElementwise(user)) {
+        values.insert(user->result_begin(), user->result_end());
+      } else if (rule) {
+        int64_t factor = rule->operands[use.getOperandNumber()][dim];
+        bool combined =
+            factor != fusion::AxesRule::kNone && fusion::isCombined(rule->factors[factor]);
+        (combined ? combines : keeps) = true;
+      }
+    }
   return combines && keeps;
 }
 

@@ -506,7 +506,7 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
       return why()
              << "schedule ring: expected a gather with the option 'buffers', found a reduction";
     if (addsInMatmul && !scatter->canAdd())
-      return why() << "schedule ring: expected partial sums in f32 that a matmul computes, with "
+      return why() << "schedule ring: expected partial sums in f32 of matmuls without bias, with "
                       "'adds', found "
                    << scatter->scatter.getInput().getType();
     return SchedulePlan{[scatter = *scatter, form = *form, addsInMatmul](ProgramBuilder &program) {

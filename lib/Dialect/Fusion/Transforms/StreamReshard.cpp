@@ -94,7 +94,7 @@ LogicalResult Slicer::followProducer(Value value, int64_t dim, const StreamFacto
 LogicalResult Slicer::followGathers(Operation *op, int64_t dim, const StreamFactor &factor,
                                     int64_t pieces) {
   std::optional<AxesRule> rule = getAxesRule(op);
-  if (!passesThrough || !rule || !isLocalComputation(op) || rule->regroups() ||
+  if (!passesThrough || factor.alone || !rule || !isLocalComputation(op) || rule->regroups() ||
       op->getNumResults() != 1)
     return success();
   int64_t along = rule->results[0][dim];

@@ -26,10 +26,13 @@ struct StreamFactor {
   bool toOwners = false;
   /// How many of `count` slices belong to one device's shard, as a separate digit.
   int64_t perOwner = 1;
+  /// Other gathers that lead to the sliced dimension stay whole.
+  bool alone = false;
 
   bool operator==(const StreamFactor &other) const {
-    return std::tie(dim, count, pieces, toOwners, perOwner) ==
-           std::tie(other.dim, other.count, other.pieces, other.toOwners, other.perOwner);
+    return std::tie(dim, count, pieces, toOwners, perOwner, alone) ==
+           std::tie(other.dim, other.count, other.pieces, other.toOwners, other.perOwner,
+                    other.alone);
   }
 };
 

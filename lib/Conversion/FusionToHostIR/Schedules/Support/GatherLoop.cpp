@@ -106,14 +106,6 @@ GatherLoop::GatherLoop(const StreamLoop &loop, ReshardPlan slicePlan)
   }
 }
 
-bool GatherLoop::hasCombining() const {
-  return llvm::any_of(gathers, [&](fusion::ReshardOp gather) {
-    return llvm::any_of(gather->getUsers(), [&](Operation *user) {
-      return loop.accumulators.contains(user) || llvm::is_contained(loop.after, user);
-    });
-  });
-}
-
 bool GatherLoop::mayReadOwn(Operation *reader) const {
   const OpLowering *lowering = getLowering(reader);
   return llvm::is_contained(consumers, reader) && lowering && lowering->readsPlaces() &&

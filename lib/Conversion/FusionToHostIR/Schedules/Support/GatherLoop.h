@@ -39,8 +39,6 @@ public:
   bool readsInPlace() const { return copied.empty() && kept.empty(); }
   /// Whether ops outside of the loop read a gathered value.
   bool isKept() const { return !kept.empty(); }
-  /// Whether an op combines slices of a gathered value, in the loop or behind it.
-  bool hasCombining() const;
   /// Whether an op that reads a gathered value may read an own slice where it lies.
   bool mayReadOwn(Operation *reader) const;
   /// For schedules that forward slices. Failure, with the reason through `why`, if devices get

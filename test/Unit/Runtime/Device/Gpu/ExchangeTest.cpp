@@ -71,7 +71,6 @@ TEST(GpuExchange, OneKernelForAllParts) {
       }
 }
 
-/// An all-gather of 8-bit numbers, which are only moved.
 using Types = std::vector<DType>;
 
 /// Gathers values of `types`, `count` elements of each rank, by one exchange. Each value is
