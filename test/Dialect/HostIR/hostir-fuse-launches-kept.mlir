@@ -102,3 +102,31 @@ hostir.program @shifted(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
   hostir.launch @negf ins(%t : memref<8xf32>) outs(%high : memref<8xf32, strided<[1], offset: 1>>) on %s
   hostir.copy %high to %y on %s : memref<8xf32, strided<[1], offset: 1>> to memref<8xf32>
 }
+
+// A deterministic program rounds what one launch stores in bf16 for another one: whether they are in one loop depends on the
+// schedule. What is f32 is the same bits in memory.
+
+hostir.kernel private @negf16(%a: bf16) -> bf16 {
+  %0 = arith.negf %a : bf16
+  hostir.yield %0 : bf16
+}
+
+// CHECK-LABEL: hostir.program @rounded(
+// CHECK-COUNT-2: hostir.launch @negf16
+// LOG: @negf16 is not fused with the launch that it reads from: a deterministic program rounds what is between them
+hostir.program @rounded(%x: memref<8xbf16>, %y: memref<8xbf16> {hostir.result}) attributes {deterministic = "bitwise"} {
+  %s = hostir.main_stream
+  %t = hostir.alloc on %s : memref<8xbf16>
+  hostir.launch @negf16 ins(%x : memref<8xbf16>) outs(%t : memref<8xbf16>) on %s
+  hostir.launch @negf16 ins(%t : memref<8xbf16>) outs(%y : memref<8xbf16>) on %s
+}
+
+// CHECK-LABEL: hostir.program @wide(
+// CHECK: hostir.launch
+// CHECK-NOT: hostir.launch
+hostir.program @wide(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) attributes {deterministic = "bitwise"} {
+  %s = hostir.main_stream
+  %t = hostir.alloc on %s : memref<8xf32>
+  hostir.launch @negf ins(%x : memref<8xf32>) outs(%t : memref<8xf32>) on %s
+  hostir.launch @negf ins(%t : memref<8xf32>) outs(%y : memref<8xf32>) on %s
+}

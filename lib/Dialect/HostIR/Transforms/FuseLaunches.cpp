@@ -350,8 +350,9 @@ struct Kernels {
 
 class BlockFuser {
 public:
-  BlockFuser(Block &block, Kernels &kernels, int64_t maxOperands, int64_t maxOps)
-      : block(block), kernels(kernels), maxOperands(maxOperands), maxOps(maxOps) {}
+  /// `rounds`: what a launch stores in 16 or 8 bits and another one reads stays rounded.
+  BlockFuser(Block &block, Kernels &kernels, int64_t maxOperands, int64_t maxOps, bool rounds)
+      : block(block), kernels(kernels), maxOperands(maxOperands), maxOps(maxOps), rounds(rounds) {}
 
   /// Finds the groups, then rewrites those of several launches. Calls `onFused(launch, members,
   /// buffers)` and `onKept(launch, why)`.
@@ -413,6 +414,14 @@ private:
     const LaunchGroup &first = *groups[earlier];
     if (!isSameStream(first.stream(), group.stream())) {
       why = "it is on another stream";
+      return std::nullopt;
+    }
+    if (rounds && llvm::any_of(group.inputs, [&](const LaunchView &view) {
+          Type element = cast<MemRefType>(view.view.getType()).getElementType();
+          return first.writes(view.root) && isa<FloatType>(element) &&
+                 element.getIntOrFloatBitWidth() < 32;
+        })) {
+      why = "a deterministic program rounds what is between them";
       return std::nullopt;
     }
     std::optional<LaunchGroup> merged = LaunchGroup::merge(first, group, why);
@@ -537,6 +546,7 @@ private:
   Block &block;
   Kernels &kernels;
   int64_t maxOperands, maxOps;
+  bool rounds;
   LaunchViews views;
   std::vector<std::optional<LaunchGroup>> groups; ///< none: merged into a later one
   llvm::DenseMap<Operation *, size_t> groupOf;    ///< by launch
@@ -564,15 +574,15 @@ struct FuseLaunches : public hostir::impl::FuseLaunchesBase<FuseLaunches> {
           blocks.push_back(block);
       });
       for (Block *block : blocks)
-        fuse(*block, kernels);
+        fuse(*block, kernels, program.getDeterministic().has_value());
     }
     if (kernels.replaced.empty())
       return markAllAnalysesPreserved();
     removeUnused(kernels);
   }
 
-  void fuse(Block &block, Kernels &kernels) {
-    BlockFuser(block, kernels, maxOperands, maxOps)
+  void fuse(Block &block, Kernels &kernels, bool rounds) {
+    BlockFuser(block, kernels, maxOperands, maxOps, rounds)
         .run(
             [&](LaunchOp launch, size_t members, size_t buffers) {
               numFused += members - 1;
