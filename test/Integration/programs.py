@@ -262,7 +262,7 @@ PROGRAMS = [
     layer("direct-gather", "direct", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(2, 4, 8), variant=True),
     layer("direct-gather-slices", "direct", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(2, 4, 8),
           variant=True),
-    layer("direct-made-in-loop", "direct", "x 48 16, v 48 16, w 16 24", "y 48 24",
+    layer("direct-made-in-loop", "direct", "x 336 16, v 336 16, w 16 24", "y 336 24",
           lambda t: {"y": (np.tanh(t["x"]) + np.abs(t["v"])) @ t["w"]}, ranks=(2, 4, 8), variant=True),
     layer("direct-scatter", "direct", "x 48 24, w 24 16", "y 48 16, z 48 16",
           lambda t: {"y": t["x"] @ t["w"], "z": t["x"] @ t["w"]}, ranks=(2, 4, 8), reduced_wire=True, variant=True),

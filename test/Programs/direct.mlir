@@ -227,10 +227,10 @@ func.func @direct_gather_slices(%x: !gx {fusion.name = "x"}, %w: !gw {fusion.nam
 
 // What is gathered is computed slice by slice in its loop: then each gather is a kernel of its own.
 
-!dx = tensor<48x16xf32, #fusion.axes<#tp, [didx("x") * stream(2), -]>>
-!dg = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(2), -]>>
+!dx = tensor<336x16xf32, #fusion.axes<#tp, [didx("x") * stream(2), -]>>
+!dg = tensor<336x16xf32, #fusion.axes<#tp, [serial("x") * stream(2), -]>>
 !dw = tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
-!dy = tensor<48x24xf32, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
+!dy = tensor<336x24xf32, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
 func.func @direct_made_in_loop(%x: !dx {fusion.name = "x"}, %v: !dx {fusion.name = "v"}, %w: !dw {fusion.name = "w"})
     -> (!dy {fusion.name = "y"}) {
   %0 = math.tanh %x : !dx
