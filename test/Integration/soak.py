@@ -23,7 +23,7 @@ PROGRAMS = {"peer": ["push-2"], "ccl": ["matmul-2", "gather-2"]}
 #: Runs of a program, after which the next one is prepared.
 REPEAT = 50
 #: kB by which the smallest memory may grow from the first third of a job to the last. It grew by 0.2 MB at most. A leak of
-#: 1 KB a run is 5 MB in a channel's 10,000 runs.
+#: 1 KB a run is 4 MB in a channel's 10,000 runs.
 SLACK = 2048
 #: With so many runs, that leak is found.
 ENOUGH = 8000
@@ -72,7 +72,7 @@ class Soak(harness.CombinationTest):
                     continue
             if ranks and channel in PROCESSES:
                 self.disturb(chance.choice(ranks), chance)
-            time.sleep(chance.uniform(0.005, 0.05))
+            time.sleep(chance.uniform(0.002, 0.02))
         with open(log, encoding="utf-8") as file:
             text = file.read()
         self.assertEqual(job.returncode, 0, f"mix {seed}: {text}")
@@ -91,8 +91,9 @@ class Soak(harness.CombinationTest):
             pass
 
     def assertFlat(self, found, runs):
-        """Between start and end, the last third has no more of anything than those before."""
-        kept = found[len(found) // 10:len(found) * 9 // 10]
+        """Between start and end, the last third has no more of anything than those before. In a short job, the start is
+        long: its low memory would look like growth."""
+        kept = found[len(found) // 3:len(found) * 9 // 10]
         third = len(kept) // 3
         self.assertGreater(third, 3, "too few samples: more --runs")
         memory = [kilobytes for kilobytes, _, _ in kept]
