@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem-run on stream programs built by hand: every way to start ranks, what it reports, how ranks end."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -314,20 +315,18 @@ class Failures(harness.Test):
         self.ends(ranks.values(), 10 * harness.SLOWER)
         finish(launcher)
 
-    def started_by_shell(self, variables, end, *arguments):
+    def started_by_shell(self, variables, end, *arguments, **settings):
         """Ranks of a shell in the place of a launcher; also a file that has a line for each rank that has started."""
         started = self.path("started")
         lines = [f"{name}=$rank" for name in variables]
         script = (f'for rank in 0 1 2; do {" ".join(lines)} "$@" & echo $! >> {started}; done; {end}')
         return start(["sh", "-c", script, "sh", tool("tandem-run"), program("long-3"), *arguments],
                      environment(OMPI_COMM_WORLD_SIZE=3, WORLD_SIZE=3, MASTER_ADDR="127.0.0.1",
-                                 MASTER_PORT=harness.free_port())), started
+                                 MASTER_PORT=harness.free_port(), **settings)), started
 
-    def test_killed_mpirun_leaves_no_rank(self):
-        """Open MPI starts the ranks of its host itself, and they outlive it if it gets SIGKILL."""
-        launcher, started = self.started_by_shell(["OMPI_COMM_WORLD_RANK"], "wait", "--timeout=60", "--repeat=100000")
-        self.addCleanup(lambda: os.killpg(launcher.pid, signal.SIGKILL) if not harness.gone(launcher.pid) else None)
-        deadline = time.monotonic() + 30 * harness.SLOWER
+    def all_running(self, started):
+        """The ranks that a shell has started, once all of them run."""
+        deadline = time.monotonic() + 60 * harness.SLOWER
         ranks = []
         while len(ranks) < 3 or any(harness.switches(pid) < 400 for pid in ranks):
             self.assertLess(time.monotonic(), deadline, "the ranks do not run")
@@ -335,17 +334,45 @@ class Failures(harness.Test):
             if os.path.exists(started):
                 with open(started) as file:
                     ranks = [int(line) for line in file]
+        return ranks
+
+    def test_killed_mpirun_leaves_no_rank(self):
+        """Open MPI starts the ranks of its host itself, and they outlive it if it gets SIGKILL."""
+        launcher, started = self.started_by_shell(["OMPI_COMM_WORLD_RANK"], "wait", "--timeout=60", "--repeat=100000")
+        self.addCleanup(self.end_group, launcher.pid)
+        ranks = self.all_running(started)
         launcher.kill()
         done = finish(launcher)
         self.ends(ranks, 20 * harness.SLOWER)
-        self.assertRegex(done.out + done.err, r"rank [012]: its launcher \(openmpi\) has ended", str(done))
+        self.assertRegex(done.out + done.err, r"rank [012]: its parent, process \d+ \(openmpi or a wrapper\), has ended",
+                         str(done))
 
     def test_shell_that_ends_by_itself(self):
-        """Ranks that were started by hand may outlive their parent."""
-        shell, _ = self.started_by_shell(["RANK"], "exit 0", "--repeat=20")
-        done = finish(shell)
-        self.assertEqual(done.code, 0)
-        self.assertIn("ran long: ranks 3", done.out, str(done))
+        """Ranks that were started by hand may outlive their parent, and others if they are told so."""
+        for variables, watch in (["RANK"], "1"), (["OMPI_COMM_WORLD_RANK"], "0"):
+            with self.subTest(variables=variables):
+                go = self.path("go")
+                shell, started = self.started_by_shell(
+                    variables, f"while ! test -e {go}; do sleep 0.05; done; exit 0", "--timeout=60", "--repeat=100000",
+                    TANDEM_WATCH_LAUNCHER=watch)
+                self.addCleanup(self.end_group, shell.pid)
+                ranks = self.all_running(started)
+                with open(go, "w"):
+                    pass
+                while not harness.gone(shell.pid):
+                    shell.poll()
+                    time.sleep(0.02)
+                os.remove(go)
+                time.sleep(2)  # four looks at the parent
+                self.assertFalse([pid for pid in ranks if harness.gone(pid)])
+                self.end_group(shell.pid)
+                finish(shell)
+                os.remove(started)
+
+    @staticmethod
+    def end_group(group):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 if __name__ == "__main__":

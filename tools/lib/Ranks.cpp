@@ -471,7 +471,7 @@ Expected<int> run::runThreadRanks(uint32_t ranks, std::chrono::milliseconds time
         auto bootstrap = exchange->bootstrap(rank);
         codes[rank] = main(*bootstrap, world);
       });
-    } catch (const std::system_error &error) {
+    } catch (const std::exception &error) { // no thread, or no memory
       started = Status(Code::Internal,
                        fmt::format("cannot start a thread for rank {}: {}", rank, error.what()));
       exchange->bootstrap(rank)->giveUp(started); // the others wait for it

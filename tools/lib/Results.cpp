@@ -148,7 +148,7 @@ public:
     mine.resize(step * bytes);
     hashes.resize(ranks);
     if (ranks > 1)
-      all.resize(mine.size() * ranks);
+      all.reserve(mine.size() * ranks); // touched if something is sent
     if (bootstrap.rank() == 0)
       assembly.emplace(info, placement);
   }
@@ -168,8 +168,10 @@ public:
       bool any = false;
       for (uint32_t rank = 0; rank < ranks; ++rank)
         any |= isSent(rank);
-      if (any)
+      if (any) {
+        all.resize(mine.size() * ranks); // as much as there is room for
         TANDEM_RETURN_IF_ERROR(bootstrap.allGather(mine.data(), mine.size(), all.data()));
+      }
       for (uint32_t rank = 0; assembly && rank < ranks; ++rank)
         if (rank == 0 || isSent(rank))
           assembly->add(rank, begin, countOf(rank, begin, length),

@@ -20,9 +20,11 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -50,6 +52,16 @@ Texts commonOptions(const Options &o) {
           {"--hang-report", isGiven(o.hangReport)}};
 }
 
+/// What ranks that reach each other over the loopback have in common: the kernel and its network
+/// namespace. A tunnel may lead to a loopback address, too. Empty if unknown.
+std::string nameOfLoopback() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char network[64];
+  ssize_t length = ::readlink("/proc/self/ns/net", network, sizeof network);
+  return boot.empty() || length <= 0 ? "" : boot + " " + std::string(network, length);
+}
+
 /// All ranks are on this host: their network need not be open to others. Not what the user chooses,
 /// and not without the loopback among its transports.
 void keepUcxOnLoopback() {
@@ -65,7 +77,7 @@ Status agreeOnOptions(const RankJob &job) {
   std::string mine;
   for (const auto &[name, value] : names)
     mine += value + '\n';
-  mine += job.onLoopback ? "loopback\n" : "network\n";
+  mine += (job.onLoopback ? nameOfLoopback() : "") + '\n';
   // Last, because it may have any characters.
   if (bootstrap.rank() == 0)
     mine += checkOutputs(options).message();
@@ -83,7 +95,8 @@ Status agreeOnOptions(const RankJob &job) {
                       fmt::format("ranks have different options: {}: {} on rank 0, {} on rank {}",
                                   names[i].first, valueOf(0, i), valueOf(rank, i), rank));
   if (std::all_of(values.begin(), values.end(), [&](const std::vector<std::string> &rank) {
-        return rank.size() > names.size() && rank[names.size()] == "loopback";
+        return rank.size() > names.size() && !rank[names.size()].empty() &&
+               rank[names.size()] == values[0][names.size()];
       }))
     keepUcxOnLoopback();
   std::string problem = values[0].size() > names.size() + 1 ? values[0][names.size() + 1] : "";

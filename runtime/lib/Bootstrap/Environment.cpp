@@ -290,7 +290,7 @@ Status checkRuntime(const Reader &reader) {
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_UCX_SPIN"}, microseconds, 0, 3'600'000'000));
   for (const char *name :
        {"TANDEM_UCX_NETWORK_ONLY", "TANDEM_UCX_GPU_DIRECT", "TANDEM_NCCL_ONE_SIDED",
-        "TANDEM_EPILOGUES", "TANDEM_GRAPH", "TANDEM_TUNE", "TANDEM_TF32"})
+        "TANDEM_EPILOGUES", "TANDEM_GRAPH", "TANDEM_TUNE", "TANDEM_TF32", "TANDEM_WATCH_LAUNCHER"})
     TANDEM_RETURN_IF_ERROR(reader.flag(name));
   return Status::success();
 }
@@ -384,8 +384,10 @@ static const char *variableOfProcess(const char *name) { return std::getenv(name
 Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment() {
   TANDEM_ASSIGN_OR_RETURN(BootstrapEnvironment env, readBootstrapEnvironment(variableOfProcess));
   // tandem-run lets the kernel end its ranks.
-  if (env.launcher == Launcher::OpenMpi || env.launcher == Launcher::Slurm ||
-      env.launcher == Launcher::Torchrun)
+  bool isWatched = env.launcher == Launcher::OpenMpi || env.launcher == Launcher::Slurm ||
+                   env.launcher == Launcher::Torchrun;
+  const char *watch = std::getenv("TANDEM_WATCH_LAUNCHER");
+  if (isWatched && !(watch && std::string_view(watch) == "0"))
     env.launcherProcess = ::getppid();
   return env;
 }

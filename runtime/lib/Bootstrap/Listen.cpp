@@ -89,6 +89,8 @@ bool namesLoopback(const std::string &host) {
 /// The loopback address on which ranks look for rank 0 at `host`. IPv4 where the host has it: other
 /// ranks may spell it in another way.
 std::string loopbackOf(const std::string &host) {
+  if (host.compare(0, 4, "127.") == 0)
+    return host;
   std::vector<Address> found = resolve(host);
   bool six = !found.empty() &&
              std::all_of(found.begin(), found.end(), [](const Address &a) { return a.isSix(); });

@@ -372,8 +372,9 @@ private:
   void checkLauncher() {
     if (env.launcherProcess < 0 || ::getppid() == env.launcherProcess)
       return;
-    lose(Status(Code::Aborted, fmt::format("rank {}: its launcher ({}) has ended: process {}",
-                                           env.rank, toString(env.launcher), env.launcherProcess)));
+    lose(Status(Code::Aborted,
+                fmt::format("rank {}: its parent, process {} ({} or a wrapper), has ended",
+                            env.rank, env.launcherProcess, toString(env.launcher))));
     env.launcherProcess = -1;
   }
 

@@ -10,8 +10,8 @@
 
 #include "tandem/Program/Status.h"
 
+#include <exception>
 #include <fmt/format.h>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -23,7 +23,7 @@ template <typename Body> Status startThread(std::thread &thread, const char *pur
   try {
     thread = std::thread(std::forward<Body>(body));
     return Status();
-  } catch (const std::system_error &error) {
+  } catch (const std::exception &error) { // no thread, or no memory
     return Status(Code::Internal,
                   fmt::format("cannot start a thread for {}: {}", purpose, error.what()));
   }

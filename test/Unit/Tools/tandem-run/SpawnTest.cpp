@@ -100,6 +100,7 @@ pid=$(cat $file); rm $file
 until grep -q '^State:.T' /proc/$pid/status; do sleep 0.02; done
 sleep 1; kill -CONT $pid)");
   options.mostStopped = milliseconds(300);
+  options.limit = std::chrono::seconds(60);
   auto exits = spawnRanks(options);
   ASSERT_TRUE(exits) << exits.status().message();
   EXPECT_EQ(exitCodeOf(*exits), 0);

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 /// A program of two ranks with a channel and nothing to do.
-ProgramSpec idle(uint32_t capability) {
+ProgramSpec idleOver(uint32_t capability) {
   ProgramSpec spec(2);
   spec.name = "idle";
   for (RankSpec &rank : spec.ranks) {
@@ -48,7 +48,7 @@ ProgramSpec idle(uint32_t capability) {
 Status prepare(std::unique_ptr<Bootstrap> bootstrap, const std::string &channel,
                uint32_t capability) {
   uint32_t rank = bootstrap->rank();
-  std::string file = idle(capability).encode();
+  std::string file = idleOver(capability).encode();
   ContextOptions options;
   options.device = fakeDevice(rank);
   options.bootstrap = std::move(bootstrap);
