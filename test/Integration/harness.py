@@ -183,6 +183,14 @@ def switches(pid):
     return total
 
 
+def threads(pid):
+    """How many threads a process has; 0 if it has ended. A rank has a second one, its heartbeat, once all have met."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
 def gone(pid):
     """Ended, perhaps not waited for yet."""
     try:

@@ -324,12 +324,12 @@ class Failures(harness.Test):
                      environment(OMPI_COMM_WORLD_SIZE=3, WORLD_SIZE=3, MASTER_ADDR="127.0.0.1",
                                  MASTER_PORT=harness.free_port(), **settings)), started
 
-    def all_running(self, started):
-        """The ranks that a shell has started, once all of them run."""
+    def all_met(self, started):
+        """The ranks that a shell has started, once they have met."""
         deadline = time.monotonic() + 60 * harness.SLOWER
         ranks = []
-        while len(ranks) < 3 or any(harness.switches(pid) < 400 for pid in ranks):
-            self.assertLess(time.monotonic(), deadline, "the ranks do not run")
+        while len(ranks) < 3 or any(harness.threads(pid) < 2 for pid in ranks):
+            self.assertLess(time.monotonic(), deadline, "the ranks do not meet")
             time.sleep(0.02)
             if os.path.exists(started):
                 with open(started) as file:
@@ -340,7 +340,7 @@ class Failures(harness.Test):
         """Open MPI starts the ranks of its host itself, and they outlive it if it gets SIGKILL."""
         launcher, started = self.started_by_shell(["OMPI_COMM_WORLD_RANK"], "wait", "--timeout=60", "--repeat=100000")
         self.addCleanup(self.end_group, launcher.pid)
-        ranks = self.all_running(started)
+        ranks = self.all_met(started)
         launcher.kill()
         done = finish(launcher)
         self.ends(ranks, 20 * harness.SLOWER)
@@ -356,7 +356,7 @@ class Failures(harness.Test):
                     variables, f"while ! test -e {go}; do sleep 0.05; done; exit 0", "--timeout=60", "--repeat=100000",
                     TANDEM_WATCH_LAUNCHER=watch)
                 self.addCleanup(self.end_group, shell.pid)
-                ranks = self.all_running(started)
+                ranks = self.all_met(started)
                 with open(go, "w"):
                     pass
                 while not harness.gone(shell.pid):
