@@ -323,7 +323,7 @@ class Injection(harness.CombinationTest, Matrix):
         job, ranks = self.run_for_long(channel)
         os.kill(ranks[1], signal.SIGKILL)
         self.ends(job, r"rank 0: (.*(command \d+ \(|exchange \d+).*rank 1(: its process has ended|.*closed)"
-                       r"|lost rank 1: its process has ended)", # between two commands
+                       r"|(@\w+: )?lost rank 1: its process has ended)",  # between two commands, or before them
                   code=128 + signal.SIGKILL, limit=10)
 
     def killed_at_any_time(self, channel):

@@ -286,7 +286,8 @@ class RunTest(harness.CombinationTest, injection_test.Matrix):
             self.assertEqual("rank 1 did not end by itself and was killed" in text, point.action == "stop", str(done))
         elif point.action == "kill":
             self.assertEqual(done.code, 128 + signal.SIGKILL, str(done))
-            self.assertRegex(text, rf"rank 0[:,] (.*({command}|exchange \d+).*rank 1|lost rank 1: its process has ended)", str(done))
+            self.assertRegex(text, rf"rank 0[:,] (.*({command}|exchange \d+).*rank 1|(@\w+: )?lost rank 1: its process has ended)",
+                             str(done))
         elif point.action == "stop":
             self.assertEqual(done.code, 1, str(done))
             self.assertRegex(text, "rank 1 did not end by itself and was killed", str(done))
