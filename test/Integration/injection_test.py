@@ -322,7 +322,7 @@ class Injection(harness.CombinationTest, Matrix):
         """In a run. The others name the rank and the command in which they were."""
         job, ranks = self.run_for_long(channel)
         os.kill(ranks[1], signal.SIGKILL)
-        self.ends(job, r"rank 0: (.*(command \d+ \(|exchange \d+).*rank 1(: its process has ended|.*closed)"
+        self.ends(job, r"rank 0[:,] (.*(command \d+ \(|exchange \d+).*rank 1(: its process has ended|.*closed)"
                        r"|(@\w+: )?lost rank 1: its process has ended)",  # between two commands, or before them
                   code=128 + signal.SIGKILL, limit=10)
 
