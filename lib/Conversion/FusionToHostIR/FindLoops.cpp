@@ -452,7 +452,7 @@ LoopFinder::Gathered LoopFinder::findGather(Value value) {
   return found;
 }
 
-/// Whether a group computes nothing but what is read element by element.
+/// Whether a group has only reshards, broadcasts and elementwise ops.
 bool LoopFinder::isLight(unsigned group) const {
   return llvm::all_of(groups[group].ops, [](Operation *op) {
     return isa<fusion::ReshardOp, fusion::BroadcastOp>(op) || isElementwiseComputation(op);
