@@ -230,6 +230,9 @@ public:
   }
   /// `bytes`: read plus written.
   double memorySeconds(MemoryWork work, double bytes) const;
+  /// The least that a kernel takes which moves so many bytes that were in no cache: at the rate of
+  /// the largest measured piece, if that is slower than the rate of a piece of this size.
+  double uncachedSeconds(double bytes) const;
   /// A message between two ranks with the links to itself.
   double messageSeconds(const Transport &transport, const LinkClass &link, double bytes) const;
   /// `bytes` of one slice (see sp::CollectiveKind); the group spans `groupNodes` nodes.

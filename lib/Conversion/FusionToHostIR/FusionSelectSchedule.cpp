@@ -535,6 +535,19 @@ private:
         gains = trialGains;
       }
     }
+    // Of those that are nearly as quick, the fewest: each slice has commands, for which the host
+    // takes time, and smaller matmuls.
+    if (gains) {
+      double most = best->getBest(pricer).seconds * (1 + Pricer::kAlike);
+      for (const Choice &choice : llvm::drop_begin(choices)) {
+        if (choice.schedules.empty() || choice.slices->second.count >= best->slices->second.count)
+          continue;
+        const Priced &trial = choice.getBest(pricer);
+        if (trial.seconds <= most && pricer.isWorth(trial.seconds, seconds, trial.isOneSided,
+                                                    /*sliced=*/true, trial.gathers, trial.stores))
+          best = &choice;
+      }
+    }
     if (best)
       say(op.getLoc(), [&](raw_ostream &os) {
         os << describe(op) << (gains ? " gets " : " stays whole, not ")

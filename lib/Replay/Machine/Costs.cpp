@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 
 namespace tandem::machine {
 
@@ -132,6 +133,11 @@ double Machine::matmulSeconds(DType dtype, double batch, double m, double n, dou
 
 double Machine::memorySeconds(MemoryWork work, double bytes) const {
   return bytes / memory[static_cast<size_t>(work)].at(bytes);
+}
+
+double Machine::uncachedSeconds(double bytes) const {
+  const Curve &curve = memory[static_cast<size_t>(MemoryWork::Elementwise)];
+  return bytes / std::min(curve.at(bytes), curve.at(std::numeric_limits<double>::infinity()));
 }
 
 double slowdown(double contention, double busy, double cores) {

@@ -310,8 +310,9 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
       batch *= static_cast<double>(o.shape[d]);
     double moved = (accumulates ? 2 : 1) * distinctBytes(o) + distinctBytes(left) +
                    distinctBytes(world.layoutOf(*b));
+    // Points with few indices of K are rarely measured, and other commands use the caches.
     found->second = std::max(machine.matmulSeconds(left.dtype, batch, m, n, k),
-                             machine.memorySeconds(machine::MemoryWork::Elementwise, moved)) *
+                             machine.uncachedSeconds(moved)) *
                     (isSlow ? kUnaligned : 1);
   }
   return found->second;

@@ -12,13 +12,13 @@
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #terms = #fusion.axes<#tp, [-, -], partial = ["x"]>
-func.func @wide(%a: tensor<8192x28672xbf16, #columns>, %b: tensor<28672x8192xbf16, #rows>) -> tensor<8192x8192xf32, #rows> {
-  %p = fusion.matmul %a, %b : tensor<8192x28672xbf16, #columns>, tensor<28672x8192xbf16, #rows> -> tensor<8192x8192xf32, #terms>
-  %y = fusion.reshard %p : tensor<8192x8192xf32, #terms> -> tensor<8192x8192xf32, #rows>
-  return %y : tensor<8192x8192xf32, #rows>
+func.func @wide(%a: tensor<8192x11008xbf16, #columns>, %b: tensor<11008x4096xbf16, #rows>) -> tensor<8192x4096xf32, #rows> {
+  %p = fusion.matmul %a, %b : tensor<8192x11008xbf16, #columns>, tensor<11008x4096xbf16, #rows> -> tensor<8192x4096xf32, #terms>
+  %y = fusion.reshard %p : tensor<8192x4096xf32, #terms> -> tensor<8192x4096xf32, #rows>
+  return %y : tensor<8192x4096xf32, #rows>
 }
-func.func @narrow(%a: tensor<8192x28672xbf16, #columns>, %b: tensor<28672x8192xbf16, #rows>) -> tensor<8192x8192xbf16, #rows> {
-  %p = fusion.matmul %a, %b : tensor<8192x28672xbf16, #columns>, tensor<28672x8192xbf16, #rows> -> tensor<8192x8192xbf16, #terms>
-  %y = fusion.reshard %p : tensor<8192x8192xbf16, #terms> -> tensor<8192x8192xbf16, #rows>
-  return %y : tensor<8192x8192xbf16, #rows>
+func.func @narrow(%a: tensor<8192x11008xbf16, #columns>, %b: tensor<11008x4096xbf16, #rows>) -> tensor<8192x4096xbf16, #rows> {
+  %p = fusion.matmul %a, %b : tensor<8192x11008xbf16, #columns>, tensor<11008x4096xbf16, #rows> -> tensor<8192x4096xbf16, #terms>
+  %y = fusion.reshard %p : tensor<8192x4096xbf16, #terms> -> tensor<8192x4096xbf16, #rows>
+  return %y : tensor<8192x4096xbf16, #rows>
 }

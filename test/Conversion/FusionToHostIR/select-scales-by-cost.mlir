@@ -22,13 +22,15 @@ func.func @few(%x: !few, %s: !fews, %w: !w) -> tensor<640x5504xbf16, #fusion.axe
   return %y : tensor<640x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 }
 
+// 4 slices on one stream, which are preferred to those on two, have a price that is 0.4 % lower than that of 2 slices. The
+// fewer are taken.
 !many = tensor<8192x4096xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
 !manys = tensor<8192xf32, #fusion.axes<#tp, [didx("x")]>>
 
 // CHECK-LABEL: func.func @many
 // CHECK: fusion.stream_loop schedule <push
-// CHECK: fusion.reshard {{.*}} -> tensor<8192x4096xf8E4M3FN, #fusion.axes<#{{.*}}, [stream(2) * stream(2), -]>>
-// CHECK: fusion.reshard {{.*}} -> tensor<8192xf32, #fusion.axes<#{{.*}}, [stream(2) * stream(2)]>>
+// CHECK: fusion.reshard {{.*}} -> tensor<8192x4096xf8E4M3FN, #fusion.axes<#{{.*}}, [stream(2), -]>>
+// CHECK: fusion.reshard {{.*}} -> tensor<8192xf32, #fusion.axes<#{{.*}}, [stream(2)]>>
 // CHECK-NOT: fusion.stream_loop
 func.func @many(%x: !many, %s: !manys, %w: !w) -> tensor<8192x5504xbf16, #fusion.axes<#tp, [-, didx("x")]>> {
   %p = fusion.matmul %x, %w {transpose_b} : !many, !w -> tensor<8192x5504xf32, #fusion.axes<#tp, [-, didx("x")]>>

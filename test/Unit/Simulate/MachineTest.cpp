@@ -121,6 +121,17 @@ TEST(Machine, MemoryAndLinksGoBySize) {
   EXPECT_NEAR(machine.messageSeconds(machine.twoSided, machine.node, 1e6), 0.25e-3, 1e-9);
 }
 
+// A piece that fits into a cache is not quicker than memory if nobody has just used it; a small one
+// is slower.
+TEST(Machine, WhatIsInNoCacheMovesAtTheRateOfTheLargestPiece) {
+  Machine machine =
+      toyMachine({{"/device/memory/elementwise",
+                   R"([[[1000, 1], [1000000, 8], [1000000000, 2]], "GB/s", "toy"])"}});
+  EXPECT_NEAR(machine.uncachedSeconds(1e6), 0.5e-3, 1e-12);
+  EXPECT_NEAR(machine.uncachedSeconds(1e9), 0.5, 1e-9);
+  EXPECT_NEAR(machine.uncachedSeconds(1000), 1e-6, 1e-12);
+}
+
 TEST(Machine, SlowdownGoesFromAloneToAllCores) {
   EXPECT_EQ(slowdown(1.6, 1, 8), 1);
   EXPECT_NEAR(slowdown(1.7, 4, 8), 1.3, 1e-12);
