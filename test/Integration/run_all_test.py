@@ -29,7 +29,7 @@ with open(options["--json"], "w") as file:
 
 #: A program is a text: how many ranks it is for, and what becomes of it.
 STAND_IN = r'''#!%s
-import os, sys, time
+import os, signal, sys, time
 files = [a for a in sys.argv[1:] if not a.startswith("-")]
 options = dict(a.partition("=")[::2] for a in sys.argv[1:] if a.startswith("-"))
 with open(os.environ["STAND_IN_CALLS"], "a") as calls:
@@ -49,6 +49,22 @@ for file in files:
         os.kill(os.getpid(), 9)
     if what == "hang":
         time.sleep(1000)
+    if what in ("apart", "careless"):
+        mate = os.path.join(os.path.dirname(sys.argv[0]), "rank1")
+        if os.environ["TANDEM_RANK"] == "1":
+            with open(mate, "w") as out:
+                out.write(str(os.getpid()))
+            signal.signal(signal.SIGCONT, lambda *_: os._exit(1))
+            time.sleep(1000)
+        time.sleep(0.5)
+        process = "/proc/" + open(mate).read()
+        while os.path.exists(process) and " T " not in open(process + "/stat").read():
+            time.sleep(0.05)
+        os.unlink(mate)
+        if what == "careless":
+            sys.exit(0)
+        say("FAILED f: rank 0: lost rank 1: no sign of life")
+        sys.exit(1)
     if what == "slowly":
         time.sleep(0.8)
     if what == "graphless" and "--no-graph" not in options:
@@ -125,6 +141,16 @@ class Processes(RunAllTest):
         self.assertEqual((self.started("a", "c", "e"), self.started("b", "d")), (2, 2))
         self.assertTrue(all("--verify" in call and "--repeat" in call for call in self.calls))
         self.assertEqual(sum("--no-graph" in call for call in self.calls), 2)
+
+    def test_hosts(self):
+        """A rank that is killed, stopped or terminated; the other one says so, or takes no notice."""
+        for kind, word in (("apart", "ok"), ("careless", "FAIL")):
+            self.programs("2.cuda-nccl", a=f"2 {kind}")
+            self.check("hosts")
+            self.assertEqual(list(self.summary), ["hosts-KILL", "hosts-STOP", "hosts-TERM"])
+            for how, said in self.summary.values():
+                self.assertEqual(how, word, said)
+                self.assertIn("lost rank 1: no sign of life" if word == "ok" else "rank 1 is not named", said)
 
     def test_no_such_step(self):
         """Before anything runs, or is said of what would."""
