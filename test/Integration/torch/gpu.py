@@ -13,9 +13,9 @@ import sys
 
 from ranks import run
 
-TESTS = {"gather": (8, 12), "scatter": (8, 5, 1), "dispatch": (), "errors": (), "varies": (), "merges": (), "alone": (),
+TESTS = {"gather": (8, 12), "scatter": (8, 5, 1), "dispatch": (), "errors": (), "varies": (), "merges": (), "thin": (), "alone": (),
          "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "graphs": (), "scaled": (8, 5), "scaled_varies": (), "memory": (), "groups": ()}
-SHARED = ("gather", "scatter", "dispatch", "errors", "varies", "merges", "alone", "memory")
+SHARED = ("gather", "scatter", "dispatch", "errors", "varies", "merges", "thin", "alone", "memory")
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

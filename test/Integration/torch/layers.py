@@ -482,50 +482,6 @@ def torchs(rank, ranks):
         assert used.replaced and not used.left, (used.replaced, used.left)
 
 
-def merges(rank, ranks):
-    """Operators with one input share their collectives in compiled code: forward, backward, and where nothing is split."""
-    torch.manual_seed(8)
-    x = torch.randn(2 * ranks, 8)
-    weights = [torch.randn(6, 8, requires_grad=True) for _ in range(3)]
-
-    def gathered(x, *weights):  # the second depends on nothing but x; the last one on the first: it cannot be merged
-        one, other = tt.all_gather_matmul(x, weights[0].t()), tt.all_gather_matmul(x, torch.tanh(weights[1]).t())
-        return one + other, tt.all_gather_matmul(x, (weights[2] * one.sum()).t())
-
-    def replicated(x, *weights):
-        return tuple(tt.column_parallel(x, weight.t()) for weight in weights)
-
-    def free(x, *weights):
-        return gathered(x.detach(), *weights)
-
-    def crossed(x, *weights):  # with one for both of x, the first of y needs the second
-        x, y = x.detach(), x.detach() + 1
-        one = tt.all_gather_matmul(x, weights[0].t())
-        first = tt.all_gather_matmul(y, (weights[0] * one.mean()).t())
-        second = tt.all_gather_matmul(y, weights[1].t())
-        return first, tt.all_gather_matmul(x, (weights[2] * second.mean()).t())
-
-    for function, local, wanted in (
-            (gathered, part(x, rank, ranks), [["all-gathers", "2 of one value"], ["reduce-scatters", "3 of one sum"]]),
-            (free, part(x, rank, ranks), [["all-gathers", "2 of one value"]]),
-            (crossed, part(x, rank, ranks), [["all-gathers", "2 of one value"]]),
-            (replicated, x, [["all-reduces", "3 of one sum"]])):
-        found, said = [], []
-        for compiling in (False, True):
-            used = tt.CollectiveMatmulPass()
-            call = _compile(function, used) if compiling else function
-            inputs = [local.clone().requires_grad_(), *(weight.detach().clone().requires_grad_() for weight in weights)]
-            results = call(*inputs)
-            torch.autograd.backward(results, [torch.cos(result.detach()) for result in results])
-            found.append([*results, *(one.grad for one in inputs if one.grad is not None)])
-            said = used.replaced
-        assert len(found[0]) == len(found[1])
-        for one, other in zip(*found):
-            close(one, other)
-        brief = [[text.split(" all_")[0].split(" matmul_")[0], text.split(": ")[1].removesuffix(" merged")] for text in said]
-        assert brief == wanted, said
-
-
 def alone(rank, ranks):
     """In a group of one rank, functions and layers are torch's own operators; their arguments are checked all the same."""
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -990,7 +946,9 @@ def main(name, arguments):
         tt._groups._make_context = lambda bootstrap, device, channels, *more: make(bootstrap, device, channels or "ucx", *more)
     dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
-    globals()[name](rank, ranks, *arguments)
+    import merging
+
+    getattr(merging, name, globals().get(name))(rank, ranks, *arguments)
     if name != "leaves":
         dist.destroy_process_group()
 

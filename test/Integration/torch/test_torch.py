@@ -120,6 +120,10 @@ def test_merged_operators():
     run("merges", 2)
 
 
+def test_thin_products():
+    run("thin", 2)
+
+
 def test_groups_of_one_rank():
     run("alone", 2)
 
