@@ -166,7 +166,8 @@ class Nodes:
             for rank in (rank for rank, at in enumerate(where) if at == node):
                 variables = launcher(where, rank, 1000000 * Nodes.jobs + os.getpid())
                 starts += " ".join(f"{name}={value}" for name, value in variables.items()) + ' "$0" "$@" & ranks="$ranks $!"; '
-            shell = starts + "for rank in $ranks; do wait $rank || exit; done"
+            # Ranks end when the shell does: the last ones have something to say, too.
+            shell = starts + "for rank in $ranks; do wait $rank || failed=${failed:-$?}; done; exit ${failed:-0}"
             started.append(harness.start([*self.command(node, shell), harness.tool("tandem-run"), *map(str, arguments)]))
             self.started.append(started[-1])
         return started
