@@ -948,7 +948,7 @@ def main(name, arguments):
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
     import merging
 
-    getattr(merging, name, globals().get(name))(rank, ranks, *arguments)
+    (globals().get(name) or getattr(merging, name))(rank, ranks, *arguments)
     if name != "leaves":
         dist.destroy_process_group()
 

@@ -3,8 +3,7 @@
 """Like layers.py: operators that torch.compile's graphs have together, which the pass merges."""
 
 import torch
-from layers import _compile as compiled
-from layers import close, part
+from layers import _compile, close, part
 
 import tandem.torch as tt
 from tandem.torch import _merging
@@ -41,7 +40,7 @@ def merges(rank, ranks):
         found, said = [], []
         for compiling in (False, True):
             used = tt.CollectiveMatmulPass()
-            call = compiled(function, used) if compiling else function
+            call = _compile(function, used) if compiling else function
             inputs = [local.clone().requires_grad_(), *(weight.detach().clone().requires_grad_() for weight in weights)]
             results = call(*inputs)
             torch.autograd.backward(results, [torch.cos(result.detach()) for result in results])
@@ -69,7 +68,7 @@ def thin(rank, ranks):
         try:
             for compiling in (False, True):
                 used = tt.CollectiveMatmulPass()
-                call = compiled(layers, used) if compiling else layers
+                call = _compile(layers, used) if compiling else layers
                 inputs = [part(x, rank, ranks).clone().requires_grad_(), *(weight.clone().requires_grad_() for weight in weights)]
                 results = call(*inputs)
                 torch.autograd.backward(results, [torch.cos(result.detach()) for result in results])
