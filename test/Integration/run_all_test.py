@@ -29,7 +29,7 @@ with open(options["--json"], "w") as file:
 
 #: A program is a text: how many ranks it is for, and what becomes of it.
 STAND_IN = r'''#!%s
-import os, signal, sys, time
+import os, sys, time
 files = [a for a in sys.argv[1:] if not a.startswith("-")]
 options = dict(a.partition("=")[::2] for a in sys.argv[1:] if a.startswith("-"))
 with open(os.environ["STAND_IN_CALLS"], "a") as calls:
@@ -50,17 +50,23 @@ for file in files:
     if what == "hang":
         time.sleep(1000)
     if what in ("apart", "careless"):
-        mate = os.path.join(os.path.dirname(sys.argv[0]), "rank1")
+        mate = os.path.join(os.path.dirname(sys.argv[0]), "mate" + os.environ["TANDEM_MASTER_PORT"])
         if os.environ["TANDEM_RANK"] == "1":
-            with open(mate, "w") as out:
-                out.write(str(os.getpid()))
-            signal.signal(signal.SIGCONT, lambda *_: os._exit(1))
-            time.sleep(1000)
-        time.sleep(0.5)
-        process = "/proc/" + open(mate).read()
-        while os.path.exists(process) and " T " not in open(process + "/stat").read():
+            os.symlink(f"/proc/{os.getpid()}/stat", mate)
+            while not os.path.lexists(mate + ".end"):
+                time.sleep(0.05)
+            sys.exit(1)
+        def lives():
+            try:
+                return open(mate).read().rpartition(")")[2].split()[0] not in "TZ"
+            except (FileNotFoundError, ProcessLookupError):
+                return False
+        late = time.monotonic() + 10 # a rank that the signal meets before it begins never lives
+        while not os.path.lexists(mate) and time.monotonic() < late:
             time.sleep(0.05)
-        os.unlink(mate)
+        while lives():
+            time.sleep(0.05)
+        os.symlink("end", mate + ".end")
         if what == "careless":
             sys.exit(0)
         say("FAILED f: rank 0: lost rank 1: no sign of life")
