@@ -150,13 +150,16 @@ class Processes(RunAllTest):
 
     def test_hosts(self):
         """A rank that is killed, stopped or terminated; the other one says so, or takes no notice."""
+        self.programs("2.cuda-nccl")
+        os.mkdir(self.path("stage/long"))
         for kind, word in (("apart", "ok"), ("careless", "FAIL")):
-            self.programs("2.cuda-nccl", a=f"2 {kind}")
+            with open(self.path("stage/long/gather.2.cuda-nccl.tsp"), "w") as file:
+                file.write(f"2 {kind}")
             self.check("hosts")
             self.assertEqual(list(self.summary), ["hosts-KILL", "hosts-STOP", "hosts-TERM"])
             for how, said in self.summary.values():
                 self.assertEqual(how, word, said)
-                self.assertIn("lost rank 1: no sign of life" if word == "ok" else "rank 1 is not named", said)
+                self.assertIn("rank 1: no sign of life" if word == "ok" else "rank 1 is not named", said)
 
     def test_no_such_step(self):
         """Before anything runs, or is said of what would."""

@@ -229,6 +229,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 }
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int priority) {
   number("high-streams") += priority == -5;
+  number("low-streams") += priority == 0;
   return *stream = reinterpret_cast<CUstream>(new Queue), CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream stream) {

@@ -54,8 +54,9 @@ std::string_view toString(DType type);
 enum class ReduceOp : uint8_t { Sum = 0, Max = 1, Min = 2 };
 std::string_view toString(ReduceOp op);
 
-/// The stream whose work a device prefers, if it supports priorities.
-enum class StreamPriority : uint8_t { Normal, High };
+/// The stream whose work a device prefers, if it supports priorities. A new stream that is not said
+/// to be another is Normal.
+enum class StreamPriority : uint8_t { Low, Normal, High };
 
 /// Numbered as in the stream program; stream_program.fbs gives the shapes.
 enum class CollectiveKind : uint8_t {

@@ -74,11 +74,12 @@ Status InstanceImpl::allocate() {
   return Status();
 }
 
-/// Streams that only move data have priority: their commands are short, and a peer waits for them.
-/// On a GPU a signal's kernel would otherwise wait for all blocks of a matmul.
+/// Streams that communicate and do not compute have priority: their commands are short, and a peer
+/// waits for them. On a GPU a signal's kernel would otherwise wait for all blocks of a matmul.
+/// Streams that only copy within the device come last: a copy is quick, but on all SMs of a GPU, so
+/// it would hold up a matmul that begins at the same time.
 static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
-  std::vector<StreamPriority> priorities(data.num_streams(), StreamPriority::High);
-  priorities[0] = StreamPriority::Normal; // perhaps the embedder's own
+  std::vector<char> computes(data.num_streams(), 0), communicates(data.num_streams(), 0);
   for (const sp::Command *command : *data.commands())
     switch (command->kind()) {
     case sp::CommandKind::matmul:
@@ -86,11 +87,20 @@ static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
     case sp::CommandKind::call:
     case sp::CommandKind::reduce:
     case sp::CommandKind::accumulate:
-      priorities[command->stream()] = StreamPriority::Normal;
+      computes[command->stream()] = 1;
+      break;
+    case sp::CommandKind::copy:
+    case sp::CommandKind::record:
+    case sp::CommandKind::wait:
       break;
     default:
-      break;
+      communicates[command->stream()] = 1;
     }
+  std::vector<StreamPriority> priorities;
+  for (size_t s = 0; s < computes.size(); ++s)
+    priorities.push_back(s == 0 || computes[s] ? StreamPriority::Normal // 0: perhaps the embedder's
+                         : communicates[s]     ? StreamPriority::High
+                                               : StreamPriority::Low);
   return priorities;
 }
 

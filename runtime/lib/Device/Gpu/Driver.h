@@ -16,6 +16,7 @@
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -83,6 +84,14 @@ public:
   virtual Status library(StreamHandle stream, const std::vector<const void *> &addresses,
                          const std::function<Status()> &body) = 0;
 };
+
+/// The number that the vendor has for a priority; a smaller one is preferred. `least` and
+/// `greatest` are what it offers.
+inline int priorityOf(StreamPriority priority, int least, int greatest) {
+  return priority == StreamPriority::Low    ? least
+         : priority == StreamPriority::High ? greatest
+                                            : std::max(least - 1, greatest);
+}
 
 /// One GPU. Errors carry the vendor function's name and the vendor's message.
 class Driver {

@@ -320,7 +320,7 @@ public:
     CUstream made = nullptr;
     Status status =
         api.status(api.cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING,
-                                                  priority == StreamPriority::High ? greatest : 0),
+                                                  priorityOf(priority, least, greatest)),
                    "cuStreamCreate");
     *handle = made;
     return status;

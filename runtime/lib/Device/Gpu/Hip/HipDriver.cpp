@@ -176,7 +176,7 @@ public:
     hipStream_t made = nullptr;
     Status status =
         api.status(api.hipStreamCreateWithPriority(&made, hipStreamNonBlocking,
-                                                   priority == StreamPriority::High ? greatest : 0),
+                                                   priorityOf(priority, least, greatest)),
                    "hipStreamCreateWithPriority");
     *handle = made;
     return status;

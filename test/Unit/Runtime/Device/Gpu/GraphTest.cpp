@@ -82,7 +82,7 @@ TEST(GpuGraph, AQueuedLaunchKeepsItsGraph) {
 
 /// Every rank puts its input to the next one and copies what has arrived. `exclusive`: the signals
 /// are known to be their ranks' alone.
-ProgramSpec ring(uint32_t ranks, bool exclusive = false) {
+ProgramSpec ring(uint32_t ranks, bool exclusive = false, uint32_t stream = 0) {
   ProgramSpec spec(ranks);
   uint32_t in = spec.stacked("in", false, DType::F32, {16});
   uint32_t out = spec.stacked("out", true, DType::F32, {16});
@@ -96,12 +96,16 @@ ProgramSpec ring(uint32_t ranks, bool exclusive = false) {
     uint32_t space = rank.view(rank.symmetric(64), DType::F32, {16});
     uint16_t channel = rank.channel(everybody, OneSided);
     rank.slots = {1, 1};
-    rank.put(0, channel, space, from, (r + 1) % ranks);
-    rank.signal(0, channel, (r + 1) % ranks, 0, 1, exclusive);
-    rank.waitSignal(0, channel, 0, 1);
-    rank.copy(0, to, space);
-    rank.signal(0, channel, (r + ranks - 1) % ranks, 1, 1, exclusive);
-    rank.waitSignal(0, channel, 1, 1);
+    if (stream)
+      rank.sync(stream, 0);
+    rank.put(stream, channel, space, from, (r + 1) % ranks);
+    rank.signal(stream, channel, (r + 1) % ranks, 0, 1, exclusive);
+    rank.waitSignal(stream, channel, 0, 1);
+    rank.copy(stream, to, space);
+    rank.signal(stream, channel, (r + ranks - 1) % ranks, 1, 1, exclusive);
+    rank.waitSignal(stream, channel, 1, 1);
+    if (stream)
+      rank.sync(0, stream);
   }
   return spec;
 }
@@ -264,25 +268,25 @@ TEST(GpuGraph, WhereOneRankCannotCaptureNobodyDoes) {
   EXPECT_EQ(fakeNumber("graph-launches"), before);
 }
 
-TEST(GpuStreams, ThoseThatOnlyMoveDataGoFirst) {
-  ProgramSpec spec;
-  RankSpec &rank = spec.ranks[0];
-  uint32_t a = rank.view(rank.arena(64), DType::F32, {16});
-  uint32_t b = rank.view(rank.arena(64), DType::F32, {16});
-  rank.copy(0, a, b);
-  rank.sync(1, 0);
-  rank.copy(1, b, a);
-  rank.sync(2, 1);
-  rank.copy(2, a, b);
-  rank.add(sp::CommandKind::accumulate, 2, {a, b});
-  rank.sync(0, 2);
+TEST(GpuStreams, MessagesGoFirstAndCopiesLast) {
+  ProgramSpec spec = ring(2, /*exclusive=*/false, /*stream=*/3);
+  for (RankSpec &rank : spec.ranks) {
+    uint32_t a = rank.view(rank.arena(64), DType::F32, {16});
+    uint32_t b = rank.view(rank.arena(64), DType::F32, {16});
+    rank.sync(1, 0);
+    rank.copy(1, a, b);
+    rank.sync(2, 1);
+    rank.add(sp::CommandKind::accumulate, 2, {a, b});
+    rank.sync(0, 2);
+  }
   for (const char *graphs : {"0", "1"}) {
     Variable mode("TANDEM_GRAPH", graphs);
-    int64_t before = fakeNumber("high-streams");
-    expectAllOk(runRanks(spec, "local",
-                         [](Context &, Instance &instance) -> Status { return instance.run(); }));
-    // Of three; one more is for captures.
-    EXPECT_EQ(fakeNumber("high-streams") - before, graphs[0] == '0' ? 1 : 2);
+    int64_t high = fakeNumber("high-streams"), low = fakeNumber("low-streams");
+    expectAllOk(runRanks(spec, "peer", runRing));
+    // Of two ranks; as many more are for captures.
+    int64_t wanted = graphs[0] == '0' ? 2 : 4;
+    EXPECT_EQ(fakeNumber("low-streams") - low, wanted);
+    EXPECT_EQ(fakeNumber("high-streams") - high, wanted);
   }
 }
 
