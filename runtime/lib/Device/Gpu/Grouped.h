@@ -44,8 +44,8 @@ std::string whyNotGroupedMatmul(const DeviceInfo &device, const char *config,
 ///
 /// InvalidArgument if an address is not a multiple of 16 bytes (of 4 for `ends`), Unsupported for
 /// what whyNotGroupedMatmul() says, apart from the device, Io if CUDA fails.
-Status groupedMatmul(StreamHandle stream, const char *config,
-                     const tandem_kernel_operand *operands, size_t count);
+Status groupedMatmul(StreamHandle stream, const char *config, const tandem_kernel_operand *operands,
+                     size_t count);
 
 /// groupedMatmul() as tandem_kernel::gpu_function; `user` is not used. Returns 0 or a Code, and
 /// leaves the error in groupedMatmulError().
