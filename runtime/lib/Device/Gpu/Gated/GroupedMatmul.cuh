@@ -176,41 +176,38 @@ public:
     constexpr int tileM = size<0>(Tile{}), tileN = size<1>(Tile{});
     auto tile = TileCoord::of(coord);
     if (tile.rows > 0) { // the same for all threads
-      // Sums are ((2 columns, 2 rows, columns / 8), m, n): of each 8 columns and 8 rows, a thread
+      // Sums are ((2 columns, 2 rows, columns / 8), m, 1): of each 8 columns and 8 rows, a thread
       // has 2 columns of a row, the next one the next 2, and 4 threads one row.
       auto places = mma.get_thread_slice(thread).partition_C(
           make_identity_tensor(make_shape(Int<tileM>{}, Int<tileN>{})));
       static_assert(is_static<Layout>::value && rank(Layout{}) == 3 && rank<0>(Layout{}) == 3);
       static_assert(size<0, 0>(Layout{}) == 2 && size<0, 1>(Layout{}) == 2 &&
-                    size<0, 2>(Layout{}) % 4 == 0);
+                    size<0, 2>(Layout{}) == tileN / 8 && size<2>(Layout{}) == 1);
+      const auto &params = this->params;
       const int quad = thread % 4, n = get<1>(problem);
-      Type *y = this->params.y + tile.batch * this->params.batch +
-                tile.first * this->params.stride + int64_t(tile.column) * tileN;
-      const int columns = n - tile.column * tileN; // of the tile and of those after it
+      const int column = tile.column * tileN + 8 * quad;
+      Type *y = params.y + tile.batch * params.batch + tile.first * params.stride + column;
       CUTLASS_PRAGMA_UNROLL
       for (int m = 0; m < size<1>(sums); ++m) {
         CUTLASS_PRAGMA_UNROLL
         for (int half = 0; half < 2; ++half) {
           const int row = get<0>(places(make_coord(0, half, 0), m, 0));
+          Type *to = y + row * params.stride;
+          const int columns = row < tile.rows ? n - column : 0; // from this thread's first one on
           CUTLASS_PRAGMA_UNROLL
-          for (int at = 0; at < size<2>(sums) * size<0, 2>(Layout{}); at += 4) {
+          for (int at = 0; at < tileN / 8; at += 4) {
             // 32 columns: words [4] of 4 threads are transposed, so that thread q has the columns
             // 8 q to 8 q + 7.
             uint32_t words[4];
             CUTLASS_PRAGMA_UNROLL
-            for (int i = 0; i < 4; ++i) {
-              const int eight = (at + i) % size<0, 2>(Layout{}),
-                        atom = (at + i) / size<0, 2>(Layout{});
-              words[i] = pack(sums(make_coord(0, half, eight), m, atom),
-                              sums(make_coord(1, half, eight), m, atom));
-            }
+            for (int i = 0; i < 4; ++i)
+              words[i] = pack(sums(make_coord(0, half, at + i), m, 0),
+                              sums(make_coord(1, half, at + i), m, 0));
             transpose(words, quad);
-            const int first = get<1>(places(make_coord(0, half, at % size<0, 2>(Layout{})), m,
-                                            at / size<0, 2>(Layout{})));
-            const int column = first - 2 * quad + 8 * quad;
-            if (row < tile.rows && column < columns)
-              *reinterpret_cast<uint4 *>(y + row * this->params.stride + column) =
-                  make_uint4(words[0], words[1], words[2], words[3]);
+            if (8 * at < columns) // of an assignment, the compiler makes four stores
+              asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 8 * at),
+                           "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                           : "memory");
           }
         }
       }
