@@ -147,6 +147,15 @@ std::string whyNotGroupedMatmul(const DeviceInfo &device, const char *config,
   return chosen ? "" : std::string(chosen.status().message());
 }
 
+Status loadGroupedMatmul(const char *config, const tandem_kernel_operand *operands, size_t count) {
+  TANDEM_ASSIGN_OR_RETURN(Chosen chosen, choose(config, operands, count));
+  if (chosen.isEmpty)
+    return Status();
+  TANDEM_ASSIGN_OR_RETURN(const GroupedTable *table, grouped());
+  const char *error = table->load(chosen.kernel);
+  return error ? Status(Code::Io, fmt::format("tandem.grouped_matmul: {}", error)) : Status();
+}
+
 Status groupedMatmul(StreamHandle stream, const char *config, const tandem_kernel_operand *operands,
                      size_t count) {
   TANDEM_ASSIGN_OR_RETURN(Chosen chosen, choose(config, operands, count));

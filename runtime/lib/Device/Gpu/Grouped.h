@@ -38,6 +38,11 @@ inline constexpr char kGroupedMatmul[] = "tandem.grouped_matmul";
 std::string whyNotGroupedMatmul(const DeviceInfo &device, const char *config,
                                 const tandem_kernel_operand *operands, size_t count);
 
+/// Loads the kernel to the current GPU, when calls are prepared. Loading may wait for kernels
+/// that run; else the first groupedMatmul() does it. Its errors are those of
+/// groupedMatmul().
+Status loadGroupedMatmul(const char *config, const tandem_kernel_operand *operands, size_t count);
+
 /// Enqueues one kernel on a stream of the current GPU, also inside a capture. It reads `ends` when
 /// it runs. A value counts as the largest one up to it, clamped to [0, M], so no value makes it
 /// touch other memory. Needs no memory of its own, so streams may run it at the same time.

@@ -28,6 +28,7 @@ const GroupedEntry TANDEM_ENTRY = {
     {TANDEM_NAME, std::is_same_v<Type, cutlass::half_t> ? Element::F16 : Element::BF16,
      TANDEM_TRANSPOSE_W, TANDEM_TILE_M, TANDEM_TILE_N, 64, TANDEM_CLUSTER_M, TANDEM_CLUSTER_N},
     Kernel::whyNot,
+    Kernel::load,
     Kernel::run};
 
 } // namespace tandem::gpu::gated

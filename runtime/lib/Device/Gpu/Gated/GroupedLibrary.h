@@ -42,6 +42,9 @@ struct GroupedTable {
   uint32_t (*choose)(Element element, bool transposeW, const GroupedMatmul *matmul);
   /// Why the kernel cannot run the matmul, whatever its addresses; null: it can.
   const char *(*whyNot)(uint32_t kernel, const GroupedMatmul *matmul);
+  /// Loads the kernel to the current GPU, which may wait for work that runs there; else its first
+  /// run() does. Null, or the error.
+  const char *(*load)(uint32_t kernel);
   /// Enqueues it on a stream (cudaStream_t) of the current GPU, also inside a capture. Null, or the
   /// error.
   const char *(*run)(uint32_t kernel, const GroupedMatmul *matmul, void *stream);

@@ -452,11 +452,23 @@ struct GroupedKernel {
     return nullptr;
   }
 
+  /// Per GPU and cheap, so it is not remembered.
+  static cudaError_t allowSharedMemory() {
+    return cudaFuncSetAttribute(cutlass::device_kernel<Gemm>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                Gemm::SharedStorageSize);
+  }
+
+  static const char *load() {
+    cudaFuncAttributes attributes;
+    cudaError_t error = allowSharedMemory();
+    if (error == cudaSuccess)
+      error = cudaFuncGetAttributes(&attributes, cutlass::device_kernel<Gemm>);
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+  }
+
   static const char *run(const GroupedMatmul &matmul, void *stream) {
-    constexpr int shared = Gemm::SharedStorageSize;
-    // Per GPU and cheap, so it is not remembered.
-    cudaError_t error = cudaFuncSetAttribute(cutlass::device_kernel<Gemm>,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    cudaError_t error = allowSharedMemory();
     int sms = int(matmul.sms), device = 0;
     if (error == cudaSuccess && sms == 0)
       error = cudaGetDevice(&device);
@@ -475,7 +487,7 @@ struct GroupedKernel {
     // Rows without a group may need more blocks than the tiles.
     config.gridDim = dim3(max(1, sms / blocks) * clusterM, clusterN);
     config.blockDim = Gemm::get_block_shape();
-    config.dynamicSmemBytes = shared;
+    config.dynamicSmemBytes = Gemm::SharedStorageSize;
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &cluster;
     config.numAttrs = 1;

@@ -24,7 +24,7 @@ static constexpr uint32_t kCount = sizeof(kEntries) / sizeof(kEntries[0]);
 /// Rows of a tile. The last tile of a group has half of its rows for nothing on average, and so has
 /// that of a cluster along M. Example: 300 rows per group and tiles of 128 waste 18 %; 256, 30 %.
 static int tileRows(const GroupedMatmul &matmul) {
-  int64_t average = matmul.m / matmul.groups;
+  int64_t average = matmul.groups > 0 ? matmul.m / matmul.groups : 0;
   if (average <= 64 || matmul.n <= 128)
     return 64;
   return average < 1024 || matmul.n <= 256 ? 128 : 256;
@@ -45,8 +45,11 @@ static uint32_t choose(Element element, bool transposeW, const GroupedMatmul *ma
 }
 
 static const GroupedTable kTable = {
-    kCount, [](uint32_t kernel) { return &kEntries[kernel]->info; }, choose,
+    kCount,
+    [](uint32_t kernel) { return &kEntries[kernel]->info; },
+    choose,
     [](uint32_t kernel, const GroupedMatmul *matmul) { return kEntries[kernel]->whyNot(*matmul); },
+    [](uint32_t kernel) { return kEntries[kernel]->load(); },
     [](uint32_t kernel, const GroupedMatmul *matmul, void *stream) {
       return kEntries[kernel]->run(*matmul, stream);
     }};

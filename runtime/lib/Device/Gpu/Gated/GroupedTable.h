@@ -16,6 +16,7 @@ namespace tandem::gpu::gated {
 struct GroupedEntry {
   KernelInfo info;
   const char *(*whyNot)(const GroupedMatmul &matmul);
+  const char *(*load)();
   const char *(*run)(const GroupedMatmul &matmul, void *stream);
 };
 
