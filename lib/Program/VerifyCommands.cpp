@@ -7,6 +7,7 @@
 
 #include "ProgramImpl.h"
 
+#include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/ByteSet.h"
 #include "tandem/Program/FusedExchange.h"
 #include "tandem/Program/Gated.h"
@@ -623,6 +624,7 @@ private:
                      sizeOfVector(kernel.operand_types()), count);
     const uint32_t outputs = kernel.outputs();
     std::vector<Ref> written;
+    std::vector<Layout> layouts;
     std::vector<int64_t> extents; // of parallel dimensions
     uint32_t dim = 0;
     for (uint32_t k = 0; k < count; ++k) {
@@ -631,6 +633,7 @@ private:
       if (k < outputs)
         TANDEM_RETURN_IF_ERROR(this->written(operand, what));
       const Layout &layout = *operand.layout;
+      layouts.push_back(layout);
       if (auto expected = static_cast<DType>(kernel.operand_types()->Get(k));
           layout.dtype != expected)
         return invalid("{}: kernel \"{}\" expects {}, found {}", what, kernel.name()->string_view(),
@@ -652,6 +655,14 @@ private:
     if (dim != sizeOfVector(kernel.dims()))
       return invalid("operands: kernel \"{}\" has dims of {} dimensions, found {}",
                      kernel.name()->string_view(), sizeOfVector(kernel.dims()), dim);
+    if (std::string_view name = kernel.name()->string_view(); isBuiltin(name)) {
+      if (name != kGroupedMatmul)
+        return invalid("field aux: expected a kernel that the runtime has, found \"{}\"", name);
+      std::string_view config = kernel.config() ? kernel.config()->string_view() : "";
+      TANDEM_RETURN_IF_ERROR(describeGroupedMatmul(config, outputs, layouts)
+                                 .status()
+                                 .withPrefix(fmt::format("kernel \"{}\": ", name)));
+    }
     for (uint32_t v = 0; v < sizeOfVector(kernel.varying()); ++v)
       if (kernel.varying()->Get(v) >= extents.size())
         return invalid("kernel \"{}\": varying parallel dimension {} of {}",

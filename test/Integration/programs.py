@@ -75,6 +75,23 @@ def gelu(h):
     return h * (1 + t) / 2, (1 + t) / 2 + h * (1 - t**2) * c * (1 + 3 * 0.044715 * h**2) / 2
 
 
+def grouped(x, w, ends):
+    """The product of each row with the matrix of its group. Ends are clamped to the previous one and to the rows."""
+    y = np.zeros((*x.shape[:-1], w.shape[-1]))
+    for batch in np.ndindex(*ends.shape[:-1]):
+        begin = 0
+        for group, end in enumerate(ends[batch]):
+            end = int(min(max(end, begin), x.shape[-2]))
+            y[batch][begin:end] = x[batch][begin:end] @ w[group]
+            begin = end
+    return y
+
+
+def experts_of_groups(t):
+    h = grouped(t["x"], t["w"], t["ends"])
+    return {"y": grouped(h / (1 + np.exp(-h)), t["v"], t["ends"])}
+
+
 def erf_gelu(h):
     return h * (1 + np.vectorize(math.erf)(h * np.sqrt(0.5))) / 2
 
@@ -156,6 +173,9 @@ def experts(t):
     assert step.max() < 0.0626, step.max()
     return {"y": t["q"] @ t["v"].transpose(0, 2, 1) / 448 * t["sv"][:, None]}
 
+
+#: Of grouped matmuls.
+ENDS = (("ends", "i32"),)
 
 PROGRAMS = [
     Program("allgather", MOVED, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
@@ -308,6 +328,25 @@ PROGRAMS = [
     layer("experts-backward", "all-to-all", "dy 24 48 16, h 24 48 8, w 24 16 8, v 24 8 16", "dx 24 48 16, dv 24 8 16",
           lambda t: {"dx": t["dy"] @ t["v"].swapaxes(1, 2) @ t["w"].swapaxes(1, 2),
                      "dv": t["h"].swapaxes(1, 2) @ t["dy"]}),
+    # Experts with groups of different sizes. Ends are random: some descend, are negative, or leave rows without a group.
+    layer("grouped-gather", "grouped", "x 24 12 16, w 6 16 24, ends 24 6", "y 24 12 24",
+          lambda t: {"y": grouped(t["x"], t["w"], t["ends"])}, others=ENDS),
+    Program("grouped-gather-push", FLOATS,
+            lambda p: {"x": (p, 12, 16), "w": (6, 16, 24), "ends": (p, 6), "y": (p, 12, 24)},
+            lambda p, t: {"y": grouped(t["x"], t["w"], t["ends"])}, file="grouped", others=ENDS, variant=True),
+    layer("grouped-gather-ring", "grouped", "x 24 12 16, w 6 24 16, ends 24 6", "y 24 12 24",
+          lambda t: {"y": grouped(t["x"], t["w"].swapaxes(1, 2), t["ends"])}, others=ENDS, variant=True),
+    *(layer("grouped-scatter" + schedule, "grouped", "x 24 12 24, w 6 24 16, ends 24 6", "y 24 12 16",
+            lambda t: {"y": grouped(t["x"], t["w"], t["ends"])}, others=ENDS, reduced_wire=True, variant=True)
+      for schedule in ("", "-push", "-ring")),
+    layer("experts-of-groups", "grouped", "x 24 12 16, w 6 16 24, v 6 24 16, ends 24 6", "y 24 12 16",
+          experts_of_groups, others=ENDS, reduced_wire=True),
+    layer("experts-of-groups-push", "grouped", "x 24 12 16, w 6 16 24, v 6 24 16, ends 24 6", "y 24 12 16",
+          experts_of_groups, others=ENDS, reduced_wire=True, variant=True),
+    layer("grouped-slices-of-k", "grouped", "x 24 12 24, w 6 24 16, ends 24 6", "y 24 12 16",
+          lambda t: {"y": grouped(t["x"], t["w"], t["ends"])}, others=ENDS, reduced_wire=True, variant=True),
+    layer("grouped-columns", "grouped", "x 48 16, w 6 16 24, ends 6", "y 48 24",
+          lambda t: {"y": grouped(t["x"], t["w"], t["ends"])}, others=ENDS, variant=True),
     layer("ulysses", "all-to-all", "q 48 24 16, w 16 8", "y 48 24 8", lambda t: {"y": t["q"] @ t["w"]}, variant=True),
     # From neighbour to neighbour.
     *(layer(name, "ring", "x 96 16, w 16 24" + bias, "y 96 24", lambda t: {"y": t["x"] @ t["w"] + t.get("b", 0)},

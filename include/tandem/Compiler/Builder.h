@@ -78,6 +78,11 @@ struct ScaledMatmulOptions {
   std::optional<Value> resultScale = std::nullopt;
 };
 
+struct GroupedMatmulOptions {
+  bool transposeB = false;
+  std::optional<DType> result = std::nullopt; ///< the factors' type or F32; none: the former
+};
+
 struct AttentionOptions {
   std::optional<double> scale = std::nullopt; ///< none: 1 / sqrt(D)
   bool causal = false;
@@ -139,6 +144,10 @@ public:
   /// (docs/fp8.md); like torch's `_scaled_mm`.
   Value scaledMatmul(Value lhs, Value rhs, Value lhsScale, Value rhsScale,
                      const ScaledMatmulOptions &options = {}, Location at = Location::here());
+  /// x[..., M, K], w[G, K, N] (transposeB: [G, N, K]) and ends[..., G] of i32 give [..., M, N]:
+  /// rows are sorted by group, and each is multiplied by the matrix of its group (docs/grouped.md).
+  Value groupedMatmul(Value x, Value w, Value ends, const GroupedMatmulOptions &options = {},
+                      Location at = Location::here());
   /// q[..., M, D], k[..., N, D], v[..., N, E] give [..., M, E].
   Value attention(Value query, Value key, Value value, const AttentionOptions &options = {},
                   Location at = Location::here());

@@ -502,7 +502,9 @@ bool LoopFinder::canJoinWhole(Operation *op, unsigned group) {
                         return reductionOf.lookup(member) == reduction;
                       });
   // A gather that has a matmul to overlap leaves the reduction its own.
-  auto isMatmul = [](Operation *member) { return isa<fusion::MatmulOp>(member); };
+  auto isMatmul = [](Operation *member) {
+    return isa<fusion::MatmulOp, fusion::GroupedMatmulOp>(member);
+  };
   if (!makesOperand && (!gathers || (reduction && llvm::any_of(candidate.ops, isMatmul))))
     return false;
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {

@@ -31,6 +31,7 @@ OpLowerings &tandem::getLowerings() {
     addCallLowering(all);
     addConcatLowering(all);
     addElementwiseLowering(all);
+    addGroupedMatmulLowering(all);
     addMatmulLowering(all);
     addReduceLowering(all);
     addReshardLowering(all);

@@ -145,6 +145,7 @@ void addAttentionLowering(OpLowerings &lowerings);
 void addCallLowering(OpLowerings &lowerings);
 void addConcatLowering(OpLowerings &lowerings);
 void addElementwiseLowering(OpLowerings &lowerings);
+void addGroupedMatmulLowering(OpLowerings &lowerings);
 void addMatmulLowering(OpLowerings &lowerings);
 void addReduceLowering(OpLowerings &lowerings);
 void addReshardLowering(OpLowerings &lowerings);

@@ -7,6 +7,7 @@
 
 #include "Data.h"
 
+#include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -40,6 +41,13 @@ double dataSteps(const World &world) {
         // Elements are found by their indices.
         for (uint32_t k = 0; k < command.numOperands; ++k)
           steps += kElementSteps * elements[world.operand(rank, command, k)->layout];
+        // A product with the matrix of each group.
+        if (world.kernels[rank.kernels[command.aux]].name == program::kGroupedMatmul) {
+          const Layout &x = world.layoutOf(*world.operand(rank, command, 1));
+          steps += elements[world.operand(rank, command, 0)->layout] *
+                   static_cast<double>(x.shape[x.rank - 1u]) *
+                   static_cast<double>(world.layoutOf(*world.operand(rank, command, 2)).shape[0]);
+        }
       } else if (command.kind == Kind::Launch) {
         const Kernel &kernel = world.kernels[rank.kernels[command.aux]];
         if (const View *out = world.operand(rank, command, 0))

@@ -200,6 +200,7 @@ private:
   Value unknown(uint64_t a, uint64_t b);
   void accumulate(Elements &into, const Elements &from, DType dtype, ReduceOp op) const;
   void matmul(uint32_t rank, const replay::Command &command);
+  void groupedMatmul(uint32_t rank, const replay::Command &command);
   void addBias(uint32_t rank, const replay::Command &command, bool noFactors, Elements &result);
   void reduceDims(uint32_t rank, const replay::Command &command);
   void launch(uint32_t rank, const replay::Command &command);

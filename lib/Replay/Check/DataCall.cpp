@@ -11,6 +11,8 @@
 
 #include "Data.h"
 
+#include "tandem/Program/BuiltinKernels.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -65,6 +67,8 @@ CallDigests digest(const Layout &layout, const int8_t *dims, const Elements &ele
 void DataRun::call(uint32_t rank, const Command &command) {
   const Rank &owner = world.ranks[rank];
   const Kernel &kernel = world.kernels[owner.kernels[command.aux]];
+  if (kernel.name == program::kGroupedMatmul)
+    return groupedMatmul(rank, command);
   const CallPlace *places = owner.callPlaces.data() + command.value;
 
   // Per input: its digests, and the parallel dimension of each of its parallel indices.

@@ -7,6 +7,7 @@
 
 #include "Data.h"
 
+#include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -187,6 +188,70 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
     accumulate(old, result, out.dtype, ReduceOp::Sum);
     result = std::move(old);
   }
+  write(rank, command, 0, result);
+}
+
+// Which group a row has is an unknown function of the ends and the row. The result is then a sum
+// over all groups: y[m, n] = sum over g of s(ends, m, g) * (sum over k of x[m, k] * w[g, k, n]).
+void DataRun::groupedMatmul(uint32_t rank, const Command &command) {
+  const Kernel &kernel = world.kernels[world.ranks[rank].kernels[command.aux]];
+  const Layout &out = layout(rank, command, 0), &x = layout(rank, command, 1),
+               &w = layout(rank, command, 2), &ends = layout(rank, command, 3);
+  const bool transposeB = kernel.config == program::kTransposeB;
+  const int64_t k = x.shape[x.rank - 1u];
+  const auto m = static_cast<uint64_t>(out.shape[out.rank - 2u]),
+             n = static_cast<uint64_t>(out.shape[out.rank - 1u]),
+             groups = static_cast<uint64_t>(w.shape[0]);
+  KeptSets sets;
+  Factor left(readAll(rank, command, 1), x, /*alongRows=*/true, sets);
+  Factor right(readAll(rank, command, 2), w, /*alongRows=*/transposeB, sets);
+  std::map<uint64_t, uint64_t> digests; // of the ends, by batch index
+  const Elements given = readAll(rank, command, 3);
+  for (size_t i = 0; i < given.size(); ++i) {
+    uint64_t &hash = digests[given.index[i] / groups];
+    hash = field::hash(hash, given.index[i] % groups, given.value[i]);
+  }
+  const bool anyRepeats = repeats(x) || repeats(w) || repeats(ends),
+             depends = mode.rounded && k > 1;
+  const uint64_t flags = transposeB ? static_cast<uint64_t>(sp::CommandFlags::transpose_b) : 0;
+  const uint64_t algorithm =
+      depends ? algorithmOf(out, x, w, static_cast<uint8_t>(flags), world.isDeterministic) : 0;
+  Elements result;
+  Values dots(n);
+  for (const Factor::Row *row = left.rows.data(); row + 1 < left.rows.data() + left.rows.size();
+       ++row) {
+    auto digest = digests.find(row->matrix);
+    if (digest == digests.end() || failed())
+      continue;
+    std::map<uint64_t, Value> sums; // by column
+    size_t length = row[1].begin - row->begin;
+    for (const Factor::Row *column = right.rows.data(), *end = column;
+         column + 1 < right.rows.data() + right.rows.size(); column = end) {
+      while (end->matrix == column->matrix && end->kept == column->kept)
+        ++end;
+      auto count = static_cast<size_t>(end - column);
+      done += static_cast<double>(count * length) / kElementSteps;
+      const bool isKnown = row->kept == column->kept;
+      isFailed |= anyRepeats && !isKnown;
+      if (isKnown)
+        multiply(mode, &left.value[row->begin], &right.value[column->begin], dots.data(),
+                 static_cast<int64_t>(count), static_cast<int64_t>(length));
+      const Value select = field::hash(0x67726f7570, digest->second, row->number, column->matrix);
+      for (size_t i = 0; i < count; ++i) {
+        Value dot =
+            isKnown ? dots[i] : unknown(left.value[row->begin], right.value[column[i].begin]);
+        Value &sum = sums.try_emplace(column[i].number, 0).first->second;
+        sum = field::add(sum, field::mul(select, dot));
+      }
+    }
+    for (auto [column, sum] : sums)
+      result.add((row->matrix * m + row->number) * n + column,
+                 depends && sum != 0 ? field::hash(algorithm, sum) : sum);
+  }
+  // Nothing is multiplied.
+  if (isComplete && (k == 0 || groups == 0))
+    for (uint64_t i = 0; i < static_cast<uint64_t>(out.numElements()); ++i)
+      result.add(i, 0);
   write(rank, command, 0, result);
 }
 

@@ -7,6 +7,7 @@
 
 #include "CommandCosts.h"
 
+#include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/FusedExchange.h"
 #include "tandem/Program/stream_program_generated.h"
 
@@ -318,8 +319,29 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
   return found->second;
 }
 
+double CommandCosts::groupedMatmul(const Rank &rank, const Command &command) {
+  const Layout &out = world.layoutOf(*world.operand(rank, command, 0)),
+               &x = world.layoutOf(*world.operand(rank, command, 1)),
+               &w = world.layoutOf(*world.operand(rank, command, 2));
+  double moved = 0;
+  for (uint32_t k = 0; k < command.numOperands; ++k)
+    moved += bytes(rank, command, k);
+  // As groups of equal sizes.
+  auto groups = static_cast<double>(std::max<int64_t>(w.shape[0], 1)),
+       n = static_cast<double>(out.shape[out.rank - 1u]),
+       k = static_cast<double>(x.shape[x.rank - 1u]);
+  double rows = std::ceil(static_cast<double>(out.shape[out.rank - 2u]) / groups);
+  double batch = groups;
+  for (unsigned d = 0; d + 2 < out.rank; ++d)
+    batch *= static_cast<double>(out.shape[d]);
+  return std::max(machine.matmulSeconds(x.dtype, batch, rows, n, k),
+                  machine.uncachedSeconds(moved));
+}
+
 double CommandCosts::call(const Rank &rank, const Command &command) {
   const replay::Kernel &kernel = world.kernels[rank.kernels[command.aux]];
+  if (kernel.name == program::kGroupedMatmul)
+    return groupedMatmul(rank, command);
   const Layout &out = world.layoutOf(*world.operand(rank, command, 0));
   double indices = 1, moved = 0;
   for (unsigned d = 0; d < out.rank; ++d)

@@ -117,6 +117,7 @@ private:
   double matmul(const replay::Rank &rank, const replay::Command &command);
   /// Seconds by which a launch makes the matmul that it runs in longer.
   double epilogue(const replay::Rank &rank, const replay::Command &launch);
+  double groupedMatmul(const replay::Rank &rank, const replay::Command &command);
   double call(const replay::Rank &rank, const replay::Command &command);
   double groupAlone(uint32_t rank, replay::CommandId command);
 

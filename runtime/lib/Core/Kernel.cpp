@@ -8,6 +8,7 @@
 #include "tandem/Runtime/Kernel.h"
 
 #include "InstanceImpl.h"
+#include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/CStruct.h"
 
 #include <algorithm>
@@ -23,6 +24,11 @@ Expected<std::shared_ptr<const ExternalKernel>> ExternalKernel::create(const tan
   TANDEM_RETURN_IF_ERROR(readStruct(&given, "tandem_kernel", kernel));
   if (!kernel.name || !*kernel.name)
     return Status(Code::InvalidArgument, "tandem_kernel: expected a name, found none");
+  if (program::isBuiltin(kernel.name))
+    return Status(Code::InvalidArgument,
+                  fmt::format("kernel \"{}\": expected a name that does not begin with \"{}\": "
+                              "these kernels are the runtime's",
+                              kernel.name, program::kBuiltinPrefix));
   auto invalid = [&](const char *what) {
     return Status(Code::InvalidArgument, fmt::format("kernel \"{}\": {}", kernel.name, what));
   };
@@ -47,6 +53,20 @@ Expected<std::shared_ptr<const ExternalKernel>> ExternalKernel::create(const tan
     result->indicesPerBlock = kernel.indices_per_block;
   }
   return std::shared_ptr<const ExternalKernel>(std::move(result));
+}
+
+std::vector<Layout> CallDesc::layouts() const {
+  std::vector<Layout> all;
+  for (const tandem_kernel_operand &operand : operands) {
+    Layout &layout = all.emplace_back();
+    layout.dtype = static_cast<DType>(operand.dtype);
+    layout.rank = static_cast<uint8_t>(operand.rank);
+    for (unsigned d = 0; d < layout.rank; ++d) {
+      layout.shape[d] = operand.shape[d];
+      layout.strides[d] = operand.strides[d];
+    }
+  }
+  return all;
 }
 
 void CallDesc::fill(const Frame &frame, tandem_kernel_operand *run) const {
@@ -84,7 +104,15 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCall(const sp::Command
   const sp::Kernel &kernel = *data.kernels()->Get(command.aux());
   std::string where = fmt::format("kernel \"{}\": ", kernel.name()->string_view());
   CallDesc desc;
-  desc.kernel = context.kernel(kernel.name()->string_view());
+  desc.isBuiltin = program::isBuiltin(kernel.name()->string_view());
+  desc.ordered = isOrdered();
+  if (desc.isBuiltin) {
+    auto named = std::make_shared<ExternalKernel>();
+    named->name = kernel.name()->str();
+    desc.kernel = std::move(named);
+  } else {
+    desc.kernel = context.kernel(kernel.name()->string_view());
+  }
   if (!desc.kernel)
     return Status(Code::Unsupported, where + "expected it to be registered with this context");
   if (kernel.config())

@@ -326,6 +326,45 @@ func.func @f(%0: tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>, %1: tensor<8
 
 // -----
 
+// grouped_matmul_c5
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!columns = tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!rows_of_w = tensor<3x8x5xf32, #fusion.axes<#tp, [-, didx("x"), -]>>
+!ends = tensor<3xi32, #fusion.axes<#tp, [-]>>
+func.func @f(%x: !columns, %w: !rows_of_w, %ends: !ends) {
+  // expected-error @+1 {{expected result 0 with axes [-, -], partial = ["x"] on #tp, found [-, -] on #tp}}
+  %y = fusion.grouped_matmul %x, %w, %ends : !columns, !rows_of_w, !ends -> tensor<6x5xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}
+
+// -----
+
+// grouped_matmul_c6
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!rows = tensor<6x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!w = tensor<3x8x5xf32, #fusion.axes<#tp, [-, -, -]>>
+!ends = tensor<3xi32, #fusion.axes<#tp, [-]>>
+func.func @f(%x: !rows, %w: !w, %ends: !ends) {
+  // expected-error @+1 {{expected no device digit in dimension 0 of operand 0, which is needed whole, found didx("x")}}
+  %y = fusion.grouped_matmul %x, %w, %ends : !rows, !w, !ends -> tensor<6x5xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return
+}
+
+// -----
+
+// grouped_matmul_c6
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!x = tensor<6x8xf32, #fusion.axes<#tp, [-, -]>>
+!groups = tensor<3x8x5xf32, #fusion.axes<#tp, [stream(3), -, -]>>
+!ends = tensor<3xi32, #fusion.axes<#tp, [-]>>
+func.func @f(%x: !x, %w: !groups, %ends: !ends) {
+  // expected-error @+1 {{expected no stream digit in dimension 0 of operand 1, which is needed whole, found stream}}
+  %y = fusion.grouped_matmul %x, %w, %ends : !x, !groups, !ends -> tensor<6x5xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}
+
+// -----
+
 // attention_c5
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>

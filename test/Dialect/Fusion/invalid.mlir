@@ -658,6 +658,115 @@ func.func @f(%0: tensor<8x4xf32>) {
 
 // -----
 
+// grouped_matmul_c1
+func.func @f(%x: tensor<8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected x of rank 2 or more, found rank 1}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<8xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<5xf32>
+  return
+}
+
+// -----
+
+// grouped_matmul_c1
+func.func @f(%x: tensor<6x8xf32>, %w: tensor<8x5xf32>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected w of rank 3, found rank 2}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf32>, tensor<8x5xf32>, tensor<3xi32> -> tensor<6x5xf32>
+  return
+}
+
+// -----
+
+// grouped_matmul_c1
+func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected ends of rank 2, one less than x, found rank 1}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<4x6x5xf32>
+  return
+}
+
+// -----
+
+// grouped_matmul_c2
+func.func @f(%x: tensor<6x8xf64>, %w: tensor<3x8x5xf64>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected elements of f32, f16 or bf16, found 'f64'}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf64>, tensor<3x8x5xf64>, tensor<3xi32> -> tensor<6x5xf64>
+  return
+}
+
+// -----
+
+// grouped_matmul_c2
+func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xf16>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected element type 'bf16' of w, found 'f16'}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xbf16>, tensor<3x8x5xf16>, tensor<3xi32> -> tensor<6x5xbf16>
+  return
+}
+
+// -----
+
+// grouped_matmul_c2
+func.func @f(%x: tensor<6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi64>) {
+  // expected-error @+1 {{expected element type 'i32' of ends, found 'i64'}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf32>, tensor<3x8x5xf32>, tensor<3xi64> -> tensor<6x5xf32>
+  return
+}
+
+// -----
+
+// grouped_matmul_c2
+func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xbf16>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected element type 'bf16' of the result, found 'f16'}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xbf16>, tensor<3x8x5xbf16>, tensor<3xi32> -> tensor<6x5xf16>
+  return
+}
+
+// -----
+
+// grouped_matmul_c3
+func.func @f(%x: tensor<6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected equal contracted extents, found 8 in x and 5 in w}}
+  %y = fusion.grouped_matmul %x, %w, %ends {transpose_b} : tensor<6x8xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<6x8xf32>
+  return
+}
+
+// -----
+
+// grouped_matmul_c4
+func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<4x2xi32>) {
+  // expected-error @+1 {{expected shape [4x3] of ends, found [4x2]}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xf32>, tensor<3x8x5xf32>, tensor<4x2xi32> -> tensor<4x6x5xf32>
+  return
+}
+
+// -----
+
+// grouped_matmul_c4
+func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<5x3xi32>) {
+  // expected-error @+1 {{expected shape [4x3] of ends, found [5x3]}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xf32>, tensor<3x8x5xf32>, tensor<5x3xi32> -> tensor<4x6x5xf32>
+  return
+}
+
+// -----
+
+// grouped_matmul_c4
+func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<4x3xi32>) {
+  // expected-error @+1 {{expected shape [4x6x5] of the result, found [4x6x7]}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xf32>, tensor<3x8x5xf32>, tensor<4x3xi32> -> tensor<4x6x7xf32>
+  return
+}
+
+// -----
+
+// call_c7
+func.func private @tandem.norm(tensor<8x16xf32>) -> tensor<8x16xf32>
+func.func @f(%x: tensor<8x16xf32>) {
+  // expected-error @+1 {{expected the name of a kernel of the embedder, found @tandem.norm: names that begin with "tandem." are of the runtime's own kernels}}
+  %y = fusion.call @tandem.norm(%x) dims "s_ -> s_" : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
 // attention_c1
 func.func @f(%q: tensor<2x6x8xf32>, %k: tensor<3x6x8xf32>, %v: tensor<2x6x4xf32>) {
   // expected-error @+1 {{expected equal batch extents, found 2 and 3 in dimension 0}}

@@ -73,6 +73,15 @@ func.func @attention(%q: tensor<2x6x8xbf16>, %k: tensor<2x6x8xbf16>, %v: tensor<
   return
 }
 
+// CHECK-LABEL: func.func @grouped_matmul
+func.func @grouped_matmul(%x: tensor<4x6x8xbf16>, %w: tensor<3x8x5xbf16>, %ends: tensor<4x3xi32>, %rows: tensor<6x5xf32>, %v: tensor<3x8x5xf32>, %end: tensor<3xi32>) {
+  // CHECK: fusion.grouped_matmul %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x6x8xbf16>, tensor<3x8x5xbf16>, tensor<4x3xi32> -> tensor<4x6x5xf32>
+  %0 = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xbf16>, tensor<3x8x5xbf16>, tensor<4x3xi32> -> tensor<4x6x5xf32>
+  // CHECK: fusion.grouped_matmul %{{.*}}, %{{.*}}, %{{.*}} {transpose_b} : tensor<6x5xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<6x8xf32>
+  %1 = fusion.grouped_matmul %rows, %v, %end {transpose_b} : tensor<6x5xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<6x8xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @matmul
 func.func @matmul(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %b: tensor<16xf32>, %xb: tensor<3x1x64x32xbf16>, %wt: tensor<5x16x32xbf16>, %xt: tensor<32x64xf32>) {
   // CHECK: fusion.matmul %{{.*}}, %{{.*}} : tensor<64x32xf32>, tensor<32x16xf32> -> tensor<64x16xf32>

@@ -142,6 +142,49 @@ def test_attention(causal, world, random):
     assert error(np.concatenate(parts, 1), expected) < 1e-5
 
 
+def test_grouped_matmul(world, random):
+    """Each rank sorts its own tokens by expert; one expert has none, and some rows have no expert."""
+    blocks, columns, rows = tp["x", None, None], tp[None, None, "x"], tp[None, "x", None]
+
+    @tandem.fuse(Tensor("f32", (4, 12, 8), blocks), Tensor("f32", (3, 8, 16), columns), Tensor("f32", (3, 8, 16), columns),
+                 Tensor("i32", (4, 3), tp["x", None]), results=blocks)
+    def experts(x, up, down, ends):
+        h = tandem.silu(tandem.grouped_matmul(x, up, ends))
+        return tandem.grouped_matmul(h, down, ends, transpose_b=True)
+
+    x, up, down = random(4, 12, 8), random(3, 8, 16), random(3, 8, 16)
+    ends = np.array([[5, 5, 9], [0, 12, 12], [3, 6, 10], [12, 12, 12]], np.int32)
+    expected = np.zeros((4, 12, 8), np.float32)
+    for block, mine in enumerate(ends):
+        for expert, (begin, end) in enumerate(zip((0, *mine), mine)):
+            h = x[block, begin:end] @ up[expert]
+            expected[block, begin:end] = h / (1 + np.exp(-h)) @ down[expert].T
+
+    split = ((x, 0), (up, 2), (down, 2), (ends, 0))
+    parts = world.run(lambda c: experts(*(np.ascontiguousarray(np.split(t, 4, axis)[c.rank]) for t, axis in split)))
+    assert error(np.concatenate(parts), expected) < 1e-5
+
+
+def test_grouped_matmul_errors():
+    def make(x, w, ends, **options):
+        @tandem.fuse(Tensor(*x, tp[(None,) * len(x[1])]), Tensor(*w, tp[(None,) * len(w[1])]),
+                     Tensor(*ends, tp[(None,) * len(ends[1])]), results=tp[None, None, None])
+        def product(x, w, ends):
+            return tandem.grouped_matmul(x, w, ends, **options)
+        return product.compile()
+
+    x, w, ends = ("f32", (4, 12, 8)), ("f32", (3, 8, 16)), ("i32", (4, 3))
+    for given, options, message in (
+            ((x, ("f32", (3, 9, 16)), ends), {}, r"expected \[..., M, K\], \[G, K, N\] and \[..., G\]"),
+            ((x, w, ends), {"transpose_b": True}, r"\[G, N, K\]"),
+            ((x, w, ("i32", (3,))), {}, r"\[..., G\]"),
+            ((x, w, ("i64", (4, 3))), {}, "ends of i32"),
+            ((x, ("f16", (3, 8, 16)), ends), {}, "factors of one dtype"),
+            ((x, w, ends), {"dtype": "f16"}, "a result of f32 or f32")):
+        with pytest.raises(tandem.ArgumentError, match=message):
+            make(*given, **options)
+
+
 def test_matmul_options(world, random):
     """Transposed factors, a bias, a vector, batches, annotations."""
 

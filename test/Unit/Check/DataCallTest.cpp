@@ -137,6 +137,77 @@ TEST(DataCall, SeveralResults) {
   expectOnly(TwoResults(true), kWrong);
 }
 
+/// A grouped matmul, y[b, m, n] of x[b, m, k], w[g, k, n] and ends[b, g], with a batch index on
+/// each rank, which adds up two slices of k.
+struct Grouped : DataSpec {
+  Grouped() : DataSpec(2) {
+    x = split("x", false, {2, 6, 4}, 0);
+    w = whole("w", false, {3, 4, 5});
+    ends = split("ends", false, {2, 3}, 0, DType::I32);
+    y = split("y", true, {2, 6, 5}, 0);
+    RankSpec &reference = *oracle;
+    reference.call(
+        0, add(reference),
+        {view(reference, y), view(reference, x), view(reference, w), view(reference, ends)},
+        {{0, 2}, {0, 5}});
+    for (RankSpec &rank : ranks) {
+      uint32_t kernel = add(rank), term = temporary(rank, {1, 6, 5});
+      rank.call(0, kernel, slice(rank, view(rank, y), 0), {{0, 1}, {0, 5}});
+      rank.call(0, kernel, slice(rank, term, 2), {{0, 1}, {0, 5}});
+      accumulate(rank, view(rank, y), term);
+    }
+  }
+
+  static uint32_t add(RankSpec &rank) {
+    KernelSpec kernel;
+    kernel.name = "tandem.grouped_matmul";
+    kernel.format = sp::KernelFormat::external;
+    kernel.operandTypes = {0, 0, 0, static_cast<uint8_t>(DType::I32)};
+    kernel.outputs = 1;
+    kernel.dims = {{0, -1, 1, 0, -1, -1, -1, -1, 1, 0, -1}};
+    kernel.strided = true;
+    rank.kernels.push_back(kernel);
+    return static_cast<uint32_t>(rank.kernels.size() - 1);
+  }
+
+  std::vector<uint32_t> slice(RankSpec &rank, uint32_t out, int64_t k) {
+    auto at = static_cast<uint64_t>(k);
+    return {out,
+            rank.view(rank.views[view(rank, x)].buffer(), DType::F32, {1, 6, 2},
+                      test::Shape{24, 4, 1}, at * 4),
+            rank.view(rank.views[view(rank, w)].buffer(), DType::F32, {3, 2, 5},
+                      test::Shape{20, 5, 1}, at * 20),
+            view(rank, ends)};
+  }
+
+  uint32_t x, w, ends, y;
+};
+
+TEST(DataCall, GroupedMatmulInSlices) { expectClean(Grouped()); }
+
+TEST(DataCall, GroupedMatmulWithoutASlice) {
+  Grouped spec;
+  RankSpec &rank = spec.ranks[1];
+  rank.launchOperands[5] = rank.launchOperands[1]; // the first slice of k twice
+  rank.launchOperands[6] = rank.launchOperands[2];
+  expectOnly(spec, kWrong);
+}
+
+TEST(DataCall, GroupedMatmulWithOtherGroups) {
+  Grouped spec;
+  RankSpec &rank = spec.ranks[0];
+  // The matrix of the first group for all groups.
+  rank.launchOperands[2] = rank.view(rank.views[spec.view(rank, spec.w)].buffer(), DType::F32,
+                                     {3, 2, 5}, test::Shape{0, 5, 1}, 0);
+  expectOnly(spec, kWrong);
+  Grouped ends;
+  RankSpec &other = ends.ranks[1];
+  // The first end for all groups.
+  other.launchOperands[3] = other.launchOperands[7] = other.view(
+      other.views[ends.view(other, ends.ends)].buffer(), DType::I32, {1, 3}, test::Shape{3, 0}, 0);
+  expectOnly(ends, kWrong);
+}
+
 // Too large for all indices.
 TEST(DataCall, Sampled) {
   expectClean(Calls(2, 32768, 8192));

@@ -182,6 +182,20 @@ TEST_F(BuilderErrors, ScaledMatmul) {
   expectError(f.scaledMatmul(a, b, one, one, options), "or 8-bit floats, found i32");
 }
 
+TEST_F(BuilderErrors, GroupedMatmul) {
+  Value blocks = f.reshape(x, {2, 32, 32}), experts = f.reshape(x, {4, 32, 16});
+  Value ends = f.constant(5, DType::I32, {2, 4});
+  expectError(f.groupedMatmul(blocks, experts, blocks), "and ends of i32, found 2x32x32xf32");
+  expectError(f.groupedMatmul(blocks, x, ends), "expected [..., M, K], [G, K, N] and [..., G]");
+  expectError(f.groupedMatmul(x, experts, ends), "found 64x32xf32, 4x32x16xf32 and 2x4xi32");
+  GroupedMatmulOptions options;
+  options.transposeB = true;
+  expectError(f.groupedMatmul(blocks, experts, ends, options), "[G, N, K]");
+  options.result = DType::BF16;
+  expectError(f.groupedMatmul(blocks, experts, ends, options),
+              "expected a result of f32 or f32, found bf16");
+}
+
 TEST_F(BuilderErrors, Attention) {
   Value q = f.reshape(x, {2, 32, 32}), k = f.reshape(x, {2, 64, 16}), v = f.reshape(x, {4, 32, 16});
   AttentionOptions options;

@@ -259,6 +259,19 @@ TEST_F(Builder, Shapes) {
   %y = fusion.reshape %b : tensor<42x16xf32> -> tensor<6x7x16xf32>)mlir");
 }
 
+TEST_F(Builder, GroupedMatmul) {
+  Value blocks = f.reshape(x, {2, 32, 32}), experts = f.reshape(x, {4, 16, 32});
+  GroupedMatmulOptions options;
+  options.transposeB = true;
+  expect(f.groupedMatmul(blocks, experts, f.constant(5, DType::I32, {2, 4}), options),
+         "tensor<2x32x16xf32>", R"mlir(
+  %b = fusion.reshape %x : !x -> tensor<2x32x32xf32>
+  %e = fusion.reshape %x : !x -> tensor<4x16x32xf32>
+  %c = arith.constant dense<5> : tensor<2x4xi32>
+  %y = fusion.grouped_matmul %b, %e, %c {transpose_b}
+      : tensor<2x32x32xf32>, tensor<4x16x32xf32>, tensor<2x4xi32> -> tensor<2x32x16xf32>)mlir");
+}
+
 TEST_F(Builder, Attention) {
   Value q = f.reshape(x, {2, 32, 32});
   AttentionOptions options;

@@ -326,6 +326,47 @@ inline Value Fusion::scaledMatmul(Value lhs, Value rhs, Value lhsScale, Value rh
   return cast(value, options.result, at);
 }
 
+inline Value Fusion::groupedMatmul(Value x, Value w, Value ends,
+                                   const GroupedMatmulOptions &options, Location at) {
+  std::vector<Value> operands{x, w, ends};
+  if (!areUsable("groupedMatmul", operands, at))
+    return error();
+  const Type &a = type(x), &b = type(w), &c = type(ends);
+  auto fail = [&](const std::string &expected) {
+    return error("groupedMatmul", operands,
+                 "expected " + expected + ", found " + detail::shortText(a) + ", " +
+                     detail::shortText(b) + " and " + detail::shortText(c),
+                 at);
+  };
+  if ((a.dtype != DType::F32 && a.dtype != DType::F16 && a.dtype != DType::BF16) ||
+      a.dtype != b.dtype || c.dtype != DType::I32)
+    return fail("factors of one type, f32, f16 or bf16, and ends of i32");
+  Type result{options.result.value_or(a.dtype), a.shape, {}};
+  if (result.dtype != a.dtype && result.dtype != DType::F32)
+    return error("groupedMatmul", operands,
+                 std::string("expected a result of ") + builder::name(a.dtype) + " or f32, found " +
+                     builder::name(result.dtype),
+                 at);
+  const size_t rank = a.shape.size();
+  bool fits = rank >= 2 && b.shape.size() == 3 && c.shape.size() + 1 == rank &&
+              detail::areCompatible(a.shape[rank - 1], b.shape[options.transposeB ? 2 : 1]) &&
+              detail::areCompatible(c.shape[rank - 2], b.shape[0]);
+  for (size_t dim = 0; fits && dim + 2 < rank; ++dim) {
+    fits = detail::areCompatible(a.shape[dim], c.shape[dim]);
+    if (a.shape[dim] == kUnknown)
+      result.shape[dim] = c.shape[dim];
+  }
+  if (!fits)
+    return fail(std::string("[..., M, K], ") + (options.transposeB ? "[G, N, K]" : "[G, K, N]") +
+                " and [..., G]");
+  result.shape[rank - 1] = b.shape[options.transposeB ? 1 : 2];
+  Value made = make("groupedMatmul", Form::Arrow, "fusion.grouped_matmul ", std::move(operands), "",
+                    std::move(result), at);
+  if (options.transposeB)
+    nodeOf(made).attributes = "transpose_b";
+  return made;
+}
+
 inline Value Fusion::attention(Value query, Value key, Value value, const AttentionOptions &options,
                                Location at) {
   std::vector<Value> operands{query, key, value};

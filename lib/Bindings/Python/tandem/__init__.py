@@ -14,7 +14,7 @@ from ._program import Argument, Fusion, MemoryNeeds, Program, Shard, compile, fu
 from ._report import CheckReport, Explanation, Report, Simulation
 from ._tandem import Array, World, current_context
 from ._tandem import version as __version__
-from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, gelu, log, matmul, maximum, minimum, relu,
+from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, gelu, grouped_matmul, log, matmul, maximum, minimum, relu,
                      reshard, rsqrt, scaled_matmul, sigmoid, silu, sin, softmax, sqrt, tanh, where)
 from ._tune import tune
 

@@ -166,7 +166,7 @@ def _operation(value, names):
         bias = f" bias {operands[2]}" if len(operands) == 3 else ""
         return (f"{op} {operands[0]}, {operands[1]}{bias}{_attributes(flags + details['attributes'])} : "
                 f"{', '.join(types)} -> {result}")
-    if op == "fusion.attention":
+    if op in ("fusion.attention", "fusion.grouped_matmul"):
         return f"{op} {', '.join(operands)}{_attributes(details['attributes'])} : {', '.join(types)} -> {result}"
     if op == "fusion.call":
         made = ", ".join(_ranked(*one) for one in details["types"])

@@ -8,8 +8,10 @@
 #include "OpVerify.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Program/BuiltinKernels.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 
 /// The characters for each dimension of `count` tensors: "s_" and "_" for "s_, _". One tensor
@@ -122,6 +124,10 @@ LogicalResult CallOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &s
 }
 
 LogicalResult CallOp::verify() {
+  if (getCallee().starts_with(program::kBuiltinPrefix))
+    return emitOpError() << "expected the name of a kernel of the embedder, found @" << getCallee()
+                         << ": names that begin with \"" << program::kBuiltinPrefix
+                         << "\" are of the runtime's own kernels";
   FailureOr<SmallVector<std::string>> parts = getParts(*this, [&] { return emitOpError(); });
   if (failed(parts))
     return failure();

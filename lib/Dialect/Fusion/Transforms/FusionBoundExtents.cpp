@@ -190,7 +190,7 @@ LogicalResult Bounder::fitOperand(Operation *op, const AxesRule &rule, OpOperand
   Neutral neutral = Neutral::Zero;
   if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.getKind() != ReduceKind::Sum)
     neutral = reduce.getKind() == ReduceKind::Max ? Neutral::Lowest : Neutral::Highest;
-  else if (kind != FactorKind::Reduction || !isa<MatmulOp, ReduceOp>(op))
+  else if (kind != FactorKind::Reduction || !isa<MatmulOp, GroupedMatmulOp, ReduceOp>(op))
     return op->emitError() << "expected an op that takes any extent in dimension " << dim
                            << " of operand " << operand.getOperandNumber()
                            << ", which varies, found one that needs it whole";

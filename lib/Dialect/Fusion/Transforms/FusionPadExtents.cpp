@@ -213,7 +213,7 @@ bool Padder::addsNothing(Operation *op, int64_t factor) {
     if (const int64_t *it = llvm::find(factors, factor);
         it != factors.end() && !padding->isZero(operand, it - factors.begin()))
       return false;
-  return isa<MatmulOp, ReduceOp>(op);
+  return isa<MatmulOp, GroupedMatmulOp, ReduceOp>(op);
 }
 
 /// Whether an op computes what it should with this dimension of an operand padded.

@@ -31,9 +31,12 @@ struct ExternalKernel {
   static Expected<std::shared_ptr<const ExternalKernel>> create(const tandem_kernel &kernel);
 };
 
-/// A call of a kernel of the embedder.
+/// A call of a kernel of the embedder, or of the runtime itself.
 struct CallDesc {
   std::shared_ptr<const ExternalKernel> kernel;
+  /// A kernel that the device has (tandem/Program/BuiltinKernels.h); `kernel` is only its name.
+  bool isBuiltin = false;
+  bool ordered = false;    ///< of a built-in matmul: as MatmulDesc::ordered
   const char *config = ""; ///< lives as long as the operation
   uint32_t outputs = 1;
   std::vector<uint32_t> slots;                 ///< of the outputs, then of the inputs
@@ -45,6 +48,7 @@ struct CallDesc {
     int64_t times;
   };
   std::vector<Varying> varying;
+  std::vector<Layout> layouts() const; ///< of the operands
   /// The operands of a run.
   void fill(const Frame &frame, tandem_kernel_operand *run) const;
 };

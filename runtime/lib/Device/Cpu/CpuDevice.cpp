@@ -385,6 +385,8 @@ public:
     return makeOperation(dst, src, ReducePlan(dst.layout, src.layout, dims, op, ordered));
   }
   Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &desc) override {
+    if (desc.isBuiltin)
+      return prepareBuiltin(desc, shared->matmulThreads);
     if (!desc.kernel->cpuFunction)
       return Status(Code::Unsupported, "expected a function for CPUs, found none");
     return std::make_unique<CallOperation>(desc);

@@ -9,6 +9,7 @@
 #define TANDEM_LIB_DEVICE_CPU_CPUDEVICE_H
 
 #include "tandem/Runtime/Device.h"
+#include "tandem/Runtime/Kernel.h"
 
 namespace tandem::cpu {
 
@@ -20,6 +21,8 @@ int setOpenMPThreads(int threads);
 std::string matrixLibrary();
 /// `threads`: per execution.
 Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsigned threads);
+/// A kernel of tandem/Program/BuiltinKernels.h.
+Expected<std::unique_ptr<Operation>> prepareBuiltin(const CallDesc &desc, unsigned threads);
 Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc);
 
 } // namespace tandem::cpu

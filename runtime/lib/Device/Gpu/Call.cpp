@@ -1,4 +1,4 @@
-//===- Call.cpp - kernels of the embedder -----------------------*- C++ -*-===//
+//===- Call.cpp - kernels of the embedder, and built-in ones ----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,6 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "GpuDevice.h"
+#include "Grouped.h"
+
+#include "tandem/Program/BuiltinKernels.h"
 
 #include <fmt/format.h>
 
@@ -36,6 +39,41 @@ private:
   Tools tools;
   CallDesc desc;
 };
+
+class GroupedOperation final : public GpuOperation {
+public:
+  GroupedOperation(Tools tools, const CallDesc &desc) : tools(std::move(tools)), desc(desc) {}
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    const void *addresses[TANDEM_KERNEL_MAX_OPERANDS];
+    size_t count = desc.slots.size();
+    for (size_t k = 0; k < count; ++k)
+      addresses[k] = frame.pointers[desc.slots[k]];
+    return tools->driver().library(stream.native(), addresses, count, [&] {
+      return tools->driver().within([&] {
+        tandem_kernel_operand operands[TANDEM_KERNEL_MAX_OPERANDS];
+        desc.fill(frame, operands);
+        return groupedMatmul(stream.native(), desc.config, operands, count);
+      });
+    });
+  }
+
+private:
+  Tools tools;
+  CallDesc desc;
+};
+
+Expected<std::unique_ptr<Operation>> prepareBuiltin(const Tools &tools, const CallDesc &desc) {
+  if (desc.kernel->name != program::kGroupedMatmul)
+    return Status(Code::Unsupported, "the device has no such kernel");
+  // Nothing says yet that all tiles add in one order.
+  if (desc.ordered)
+    return Status(Code::Unsupported, "expected a program that is not deterministic on a GPU");
+  std::string why = whyNotGroupedMatmul(tools->driver().info(), desc.config, desc.operands.data(),
+                                        desc.operands.size());
+  if (!why.empty())
+    return Status(Code::Unsupported, why);
+  return std::make_unique<GroupedOperation>(tools, desc);
+}
 
 class ImageOperation final : public GpuOperation {
 public:
@@ -78,6 +116,8 @@ Expected<FunctionHandle> Toolbox::loadImage(const std::shared_ptr<const External
 }
 
 Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallDesc &desc) {
+  if (desc.isBuiltin)
+    return prepareBuiltin(tools, desc);
   const ExternalKernel &kernel = *desc.kernel;
   if (kernel.gpuFunction)
     return std::make_unique<FunctionOperation>(tools, desc);

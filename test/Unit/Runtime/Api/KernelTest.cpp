@@ -101,6 +101,84 @@ TEST(CApiKernel, Runs) {
     EXPECT_EQ(y[i], 3 * x[i]);
 }
 
+/// y = x * w by groups, with 2 batch indices of 6 rows, 3 groups, on one rank.
+std::string grouped(const char *name = "tandem.grouped_matmul", int64_t groupsOfEnds = 3) {
+  ProgramSpec spec(1);
+  auto argument = [&](const char *name, bool isResult, DType type, std::vector<int64_t> shape) {
+    uint64_t count = 1;
+    for (int64_t extent : shape)
+      count *= static_cast<uint64_t>(extent);
+    uint32_t number = spec.stacked(name, isResult, type, shape);
+    RankSpec &rank = spec.ranks[0];
+    return rank.view(rank.argument(number, count * 4), type, shape);
+  };
+  uint32_t x = argument("x", false, DType::F32, {2, 6, 1}),
+           w = argument("w", false, DType::F32, {3, 1, 2}),
+           ends = argument("ends", false, DType::I32, {2, groupsOfEnds}),
+           y = argument("y", true, DType::F32, {2, 6, 2});
+  KernelSpec kernel{name, sp::KernelFormat::external, "", {}, {0, 0, 0, 3}, {}, 1};
+  kernel.dims = {{0, -1, 1, 0, -1, -1, -1, -1, 1, 0, -1}};
+  kernel.strided = true;
+  spec.ranks[0].kernels.push_back(kernel);
+  spec.ranks[0].call(0, 0, {y, x, w, ends}, {{0, 2}, {0, 2}});
+  return spec.encode();
+}
+
+TEST(CApiKernel, GroupedMatmulClampsEnds) {
+  // The factor of a row's group is 1, 10 or 100; 0: it has none.
+  const struct {
+    int32_t ends[6];
+    float factors[12];
+  } cases[] = {
+      {{2, 2, 5, 0, 6, 6}, {1, 1, 100, 100, 100, 0, 10, 10, 10, 10, 10, 10}},
+      {{-7, 4, 1, 3, 2, -2147483647}, {10, 10, 10, 10, 0, 0, 1, 1, 1, 0, 0, 0}},
+      {{1, 2147483647, 3, 0, 0, 0}, {1, 10, 10, 10, 10, 10, 0, 0, 0, 0, 0, 0}},
+      {{5, 3, 7, -1, -1, 100}, {1, 1, 1, 1, 1, 100, 100, 100, 100, 100, 100, 100}},
+  };
+  Rank rank;
+  ASSERT_EQ(rank.prepare(grouped()), TANDEM_OK) << tandem_last_error(rank.context);
+  float x[12], w[6] = {1, 2, 10, 20, 100, 200}, y[24];
+  for (int i = 0; i < 12; ++i)
+    x[i] = static_cast<float>(i + 1);
+  const int64_t ofX[] = {2, 6, 1}, ofW[] = {3, 1, 2}, ofEnds[] = {2, 3}, ofY[] = {2, 6, 2};
+  for (const auto &each : cases) {
+    int32_t ends[6];
+    std::copy(std::begin(each.ends), std::end(each.ends), ends);
+    std::fill(std::begin(y), std::end(y), -1.0f);
+    ASSERT_EQ(tandem_bind(rank.instance, 0, x, sizeof x, TANDEM_F32, 3, ofX), TANDEM_OK);
+    ASSERT_EQ(tandem_bind(rank.instance, 1, w, sizeof w, TANDEM_F32, 3, ofW), TANDEM_OK);
+    ASSERT_EQ(tandem_bind(rank.instance, 2, ends, sizeof ends, TANDEM_I32, 2, ofEnds), TANDEM_OK);
+    ASSERT_EQ(tandem_bind(rank.instance, 3, y, sizeof y, TANDEM_F32, 3, ofY), TANDEM_OK);
+    ASSERT_EQ(tandem_run(rank.instance), TANDEM_OK) << tandem_last_error(rank.context);
+    for (int i = 0; i < 24; ++i)
+      EXPECT_EQ(y[i], x[i / 2] * each.factors[i / 2] * static_cast<float>(1 + i % 2)) << i;
+  }
+}
+
+TEST(CApiKernel, BuiltInNamesAreReserved) {
+  float factor = 3;
+  Rank rank;
+  tandem_kernel kernel = makeKernel(&factor);
+  kernel.name = "tandem.grouped_matmul";
+  EXPECT_EQ(tandem_register_kernel(rank.context, &kernel), TANDEM_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tandem_last_error(rank.context)).find("does not begin with \"tandem.\""),
+            std::string::npos)
+      << tandem_last_error(rank.context);
+}
+
+TEST(CApiKernel, RefusesWrongBuiltInCalls) {
+  for (auto [file, error] :
+       {std::pair(grouped("tandem.other"), "expected a kernel that the runtime has"),
+        std::pair(grouped("tandem.grouped_matmul", 2),
+                  "expected equal extents of equal dimensions")}) {
+    Rank rank;
+    EXPECT_EQ(tandem_program_load_memory(rank.context, file.data(), file.size(), &rank.program),
+              TANDEM_INVALID_PROGRAM);
+    EXPECT_NE(std::string(tandem_last_error(rank.context)).find(error), std::string::npos)
+        << tandem_last_error(rank.context);
+  }
+}
+
 /// A kernel that asks what is in flight: its own command, with a struct of the library's size.
 struct Seen {
   tandem_context *context = nullptr;

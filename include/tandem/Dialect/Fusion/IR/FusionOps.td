@@ -113,6 +113,50 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
   }];
 }
 
+def Fusion_GroupedMatmulOp : Fusion_LocalOp<"grouped_matmul"> {
+  let summary = "Matrix products of groups of rows, one matrix per group";
+  let description = [{
+    Rows are sorted by group (an expert of a mixture), and `ends` says where each group ends:
+    result[b, m, :] = x[b, m, :] * w[g], where g is the first group with m < ends[b, g]. Rows from the last end on are 0.
+    Equivalent to `torch._grouped_mm(x, w, offs=ends)` with batch dimensions b. `transpose_b` reads w as [G, N, K].
+    Products are accumulated in f32. Group sizes are known at run time only and may be 0
+    ([grouped.md](../grouped.md)).
+
+    | operand | shape |
+    |---|---|
+    | x | [b..., M, K] |
+    | w | [G, K, N] |
+    | ends | [b..., G], i32, ascending, at most M |
+    | result | [b..., M, N] |
+
+    Other numbers in `ends` are clamped to the previous end and to M, so no memory outside of the operands is accessed.
+
+    Constraints:
+    - grouped_matmul_c1: x has rank 2 or more, w rank 3, ends one dimension less than x.
+    - grouped_matmul_c2: elements of x and w are equal and f32, f16 or bf16; the result's are those or f32. `ends` is i32.
+    - grouped_matmul_c3: the contracted extents are equal.
+    - grouped_matmul_c4: ends has the batch extents of x, then G. The result has them, then M, then N.
+
+    Placement constraints:
+    - grouped_matmul_c5: nothing is partial, with one exception. A contracted dimension K with device digits makes the
+      result partial over their mesh axes.
+    - grouped_matmul_c6: M and G have no device digits: each device has all groups of its batch indices. A batch dimension
+      and N have the same device digits in the result and in the operands.
+
+    Example:
+    ```mlir
+    %y = fusion.grouped_matmul %x, %w, %ends
+        : tensor<4x64x32xbf16, #slices>, tensor<8x32x16xbf16, #columns>, tensor<4x8xi32, #slices_of_ends>
+       -> tensor<4x64x16xbf16, #result>
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$x, Fusion_Tensor:$w, Fusion_Tensor:$ends, UnitAttr:$transpose_b);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = [{
+    $x `,` $w `,` $ends attr-dict `:` type($x) `,` type($w) `,` type($ends) `->` type($result)
+  }];
+}
+
 def Fusion_AttentionOp : Fusion_LocalOp<"attention"> {
   let summary = "softmax(scale * q * k^T) * v";
   let description = [{
@@ -350,6 +394,7 @@ def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUser
       letters in the same order, and operands have no others.
     - call_c4: `flops` and `bytes` are not negative.
     - call_c6: `effects` is "reads" or "writes".
+    - call_c7: the callee's name does not begin with `tandem.`: these are the runtime's own kernels.
 
     Placement constraints:
     - call_c5: no operand or result is partial. Only parallel dimensions have device and stream digits, those with the

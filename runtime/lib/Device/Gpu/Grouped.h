@@ -1,0 +1,63 @@
+//===- Grouped.h - grouped matmuls of NVIDIA Hopper -------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The built-in kernel "tandem.grouped_matmul" of device cuda (docs/grouped.md). Its code is in
+// libtandem_gated.so, next to the gated matmuls, because it takes minutes to compile.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_GROUPED_H
+#define TANDEM_LIB_DEVICE_GPU_GROUPED_H
+
+#include "Driver.h"
+
+#include "tandem-c/Kernel.h"
+
+#include <cstddef>
+#include <string>
+
+namespace tandem::gpu {
+
+/// The name under which programs call it.
+inline constexpr char kGroupedMatmul[] = "tandem.grouped_matmul";
+
+/// Why it cannot run on the device; empty: it can. The operands are y, x, w and ends; their `data`
+/// is not read. Per problem, of which there are as many as the leading dimensions of y say:
+///
+///   y[m, :] = x[m, :] * w[g], where g is the first group with m < ends[g]; 0 if there is none.
+///
+/// - y [..., M, N], x [..., M, K], w [G, N, K] if `config` contains "transpose_b", else [G, K, N]:
+///   all f16 or all bf16, with contiguous rows; the sums are f32. N, K and all strides are
+///   multiples of 8. The leading dimensions are those of one array: the stride of each is the
+///   product of the stride and extent of the next one.
+/// - ends [..., G] is i32, each problem's G values contiguous.
+///
+/// The device has compute capability 9.0, and the library is there.
+std::string whyNotGroupedMatmul(const DeviceInfo &device, const char *config,
+                                const tandem_kernel_operand *operands, size_t count);
+
+/// Loads the kernel to the current GPU, when calls are prepared. Loading may wait for kernels
+/// that run; else the first groupedMatmul() does it. Its errors are those of
+/// groupedMatmul().
+Status loadGroupedMatmul(const char *config, const tandem_kernel_operand *operands, size_t count);
+
+/// Enqueues one kernel on a stream of the current GPU, also inside a capture. It reads `ends` when
+/// it runs. A value counts as the largest one up to it, clamped to [0, M], so no value makes it
+/// touch other memory. Needs no memory of its own, so streams may run it at the same time.
+///
+/// InvalidArgument if an address is not a multiple of 16 bytes (of 4 for `ends`), Unsupported for
+/// what whyNotGroupedMatmul() says, apart from the device, Io if CUDA fails.
+Status groupedMatmul(StreamHandle stream, const char *config, const tandem_kernel_operand *operands,
+                     size_t count);
+
+/// groupedMatmul() as tandem_kernel::gpu_function; `user` is not used. Returns 0 or a Code, and
+/// leaves the error in groupedMatmulError().
+int groupedMatmulFunction(void *user, const tandem_kernel_call *call);
+/// The error of this thread's last groupedMatmulFunction(); empty if there was none.
+const std::string &groupedMatmulError();
+
+} // namespace tandem::gpu
+
+#endif // TANDEM_LIB_DEVICE_GPU_GROUPED_H
