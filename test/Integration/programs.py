@@ -92,6 +92,11 @@ def experts_of_groups(t):
     return {"y": grouped(h / (1 + np.exp(-h)), t["v"], t["ends"])}
 
 
+def experts_of_squares(t):
+    h = grouped(t["x"], t["w"], t["ends"])
+    return {"y": grouped(h * h, t["v"], t["ends"])}
+
+
 def erf_gelu(h):
     return h * (1 + np.vectorize(math.erf)(h * np.sqrt(0.5))) / 2
 
@@ -342,7 +347,7 @@ PROGRAMS = [
     layer("experts-of-groups", "grouped", "x 24 12 16, w 6 16 24, v 6 24 16, ends 24 6", "y 24 12 16",
           experts_of_groups, others=ENDS, reduced_wire=True),
     layer("experts-of-groups-push", "grouped", "x 24 12 16, w 6 16 24, v 6 24 16, ends 24 6", "y 24 12 16",
-          experts_of_groups, others=ENDS, reduced_wire=True, variant=True),
+          experts_of_squares, others=ENDS, reduced_wire=True, variant=True),
     layer("grouped-slices-of-k", "grouped", "x 24 12 24, w 6 24 16, ends 24 6", "y 24 12 16",
           lambda t: {"y": grouped(t["x"], t["w"], t["ends"])}, others=ENDS, reduced_wire=True, variant=True),
     layer("grouped-columns", "grouped", "x 48 16, w 6 16 24, ends 6", "y 48 24",

@@ -42,8 +42,10 @@ func.func @grouped_gather_push(
     %x: tensor<?x12x16xf32, #blocks> {fusion.name = "x", fusion.shape = ["x", 12, 16]},
     %w: tensor<6x16x?xf32, #columns> {fusion.name = "w", fusion.shape = [6, 16, 24]},
     %ends: tensor<?x6xi32, #ends> {fusion.name = "ends"}) -> (tensor<?x12x?xf32, #sliced_columns> {fusion.name = "y"}) {
-  %y = fusion.grouped_matmul %x, %w, %ends {fusion.schedule = #fusion.schedule<push>}
-      : tensor<?x12x16xf32, #blocks>, tensor<6x16x?xf32, #columns>, tensor<?x6xi32, #ends>
+  %t = fusion.reshard %x {schedule = #fusion.schedule<push>} : tensor<?x12x16xf32, #blocks> -> tensor<?x12x16xf32, #slices>
+  %i = fusion.reshard %ends {schedule = #fusion.schedule<push>} : tensor<?x6xi32, #ends> -> tensor<?x6xi32, #slices_of_ends>
+  %y = fusion.grouped_matmul %t, %w, %i
+      : tensor<?x12x16xf32, #slices>, tensor<6x16x?xf32, #columns>, tensor<?x6xi32, #slices_of_ends>
      -> tensor<?x12x?xf32, #sliced_columns>
   return %y : tensor<?x12x?xf32, #sliced_columns>
 }
@@ -51,8 +53,10 @@ func.func @grouped_gather_push(
 func.func @grouped_gather_ring(
     %x: tensor<24x12x16xf32, #blocks> {fusion.name = "x"}, %w: tensor<6x24x16xf32, #rows> {fusion.name = "w"},
     %ends: tensor<24x6xi32, #ends> {fusion.name = "ends"}) -> (tensor<24x12x24xf32, #sliced_columns> {fusion.name = "y"}) {
-  %y = fusion.grouped_matmul %x, %w, %ends {transpose_b, fusion.schedule = #fusion.schedule<ring>}
-      : tensor<24x12x16xf32, #blocks>, tensor<6x24x16xf32, #rows>, tensor<24x6xi32, #ends>
+  %t = fusion.reshard %x {schedule = #fusion.schedule<ring>} : tensor<24x12x16xf32, #blocks> -> tensor<24x12x16xf32, #slices>
+  %i = fusion.reshard %ends {schedule = #fusion.schedule<ring>} : tensor<24x6xi32, #ends> -> tensor<24x6xi32, #slices_of_ends>
+  %y = fusion.grouped_matmul %t, %w, %i {transpose_b}
+      : tensor<24x12x16xf32, #slices>, tensor<6x24x16xf32, #rows>, tensor<24x6xi32, #slices_of_ends>
      -> tensor<24x12x24xf32, #sliced_columns>
   return %y : tensor<24x12x24xf32, #sliced_columns>
 }
@@ -107,12 +111,11 @@ func.func @experts_of_groups(
   return %y : tensor<24x12x16xf32, #blocks>
 }
 
-// The same with slices and schedules that the text names.
+// A layer with slices and schedules that the text names.
 func.func @experts_of_groups_push(
     %x: tensor<24x12x16xf32, #blocks> {fusion.name = "x"}, %w: tensor<6x16x24xf32, #columns> {fusion.name = "w"},
     %v: tensor<6x24x16xf32, #rows> {fusion.name = "v"}, %ends: tensor<24x6xi32, #ends> {fusion.name = "ends"})
     -> (tensor<24x12x16xf32, #blocks> {fusion.name = "y"}) {
-  %one = arith.constant dense<1.0> : tensor<24x12x24xf32, #sliced_columns>
   %t = fusion.reshard %x {schedule = #fusion.schedule<push>}
       : tensor<24x12x16xf32, #blocks> -> tensor<24x12x16xf32, #slices>
   %i = fusion.reshard %ends {schedule = #fusion.schedule<push>}
@@ -120,10 +123,7 @@ func.func @experts_of_groups_push(
   %u = fusion.grouped_matmul %t, %w, %i
       : tensor<24x12x16xf32, #slices>, tensor<6x16x24xf32, #columns>, tensor<24x6xi32, #slices_of_ends>
      -> tensor<24x12x24xf32, #sliced_columns>
-  %n = arith.negf %u : tensor<24x12x24xf32, #sliced_columns>
-  %e = math.exp %n : tensor<24x12x24xf32, #sliced_columns>
-  %d = arith.addf %e, %one : tensor<24x12x24xf32, #sliced_columns>
-  %h = arith.divf %u, %d : tensor<24x12x24xf32, #sliced_columns>
+  %h = arith.mulf %u, %u : tensor<24x12x24xf32, #sliced_columns>
   %p = fusion.grouped_matmul %h, %v, %i
       : tensor<24x12x24xf32, #sliced_columns>, tensor<6x24x16xf32, #rows>, tensor<24x6xi32, #slices_of_ends>
      -> tensor<24x12x16xf32, #sliced_sums>

@@ -73,10 +73,10 @@ float fromFp8(uint8_t bits, int exponentBits);
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
 /// 8-bit floats, and got), events (that there are), high-streams and
-/// low-streams (made with the highest and the lowest priority), ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads (for
-/// groups of calls), nccl-held (calls now), nccl-live (communicators), nccl-ids (of new ones),
-/// nccl-misuse (of such as are gone, or aborted while somebody is in them), nccl-orphans (children
-/// that outlive what was destroyed).
+/// low-streams (made with the highest and the lowest priority), ranges.<name> and open-ranges (of
+/// NVTX); of NCCL, nccl-threads (for groups of calls), nccl-held (calls now), nccl-live
+/// (communicators), nccl-ids (of new ones), nccl-misuse (of such as are gone, or aborted while
+/// somebody is in them), nccl-orphans (children that outlive what was destroyed).
 std::atomic<int64_t> &number(const std::string &name);
 
 /// Has the fault of `who` in such a call. True: it fails.

@@ -99,10 +99,12 @@ def _write(path, machine, target, loops):
 
 
 def _with_choices(source, options, machine, choices):
-    with tempfile.TemporaryDirectory(prefix="tandem-tune-") as folder:
-        path = os.path.join(folder, "choices.json")
-        _write(path, machine, options["target"], choices)
-        return compile(source, **options, tuned=path)
+    folder = tempfile.TemporaryDirectory(prefix="tandem-tune-")
+    path = os.path.join(folder.name, "choices.json")
+    _write(path, machine, options["target"], choices)
+    program = compile(source, **options, tuned=path)
+    program._choices = folder  # explain() compiles once more
+    return program
 
 
 def _measure(programs, tensors, repeats, context):

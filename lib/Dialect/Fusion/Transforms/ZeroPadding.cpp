@@ -173,6 +173,8 @@ bool ZeroPadding::compute(OpResult result, int64_t dim) const {
   }
   if (isa<MatmulOp>(op))
     return isProductZero(0, 1) && (op->getNumOperands() < 3 || isOperandZero(2).value_or(false));
+  if (isa<GroupedMatmulOp>(op))
+    return isProductZero(0, 1);
   if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.getKind() != ReduceKind::Sum)
     return false;
   return isa<ReduceOp, PermuteOp, ReshapeOp, SliceOp, BroadcastOp>(op) &&

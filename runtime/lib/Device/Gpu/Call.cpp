@@ -73,9 +73,8 @@ Expected<std::unique_ptr<Operation>> prepareBuiltin(const Tools &tools, const Ca
   if (!why.empty())
     return Status(Code::Unsupported, why);
   // Else the first run would, and might wait for a kernel that waits for this rank.
-  TANDEM_RETURN_IF_ERROR(tools->driver().within([&] {
-    return loadGroupedMatmul(desc.config, desc.operands.data(), desc.operands.size());
-  }));
+  TANDEM_RETURN_IF_ERROR(tools->driver().within(
+      [&] { return loadGroupedMatmul(desc.config, desc.operands.data(), desc.operands.size()); }));
   return std::make_unique<GroupedOperation>(tools, desc);
 }
 

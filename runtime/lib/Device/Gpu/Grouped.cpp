@@ -1,6 +1,6 @@
 //===- Grouped.cpp - grouped matmuls of NVIDIA Hopper -----------*- C++ -*-===//
 //
-// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// KernelOperand of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -19,7 +19,7 @@ namespace tandem::gpu {
 namespace {
 
 using gated::Element, gated::GroupedMatmul, gated::GroupedTable;
-using Operand = tandem_kernel_operand;
+using KernelOperand = tandem_kernel_operand;
 
 Expected<const GroupedTable *> grouped() {
   static std::atomic<const GroupedTable *> known{nullptr};
@@ -46,7 +46,7 @@ struct Leading {
   int64_t extent = 1, stride = 0;
   bool isOne = true; ///< they are those of one array
 };
-Leading leading(const Operand &operand, int64_t inner) {
+Leading leading(const KernelOperand &operand, int64_t inner) {
   Leading all;
   for (int64_t dim = operand.rank - inner; dim-- > 0;) {
     if (operand.shape[dim] == 1)
@@ -61,7 +61,7 @@ Leading leading(const Operand &operand, int64_t inner) {
 }
 
 /// The distance of rows that are `length` long; any, if there is one row.
-int64_t rowStride(const Operand &operand, int64_t dim, int64_t length) {
+int64_t rowStride(const KernelOperand &operand, int64_t dim, int64_t length) {
   return operand.shape[dim] == 1 ? length : operand.strides[dim];
 }
 
@@ -72,10 +72,10 @@ struct Chosen {
   bool isEmpty = false; ///< there is nothing to compute
 };
 
-Status checkTypes(const Operand *operands, size_t count) {
+Status checkTypes(const KernelOperand *operands, size_t count) {
   if (count != 4)
     return unsupported(fmt::format("expected operands y, x, w and ends, found {}", count));
-  const Operand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
+  const KernelOperand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
   if ((y.dtype != TANDEM_F16 && y.dtype != TANDEM_BF16) || x.dtype != y.dtype || w.dtype != y.dtype)
     return unsupported("expected y, x and w all f16 or all bf16");
   if (ends.dtype != TANDEM_I32)
@@ -88,9 +88,9 @@ Status checkTypes(const Operand *operands, size_t count) {
   return Status();
 }
 
-Expected<Chosen> choose(const char *config, const Operand *operands, size_t count) {
+Expected<Chosen> choose(const char *config, const KernelOperand *operands, size_t count) {
   TANDEM_RETURN_IF_ERROR(checkTypes(operands, count));
-  const Operand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
+  const KernelOperand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
   const bool transposeW = std::strstr(config, "transpose_b") != nullptr;
   Chosen chosen;
   GroupedMatmul &matmul = chosen.matmul;
