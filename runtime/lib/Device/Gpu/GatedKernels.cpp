@@ -7,15 +7,12 @@
 
 #include "GatedKernels.h"
 
-#include "../../Core/SharedLibrary.h"
 #include "Gated/KernelLibrary.h"
+#include "Gated/OpenLibrary.h"
 #include "GpuDevice.h"
 
 #include <algorithm>
-#include <dlfcn.h>
-#include <filesystem>
 #include <fmt/format.h>
-#include <link.h>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -33,28 +30,9 @@ using gated::KernelInfo, gated::Matmul, gated::Table;
 /// Rows that are worked on together: their part of A stays in the L2 cache while W streams through.
 constexpr int64_t kBandRows = 2048;
 
-/// The folder of the file with this code, and of libraries installed with it. Empty if unknown.
-std::string ownFolder() {
-  static const char anchor = 0;
-  Dl_info info;
-  void *map = nullptr;
-  std::error_code error;
-  // An executable's own name is empty here.
-  std::filesystem::path file;
-  if (::dladdr1(&anchor, &info, &map, RTLD_DL_LINKMAP) && map)
-    file = std::filesystem::canonical(static_cast<link_map *>(map)->l_name, error);
-  if (file.empty())
-    file = std::filesystem::read_symlink("/proc/self/exe", error);
-  return file.parent_path().string();
-}
-
 Expected<const Table *> openTable() {
-  std::string beside = ownFolder() + "/libtandem_gated.so",
-              inLib = ownFolder() + "/../lib/libtandem_gated.so";
   TANDEM_ASSIGN_OR_RETURN(SharedLibrary library,
-                          SharedLibrary::open("TANDEM_GATED_LIBRARY",
-                                              {beside.c_str(), inLib.c_str(), "libtandem_gated.so"},
-                                              "gated matmuls: libtandem_gated.so"));
+                          gated::openLibrary("gated matmuls: libtandem_gated.so"));
   gated::GetTable get = nullptr;
   TANDEM_RETURN_IF_ERROR(library.find(get, gated::kEntryName));
   const Table *table = get(gated::kVersion);

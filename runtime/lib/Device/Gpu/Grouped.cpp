@@ -1,6 +1,6 @@
 //===- Grouped.cpp - grouped matmuls of NVIDIA Hopper -----------*- C++ -*-===//
 //
-// KernelOperand of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
@@ -132,8 +132,6 @@ Expected<Chosen> choose(const char *config, const KernelOperand *operands, size_
   return unsupported("the library has no kernel for it");
 }
 
-thread_local std::string lastError;
-
 } // namespace
 
 std::string whyNotGroupedMatmul(const DeviceInfo &device, const char *config,
@@ -176,13 +174,5 @@ Status groupedMatmul(StreamHandle stream, const char *config, const tandem_kerne
   const char *error = table->run(chosen.kernel, &matmul, stream);
   return error ? Status(Code::Io, fmt::format("tandem.grouped_matmul: {}", error)) : Status();
 }
-
-int groupedMatmulFunction(void *, const tandem_kernel_call *call) {
-  Status status = groupedMatmul(call->stream, call->config, call->operands, call->num_operands);
-  lastError = status.message();
-  return static_cast<int>(status.code());
-}
-
-const std::string &groupedMatmulError() { return lastError; }
 
 } // namespace tandem::gpu

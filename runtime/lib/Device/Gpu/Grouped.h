@@ -20,9 +20,6 @@
 
 namespace tandem::gpu {
 
-/// The name under which programs call it.
-inline constexpr char kGroupedMatmul[] = "tandem.grouped_matmul";
-
 /// Why it cannot run on the device; empty: it can. The operands are y, x, w and ends; their `data`
 /// is not read. Per problem, of which there are as many as the leading dimensions of y say:
 ///
@@ -38,9 +35,8 @@ inline constexpr char kGroupedMatmul[] = "tandem.grouped_matmul";
 std::string whyNotGroupedMatmul(const DeviceInfo &device, const char *config,
                                 const tandem_kernel_operand *operands, size_t count);
 
-/// Loads the kernel to the current GPU, when calls are prepared. Loading may wait for kernels
-/// that run; else the first groupedMatmul() does it. Its errors are those of
-/// groupedMatmul().
+/// Loads the kernel to the current GPU, which may wait for kernels that run there; without it the
+/// first groupedMatmul() does. Errors as of groupedMatmul().
 Status loadGroupedMatmul(const char *config, const tandem_kernel_operand *operands, size_t count);
 
 /// Enqueues one kernel on a stream of the current GPU, also inside a capture. It reads `ends` when
@@ -51,12 +47,6 @@ Status loadGroupedMatmul(const char *config, const tandem_kernel_operand *operan
 /// what whyNotGroupedMatmul() says, apart from the device, Io if CUDA fails.
 Status groupedMatmul(StreamHandle stream, const char *config, const tandem_kernel_operand *operands,
                      size_t count);
-
-/// groupedMatmul() as tandem_kernel::gpu_function; `user` is not used. Returns 0 or a Code, and
-/// leaves the error in groupedMatmulError().
-int groupedMatmulFunction(void *user, const tandem_kernel_call *call);
-/// The error of this thread's last groupedMatmulFunction(); empty if there was none.
-const std::string &groupedMatmulError();
 
 } // namespace tandem::gpu
 
