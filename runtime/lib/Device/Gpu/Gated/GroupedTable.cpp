@@ -9,17 +9,21 @@
 
 namespace tandem::gpu::gated {
 
-// The build writes a line TANDEM_KERNEL(entry) for each kernel.
-#define TANDEM_KERNEL(entry) extern const GroupedEntry entry;
+// The build writes a line TANDEM_TILE(entries) for each tile.
+#define TANDEM_TILE(entries) extern const GroupedEntry entries[kEntriesOfTile];
 #include "GroupedKernels.inc"
-#undef TANDEM_KERNEL
+#undef TANDEM_TILE
 
-static const GroupedEntry *const kEntries[] = {
-#define TANDEM_KERNEL(entry) &entry,
+static const GroupedEntry *const kTiles[] = {
+#define TANDEM_TILE(entries) entries,
 #include "GroupedKernels.inc"
-#undef TANDEM_KERNEL
+#undef TANDEM_TILE
 };
-static constexpr uint32_t kCount = sizeof(kEntries) / sizeof(kEntries[0]);
+static constexpr uint32_t kCount = sizeof(kTiles) / sizeof(kTiles[0]) * kEntriesOfTile;
+
+static const GroupedEntry &entry(uint32_t kernel) {
+  return kTiles[kernel / kEntriesOfTile][kernel % kEntriesOfTile];
+}
 
 /// Rows of a tile. The last tile of a group has half of its rows for nothing on average, and so has
 /// that of a cluster along M. Example: 300 rows per group and tiles of 128 waste 18 %; 256, 30 %.
@@ -34,8 +38,8 @@ static uint32_t choose(Element element, bool transposeW, const GroupedMatmul *ma
   const int rows = tileRows(*matmul);
   uint32_t best = kCount;
   for (uint32_t i = 0; i < kCount; ++i) {
-    const KernelInfo &info = kEntries[i]->info;
-    if (info.element != element || info.transposeW != transposeW || kEntries[i]->whyNot(*matmul))
+    const KernelInfo &info = entry(i).info;
+    if (info.element != element || info.transposeW != transposeW || entry(i).whyNot(*matmul))
       continue;
     if (info.tileM * info.clusterM == rows)
       return i;
@@ -46,12 +50,12 @@ static uint32_t choose(Element element, bool transposeW, const GroupedMatmul *ma
 
 static const GroupedTable kTable = {
     kCount,
-    [](uint32_t kernel) { return &kEntries[kernel]->info; },
+    [](uint32_t kernel) { return &entry(kernel).info; },
     choose,
-    [](uint32_t kernel, const GroupedMatmul *matmul) { return kEntries[kernel]->whyNot(*matmul); },
-    [](uint32_t kernel) { return kEntries[kernel]->load(); },
+    [](uint32_t kernel, const GroupedMatmul *matmul) { return entry(kernel).whyNot(*matmul); },
+    [](uint32_t kernel) { return entry(kernel).load(); },
     [](uint32_t kernel, const GroupedMatmul *matmul, void *stream) {
-      return kEntries[kernel]->run(*matmul, stream);
+      return entry(kernel).run(*matmul, stream);
     }};
 
 } // namespace tandem::gpu::gated

@@ -9,10 +9,11 @@
 #define TANDEM_LIB_DEVICE_GPU_GATED_GROUPEDTABLE_H
 
 #include "GroupedLibrary.h"
+#include "KernelTable.h"
 
 namespace tandem::gpu::gated {
 
-/// Defined by each compilation of GroupedKernel.cu; see GroupedTable.
+/// kEntriesOfTile of them are defined by each compilation of GroupedKernel.cu; see GroupedTable.
 struct GroupedEntry {
   KernelInfo info;
   const char *(*whyNot)(const GroupedMatmul &matmul);

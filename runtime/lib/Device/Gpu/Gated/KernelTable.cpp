@@ -9,22 +9,27 @@
 
 namespace tandem::gpu::gated {
 
-// The build writes a line TANDEM_KERNEL(entry) for each kernel.
-#define TANDEM_KERNEL(entry) extern const KernelEntry entry;
+// The build writes a line TANDEM_TILE(entries) for each tile.
+#define TANDEM_TILE(entries) extern const KernelEntry entries[kEntriesOfTile];
 #include "GatedKernels.inc"
-#undef TANDEM_KERNEL
+#undef TANDEM_TILE
 
-static const KernelEntry *const kEntries[] = {
-#define TANDEM_KERNEL(entry) &entry,
+static const KernelEntry *const kTiles[] = {
+#define TANDEM_TILE(entries) entries,
 #include "GatedKernels.inc"
-#undef TANDEM_KERNEL
+#undef TANDEM_TILE
 };
+static constexpr uint32_t kCount = sizeof(kTiles) / sizeof(kTiles[0]) * kEntriesOfTile;
+
+static const KernelEntry &entry(uint32_t kernel) {
+  return kTiles[kernel / kEntriesOfTile][kernel % kEntriesOfTile];
+}
 
 static const Table kTable = {
-    sizeof(kEntries) / sizeof(kEntries[0]), [](uint32_t kernel) { return &kEntries[kernel]->info; },
-    [](uint32_t kernel, const Matmul *matmul) { return kEntries[kernel]->whyNot(*matmul); },
+    kCount, [](uint32_t kernel) { return &entry(kernel).info; },
+    [](uint32_t kernel, const Matmul *matmul) { return entry(kernel).whyNot(*matmul); },
     [](uint32_t kernel, const Matmul *matmul, void *stream) {
-      return kEntries[kernel]->run(*matmul, stream);
+      return entry(kernel).run(*matmul, stream);
     }};
 
 } // namespace tandem::gpu::gated

@@ -12,7 +12,10 @@
 
 namespace tandem::gpu::gated {
 
-/// Defined by each compilation of Kernel.cu; see Table.
+/// Of a tile: f16 and bf16, each with W stored [N, K] and [K, N].
+inline constexpr uint32_t kEntriesOfTile = 4;
+
+/// kEntriesOfTile of them are defined by each compilation of Kernel.cu; see Table.
 struct KernelEntry {
   KernelInfo info;
   const char *(*whyNot)(const Matmul &matmul);
