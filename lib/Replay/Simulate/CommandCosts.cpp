@@ -231,34 +231,73 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   }
 }
 
-double CommandCosts::part(const Rank &rank, const Command &command) {
-  auto layoutOf = [&](const Command &c, uint32_t k) -> const Layout & {
-    return world.layoutOf(*world.operand(rank, c, k));
-  };
-  auto area = [&](const Command &c) {
-    const Layout &left = layoutOf(c, 1);
-    return static_cast<double>(left.shape[0]) * static_cast<double>(left.shape[1]);
-  };
-  auto [found, added] = gated.try_emplace(command.partner, 0);
-  if (added) {
-    // Rows are counted once, with their first slices of K. All parts have the same columns.
-    CommandId head = command.partner;
-    double rows = 0, all = 0;
-    for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
-      const Command &other = world.commands[c];
-      if (other.kind != Kind::Matmul)
-        continue;
-      if (!(other.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate)))
-        rows += static_cast<double>(layoutOf(other, 1).shape[0]);
-      all += area(other);
-    }
-    auto columns = static_cast<double>(layoutOf(command, 0).shape[1]);
-    if (rows > 0 && all > 0)
-      found->second = machine.gatedMatmulSeconds(layoutOf(command, 1).dtype, rows, columns,
-                                                 all / rows, double(world.commands[head].value)) /
-                      all;
+/// Kernels for gated matmuls are built with these tiles among others (Tiles.txt). `rate`: of an SM
+/// that computes such tiles, as a share of the best.
+constexpr struct {
+  double rows, columns, rate;
+} kTiles[] = {{128, 256, 1}, {128, 128, 0.87}, {64, 128, 0.6}};
+
+/// Rows times the extent of K.
+static double areaOf(const replay::World &world, const Rank &rank, const Command &matmul) {
+  const Layout &left = world.layoutOf(*world.operand(rank, matmul, 1));
+  return static_cast<double>(left.shape[0]) * static_cast<double>(left.shape[1]);
+}
+
+CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) const {
+  // Rows are counted once, with their first slices of K. All parts have the same columns.
+  double rows = 0, area = 0, columns = 0;
+  DType dtype = DType::BF16;
+  GatedKernel kernel;
+  for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
+    const Command &part = world.commands[c];
+    kernel.waits |= part.kind == Kind::WaitSignal;
+    if (part.kind != Kind::Matmul)
+      continue;
+    const Layout &left = world.layoutOf(*world.operand(rank, part, 1));
+    columns = static_cast<double>(world.layoutOf(*world.operand(rank, part, 0)).shape[1]);
+    dtype = left.dtype;
+    if (!(part.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate)))
+      rows += static_cast<double>(left.shape[0]);
+    area += areaOf(world, rank, part);
   }
-  return found->second * area(command);
+  if (!(rows > 0 && area > 0))
+    return kernel;
+  auto left = static_cast<double>(world.commands[head].value);
+  kernel.sms = std::max(machine.sms - left, 1.0);
+  kernel.depth = area / rows;
+  // The machine file has the best time of the whole product, so that of the best tiles.
+  double best = 0, waves = 1;
+  for (const auto &tile : kTiles) {
+    double tiles = std::ceil(rows / tile.rows) * std::ceil(columns / tile.columns);
+    double count = std::ceil(tiles / kernel.sms);
+    double seconds = count * tile.rows * tile.columns / tile.rate;
+    if (best > 0 && seconds >= best)
+      continue;
+    best = seconds;
+    waves = count;
+    kernel.tileRows = tile.rows;
+    kernel.tileColumns = tile.columns;
+  }
+  double seconds = machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, left);
+  kernel.unit = seconds / area;
+  kernel.wave = seconds / waves;
+  return kernel;
+}
+
+const CommandCosts::GatedKernel &CommandCosts::gatedKernel(const Rank &rank, const Command &part) {
+  auto [found, added] = gated.try_emplace(part.partner);
+  if (added)
+    found->second = tiled(rank, part.partner);
+  return found->second;
+}
+
+double CommandCosts::gatedTiles(const Rank &rank, const Command &part) {
+  const GatedKernel &kernel = gatedKernel(rank, part);
+  const Layout &out = world.layoutOf(*world.operand(rank, part, 0)),
+               &left = world.layoutOf(*world.operand(rank, part, 1));
+  return std::ceil(static_cast<double>(out.shape[0]) / kernel.tileRows) *
+         std::ceil(static_cast<double>(out.shape[1]) / kernel.tileColumns) *
+         static_cast<double>(left.shape[1]) / kernel.depth;
 }
 
 /// Bytes of the elements, without those that strides of 0 repeat.
@@ -381,7 +420,7 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   switch (command.kind) {
   case Kind::Matmul: {
     if (isInGatedKernel(command))
-      return part(rank, command);
+      return gatedKernel(rank, command).unit * areaOf(world, rank, command);
     // A bias of the result's shape is read at the rate of memory, hidden by nothing: an upper
     // bound.
     const View *bias = world.operand(rank, command, 3);

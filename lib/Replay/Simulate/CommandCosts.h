@@ -86,6 +86,20 @@ public:
             !partsAlone[static_cast<size_t>(&command - world.commands.data())]);
   }
 
+  /// How the kernel of a gated matmul is divided. All SMs that it has compute one tile each at a
+  /// time: a *wave*.
+  struct GatedKernel {
+    double unit = 0; ///< seconds for a row and an index of K, when all gates are open
+    double wave = 0; ///< seconds of a wave
+    double sms = 1;
+    double tileRows = 1, tileColumns = 1;
+    double depth = 1;   ///< K of the whole product
+    bool waits = false; ///< for signals: it has parts that begin later than those before them end
+  };
+  const GatedKernel &gatedKernel(const replay::Rank &rank, const replay::Command &part);
+  /// Tiles of a matmul in it; those of a slice of K count for its share.
+  double gatedTiles(const replay::Rank &rank, const replay::Command &part);
+
   /// Whether this is a launch that runs inside the matmul before it.
   bool isInMatmul(const replay::Command &command) const;
 
@@ -112,8 +126,7 @@ private:
   /// One kernel runs a gated matmul or fused exchange: then its parts are not launched. On other
   /// machines its parts are, and there is no other launch.
   bool isFree(const replay::Command &command) const;
-  /// The share of a part in the time of its gated matmul.
-  double part(const replay::Rank &rank, const replay::Command &command);
+  GatedKernel tiled(const replay::Rank &rank, replay::CommandId head) const;
   double matmul(const replay::Rank &rank, const replay::Command &command);
   /// Seconds by which a launch makes the matmul that it runs in longer.
   double epilogue(const replay::Rank &rank, const replay::Command &launch);
@@ -129,8 +142,7 @@ private:
   std::vector<char> partsAlone;      ///< gated matmuls that no kernel runs, and parts; empty: none
   /// By layouts, and how the operands lie.
   std::map<std::array<uint32_t, 4>, double> matmuls;
-  /// Of gated matmuls: seconds for a row and an index of K.
-  std::unordered_map<replay::CommandId, double> gated;
+  std::unordered_map<replay::CommandId, GatedKernel> gated; ///< by their heads
   std::unordered_map<uint64_t, machine::CollectiveCost> collectives;
 };
 

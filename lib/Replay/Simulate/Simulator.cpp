@@ -285,10 +285,12 @@ private:
     case Kind::Collective:
       return startCollective(id, command.partner);
     default: {
-      if (command.isGated && costs.isInGatedKernel(command) &&
-          id < command.partner + world.commands[command.partner].aux &&
-          world.commands[id + 1].kind == Kind::Put)
-        beginEarly(id + 1);
+      if (command.isGated && costs.isInGatedKernel(command)) {
+        if (id < command.partner + world.commands[command.partner].aux &&
+            world.commands[id + 1].kind == Kind::Put)
+          beginEarly(id + 1);
+        beginTiles(id);
+      }
       Sharing::Use use = fabric.compute(rank, CommandCosts::costOf(command.kind));
       run(id, costs.work(world.ranks[rank], command), 1, &use, 1);
     }
@@ -382,8 +384,39 @@ private:
     }
     if (auto found = early.find(id); found != early.end() && found->second == Early::Begun)
       found->second = Early::Ended;
+    else if (double end = endTiles(id); end > now)
+      at(end, id, Phase::Complete);
     else
       complete(id);
+  }
+
+  /// SMs that lack tiles of open rows are idle, and the next rows are not computed the quicker for
+  /// it: what a gated matmul computes without a pause lasts a whole number of waves.
+  void beginTiles(CommandId id) {
+    Tiles &tiles = busy[world.commands[id].partner];
+    if (now > tiles.end)
+      tiles.since = now, tiles.count = 0;
+  }
+
+  /// When its tiles end; for parts with others behind them: now.
+  double endTiles(CommandId id) {
+    const Command &part = world.commands[id];
+    if (part.kind != Kind::Matmul || !part.isGated || !costs.isInGatedKernel(part))
+      return now;
+    const replay::Rank &rank = world.ranks[world.rankOf(id)];
+    const CommandCosts::GatedKernel &kernel = costs.gatedKernel(rank, part);
+    if (!kernel.waits)
+      return now;
+    Tiles &tiles = busy[part.partner];
+    constexpr double kRounding = 1e-6; // of shares of tiles
+    tiles.count += costs.gatedTiles(rank, part);
+    tiles.end = now;
+    tiles.last = std::max(
+        tiles.last, tiles.since + std::ceil(tiles.count / kernel.sms - kRounding) * kernel.wave);
+    for (CommandId c = id + 1; c <= part.partner + world.commands[part.partner].aux; ++c)
+      if (world.commands[c].kind == Kind::Matmul)
+        return now;
+    return tiles.last;
   }
 
   void releaseEngine(CommandId id, uint32_t rank) {
@@ -467,6 +500,12 @@ private:
   /// Work of parts of gated matmuls that has begun before its command has.
   enum class Early : uint8_t { Begun, Ended, Awaited };
   std::unordered_map<CommandId, Early> early;
+  /// Of a gated matmul: `count` tiles have been computed without a pause from `since` to `end`, and
+  /// the last wave of any ends at `last`.
+  struct Tiles {
+    double since = 0, end = -1, count = 0, last = 0;
+  };
+  std::unordered_map<CommandId, Tiles> busy; ///< by their heads
   std::priority_queue<Timer> timers;
   std::vector<Sharing::Use> uses;
   double now = 0;

@@ -10,8 +10,8 @@
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<8192x4096xbf16, #fusion.axes<#tp, [stream(8), -]>>
-!w = tensor<4096x11008xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-!y = tensor<8192x11008xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
+!w = tensor<4096x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<8192x28672xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
 
 // WITHOUT-NOT: <gated
 // WITH: fusion.stream_loop schedule <gated{{.*}}> from cost

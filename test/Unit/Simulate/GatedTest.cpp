@@ -116,13 +116,24 @@ TEST(SimulateGated, OwnRowsThatLieApartAreWholeTiles) {
 }
 
 TEST(SimulateGated, APartBeginsWhenItsGateOpens) {
-  // Rank 1: a launch, 6 of a matmul and 1 of a put.
+  // Rank 1: a launch, 6 of a matmul and 1 of a put. The SMs have no more than one tile each: half
+  // of the rows take as long as all.
   ToyProgram program = gated(6);
   simulate::Result result = program.simulate(withKernels(1));
-  EXPECT_NEAR(result.seconds, (1 + 6 + 1 + 1) * kMs, kNear);
+  EXPECT_NEAR(result.seconds, (1 + 6 + 1 + 2) * kMs, kNear);
   uint32_t head = 0;
   EXPECT_NEAR(result.end[head + 1], (1 + 1) * kMs, kNear);       // the first part
   EXPECT_NEAR(result.begin[head + 3], (1 + 6 + 1) * kMs, kNear); // the second one
+}
+
+TEST(SimulateGated, RowsThatComeLateTakeWholeWaves) {
+  // 8 x 32 tiles of 128 x 128 on 100 SMs: three waves for 8 milliseconds. Half of the rows that
+  // come when the others are done take two of the waves.
+  auto seconds = [](double late) {
+    return gated(late, 0, DType::BF16, 4000).simulate(withKernels(1)).seconds;
+  };
+  double whole = seconds(0) - kMs;
+  EXPECT_NEAR(seconds(20), (1 + 20 + 1) * kMs + whole * 2 / 3, kNear);
 }
 
 TEST(SimulateGated, WithoutKernelsItsPartsAreLaunched) {
