@@ -14,8 +14,8 @@ using namespace tandem::capi;
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_run_options, dl_tensors));
 static_assert(sizeof(CommandTime) == 2 * sizeof(int64_t));
 
-/// Binds a DLTensor per argument.
-static Status bindTensors(tandem_instance &instance, const void *const *tensors) {
+/// The addresses of a DLTensor per argument, into instance.addresses.
+static Status readTensors(tandem_instance &instance, const void *const *tensors) {
   const Program &program = instance.instance->program();
   std::vector<void *> &data = instance.addresses;
   data.assign(program.arguments().size(), nullptr);
@@ -30,7 +30,7 @@ static Status bindTensors(tandem_instance &instance, const void *const *tensors)
                             addressOf(*static_cast<const dlpack::Tensor *>(tensors[i]),
                                       instance.context->context->device(), *instance.instance, i));
   }
-  return instance.instance->bindAll(data.data(), nullptr);
+  return Status();
 }
 
 static Status enqueue(tandem_instance &instance, const tandem_run_options *given) {
@@ -46,10 +46,11 @@ static Status enqueue(tandem_instance &instance, const tandem_run_options *given
     return Status(Code::InvalidArgument, "the stream is of another context than the instance");
   std::shared_ptr<Stream> stream = options.stream ? options.stream->stream : nullptr;
   if (options.data)
-    TANDEM_RETURN_IF_ERROR(instance.instance->bindAll(options.data, options.bytes));
-  if (options.dl_tensors)
-    TANDEM_RETURN_IF_ERROR(bindTensors(instance, options.dl_tensors));
-  return instance.instance->enqueue(std::move(stream));
+    return instance.instance->enqueue(std::move(stream), options.data, options.bytes);
+  if (!options.dl_tensors)
+    return instance.instance->enqueue(std::move(stream));
+  TANDEM_RETURN_IF_ERROR(readTensors(instance, options.dl_tensors));
+  return instance.instance->enqueue(std::move(stream), instance.addresses.data(), nullptr);
 }
 
 extern "C" {

@@ -24,8 +24,8 @@ Status InstanceImpl::checkAddress(uint32_t i, const void *address, const uint64_
     return argumentError(i, fmt::format("expected at least {} bytes, found {}", needed, *bytes));
   if (!address && needed > 0)
     return argumentError(i, "null pointer");
-  if (reinterpret_cast<uintptr_t>(address) % sizeOf(info.dtype) != 0)
-    return argumentError(i, fmt::format("address is not a multiple of {}", sizeOf(info.dtype)));
+  if (reinterpret_cast<uintptr_t>(address) % alignments[i] != 0)
+    return argumentError(i, fmt::format("address is not a multiple of {}", alignments[i]));
   return Status();
 }
 

@@ -172,12 +172,28 @@ Status InstanceImpl::holdBack(Slot &slot) {
   return Status();
 }
 
+Status InstanceImpl::checkCapture(Stream *main) const {
+  if (!main || !main->isCapturing())
+    return Status();
+  const char *why = varying   ? "a program with an extent that varies cannot be captured"
+                    : tracing ? "a traced run cannot be captured"
+                    : graphs  ? nullptr
+                              : "the run cannot be captured: this program runs without a graph";
+  return why ? Status(Code::Unsupported, prefix() + why) : Status();
+}
+
+Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, void *const *addresses,
+                             const uint64_t *bytes) {
+  TANDEM_RETURN_IF_ERROR(context.health());
+  TANDEM_RETURN_IF_ERROR(checkCapture(main.get()));
+  TANDEM_RETURN_IF_ERROR(bindAll(addresses, bytes));
+  return enqueue(std::move(main));
+}
+
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(context.health());
   TANDEM_RETURN_IF_ERROR(checkBindings());
-  if (main && main->isCapturing() && varying)
-    return Status(Code::Unsupported,
-                  prefix() + "a program with an extent that varies cannot be captured");
+  TANDEM_RETURN_IF_ERROR(checkCapture(main.get()));
   if (main && main->isCapturing())
     return captureInto(*main).withPrefix(prefix());
   followArena();
@@ -335,10 +351,6 @@ Status InstanceImpl::replay(Slot &slot) {
 }
 
 Status InstanceImpl::captureInto(Stream &main) {
-  if (!graphs || tracing)
-    return Status(Code::Unsupported,
-                  tracing ? "a traced run cannot be captured"
-                          : "the run cannot be captured: this program runs without a graph");
   Slot run;
   run.pointers.assign(slots[0].pointers.size(), nullptr);
   run.frame.pointers = run.pointers.data();

@@ -58,6 +58,7 @@ public:
   }
   Status run() override;
   Status enqueue(std::shared_ptr<Stream> main) override;
+  Status enqueue(std::shared_ptr<Stream> main, void *const *data, const uint64_t *bytes) override;
   Status wait() override;
   Expected<bool> query() override;
   Status trace(bool on) override;
@@ -184,6 +185,10 @@ private:
 
   Status argumentError(uint32_t i, const std::string &what) const;
   Status checkAddress(uint32_t i, const void *address, const uint64_t *bytes) const;
+  /// Unsupported if `main` is being captured and a run of this instance cannot be.
+  Status checkCapture(Stream *main) const;
+  /// Notes what the operation of commands [first, end) asks of the addresses of arguments.
+  void noteAlignments(const Operation &operation, uint32_t first, uint32_t end);
   /// An error if a result overlaps another argument.
   Status checkOverlaps(void *const *addresses) const;
   Status checkBindings();
@@ -262,6 +267,7 @@ private:
   std::vector<void *> boundAndExtent;        ///< of graphKey()
   bool callsVary = false;                    ///< kernels of the embedder see the varying extent
   std::vector<char> isBound;
+  std::vector<uint32_t> alignments; ///< per argument, of its address, in bytes
   uint64_t bindings = 1;
   uint64_t checkedBindings = 0; ///< all arguments are bound, and no result overlaps
   uint64_t epoch = 0;

@@ -65,6 +65,8 @@ Status InstanceImpl::allocate() {
   TANDEM_ASSIGN_OR_RETURN(arena, shared->join(context.device(), *this, data.arena_bytes()));
   bound.assign(programHandle->arguments().size(), nullptr);
   isBound.assign(bound.size(), 0);
+  for (const ArgumentInfo &argument : programHandle->arguments())
+    alignments.push_back(sizeOf(argument.dtype));
   given = bound;
   TANDEM_ASSIGN_OR_RETURN(varying,
                           VaryingArguments::create(context.device(), *programHandle, kInFlight));
@@ -191,6 +193,7 @@ Status InstanceImpl::prepareOperations() {
       if (!one)
         return one.status().withPrefix(describe(i) + ": ");
       if (*one) {
+        noteAlignments(**one, i, i + commands);
         addStep(command, i, std::move(*one));
         i += commands - 1;
       } else {
@@ -203,6 +206,7 @@ Status InstanceImpl::prepareOperations() {
       if (!one)
         return one.status().withPrefix(describe(i) + ": ");
       if (*one) {
+        noteAlignments(**one, i, i + 1);
         addStep(command, i++, std::move(*one));
         continue;
       }
@@ -220,6 +224,7 @@ Status InstanceImpl::prepareCommand(uint32_t i) {
     return Status(); // prepared with their group
   if (command.kind() != sp::CommandKind::record && command.kind() != sp::CommandKind::wait) {
     TANDEM_ASSIGN_OR_RETURN(auto operation, prepareOperation(command, i));
+    noteAlignments(*operation, i, i + 1);
     addStep(command, i, std::move(operation));
     return Status();
   }
@@ -231,6 +236,27 @@ Status InstanceImpl::prepareCommand(uint32_t i) {
   step.kind = command.kind() == sp::CommandKind::record ? Step::Record : Step::Wait;
   step.event = event.get();
   return Status();
+}
+
+void InstanceImpl::noteAlignments(const Operation &operation, uint32_t first, uint32_t end) {
+  auto note = [&](uint32_t view, uint32_t k) {
+    if (view == sp::kNoView)
+      return;
+    const sp::Buffer &buffer = *data.buffers()->Get(data.views()->Get(view)->buffer());
+    if (buffer.space() == sp::Space::argument) {
+      uint32_t &needed = alignments[buffer.argument()];
+      needed = std::max(needed, operation.alignment(k));
+    }
+  };
+  for (uint32_t i = first; i < end; ++i) {
+    const sp::Command &command = *data.commands()->Get(i);
+    if (command.kind() == sp::CommandKind::matmul)
+      for (uint32_t k = 0; k < command.operands()->size(); ++k)
+        note(command.operands()->Get(k), k);
+    else if (command.kind() == sp::CommandKind::call)
+      for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
+        note(data.launch_operands()->Get(command.operands()->Get(0) + k), k);
+  }
 }
 
 Step &InstanceImpl::addStep(const sp::Command &command, uint32_t i,

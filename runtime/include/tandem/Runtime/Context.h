@@ -149,6 +149,10 @@ public:
   /// caller is capturing `main`, the run becomes part of the caller's graph (see docs/gpu.md, "The
   /// caller's graphs"); nothing runs, and nothing is waited for.
   virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;
+  /// bindAll() and enqueue() in one call: if `main` is being captured and this run cannot be,
+  /// nothing is bound either.
+  virtual Status enqueue(std::shared_ptr<Stream> main, void *const *data,
+                         const uint64_t *bytes) = 0;
   /// Waits for all enqueued runs. Returns the first error of them.
   virtual Status wait() = 0;
   /// Whether all enqueued runs have ended, without waiting; the error if one has failed.

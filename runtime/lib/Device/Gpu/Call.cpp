@@ -43,6 +43,7 @@ private:
 class GroupedOperation final : public GpuOperation {
 public:
   GroupedOperation(Tools tools, const CallDesc &desc) : tools(std::move(tools)), desc(desc) {}
+  uint32_t alignment(uint32_t k) const override { return k < 3 ? 16 : 1; }
   Status issue(GpuStream &stream, const Frame &frame) override {
     const void *addresses[TANDEM_KERNEL_MAX_OPERANDS];
     size_t count = desc.slots.size();

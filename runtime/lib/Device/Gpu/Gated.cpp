@@ -39,6 +39,7 @@ public:
         noGraph(desc.whyNoGraph), countRun(countRun), letGo(letGo) {}
 
   std::string whyNoGraph() const override { return noGraph; }
+  uint32_t alignment(uint32_t k) const override { return k < 3 ? 16 : 1; }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     GatedCall call;

@@ -411,6 +411,13 @@ private:
   }
 
 public:
+  uint32_t alignment(uint32_t k) const override {
+    bool takesAny = std::any_of(plans.begin(), plans.end(),
+                                [](const auto &plan) { return plan.first < kRowBytes; });
+    const Staged *operands[] = {&out, &a, &b};
+    return plans.empty() || takesAny || k > 2 || operands[k]->copied ? 1 : kRowBytes;
+  }
+
   Status issue(GpuStream &stream, const Frame &frame) override {
     const Kernels &kernels = *tools->kernels;
     for (Staged *staged : {&a, &b, &out})

@@ -259,6 +259,21 @@ TEST(GpuCapture, AProgramWithoutAGraphSaysSo) {
          std::shared_ptr<Stream> main = std::move(*context.device().wrapStream((*caller)->stream));
          Status status = (*caller)->capture([&] { return instance.enqueue(main); });
          EXPECT_TRUE(context.health().ok());
+         // What was given with the refused run is not bound.
+         std::vector<std::unique_ptr<Memory>> other;
+         std::vector<void *> data;
+         for (int i = 0; i < 2; ++i) {
+           other.push_back(std::move(*context.device().allocate(kCount * 4, MemoryKind::Plain)));
+           data.push_back(other.back()->data());
+         }
+         auto again = Caller::make(context.rank() % 2);
+         main = std::move(*context.device().wrapStream((*again)->stream));
+         Status second =
+             (*again)->capture([&] { return instance.enqueue(main, data.data(), nullptr); });
+         EXPECT_EQ(second.code(), Code::Unsupported) << second.message();
+         EXPECT_TRUE(setInput(context, *(*memory)[0], 7).ok());
+         EXPECT_TRUE(instance.run().ok());
+         EXPECT_TRUE(checkResult(context, *(*memory)[1], 7, false).ok());
          return status;
        }))
     EXPECT_NE(status.message().find("this program runs without a graph"), std::string::npos)

@@ -187,6 +187,24 @@ TEST(GpuGated, OneKernelForAllParts) {
   }
 }
 
+TEST(GpuGated, MisalignedArgumentsAreRefusedWhenTheyAreBound) {
+  WithKernels kernels;
+  expectAllOk(runRanks(GatedSpec(2), "peer", [](Context &context, Instance &instance) -> Status {
+    TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+    TANDEM_ASSIGN_OR_RETURN(auto larger, context.device().allocate(64, MemoryKind::Plain));
+    std::vector<void *> data{memory[0]->data(), static_cast<std::byte *>(larger->data()) + 4,
+                             memory[2]->data()};
+    for (const Status &status : {instance.bindAll(data.data(), nullptr),
+                                 instance.enqueue(nullptr, data.data(), nullptr)}) {
+      EXPECT_EQ(status.code(), Code::InvalidArgument);
+      EXPECT_NE(status.message().find("address is not a multiple of 16"), std::string::npos)
+          << status.message();
+    }
+    EXPECT_TRUE(context.health().ok());
+    return runProducts(context, instance);
+  }));
+}
+
 TEST(GpuGated, OwnRowsAreReadWhereTheyLie) {
   WithKernels kernels;
   for (const char *graph : {"1", "0"})
