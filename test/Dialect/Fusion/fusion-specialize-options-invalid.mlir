@@ -13,7 +13,7 @@
 // SHAPE: expected 'argument=8x64' for distinct arguments in option 'shape', found 'arg0=8x'
 // TWICE: expected 'argument=8x64' for distinct arguments in option 'shape', found 'arg0=9'
 // RANK: options-invalid.mlir:[[#@LINE+5]]:14: error: argument 0: expected a shape of rank 1 from its given shape, found rank 2
-// NAME: expected the position or name of an argument in option 'shape', found 'b'
+// NAME: expected an argument (arg0) in option 'shape', found 'b': arguments are named by fusion.name, else by position
 // ENTRY: expected a function of that name with a body in option 'entry', found 'g'
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>

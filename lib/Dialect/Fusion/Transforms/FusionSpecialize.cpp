@@ -41,8 +41,10 @@ static LogicalResult verifyKnown(Value value, const Twine &what) {
                << axes.getMesh().getName() << ", found '?' (name it with option 'mesh')";
   for (auto [dim, extent] : llvm::enumerate(type.getShape()))
     if (ShapedType::isDynamic(extent))
-      return emitError(value.getLoc()) << "expected a known extent in dimension " << dim << " of "
-                                       << what << ", found '?' in " << type;
+      return emitError(value.getLoc())
+             << "expected a known extent in dimension " << dim << " of " << what
+             << ", found '?' in " << type
+             << (isa<BlockArgument>(value) ? " (give extents with option 'shape')" : "");
   int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   for (int64_t extent : type.getShape())
     if (llvm::MulOverflow(bytes, std::max<int64_t>(extent, 1), bytes))
@@ -136,16 +138,21 @@ private:
   /// Checks that every shape belongs to an argument.
   LogicalResult checkNames() {
     llvm::StringSet<> used;
+    std::string known;
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (unsigned number = 0; !function.isExternal() && number < function.getNumArguments();
-           ++number)
+           ++number) {
         if (auto *it = findOption(function, number); it != shapes.end())
           used.insert(it->first);
+        auto name = function.getArgAttrOfType<StringAttr>(number, kNameAttrName);
+        known += (known.empty() ? "" : ", ") +
+                 (name ? name.getValue().str() : "arg" + std::to_string(number));
+      }
     for (const auto &[name, shape] : shapes)
       if (!used.contains(name))
-        return getOperation().emitError() << "expected the position or name of an argument in "
-                                             "option 'shape', found '"
-                                          << name << "'";
+        return getOperation().emitError()
+               << "expected an argument (" << known << ") in option 'shape', found '" << name
+               << "': arguments are named by fusion.name, else by position";
     return success();
   }
 
