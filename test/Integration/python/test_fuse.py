@@ -105,6 +105,8 @@ OPERATIONS = {
                lambda x, y: np.concatenate([x[:, 8:], y[:, ::2]], 1) + x[0]),
     "cast": (lambda x, y: x.astype("f16").astype("f32") + (y > 0).astype("f32"),
              lambda x, y: x.astype(np.float16).astype(np.float32) + (y > 0)),
+    "equal": (lambda x, y: tandem.where(x == tandem.maximum(x, y), y, x) + (y != 0.5).astype("f32"),
+              lambda x, y: np.where(x == np.maximum(x, y), y, x) + (y != 0.5)),
     "infinity": (lambda x, y: tandem.exp(tandem.where(x > y, x, -math.inf)) + y,
                  lambda x, y: np.where(x > y, np.exp(x), 0) + y),
 }

@@ -91,12 +91,20 @@ class Value:
         return _arith("div", other, self)
 
     def __pow__(self, other):
-        if other == 2:
+        if not isinstance(other, Value) and other == 2:
             return self * self
         return _elementwise("math.powf", *_alike("**", self, other))
 
     def __neg__(self):
         return _elementwise("arith.negf", self) if self.dtype in _FLOATS else 0 - self
+
+    __hash__ = object.__hash__  # a key is the value itself, whatever `==` builds
+
+    def __eq__(self, other):
+        return _compare("eq", self, other)
+
+    def __ne__(self, other):
+        return _compare("ne", self, other)
 
     def __lt__(self, other):
         return _compare("lt", self, other)
@@ -250,8 +258,8 @@ def _arith(name, *given):
 def _compare(name, *given):
     values = _alike(name, *given)
     is_float = values[0].dtype in _FLOATS
-    return _elementwise(f"arith.cmp{'f' if is_float else 'i'}", *values, dtype="i1",
-                        predicate=("o" if is_float else "s") + name)
+    prefix = ("u" if name == "ne" else "o") if is_float else "" if name in ("eq", "ne") else "s"  # NaN differs from all
+    return _elementwise(f"arith.cmp{'f' if is_float else 'i'}", *values, dtype="i1", predicate=prefix + name)
 
 
 def _reduce(kind, value, axis, keepdims):
