@@ -61,8 +61,9 @@ class Demo(harness.Test):
                 predicted[name] = json.load(file)["tandem"]["seconds"]
         self.assertLess(predicted["push"], predicted["baseline"], str(done))
         gpus = {name: int(time) for name, time in re.findall(r"^(\w+) +(\d+) us ", done.out, re.M)}
-        self.assertEqual(list(gpus), schedules, str(done))
+        self.assertEqual(list(gpus), [*schedules, "auto"], str(done))
         self.assertLess(gpus["push"], gpus["baseline"], str(done))
+        self.assertEqual(min(gpus, key=gpus.get), "auto", str(done))
 
         commands = re.findall(r"^  (/\S+ .*)$", done.out[done.out.index("\nTry next"):], re.M)
         self.assertEqual(len(commands), 3, str(done))

@@ -230,7 +230,9 @@ class Projects(harness.Test):
                          "--group-bytes=20000"], ["--ranks=1"]):
             with self.subTest(options):
                 out = done([self.path("jit-fuser"), *options])
-                self.assertRegex(out, r"\A3 steps: \d+ groups of \d+ ops in all, \d+ programs; loss [\d.]+ to [\d.]+\n\Z")
+                self.assertRegex(out, r"\A3 steps: \d+ groups of \d+ ops in all, \d+ programs; loss [\d.]+ to [\d.]+\n"
+                                      r"results agree with one rank, plain loops and finite differences\n\Z")
+        self.assertIn("--group-ops=64", done([self.path("jit-fuser"), "--help"]))
         refused = harness.run([self.path("jit-fuser"), "--ranks=2", "--target=gpu"])
         self.assertEqual(refused.code, 1, str(refused))
         self.assertIn('group: error: unknown target "gpu"', refused.err)

@@ -8,6 +8,7 @@
    reference and with NumPy. Each is compiled for a target of HIP and runs over RCCL, over symmetric memory by processes,
    and staged. (--all: every combination, also on device cuda; else those that are no variants, once.)
 2. A program with a kernel: its code object is loaded and launched. The stand-in writes 42 in place of its results.
+3. Programs of device cuda with grouped matmuls, in f16 and bf16: a stand-in for the library with the kernels computes them.
 """
 
 import dataclasses
@@ -145,5 +146,37 @@ class Kernels(harness.Test):
         self.assertFalse(os.path.exists(self.path("kernel.tsp")))
 
 
+@unittest.skipUnless(injection_test.runs_here("peer"), "no stand-in driver of CUDA")
+class Grouped(harness.Test):
+    """tandem.grouped_matmul in whole programs. Sums of reduce-scatters are kernels, for which nothing stands in."""
+    #: Entry -> the ways to run it.
+    ENTRIES = {"grouped_gather": ("cuda-nccl", "cuda-peer"), "grouped_gather_push": ("cuda-peer",), "grouped_gather_ring": ("cuda-nccl",),
+               "grouped_columns": ("cuda-nccl",)}
+
+    def launch(self, entry, ranks, way, dtype, library):
+        device, target, options = WAYS[way]
+        source, program = self.path("grouped.mlir"), self.path("grouped.tsp")
+        with open(os.path.join(programs.SOURCES, "grouped.mlir")) as original, open(source, "w") as file:
+            file.write(re.sub(r"(x|\b)f32\b", r"\1" + dtype, original.read()))
+        done = harness.run([harness.tool("tandem-compile"), source, f"--entry={entry}", "--mesh", f"x={ranks}", f"--target={target}",
+                            "--check=false", "-o", program])
+        self.assertEqual(done.code, 0, str(done))
+        return harness.tandem_run(program, "-n", ranks, f"--device={device}", *options, "--verify", "--repeat=3",
+                                  env={**variables(device), "TANDEM_GATED_LIBRARY": library}, limit=120)
+
+    def test_programs(self):
+        library = os.path.abspath(os.path.join(harness.BIN, "..", "lib", "libTandemFakeCuda.so"))
+        for entry, ways in self.ENTRIES.items():
+            for number, (way, ranks) in enumerate((way, ranks) for way in ways for ranks in RANKS):
+                dtype = ("f16", "bf16")[number % 2]
+                with self.subTest(entry=entry, way=way, ranks=ranks, dtype=dtype):
+                    self.assertVerified(self.launch(entry, ranks, way, dtype, library), ranks)
+
+    def test_without_the_library(self):
+        done = self.launch("grouped_gather", 2, "cuda-nccl", "f16", self.path("none.so"))
+        self.assertEqual(done.code, 1, str(done))
+        self.assertRegex(done.out + done.err, r"rank \d: .*command \d+ \(call .*tandem\.grouped_matmul: libtandem_gated\.so.*none\.so")
+
+
 if __name__ == "__main__":
-    harness.main(__doc__, Kernels, combined=[(OnStandIn, combinations)])
+    harness.main(__doc__, Kernels, Grouped, combined=[(OnStandIn, combinations)])

@@ -60,6 +60,7 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   product-power.<algorithm>  more of them, unless the first numbers of a matrix are equal
 ///   fp8-refused     there are no products of 8-bit floats
 ///   fp8-batch-refused  and none of more than one matrix
+///   grouped-refused  there are kernels for grouped matmuls, but not for this one
 ///   nccl-no-init-on   rank (from 1) that does not come where a communicator is made
 ///   nccl-no-split-on  rank (from 1) that does not come to a split
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
@@ -72,11 +73,12 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///                   (memory of another process), host (memory of the host is freed)
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
-/// 8-bit floats, and got), events (that there are), high-streams and
-/// low-streams (made with the highest and the lowest priority), ranges.<name> and open-ranges (of
-/// NVTX); of NCCL, nccl-threads (for groups of calls), nccl-held (calls now), nccl-live
-/// (communicators), nccl-ids (of new ones), nccl-misuse (of such as are gone, or aborted while
-/// somebody is in them), nccl-orphans (children that outlive what was destroyed).
+/// 8-bit floats, and got), grouped-loads and grouped-runs (of kernels for grouped matmuls), events
+/// (that there are), high-streams and low-streams (made with the highest and the lowest priority),
+/// ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads (for groups of calls), nccl-held
+/// (calls now), nccl-live (communicators), nccl-ids (of new ones), nccl-misuse (of such as are
+/// gone, or aborted while somebody is in them), nccl-orphans (children that outlive what was
+/// destroyed).
 std::atomic<int64_t> &number(const std::string &name);
 
 /// Has the fault of `who` in such a call. True: it fails.

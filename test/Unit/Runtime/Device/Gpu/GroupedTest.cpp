@@ -1,0 +1,190 @@
+//===- GroupedTest.cpp - grouped matmuls on a GPU ---------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeGpu.h"
+
+#include <algorithm>
+#include <array>
+#include <gtest/gtest.h>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+constexpr int64_t kRows = 6, kDepth = 8, kColumns = 16, kGroups = 3;
+
+/// y = x times the matrix of each row's group.
+ProgramSpec groupedSpec(DType type, bool transposeB) {
+  ProgramSpec spec(1);
+  std::vector<int64_t> ofW{kGroups, kDepth, kColumns};
+  if (transposeB)
+    std::swap(ofW[1], ofW[2]);
+  uint64_t size = sizeOf(type);
+  struct Tensor {
+    const char *name;
+    DType type;
+    std::vector<int64_t> shape;
+    uint64_t bytes;
+  } tensors[] = {{"x", type, {kRows, kDepth}, kRows * kDepth * size},
+                 {"w", type, ofW, kGroups * kDepth * kColumns * size},
+                 {"ends", DType::I32, {kGroups}, kGroups * 4},
+                 {"y", type, {kRows, kColumns}, kRows * kColumns * size}};
+  RankSpec &rank = spec.ranks[0];
+  std::vector<uint32_t> operands;
+  KernelSpec kernel;
+  kernel.name = "tandem.grouped_matmul";
+  kernel.format = sp::KernelFormat::external;
+  kernel.target = "";
+  kernel.outputs = 1;
+  kernel.config = transposeB ? "transpose_b" : "";
+  kernel.dims.emplace();
+  for (const Tensor &tensor : tensors) {
+    uint32_t argument =
+        spec.stacked(tensor.name, tensor.name[0] == 'y', tensor.type, tensor.shape);
+    operands.push_back(
+        rank.view(rank.argument(argument, tensor.bytes), tensor.type, tensor.shape));
+  }
+  std::rotate(operands.begin(), operands.end() - 1, operands.end()); // the result is the first one
+  for (unsigned k = 0; k < operands.size(); ++k) {
+    const Tensor &tensor = tensors[(k + 3) % 4];
+    kernel.operandTypes.push_back(static_cast<uint8_t>(tensor.type));
+    kernel.dims->insert(kernel.dims->end(), tensor.shape.size(), -1);
+  }
+  rank.kernels.push_back(kernel);
+  rank.call(0, 0, operands, {});
+  return spec;
+}
+
+uint16_t bitsOf(DType type, float x) {
+  if (type == DType::F16)
+    return __builtin_bit_cast(uint16_t, static_cast<_Float16>(x));
+  return static_cast<uint16_t>(__builtin_bit_cast(uint32_t, x) >> 16); // of small integers
+}
+
+std::unique_ptr<Context> makeContext() {
+  ContextOptions options;
+  options.device = fakeDevice();
+  options.bootstrap = createSelfBootstrap();
+  return std::move(*Context::create(std::move(options)));
+}
+
+Expected<InstancePtr> makeInstance(Context &context, const ProgramSpec &spec) {
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(spec.encode()));
+  TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(0));
+  return Instance::create(context, program);
+}
+
+/// Row r of x is 1 at r modulo kDepth, so row r of y is that row of its group's matrix. Five runs,
+/// each with other groups.
+void runGroups(DType type, bool transposeB) {
+  auto context = makeContext();
+  auto instance = makeInstance(*context, groupedSpec(type, transposeB));
+  ASSERT_TRUE(instance.ok()) << instance.status().message();
+  auto memory = std::move(*bindAll(*context, **instance)); // x, w, ends, y
+  Device &device = context->device();
+  std::vector<uint16_t> x(kRows * kDepth), w(kGroups * kDepth * kColumns), y(kRows * kColumns);
+  for (int64_t row = 0; row < kRows; ++row)
+    x[static_cast<size_t>(row * kDepth + row % kDepth)] = bitsOf(type, 1);
+  auto value = [](int64_t group, int64_t k, int64_t column) {
+    return static_cast<float>(group * 64 + k * 8 + column % 8);
+  };
+  for (int64_t g = 0; g < kGroups; ++g)
+    for (int64_t k = 0; k < kDepth; ++k)
+      for (int64_t n = 0; n < kColumns; ++n)
+        w[static_cast<size_t>(g * kDepth * kColumns +
+                              (transposeB ? n * kDepth + k : k * kColumns + n))] =
+            bitsOf(type, value(g, k, n));
+  ASSERT_TRUE(device.upload(memory[0]->data(), x.data(), x.size() * 2).ok());
+  ASSERT_TRUE(device.upload(memory[1]->data(), w.data(), w.size() * 2).ok());
+  // The second has an empty group and rows of none, the third one ends that go down and too far.
+  for (auto ends : {std::array<int32_t, 3>{2, 3, 6}, {1, 1, 4}, {4, 2, 9}, {0, 0, 6}, {0, 0, 0}}) {
+    ASSERT_TRUE(device.upload(memory[2]->data(), ends.data(), sizeof ends).ok());
+    Status ran = (*instance)->run();
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    ASSERT_TRUE(device.download(y.data(), memory[3]->data(), y.size() * 2).ok());
+    for (int64_t row = 0; row < kRows; ++row) {
+      int64_t group = 0, end = 0;
+      while (group < kGroups && row >= (end = std::max<int64_t>(end, ends[group])))
+        ++group;
+      for (int64_t n = 0; n < kColumns; ++n)
+        EXPECT_EQ(y[static_cast<size_t>(row * kColumns + n)],
+                  bitsOf(type, group < kGroups ? value(group, row % kDepth, n) : 0))
+            << "row " << row << ", column " << n;
+    }
+  }
+}
+
+class GpuGrouped : public ::testing::Test {
+protected:
+  void SetUp() override {
+    if (testsHip())
+      GTEST_SKIP() << "only CUDA has the kernels";
+  }
+  Variable library{"TANDEM_GATED_LIBRARY", TANDEM_FAKE_LIBRARY};
+};
+
+TEST_F(GpuGrouped, EachRowWithTheMatrixOfItsGroup) {
+  for (const char *graph : {"1", "0"}) {
+    Variable variable("TANDEM_GRAPH", graph);
+    for (DType type : {DType::F16, DType::BF16})
+      for (bool transposeB : {false, true}) {
+        int64_t runs = fakeNumber("grouped-runs");
+        runGroups(type, transposeB);
+        // It is captured on trial and for each half of the runs, whatever the groups are.
+        EXPECT_EQ(fakeNumber("grouped-runs") - runs, *graph == '1' ? 3 : 5);
+      }
+  }
+}
+
+TEST_F(GpuGrouped, TheKernelIsLoadedWhenTheProgramIsPrepared) {
+  Variable graph("TANDEM_GRAPH", "0"); // nothing is captured on trial
+  auto context = makeContext();
+  int64_t loads = fakeNumber("grouped-loads"), runs = fakeNumber("grouped-runs");
+  auto instance = makeInstance(*context, groupedSpec(DType::BF16, false));
+  ASSERT_TRUE(instance.ok()) << instance.status().message();
+  EXPECT_EQ(fakeNumber("grouped-loads") - loads, 1);
+  EXPECT_EQ(fakeNumber("grouped-runs") - runs, 0);
+}
+
+TEST_F(GpuGrouped, MisalignedArgumentsAreRefusedWhenTheyAreBound) {
+  auto context = makeContext();
+  auto instance = makeInstance(*context, groupedSpec(DType::BF16, false));
+  ASSERT_TRUE(instance.ok()) << instance.status().message();
+  auto memory = std::move(*bindAll(*context, **instance));
+  std::vector<void *> data;
+  for (const auto &each : memory)
+    data.push_back(each->data());
+  for (uint32_t i : {0u, 1u, 3u}) {
+    std::vector<void *> odd(data);
+    odd[i] = static_cast<std::byte *>(data[i]) + 8;
+    Status status = (*instance)->bindAll(odd.data(), nullptr);
+    EXPECT_EQ(status.code(), Code::InvalidArgument);
+    EXPECT_NE(status.message().find("address is not a multiple of 16"), std::string::npos)
+        << status.message();
+  }
+  data[2] = static_cast<std::byte *>(data[2]) + 4; // of i32
+  EXPECT_TRUE((*instance)->bindAll(data.data(), nullptr).ok());
+}
+
+TEST_F(GpuGrouped, WhatNoKernelComputes) {
+  auto context = makeContext();
+  auto expect = [&](const ProgramSpec &spec, const char *text) {
+    Status status = makeInstance(*context, spec).status();
+    EXPECT_EQ(status.code(), Code::Unsupported);
+    EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+  };
+  expect(groupedSpec(DType::F32, false), "expected y, x and w all f16 or all bf16");
+  ProgramSpec deterministic = groupedSpec(DType::BF16, false);
+  deterministic.deterministic = sp::Determinism::bitwise;
+  expect(deterministic, "expected a program that is not deterministic on a GPU");
+  Knob refused("grouped-refused", 1);
+  expect(groupedSpec(DType::BF16, false),
+         "tandem.grouped_matmul: N and K must be multiples of 8");
+}
+
+} // namespace
