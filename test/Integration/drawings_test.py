@@ -61,7 +61,7 @@ class Drawn(harness.CombinationTest):
         program = self.path("program.tsp")
         done = harness.run([harness.tool("tandem-compile"), *arguments, "--target=cpu-local", "--no-oracle", "--check=false",
                             "-o", program], limit=120)
-        if self.combination.devices in (5, 6, 7) and check.DOES_NOT_FIT.search(done.err):
+        if self.combination.devices in check.SOME_DO_NOT_FIT and check.DOES_NOT_FIT.search(done.err):
             self.skipTest("not for so many devices")
         self.assertEqual(done.code, 0, str(done))
         trace, svg, report = (self.path(name) for name in ("trace.json", "picture.svg", "report.json"))
