@@ -6,7 +6,8 @@
   performance.py [--docs=FOLDER]                        from docs/measured/*.json, into docs/performance.md and docs/images
   performance.py --check                                only names what is stale; exit status 1 if anything is
   performance.py --add=NAME [options] REPORT.json...    first makes docs/measured/NAME.json from reports of tandem-bench --json
-                                                        and tools/gpu/torch-bench --beside --json, in any order
+                                                        and tools/gpu/torch-bench --beside --json, in any order. If the page
+                                                        cannot be made of it, nothing is written
 
 In the page, `<!-- measured NAME WHAT ... -->` begins a part that is written anew, up to `<!-- end measured -->`. WHAT:
 
@@ -542,13 +543,15 @@ def write(path, text):
         file.write(text)
 
 
-def make(docs, images):
-    """The page, and the description of each picture by its name. Pictures go to `images`."""
-    data, alts = {}, {}
+def make(docs, images, added):
+    """The page, and the description of each picture by its name. Pictures go to `images`. `added`: data by name, in place of
+    files."""
+    data, alts, shown = dict(added), {}, set()
 
     def part(match):
         begin, name, what, _, end = match.groups()
         path = os.path.join(docs, "measured", name + ".json")
+        shown.add(name)
         if name not in data:
             if not os.path.isfile(path):
                 refuse(f"performance.md: no file measured/{name}.json")
@@ -568,10 +571,12 @@ def make(docs, images):
         return f"{begin}\n{made}\n{end}"
 
     page = MARK.sub(part, read(os.path.join(docs, "performance.md")))
-    unused = {os.path.basename(path)[:-5] for path in glob.glob(os.path.join(docs, "measured", "*.json"))} - set(data)
+    unused = ({os.path.basename(path)[:-5] for path in glob.glob(os.path.join(docs, "measured", "*.json"))} | set(added)) - shown
     unused -= {"trace-baseline", "trace-push"}  # of docs/pictures.py
     if unused:
-        refuse(f"performance.md shows nothing of measured/{sorted(unused)[0]}.json")
+        name = sorted(unused)[0]
+        refuse(f"performance.md shows nothing of measured/{name}.json: begin a part with <!-- measured {name} table all -->, and "
+               "end it with <!-- end measured -->")
     return page, alts
 
 
@@ -596,7 +601,7 @@ def main():
     arguments = parser.parse_args()
     if bool(arguments.add) != bool(arguments.reports):
         parser.error("--add: expected reports of tandem-bench, and perhaps of torch-bench")
-    docs = arguments.docs
+    docs, added = arguments.docs, {}
     if arguments.add:
         if not re.fullmatch(r"[\w.-]+", arguments.add):
             parser.error(f"--add: expected a name, found {arguments.add}")
@@ -604,16 +609,18 @@ def main():
             arguments.commit = subprocess.run(["git", "-C", here, "rev-parse", "--short=8", "HEAD"], check=True, capture_output=True,
                                               text=True).stdout.strip()
         data = data_of(*merge(arguments.reports), arguments.about, arguments.gpu, arguments.date, arguments.commit)
-        write(os.path.join(docs, "measured", arguments.add + ".json"), dump(data))
+        added[arguments.add] = json.loads(dump(data))
     readme = os.path.join(os.path.dirname(docs), "README.md")
     stale = []
     with tempfile.TemporaryDirectory() as scratch:
-        page, alts = make(docs, scratch)
+        page, alts = make(docs, scratch, added)
         wanted = {os.path.join(docs, "performance.md"): page}
         if os.path.isfile(readme):
             wanted[readme] = described(read(readme), alts)
         for file in alts:
             wanted[os.path.join(docs, "images", file)] = read(os.path.join(scratch, file))
+    for name in added:
+        wanted[os.path.join(docs, "measured", name + ".json")] = dump(data)
     for path, text in wanted.items():
         if not os.path.isfile(path) or read(path) != text:
             stale.append(os.path.relpath(path, os.path.dirname(docs)))

@@ -8,7 +8,7 @@
 
 overlap.svg: the programs of docs/overlap.mlir on one time axis, rank 0 of each: docs/measured/trace-baseline.json and trace-push.json if
 they are there, which are traces of tandem-run (docs/performance.md says how to make them); else simulated. The picture says
-which. axes.svg: which rows of eight each of four devices has, and when it handles them. (docs/performance.py draws results.)
+which. axes.svg: which rows of eight each of four devices handles, and when. (docs/performance.py draws results.)
 """
 
 import json
@@ -29,15 +29,15 @@ MEASURED = "h100x2"
 
 
 def draw_axes(path):
-    # For each form: what it is, and the iteration in which device d handles row r; None: it has not that row.
+    # For each form: what it is, and the iteration in which device d handles row r; None: it does not handle it.
     forms = (("[-, -]", "replicated", lambda d, r: 0),
-             ('[didx("x"), -]', "split over devices", lambda d, r: 0 if r // 2 == d else None),
-             ('[stream("x"), -]', "split over iterations", lambda d, r: r // 2),
-             ('[didx("x") * stream(2), -]', "split over both", lambda d, r: r % 2 if r // 2 == d else None))
+             ('[didx("gpu"), -]', "split over devices", lambda d, r: 0 if r // 2 == d else None),
+             ('[stream("gpu"), -]', "split over iterations", lambda d, r: r // 2),
+             ('[didx("gpu") * stream(2), -]', "split over both", lambda d, r: r % 2 if r // 2 == d else None))
     shades = (TANDEM, COMMUNICATION, "#2da44e", "#8250df")
     cell, panel, top = 30, 215, 92
     drawing = Drawing(top + 8 * 24 + 22, "Rows of a tensor on four devices, by axes")
-    drawing.text(20, 26, "Eight rows on four devices: who has a row, and in which iteration it is handled", weight="bold", size=16)
+    drawing.text(20, 26, "Eight rows on four devices: who handles a row, and in which iteration", weight="bold", size=16)
     for column, (axes, about, iteration) in enumerate(forms):
         left = 58 + column * panel
         drawing.text(left, 54, axes, weight="bold")
@@ -47,12 +47,12 @@ def draw_axes(path):
             for row in range(8):
                 x, y, when = left + device * cell, top + row * 24, iteration(device, row)
                 drawing.rect(x, y, cell - 3, 21, GRID if when is None else shades[when],
-                             f"device {device}, row {row}: " + ("not there" if when is None else f"iteration {when}"))
+                             f"device {device}, row {row}: " + ("not handled" if when is None else f"iteration {when}"))
                 if when is not None:
                     drawing.text(x + 13, y + 15, str(when), "#ffffff", "middle", size=12)
     for row in range(8):
         drawing.text(48, top + row * 24 + 15, f"row {row}", MUTED, "end", size=11)
-    drawing.text(58, top + 8 * 24 + 14, "Grey: the device has not this row. Numbers and colours: the iteration.", MUTED, size=12)
+    drawing.text(58, top + 8 * 24 + 14, "Grey: the device does not handle this row. Numbers and colours: the iteration.", MUTED, size=12)
     drawing.write(path)
 
 

@@ -31,10 +31,11 @@ int main(int argc, char **argv) {
   options.machine = argc > 2 ? argv[2] : NULL;
   tandem_compilation *compilation =
       tandem_compile(fusion, sizeof fusion - 1, "gather.mlir", &options);
+  static const char *const severity[] = {"error", "warning", "remark", "note"};
   tandem_diagnostic diagnostic = {.struct_size = sizeof diagnostic};
   for (i = 0; tandem_compilation_diagnostic(compilation, i, &diagnostic); ++i)
-    fprintf(stderr, "%s:%u:%u: %s\n", diagnostic.file, (unsigned)diagnostic.line,
-            (unsigned)diagnostic.column, diagnostic.message);
+    fprintf(stderr, "%s:%u:%u: %s: %s\n", diagnostic.file, (unsigned)diagnostic.line,
+            (unsigned)diagnostic.column, severity[diagnostic.severity], diagnostic.message);
   bytes = tandem_compilation_bytes(compilation, &size); /* NULL after an error */
   /* [docs: end] */
   failed = !bytes || gather(bytes, size);

@@ -3,11 +3,14 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// With exceptions and RTTI, which LLVM does without.
+// main [RANKS]: on two ranks, or as many as given, which have to be those of the program. With
+// exceptions and RTTI, which LLVM does without.
 //
 //===----------------------------------------------------------------------===//
 
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -54,9 +57,28 @@ std::string compile(const std::string &text) {
   return {static_cast<const char *>(bytes), size};
 }
 
-void check(tandem_code code) {
+/// Destroys a handle of the C API.
+struct Destroy {
+  void operator()(tandem_local_world *world) const { tandem_local_world_destroy(world); }
+  void operator()(tandem_context *context) const { tandem_context_destroy(context); }
+  void operator()(tandem_program *program) const { tandem_program_destroy(program); }
+  void operator()(tandem_instance *instance) const { tandem_instance_destroy(instance); }
+};
+template <typename T> using Handle = std::unique_ptr<T, Destroy>;
+
+/// `context`: that of the call; its message says why.
+void check(tandem_code code, const tandem_context *context = nullptr) {
   if (code != TANDEM_OK)
-    throw std::runtime_error(tandem_code_name(code));
+    throw std::runtime_error(std::string(tandem_code_name(code)) +
+                             (context ? std::string(": ") + tandem_last_error(context) : ""));
+}
+
+Handle<tandem_context> makeContext(const tandem_context_options &options) {
+  tandem_context *made = nullptr;
+  tandem_code code = tandem_context_create(&options, &made);
+  Handle<tandem_context> context(made); // also after an error, for its message
+  check(code, made);
+  return context;
 }
 
 /// What this rank has gathered.
@@ -66,9 +88,14 @@ std::vector<float> gather(const std::string &bytes, tandem_local_world *world, u
   options.channels = "local";
   options.local_world = world;
   options.local_world_rank = rank;
-  tandem_context *context = nullptr;
-  tandem_program *program = nullptr;
-  tandem_instance *instance = nullptr;
+  Handle<tandem_context> owner = makeContext(options);
+  tandem_context *context = owner.get();
+  tandem_program *loaded = nullptr;
+  check(tandem_program_load_memory(context, bytes.data(), bytes.size(), &loaded), context);
+  Handle<tandem_program> program(loaded);
+  tandem_instance *prepared = nullptr;
+  check(tandem_prepare(context, loaded, &prepared), context);
+  Handle<tandem_instance> instance(prepared);
   std::vector<float> mine(3, static_cast<float>(rank + 1)), all(6);
   void *data[] = {mine.data(), all.data()};
   uint64_t bytes_of[] = {mine.size() * sizeof(float), all.size() * sizeof(float)};
@@ -76,20 +103,45 @@ std::vector<float> gather(const std::string &bytes, tandem_local_world *world, u
   run.struct_size = sizeof run;
   run.data = data;
   run.bytes = bytes_of;
-  check(tandem_context_create(&options, &context));
-  check(tandem_program_load_memory(context, bytes.data(), bytes.size(), &program));
-  check(tandem_prepare(context, program, &instance));
-  check(tandem_enqueue(instance, &run));
-  check(tandem_wait(instance));
-  tandem_instance_destroy(instance);
-  tandem_program_destroy(program);
-  tandem_context_destroy(context);
+  check(tandem_enqueue(prepared, &run), context);
+  check(tandem_wait(prepared), context);
   return all;
+}
+
+/// What each rank has gathered. Throws the errors of all ranks, once all have ended.
+std::vector<std::vector<float>> gatherAll(const std::string &bytes, uint32_t ranks) {
+  tandem_local_world *made = nullptr;
+  check(tandem_local_world_create(ranks, /*timeout_ms=*/30000, &made));
+  Handle<tandem_local_world> world(made);
+  std::vector<std::vector<float>> found(ranks);
+  std::vector<std::exception_ptr> errors(ranks); // one that leaves a thread would end the process
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        found[rank] = gather(bytes, made, rank);
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  std::string messages;
+  for (const std::exception_ptr &error : errors)
+    try {
+      if (error)
+        std::rethrow_exception(error);
+    } catch (const std::exception &failure) {
+      messages += (messages.empty() ? "" : "\n") + std::string(failure.what());
+    }
+  if (!messages.empty())
+    throw std::runtime_error(messages);
+  return found;
 }
 
 } // namespace
 
-int main() {
+int main(int argc, char **argv) {
   try {
     compile("func.func @broken(");
     return 1;
@@ -99,18 +151,14 @@ int main() {
     std::printf("%s\n", error.what());
   }
 
-  std::string program = compile(kFusion);
-  tandem_local_world *world = nullptr;
-  check(tandem_local_world_create(2, /*timeout_ms=*/30000, &world));
-  std::vector<float> found[2];
-  std::vector<std::thread> ranks;
-  for (uint32_t rank = 0; rank < 2; ++rank)
-    ranks.emplace_back([&, rank] { found[rank] = gather(program, world, rank); });
-  for (std::thread &rank : ranks)
-    rank.join();
-  tandem_local_world_destroy(world);
-  for (const std::vector<float> &all : found)
-    if (all != std::vector<float>{1, 1, 1, 2, 2, 2})
-      return 1;
+  try {
+    uint32_t ranks = argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : 2;
+    for (const std::vector<float> &all : gatherAll(compile(kFusion), ranks))
+      if (all != std::vector<float>{1, 1, 1, 2, 2, 2})
+        return 1;
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
   std::printf("gathered with %s\n", tandem_runtime_version_string());
 }

@@ -95,15 +95,17 @@ std::string runRank(const void *program, size_t size, tandem_local_world *world,
 /// All ranks, with the program for this number of rows.
 bool runAll(tandem_module_compiler *compiler, int rows) {
   tandem_mesh_size mesh{sizeof mesh, "x", kRanks};
-  const int64_t extents[] = {int64_t(kRanks) * rows, kInner};
-  tandem_argument_shape shape{sizeof shape, "x", extents, 2};
   tandem_compile_options options{};
   options.struct_size = sizeof options;
   options.mesh = &mesh;
   options.num_mesh = 1;
+  options.target = "cpu-local";
+  // [docs: shapes]
+  const int64_t extents[] = {int64_t(kRanks) * rows, kInner};
+  tandem_argument_shape shape{sizeof shape, "x", extents, 2}; // x: tensor<?x16xf32>
   options.shapes = &shape;
   options.num_shapes = 1;
-  options.target = "cpu-local";
+  // [docs: end]
   std::unique_ptr<tandem_compilation, void (*)(tandem_compilation *)> compilation(
       tandem_module_compile(compiler, &options), tandem_compilation_destroy);
   tandem_diagnostic found{};

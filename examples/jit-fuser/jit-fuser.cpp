@@ -24,6 +24,17 @@
 using namespace fuser;
 
 namespace {
+const char *const kUsage = R"(usage: jit-fuser [OPTION...]
+
+Trains Llama blocks on all ranks. Compares outputs, gradients and losses with those of one rank,
+outputs with plain loops, and elements of each gradient with finite differences of these loops.
+
+ranks:    --ranks=4  --processes (else threads)  --device=cpu  --channels=NAMES
+model:    --tokens=16  --hidden=32  --heads=8  --feed=48  --blocks=2  --steps=3
+fuser:    --group-ops=64  --group-bytes=268435456 (most per group)  --attention=call or op
+compiler: --target=NAME  --machine=NAME (a machine file, such as h200x4)
+)";
+
 struct Options {
   uint32_t ranks = 4;
   bool processes = false;
@@ -189,7 +200,8 @@ void runRank(const Options &options, const Model &model, ProgramCache &programs,
   Fuser single(alone, 0, 1, own, options.limits, options.attention == "call");
   compareWithOneRank(result, train(single, options, model), model);
   compareWithLoops(result, options.config, model);
-  std::printf("%lld steps: %zu groups of %zu ops in all, %zu programs; loss %.4f to %.4f\n",
+  std::printf("%lld steps: %zu groups of %zu ops in all, %zu programs; loss %.4f to %.4f\n"
+              "results agree with one rank, plain loops and finite differences\n",
               static_cast<long long>(options.steps), result.all.groups, result.all.ops,
               result.all.instances, static_cast<double>(result.losses.front()),
               static_cast<double>(result.losses.back()));
@@ -252,6 +264,11 @@ Options parse(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  for (int i = 1; i < argc; ++i)
+    if (std::strcmp(argv[i], "--help") == 0) {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
   try {
     Options options = parse(argc, argv);
     Model model(options.config);

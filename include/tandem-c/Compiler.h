@@ -40,7 +40,8 @@ typedef struct tandem_mesh_size {
 /* The shape of an argument with `?` extents. */
 typedef struct tandem_argument_shape {
   size_t struct_size;
-  const char *argument; /* its name, or "arg0" */
+  /* Its fusion.name, or "arg0" (first argument); the %name of the text is not kept. */
+  const char *argument;
   const int64_t *extents;
   size_t rank;
 } tandem_argument_shape;
@@ -114,7 +115,8 @@ int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t 
                                   tandem_diagnostic *diagnostic);
 
 /* A module that is read once and compiled for several sizes. Programs are cached; concurrent
- * requests for the same one compile it once. Thread-safe. See tandem/Compiler/ModuleCompiler.h. */
+ * requests for the same one compile it once. Thread-safe. See docs/fusion.md, "From `?` to
+ * numbers". */
 typedef struct tandem_module_compiler tandem_module_compiler;
 
 /* Zero everything but struct_size for the defaults. */
@@ -146,8 +148,7 @@ void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
                                        tandem_cache_statistics *statistics);
 
 /* A module's programs for an extent that varies from run to run, such as the number of tokens: few
- * serve all extents up to a bound. Thread-safe. See tandem/Compiler/Family.h and docs/families.md.
- */
+ * serve all extents up to a bound. Thread-safe. See docs/families.md. */
 typedef struct tandem_family tandem_family;
 
 /* Zero everything but struct_size and bound for the defaults. */

@@ -54,11 +54,12 @@ typedef struct tandem_kernel_call {
   size_t num_results;
 } tandem_kernel_call;
 
-/* Returns 0, or a number that the error message of the run shows. Any thread; calls of several
- * streams and ranks may run at once. CPU: computes, on the thread of the command's stream. GPU: may
- * only enqueue work on `stream`, which may be under capture; the context's GPU is current. Called
- * for each run. Runs that replay a graph share one call if addresses and extents are equal.
- * tandem_prepare also calls it, to try a capture, with other addresses. */
+/* Returns 0. Another number fails the run with TANDEM_INTERNAL, and the message shows it. Any
+ * thread; calls of several streams and ranks may run at once. CPU: computes, on the thread of the
+ * command's stream. GPU: may only enqueue work on `stream`, which may be under capture; the
+ * context's GPU is current. Called for each run. Runs that replay a graph share one call if
+ * addresses and extents are equal. tandem_prepare also calls it, to try a capture, with other
+ * addresses. */
 typedef int (*tandem_kernel_function)(void *user, const tandem_kernel_call *call);
 
 /* A context uses what is for its device. */

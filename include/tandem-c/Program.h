@@ -34,19 +34,20 @@ tandem_code tandem_program_at_extent(const tandem_program *program, int64_t exte
 
 /* Queries of programs: any thread. Pointers that they return live as long as the program. */
 const char *tandem_program_name(const tandem_program *program);
-/* Ranks that the program is for; prepare needs a world of this size. */
+/* Ranks that the program is for; prepare needs a world of this size. Loading fails on a rank that
+ * is not one of them. */
 uint32_t tandem_program_num_ranks(const tandem_program *program);
 uint32_t tandem_program_num_arguments(const tandem_program *program);
 
 /* An argument: inputs first, then results. */
 typedef struct tandem_argument {
   size_t struct_size;
-  const char *name;
+  const char *name; /* fusion.name; without one "arg0", ..., and "res0", ... of results */
   int is_result;
   tandem_dtype dtype;
   uint32_t rank; /* dimensions of `shape` */
   const int64_t *shape;
-  const char *axes, *mesh; /* text for people: "[didx(\"x\"), -]" and "tp" */
+  const char *axes, *mesh; /* text for people: [didx("gpu"), -] and @tp["gpu" = 2] */
   /* Not 0: the value is the sum (partial_op) of num_terms terms of `shape`, of which each rank
    * holds one, as before an all-reduce. */
   int partial;

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Stands in for the grouped kernels of libtandem_gated.so: TANDEM_GATED_LIBRARY names it. One kernel
-// for each type and layout of W, for any extents.
+// Stands in for the grouped kernels of libtandem_gated.so: TANDEM_GATED_LIBRARY names it. One
+// kernel for each type and layout of W, for any extents.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,9 +37,8 @@ float get(Element element, const void *data, int64_t i) {
 void set(Element element, void *data, int64_t i, float x) {
   auto bits = __builtin_bit_cast(uint32_t, x);
   static_cast<uint16_t *>(data)[i] =
-      element == Element::F16
-          ? __builtin_bit_cast(uint16_t, static_cast<_Float16>(x))
-          : static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+      element == Element::F16 ? __builtin_bit_cast(uint16_t, static_cast<_Float16>(x))
+                              : static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 void compute(const KernelInfo &kernel, const GroupedMatmul &p) {

@@ -60,7 +60,7 @@ public:
     addHow();
     line.text("--json", o.json, "FILE", "all figures")->group("Reports");
     for (CLI::Option *option :
-         {line.text("--csv", o.csv, "FILE", "one line per case"),
+         {line.text("--csv", o.csv, "FILE", "one line per measurement"),
           line.text("--svg", o.svg, "FILE", "a chart"),
           line.real(
               "--fail-if-slower", o.failIfSlower, 0, 1e6, "PCT",

@@ -52,8 +52,8 @@ static int checkMain(int argc, char **argv) {
                   "for GPU targets; 0: each stream has its own)");
   CLI::Option *sms = line.number(
       "--sms", options.sms.total, 0, 999999, "N",
-      "SMs of each rank's GPU, which kernels that wait may hold (default: 132 for GPU targets;\n"
-      "0: not checked)");
+      "SMs of each rank's GPU, which kernels that wait may hold (default: 132 for GPU targets,\n"
+      "96 for hip targets; 0: not checked)");
   line.add_flag("--lint", options.lint, "also report legal but slow code");
   line.add_flag("--json", json, "print a JSON object instead of text");
   CLI::Option *data =

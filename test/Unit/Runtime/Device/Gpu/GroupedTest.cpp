@@ -44,10 +44,8 @@ ProgramSpec groupedSpec(DType type, bool transposeB) {
   kernel.config = transposeB ? "transpose_b" : "";
   kernel.dims.emplace();
   for (const Tensor &tensor : tensors) {
-    uint32_t argument =
-        spec.stacked(tensor.name, tensor.name[0] == 'y', tensor.type, tensor.shape);
-    operands.push_back(
-        rank.view(rank.argument(argument, tensor.bytes), tensor.type, tensor.shape));
+    uint32_t argument = spec.stacked(tensor.name, tensor.name[0] == 'y', tensor.type, tensor.shape);
+    operands.push_back(rank.view(rank.argument(argument, tensor.bytes), tensor.type, tensor.shape));
   }
   std::rotate(operands.begin(), operands.end() - 1, operands.end()); // the result is the first one
   for (unsigned k = 0; k < operands.size(); ++k) {
@@ -183,8 +181,7 @@ TEST_F(GpuGrouped, WhatNoKernelComputes) {
   deterministic.deterministic = sp::Determinism::bitwise;
   expect(deterministic, "expected a program that is not deterministic on a GPU");
   Knob refused("grouped-refused", 1);
-  expect(groupedSpec(DType::BF16, false),
-         "tandem.grouped_matmul: N and K must be multiples of 8");
+  expect(groupedSpec(DType::BF16, false), "tandem.grouped_matmul: N and K must be multiples of 8");
 }
 
 } // namespace
