@@ -83,6 +83,8 @@ Handle<tandem_context> makeContext(const tandem_context_options &options) {
 
 /// What this rank has gathered.
 std::vector<float> gather(const std::string &bytes, tandem_local_world *world, uint32_t rank) {
+  // They outlive the context: after an error it may still use them.
+  std::vector<float> mine(3, static_cast<float>(rank + 1)), all(6);
   tandem_context_options options{};
   options.struct_size = sizeof options;
   options.channels = "local";
@@ -96,7 +98,6 @@ std::vector<float> gather(const std::string &bytes, tandem_local_world *world, u
   tandem_instance *prepared = nullptr;
   check(tandem_prepare(context, loaded, &prepared), context);
   Handle<tandem_instance> instance(prepared);
-  std::vector<float> mine(3, static_cast<float>(rank + 1)), all(6);
   void *data[] = {mine.data(), all.data()};
   uint64_t bytes_of[] = {mine.size() * sizeof(float), all.size() * sizeof(float)};
   tandem_run_options run{};

@@ -142,6 +142,13 @@ class Performance(harness.Test):
         self.write("docs/measured/five.json", data)
         self.assertIn("performance.md shows nothing of measured/five.json", self.run_script().err)
 
+    def test_a_report_that_the_page_does_not_show_is_not_stored(self):
+        self.write("docs/performance.md", "# Performance\n")
+        done = self.add()
+        self.assertEqual(done.code, 1, str(done))
+        self.assertIn("performance.md shows nothing of measured/four.json: begin a part with <!-- measured four table all -->", done.err)
+        self.assertFalse(os.path.exists(os.path.join(self.docs, "measured", "four.json")))
+
     def test_numbers_that_were_not_kept(self):
         """A table without a report: ratios only, and a summary of more cases than it has rows."""
         case = {"op": "ag", "m": 1024, "n": 64, "k": 64, "dtype": "f16", "group": "other", "limit": "matmul", "arms": {

@@ -15,9 +15,10 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace tandem::gpu::gated;
-
 namespace {
+namespace grouped {
+
+using namespace tandem::gpu::gated;
 
 constexpr KernelInfo kKernels[] = {
     {"f16 nk", Element::F16, true, 64, 128, 64, 1, 1},
@@ -84,9 +85,10 @@ const GroupedTable kTable = {
       return nullptr;
     }};
 
+} // namespace grouped
 } // namespace
 
-extern "C" __attribute__((visibility("default"))) const GroupedTable *
+extern "C" __attribute__((visibility("default"))) const tandem::gpu::gated::GroupedTable *
 tandem_grouped_kernels(uint32_t version) {
-  return version == kGroupedVersion ? &kTable : nullptr;
+  return version == tandem::gpu::gated::kGroupedVersion ? &grouped::kTable : nullptr;
 }

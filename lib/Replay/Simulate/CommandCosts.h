@@ -91,14 +91,18 @@ public:
   struct GatedKernel {
     double unit = 0; ///< seconds for a row and an index of K, when all gates are open
     double wave = 0; ///< seconds of a wave
-    double sms = 1;
-    double tileRows = 1, tileColumns = 1;
+    double sms = 1, tileRows = 1;
+    double columns = 0; ///< of tiles
     double depth = 1;   ///< K of the whole product
     bool waits = false; ///< for signals: it has parts that begin later than those before them end
+    double waves(double rows) const;
   };
   const GatedKernel &gatedKernel(const replay::Rank &rank, const replay::Command &part);
-  /// Tiles of a matmul in it; those of a slice of K count for its share.
-  double gatedTiles(const replay::Rank &rank, const replay::Command &part);
+  /// Of a matmul in it: its rows, and its share of K.
+  struct GatedRows {
+    double rows, share;
+  };
+  GatedRows gatedRows(const replay::Rank &rank, const replay::Command &part);
 
   /// Whether this is a launch that runs inside the matmul before it.
   bool isInMatmul(const replay::Command &command) const;

@@ -394,8 +394,11 @@ private:
   /// it: what a gated matmul computes without a pause lasts a whole number of waves.
   void beginTiles(CommandId id) {
     Tiles &tiles = busy[world.commands[id].partner];
-    if (now > tiles.end)
-      tiles.since = now, tiles.count = 0;
+    if (now <= tiles.end)
+      return;
+    tiles.late = {now, 0, 0};
+    if (now >= tiles.last) // all SMs are idle
+      tiles.all = tiles.late;
   }
 
   /// When its tiles end; for parts with others behind them: now.
@@ -408,11 +411,17 @@ private:
     if (!kernel.waits)
       return now;
     Tiles &tiles = busy[part.partner];
-    constexpr double kRounding = 1e-6; // of shares of tiles
-    tiles.count += costs.gatedTiles(rank, part);
     tiles.end = now;
-    tiles.last = std::max(
-        tiles.last, tiles.since + std::ceil(tiles.count / kernel.sms - kRounding) * kernel.wave);
+    CommandCosts::GatedRows rows = costs.gatedRows(rank, part);
+    for (Tiles::Run *run : {&tiles.all, &tiles.late}) {
+      // A tile of rows of several parts is one; a slice of K is a part of each tile's wave.
+      if (rows.share == 1)
+        run->rows += rows.rows;
+      else
+        run->slices += kernel.waves(rows.rows) * rows.share;
+      double waves = kernel.waves(run->rows) + run->slices;
+      tiles.last = std::max(tiles.last, run->since + waves * kernel.wave);
+    }
     for (CommandId c = id + 1; c <= part.partner + world.commands[part.partner].aux; ++c)
       if (world.commands[c].kind == Kind::Matmul)
         return now;
@@ -500,10 +509,16 @@ private:
   /// Work of parts of gated matmuls that has begun before its command has.
   enum class Early : uint8_t { Begun, Ended, Awaited };
   std::unordered_map<CommandId, Early> early;
-  /// Of a gated matmul: `count` tiles have been computed without a pause from `since` to `end`, and
-  /// the last wave of any ends at `last`.
+  /// Of a gated matmul.
   struct Tiles {
-    double since = 0, end = -1, count = 0, last = 0;
+    /// What has been computed since then: rows with all of K, and waves of slices of K.
+    struct Run {
+      double since = 0, rows = 0, slices = 0;
+    };
+    Run all;         ///< since all SMs were idle
+    Run late;        ///< since some were
+    double end = -1; ///< of the last part's work
+    double last = 0; ///< of the last wave
   };
   std::unordered_map<CommandId, Tiles> busy; ///< by their heads
   std::priority_queue<Timer> timers;

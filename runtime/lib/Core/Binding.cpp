@@ -24,8 +24,11 @@ Status InstanceImpl::checkAddress(uint32_t i, const void *address, const uint64_
     return argumentError(i, fmt::format("expected at least {} bytes, found {}", needed, *bytes));
   if (!address && needed > 0)
     return argumentError(i, "null pointer");
-  if (reinterpret_cast<uintptr_t>(address) % alignments[i] != 0)
-    return argumentError(i, fmt::format("address is not a multiple of {}", alignments[i]));
+  // Of an argument that is staged, only copies see this address.
+  bool isStaged = varying && varying->address(i, const_cast<void *>(address)) != address;
+  uint32_t multiple = isStaged ? sizeOf(info.dtype) : alignments[i];
+  if (reinterpret_cast<uintptr_t>(address) % multiple != 0)
+    return argumentError(i, fmt::format("address is not a multiple of {}", multiple));
   return Status();
 }
 

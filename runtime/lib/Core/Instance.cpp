@@ -172,29 +172,33 @@ Status InstanceImpl::holdBack(Slot &slot) {
   return Status();
 }
 
-Status InstanceImpl::checkCapture(Stream *main) const {
-  if (!main || !main->isCapturing())
-    return Status();
+Status InstanceImpl::checkCapture(bool isCapturing) const {
   const char *why = varying   ? "a program with an extent that varies cannot be captured"
                     : tracing ? "a traced run cannot be captured"
                     : graphs  ? nullptr
                               : "the run cannot be captured: this program runs without a graph";
-  return why ? Status(Code::Unsupported, prefix() + why) : Status();
+  return isCapturing && why ? Status(Code::Unsupported, prefix() + why) : Status();
 }
 
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, void *const *addresses,
                              const uint64_t *bytes) {
   TANDEM_RETURN_IF_ERROR(context.health());
-  TANDEM_RETURN_IF_ERROR(checkCapture(main.get()));
+  bool isCapturing = main && main->isCapturing();
+  TANDEM_RETURN_IF_ERROR(checkCapture(isCapturing));
   TANDEM_RETURN_IF_ERROR(bindAll(addresses, bytes));
-  return enqueue(std::move(main));
+  return enqueueBound(std::move(main), isCapturing);
 }
 
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(context.health());
+  bool isCapturing = main && main->isCapturing();
+  TANDEM_RETURN_IF_ERROR(checkCapture(isCapturing));
+  return enqueueBound(std::move(main), isCapturing);
+}
+
+Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing) {
   TANDEM_RETURN_IF_ERROR(checkBindings());
-  TANDEM_RETURN_IF_ERROR(checkCapture(main.get()));
-  if (main && main->isCapturing())
+  if (isCapturing)
     return captureInto(*main).withPrefix(prefix());
   followArena();
   Slot &slot = nextSlot();

@@ -186,9 +186,10 @@ private:
   Status argumentError(uint32_t i, const std::string &what) const;
   Status checkAddress(uint32_t i, const void *address, const uint64_t *bytes) const;
   /// Unsupported if `main` is being captured and a run of this instance cannot be.
-  Status checkCapture(Stream *main) const;
-  /// Notes what the operation of commands [first, end) asks of the addresses of arguments.
-  void noteAlignments(const Operation &operation, uint32_t first, uint32_t end);
+  Status checkCapture(bool isCapturing) const;
+  Status enqueueBound(std::shared_ptr<Stream> main, bool isCapturing);
+  /// Notes what an operation asks of the addresses of arguments. Unsupported if none would do.
+  Status noteAlignments(const Operation &operation);
   /// An error if a result overlaps another argument.
   Status checkOverlaps(void *const *addresses) const;
   Status checkBindings();

@@ -193,7 +193,6 @@ Status InstanceImpl::prepareOperations() {
       if (!one)
         return one.status().withPrefix(describe(i) + ": ");
       if (*one) {
-        noteAlignments(**one, i, i + commands);
         addStep(command, i, std::move(*one));
         i += commands - 1;
       } else {
@@ -206,7 +205,6 @@ Status InstanceImpl::prepareOperations() {
       if (!one)
         return one.status().withPrefix(describe(i) + ": ");
       if (*one) {
-        noteAlignments(**one, i, i + 1);
         addStep(command, i++, std::move(*one));
         continue;
       }
@@ -215,6 +213,12 @@ Status InstanceImpl::prepareOperations() {
     if (!status.ok())
       return status.withPrefix(describe(i) + ": ");
   }
+  for (const Step &step : steps)
+    if (step.operation) {
+      Status status = noteAlignments(*step.operation);
+      if (!status.ok())
+        return status.withPrefix(describe(static_cast<uint32_t>(step.marker)) + ": ");
+    }
   return Status();
 }
 
@@ -224,7 +228,6 @@ Status InstanceImpl::prepareCommand(uint32_t i) {
     return Status(); // prepared with their group
   if (command.kind() != sp::CommandKind::record && command.kind() != sp::CommandKind::wait) {
     TANDEM_ASSIGN_OR_RETURN(auto operation, prepareOperation(command, i));
-    noteAlignments(*operation, i, i + 1);
     addStep(command, i, std::move(operation));
     return Status();
   }
@@ -238,25 +241,24 @@ Status InstanceImpl::prepareCommand(uint32_t i) {
   return Status();
 }
 
-void InstanceImpl::noteAlignments(const Operation &operation, uint32_t first, uint32_t end) {
-  auto note = [&](uint32_t view, uint32_t k) {
-    if (view == sp::kNoView)
+Status InstanceImpl::noteAlignments(const Operation &operation) {
+  Status status;
+  operation.alignments([&](uint32_t slot, uint32_t bytes) {
+    if (slot == Operand::kNone)
       return;
-    const sp::Buffer &buffer = *data.buffers()->Get(data.views()->Get(view)->buffer());
+    const sp::View &view = *data.views()->Get(slot);
+    if (view.offset() % bytes != 0)
+      status = Status(Code::Unsupported,
+                      fmt::format("expected an operand at a multiple of {} bytes, found one {} "
+                                  "bytes into its buffer",
+                                  bytes, view.offset()));
+    const sp::Buffer &buffer = *data.buffers()->Get(view.buffer());
     if (buffer.space() == sp::Space::argument) {
       uint32_t &needed = alignments[buffer.argument()];
-      needed = std::max(needed, operation.alignment(k));
+      needed = std::max(needed, bytes);
     }
-  };
-  for (uint32_t i = first; i < end; ++i) {
-    const sp::Command &command = *data.commands()->Get(i);
-    if (command.kind() == sp::CommandKind::matmul)
-      for (uint32_t k = 0; k < command.operands()->size(); ++k)
-        note(command.operands()->Get(k), k);
-    else if (command.kind() == sp::CommandKind::call)
-      for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
-        note(data.launch_operands()->Get(command.operands()->Get(0) + k), k);
-  }
+  });
+  return status;
 }
 
 Step &InstanceImpl::addStep(const sp::Command &command, uint32_t i,

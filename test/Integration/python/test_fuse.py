@@ -105,8 +105,14 @@ OPERATIONS = {
                lambda x, y: np.concatenate([x[:, 8:], y[:, ::2]], 1) + x[0]),
     "cast": (lambda x, y: x.astype("f16").astype("f32") + (y > 0).astype("f32"),
              lambda x, y: x.astype(np.float16).astype(np.float32) + (y > 0)),
-    "equal": (lambda x, y: tandem.where(x == tandem.maximum(x, y), y, x) + (y != 0.5).astype("f32"),
-              lambda x, y: np.where(x == np.maximum(x, y), y, x) + (y != 0.5)),
+    "equal": (lambda x, y: tandem.where(x == tandem.maximum(x, y), y, x), lambda x, y: np.where(x == np.maximum(x, y), y, x)),
+    "not equal": (lambda x, y: tandem.where(x != tandem.maximum(x, y), y, x), lambda x, y: np.where(x != np.maximum(x, y), y, x)),
+    "equal integers": (lambda x, y: tandem.where((x * 2).astype("i32") == (y * 2).astype("i32"), x, 0.0)
+                       + ((x * 2).astype("i32") != 1).astype("f32"),
+                       lambda x, y: np.where((x * 2).astype("i") == (y * 2).astype("i"), x, 0) + ((x * 2).astype("i") != 1)),
+    # 0 / 0, or infinity less infinity, is not a number: it differs from itself.
+    "not a number": (lambda x, y: tandem.where((x - x) / (y - y) != (x - x) / (y - y), x, y),
+                     lambda x, y: x),
     "infinity": (lambda x, y: tandem.exp(tandem.where(x > y, x, -math.inf)) + y,
                  lambda x, y: np.where(x > y, np.exp(x), 0) + y),
 }

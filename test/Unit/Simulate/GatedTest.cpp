@@ -136,6 +136,60 @@ TEST(SimulateGated, RowsThatComeLateTakeWholeWaves) {
   EXPECT_NEAR(seconds(20), (1 + 20 + 1) * kMs + whole * 2 / 3, kNear);
 }
 
+TEST(SimulateGated, PartsOfFewRowsShareTheirTiles) {
+  // Four parts of two rows are one row of tiles: one wave, as for eight rows at once.
+  auto seconds = [](int64_t parts) {
+    ToyProgram program(1);
+    program.spec.ranks[0].slots = {1};
+    RankSpec &rank = program[0];
+    program[0].signal(0, 0, 0, 0, 1);
+    uint32_t out = rank.arena(8 * 8000 * 2), a = rank.arena(8 * 1000 * 2);
+    uint32_t w = rank.view(rank.arena(1000 * 8000 * 2), DType::BF16, {1000, 8000});
+    CommandSpec &head = rank.add(sp::CommandKind::gated_matmul, 0);
+    head.aux = static_cast<uint32_t>(parts) + 1;
+    rank.waitSignal(0, 0, 0, 1);
+    for (int64_t i = 0; i < parts; ++i) {
+      int64_t rows = 8 / parts;
+      auto first = static_cast<uint64_t>(i * rows);
+      uint32_t y = rank.view(out, DType::BF16, {rows, 8000}, first * 8000 * 2);
+      uint32_t x = rank.view(a, DType::BF16, {rows, 1000}, first * 1000 * 2);
+      rank.add(sp::CommandKind::matmul, 0, {y, x, w});
+    }
+    return program.simulate(withKernels(1)).seconds;
+  };
+  EXPECT_NEAR(seconds(4), seconds(1), kNear);
+}
+
+TEST(SimulateGated, ALateSliceOfKTakesItsShareOfAWave) {
+  // One wave for two milliseconds; the second part of K comes when the first is done.
+  ToyProgram program(2);
+  for (RankSpec &rank : program.spec.ranks)
+    rank.slots = {1};
+  program.matmul(1, 0, 6);
+  program.put(1, 0, 0, 1);
+  program[1].signal(0, 0, 0, 0, 1);
+  RankSpec &rank = program[0];
+  rank.symmetric(4000000);
+  uint32_t out = rank.view(rank.arena(2000000), DType::BF16, {1000, 1000});
+  uint32_t a = rank.arena(2000000), w = rank.arena(2000000);
+  auto slice = [&](int64_t first, int64_t count) {
+    auto at = static_cast<uint64_t>(first);
+    CommandSpec &one = rank.add(sp::CommandKind::matmul, 0,
+                                {out, rank.view(a, DType::BF16, {1000, count}, {1000, 1}, at * 2),
+                                 rank.view(w, DType::BF16, {count, 1000}, at * 1000 * 2)});
+    if (first > 0)
+      one.flags = static_cast<uint8_t>(sp::CommandFlags::accumulate);
+  };
+  CommandSpec &head = rank.add(sp::CommandKind::gated_matmul, 0);
+  head.aux = 3;
+  slice(0, 504);
+  rank.waitSignal(0, 0, 0, 1);
+  slice(504, 496);
+  simulate::Result result = program.simulate(withKernels(1));
+  EXPECT_EQ(result.ungated, replay::kNone);
+  EXPECT_NEAR(result.seconds, (1 + 6 + 1 + 2 * 0.496) * kMs, kNear);
+}
+
 TEST(SimulateGated, WithoutKernelsItsPartsAreLaunched) {
   ToyProgram program = gated(0);
   machine::Machine machine = toyMachine({{"/launch/streams/device/matmul", kLaunch},

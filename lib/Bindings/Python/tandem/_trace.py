@@ -101,27 +101,28 @@ class Value:
     __hash__ = object.__hash__  # a key is the value itself, whatever `==` builds
 
     def __eq__(self, other):
-        return _compare("eq", self, other)
+        return _compare("==", self, other)
 
     def __ne__(self, other):
-        return _compare("ne", self, other)
+        return _compare("!=", self, other)
 
     def __lt__(self, other):
-        return _compare("lt", self, other)
+        return _compare("<", self, other)
 
     def __le__(self, other):
-        return _compare("le", self, other)
+        return _compare("<=", self, other)
 
     def __gt__(self, other):
-        return _compare("gt", self, other)
+        return _compare(">", self, other)
 
     def __ge__(self, other):
-        return _compare("ge", self, other)
+        return _compare(">=", self, other)
 
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
-        if Ellipsis in index:
-            at = index.index(Ellipsis)
+        dots = [at for at, part in enumerate(index) if part is Ellipsis]  # `in` would compare traced tensors
+        if dots:
+            at = dots[0]
             index = index[:at] + (slice(None),) * (self.ndim - len(index) + 1) + index[at + 1:]
         if len(index) > self.ndim:
             raise ArgumentError(f"index: expected at most {self.ndim} dimensions, found {len(index)}")
@@ -255,11 +256,14 @@ def _arith(name, *given):
     return _elementwise(f"arith.{name}{suffix}", *values)
 
 
+#: Of floats and of integers. NaN differs from everything, and is neither less nor greater.
+_PREDICATES = {"==": ("oeq", "eq"), "!=": ("une", "ne"), "<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge")}
+
+
 def _compare(name, *given):
     values = _alike(name, *given)
     is_float = values[0].dtype in _FLOATS
-    prefix = ("u" if name == "ne" else "o") if is_float else "" if name in ("eq", "ne") else "s"  # NaN differs from all
-    return _elementwise(f"arith.cmp{'f' if is_float else 'i'}", *values, dtype="i1", predicate=prefix + name)
+    return _elementwise(f"arith.cmp{'f' if is_float else 'i'}", *values, dtype="i1", predicate=_PREDICATES[name][not is_float])
 
 
 def _reduce(kind, value, axis, keepdims):

@@ -138,21 +138,25 @@ private:
   /// Checks that every shape belongs to an argument.
   LogicalResult checkNames() {
     llvm::StringSet<> used;
-    std::string known;
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      for (unsigned number = 0; !function.isExternal() && number < function.getNumArguments();
-           ++number) {
+    SmallVector<std::string> known;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal() || (!entry.empty() && function.getSymName() != entry))
+        continue;
+      for (unsigned number = 0; number < function.getNumArguments(); ++number) {
         if (auto *it = findOption(function, number); it != shapes.end())
           used.insert(it->first);
         auto name = function.getArgAttrOfType<StringAttr>(number, kNameAttrName);
-        known += (known.empty() ? "" : ", ") +
-                 (name ? name.getValue().str() : "arg" + std::to_string(number));
+        std::string shown = name ? name.getValue().str() : "arg" + std::to_string(number);
+        if (!llvm::is_contained(known, shown))
+          known.push_back(shown);
       }
+    }
     for (const auto &[name, shape] : shapes)
       if (!used.contains(name))
         return getOperation().emitError()
-               << "expected an argument (" << known << ") in option 'shape', found '" << name
-               << "': arguments are named by fusion.name, else by position";
+               << "expected an argument (" << llvm::join(known, ", ")
+               << ") in option 'shape', found '" << name
+               << "': arguments are named by fusion.name, or by position, as arg0";
     return success();
   }
 

@@ -93,11 +93,10 @@ public:
   virtual Status enqueue(Stream &stream, const Frame &frame) = 0;
   /// Why it cannot be captured into a graph; empty: it can.
   virtual std::string whyNoGraph() const { return {}; }
-  /// In bytes, what the address of operand `k` of each of its matmuls or calls must be a multiple
-  /// of, beyond the size of an element. Arguments are checked when they are bound.
-  virtual uint32_t alignment(uint32_t k) const {
-    (void)k;
-    return 1;
+  /// Calls `note(slot, bytes)` for each operand whose address must be a multiple of more bytes than
+  /// an element has. Arguments are checked when they are bound.
+  virtual void alignments(const std::function<void(uint32_t slot, uint32_t bytes)> &note) const {
+    (void)note;
   }
   /// Set by the instance; Stream::position() returns it while the operation runs.
   Marker marker = kNoMarker;

@@ -43,7 +43,10 @@ private:
 class GroupedOperation final : public GpuOperation {
 public:
   GroupedOperation(Tools tools, const CallDesc &desc) : tools(std::move(tools)), desc(desc) {}
-  uint32_t alignment(uint32_t k) const override { return k < 3 ? 16 : 1; }
+  void alignments(const std::function<void(uint32_t, uint32_t)> &note) const override {
+    for (size_t k = 0; k < 3; ++k) // y, x, w
+      note(desc.slots[k], kRowBytes);
+  }
   Status issue(GpuStream &stream, const Frame &frame) override {
     const void *addresses[TANDEM_KERNEL_MAX_OPERANDS];
     size_t count = desc.slots.size();
@@ -73,6 +76,9 @@ Expected<std::unique_ptr<Operation>> prepareBuiltin(const Tools &tools, const Ca
                                         desc.operands.size());
   if (!why.empty())
     return Status(Code::Unsupported, why);
+  for (size_t k = 0; k < 3; ++k) // y, x, w
+    if (desc.alignments[k] % kRowBytes != 0)
+      return Status(Code::Unsupported, "expected y, x and w at multiples of 16 bytes");
   // Else the first run would, and might wait for a kernel that waits for this rank.
   TANDEM_RETURN_IF_ERROR(tools->driver().within(
       [&] { return loadGroupedMatmul(desc.config, desc.operands.data(), desc.operands.size()); }));

@@ -39,7 +39,15 @@ public:
         noGraph(desc.whyNoGraph), countRun(countRun), letGo(letGo) {}
 
   std::string whyNoGraph() const override { return noGraph; }
-  uint32_t alignment(uint32_t k) const override { return k < 3 ? 16 : 1; }
+  void alignments(const std::function<void(uint32_t, uint32_t)> &note) const override {
+    for (uint32_t slot : {a, w, own.slot})
+      note(slot, kRowBytes);
+    if (targets.empty())
+      note(out, kRowBytes);
+    for (const GatedTarget &target : targets)
+      if (target.isLocal)
+        note(target.local.slot, kRowBytes);
+  }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     GatedCall call;
@@ -123,10 +131,11 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   shape.numGates = static_cast<uint32_t>(desc.gates.size());
   shape.leftSms = desc.leaves;
   shape.hasTargets = !desc.targets.empty();
+  for (const Operand *matrix : {&whole.a, &whole.b, &whole.out, &desc.own.rows})
+    if (matrix->present() && matrix->alignment % kRowBytes != 0)
+      return no("matrices that are not at multiples of 16 bytes");
   if (desc.own.rows.present()) {
     const Layout &own = desc.own.rows.layout;
-    if (desc.own.rows.alignment % 16 != 0)
-      return no("own rows that are not at multiples of 16 bytes");
     shape.own = {desc.own.firstRow, own.shape[0], own.strides[0]};
   }
   if (shape.strideW == 0 && whole.b.layout.strides[0] == 1) { // stored the other way round

@@ -215,14 +215,18 @@ private:
 class Term {
 public:
   /// `out`: where the library writes.
-  Status prepare(const Tools &tools, const Operand &operand, const Staged &out, bool ordered) {
+  /// `aligned`: the library reads rows at multiples of kRowBytes only.
+  Status prepare(const Tools &tools, const Operand &operand, const Staged &out, bool ordered,
+                 bool aligned) {
     slot = operand.slot;
     const Layout &layout = operand.layout;
     int64_t matrices = 1;
     for (unsigned d = 0; d + 2 < layout.rank; ++d)
       matrices *= layout.shape[d];
     stride = leading(matrixOf(layout, false));
-    inPlace = matrices == 1 && stride != 0 && !out.copied && !ordered;
+    uint64_t places = static_cast<uint64_t>(stride) * sizeOf(layout.dtype) | operand.alignment;
+    inPlace = matrices == 1 && stride != 0 && !out.copied && !ordered &&
+              (!aligned || places % kRowBytes == 0);
     if (inPlace)
       return Status();
     TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, out.layout, layout));
@@ -232,6 +236,7 @@ public:
   /// Whether the library reads it; else load() comes before the product.
   bool isInPlace() const { return inPlace; }
   int64_t rowStride() const { return stride; }
+  uint32_t place() const { return slot; } ///< of its address in a frame
   Status load(const Kernels &kernels, StreamHandle stream, const Frame &frame, void *out) {
     return copy.run(kernels, stream, out, frame.pointers[slot]);
   }
@@ -407,15 +412,27 @@ private:
   Status prepareBias(const MatmulDesc &desc) {
     if (desc.hasRowBias())
       return bias.prepare(tools, desc.bias, desc.out.layout.dtype, product.n);
-    return desc.hasWholeBias() ? term.prepare(tools, desc.bias, out, desc.ordered) : Status();
+    if (!desc.hasWholeBias())
+      return Status();
+    return term.prepare(tools, desc.bias, out, desc.ordered, isFp8(a.layout.dtype));
   }
 
 public:
-  uint32_t alignment(uint32_t k) const override {
+  /// What multiply() looks at, if it has no plan for other addresses.
+  void alignments(const std::function<void(uint32_t, uint32_t)> &note) const override {
     bool takesAny = std::any_of(plans.begin(), plans.end(),
                                 [](const auto &plan) { return plan.first < kRowBytes; });
-    const Staged *operands[] = {&out, &a, &b};
-    return plans.empty() || takesAny || k > 2 || operands[k]->copied ? 1 : kRowBytes;
+    if (plans.empty() || takesAny)
+      return;
+    for (const Staged *staged : {&a, &b, &out})
+      if (!staged->copied)
+        note(staged->slot, kRowBytes);
+    if (product.adds)
+      note(term.place(), kRowBytes);
+    note(residual.slot, kRowBytes);
+    if (product.scaleVectors)
+      for (const Operand *scale : {&rowScale, &columnScale})
+        note(scale->slot, kRowBytes);
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {

@@ -13,6 +13,8 @@
 
 namespace tandem::gpu::gated {
 
+namespace {
+
 template <typename Type, bool transposeW> constexpr GroupedEntry describe(const char *name) {
   using LayoutW = cute::conditional_t<transposeW, cutlass::layout::ColumnMajor,
                                       cutlass::layout::RowMajor>;
@@ -24,8 +26,10 @@ template <typename Type, bool transposeW> constexpr GroupedEntry describe(const 
           Kernel::whyNot, Kernel::load, Kernel::run};
 }
 
+} // namespace
+
 extern const GroupedEntry TANDEM_ENTRIES[kEntriesOfTile];
-const GroupedEntry TANDEM_ENTRIES[kEntriesOfTile] = {
+constexpr GroupedEntry TANDEM_ENTRIES[kEntriesOfTile] = {
     describe<cutlass::half_t, true>("f16 nk " TANDEM_TILE_NAME),
     describe<cutlass::half_t, false>("f16 kn " TANDEM_TILE_NAME),
     describe<cutlass::bfloat16_t, true>("bf16 nk " TANDEM_TILE_NAME),

@@ -80,6 +80,54 @@ int64_t multiply(const Factors &f) {
   return fakeNumber("fp8-plans") - before;
 }
 
+/// y = a b + term, which is read in place. `type`: of a and b.
+ProgramSpec withTerms(DType type) {
+  ProgramSpec spec(1);
+  RankSpec &rank = spec.ranks[0];
+  auto tensor = [&](const char *name, bool isResult, DType type, std::vector<int64_t> shape) {
+    uint64_t bytes = static_cast<uint64_t>(shape[0] * shape[1]) * sizeOf(type);
+    uint32_t argument = spec.stacked(name, isResult, type, shape);
+    return rank.view(rank.argument(argument, bytes), type, shape);
+  };
+  DType out = type == DType::F32 ? type : DType::BF16;
+  uint32_t a = tensor("a", false, type, {16, 32}), b = tensor("b", false, type, {16, 32});
+  uint32_t term = tensor("term", false, out, {16, 16}), y = tensor("y", true, out, {16, 16});
+  rank.add(sp::CommandKind::matmul, 0, {y, a, b, term}).flags =
+      static_cast<uint8_t>(sp::CommandFlags::transpose_b);
+  return spec;
+}
+
+TEST(GpuFp8, MisalignedArgumentsAreRefusedWhenTheyAreBound) {
+  if (testsHip())
+    GTEST_SKIP() << "the factors are converted first";
+  for (DType type : {DType::F8E4M3FN, DType::F32}) {
+    Status status =
+        runRanks(withTerms(type), "local", [&](Context &context, Instance &instance) -> Status {
+          TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+          TANDEM_ASSIGN_OR_RETURN(auto larger,
+                                  context.device().allocate(16 * 32 * 4 + 16, MemoryKind::Plain));
+          for (size_t i = 0; i < memory.size(); ++i) {
+            std::vector<void *> data;
+            for (const auto &each : memory)
+              data.push_back(each->data());
+            data[i] = static_cast<std::byte *>(larger->data()) + 4;
+            Status bound = instance.bindAll(data.data(), nullptr);
+            if (type == DType::F32) { // other plans take any address
+              EXPECT_TRUE(bound.ok()) << bound.message();
+              TANDEM_RETURN_IF_ERROR(instance.run());
+              continue;
+            }
+            EXPECT_EQ(bound.code(), Code::InvalidArgument) << i;
+            EXPECT_NE(bound.message().find("address is not a multiple of 16"), std::string::npos)
+                << bound.message();
+          }
+          TANDEM_ASSIGN_OR_RETURN(auto again, bindAll(context, instance));
+          return instance.run();
+        })[0];
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
 TEST(GpuFp8, TheLibraryReadsBothFactorsAlongK) {
   for (bool transposeA : {false, true})
     for (bool transposeB : {false, true})
