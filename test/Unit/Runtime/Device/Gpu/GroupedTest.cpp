@@ -15,6 +15,7 @@ using namespace tandem;
 using namespace tandem::test;
 
 namespace {
+namespace grouped {
 
 constexpr int64_t kRows = 6, kDepth = 8, kColumns = 16, kGroups = 3;
 
@@ -184,4 +185,5 @@ TEST_F(GpuGrouped, WhatNoKernelComputes) {
   expect(groupedSpec(DType::BF16, false), "tandem.grouped_matmul: N and K must be multiples of 8");
 }
 
+} // namespace grouped
 } // namespace
