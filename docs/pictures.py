@@ -35,7 +35,7 @@ def draw_axes(path):
              ('[stream("gpu"), -]', "split over iterations", lambda d, r: r // 2),
              ('[didx("gpu") * stream(2), -]', "split over both", lambda d, r: r % 2 if r // 2 == d else None))
     shades = (TANDEM, COMMUNICATION, "#2da44e", "#8250df")
-    cell, panel, top = 30, 215, 92
+    cell, panel, top = 30, 200, 92
     drawing = Drawing(top + 8 * 24 + 22, "Rows of a tensor on four devices, by axes")
     drawing.text(20, 26, "Eight rows on four devices: who handles a row, and in which iteration", weight="bold", size=16)
     for column, (axes, about, iteration) in enumerate(forms):
