@@ -148,7 +148,7 @@ class Kernels(harness.Test):
 
 @unittest.skipUnless(injection_test.runs_here("peer"), "no stand-in driver of CUDA")
 class Grouped(harness.Test):
-    """tandem.grouped_matmul in whole programs. Sums of reduce-scatters are kernels, for which nothing stands in."""
+    """tandem.grouped_matmul in whole programs. The stand-in has no kernel that adds, so reduce-scatters are left out."""
     #: Entry -> the ways to run it.
     ENTRIES = {"grouped_gather": ("cuda-nccl", "cuda-peer"), "grouped_gather_push": ("cuda-peer",), "grouped_gather_ring": ("cuda-nccl",),
                "grouped_columns": ("cuda-nccl",)}

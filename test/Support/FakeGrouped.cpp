@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Stands in for the grouped kernels of libtandem_gated.so: TANDEM_GATED_LIBRARY names it. One
-// kernel for each type and layout of W, for any extents.
+// Takes the place of the grouped kernels of libtandem_gated.so, if TANDEM_GATED_LIBRARY names this
+// library. It has one kernel for each type and layout of W, which takes any extents.
 //
 //===----------------------------------------------------------------------===//
 

@@ -185,8 +185,9 @@ private:
 
   Status argumentError(uint32_t i, const std::string &what) const;
   Status checkAddress(uint32_t i, const void *address, const uint64_t *bytes) const;
-  /// Unsupported if `main` is being captured and a run of this instance cannot be.
+  /// Unsupported if a run is being captured and those of this instance cannot be.
   Status checkCapture(bool isCapturing) const;
+  /// enqueue(), once arguments are bound and checkCapture() has passed.
   Status enqueueBound(std::shared_ptr<Stream> main, bool isCapturing);
   /// Notes what an operation asks of the addresses of arguments. Unsupported if none would do.
   Status noteAlignments(const Operation &operation);

@@ -156,7 +156,6 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCall(const sp::Command
         desc.indices *= layout.shape[d];
     }
     desc.slots.push_back(view);
-    desc.alignments.push_back(this->operand(view).alignment);
     desc.operands.push_back(operand);
   }
   callsVary |= !desc.varying.empty();

@@ -40,7 +40,6 @@ struct CallDesc {
   const char *config = ""; ///< lives as long as the operation
   uint32_t outputs = 1;
   std::vector<uint32_t> slots;                 ///< of the outputs, then of the inputs
-  std::vector<uint32_t> alignments;            ///< likewise, as Operand::alignment
   std::vector<tandem_kernel_operand> operands; ///< likewise, without data
   int64_t indices = 1; ///< of the outputs' parallel dimensions, all together
   /// A dimension whose extent is `times` the frame's.

@@ -76,9 +76,6 @@ Expected<std::unique_ptr<Operation>> prepareBuiltin(const Tools &tools, const Ca
                                         desc.operands.size());
   if (!why.empty())
     return Status(Code::Unsupported, why);
-  for (size_t k = 0; k < 3; ++k) // y, x, w
-    if (desc.alignments[k] % kRowBytes != 0)
-      return Status(Code::Unsupported, "expected y, x and w at multiples of 16 bytes");
   // Else the first run would, and might wait for a kernel that waits for this rank.
   TANDEM_RETURN_IF_ERROR(tools->driver().within(
       [&] { return loadGroupedMatmul(desc.config, desc.operands.data(), desc.operands.size()); }));

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Compiled once for each tile; CMakeLists.txt defines the macros. Types and layouts share a
-// compilation: half of a kernel's would be spent on the headers.
+// compilation, because the headers take half of the time of one kernel.
 //
 //===----------------------------------------------------------------------===//
 

@@ -19,8 +19,9 @@ namespace grouped {
 
 constexpr int64_t kRows = 6, kDepth = 8, kColumns = 16, kGroups = 3;
 
-/// y = x times the matrix of each row's group.
-ProgramSpec groupedSpec(DType type, bool transposeB) {
+/// y = x times the matrix of each row's group. `offset`: x is not the argument, but so many bytes
+/// into a buffer.
+ProgramSpec groupedSpec(DType type, bool transposeB, uint64_t offset = 0) {
   ProgramSpec spec(1);
   std::vector<int64_t> ofW{kGroups, kDepth, kColumns};
   if (transposeB)
@@ -48,6 +49,8 @@ ProgramSpec groupedSpec(DType type, bool transposeB) {
     uint32_t argument = spec.stacked(tensor.name, tensor.name[0] == 'y', tensor.type, tensor.shape);
     operands.push_back(rank.view(rank.argument(argument, tensor.bytes), tensor.type, tensor.shape));
   }
+  if (offset > 0)
+    operands[0] = rank.view(rank.arena(tensors[0].bytes + offset), type, tensors[0].shape, offset);
   std::rotate(operands.begin(), operands.end() - 1, operands.end()); // the result is the first one
   for (unsigned k = 0; k < operands.size(); ++k) {
     const Tensor &tensor = tensors[(k + 3) % 4];
@@ -181,6 +184,8 @@ TEST_F(GpuGrouped, WhatNoKernelComputes) {
   ProgramSpec deterministic = groupedSpec(DType::BF16, false);
   deterministic.deterministic = sp::Determinism::bitwise;
   expect(deterministic, "expected a program that is not deterministic on a GPU");
+  expect(groupedSpec(DType::BF16, false, 8),
+         "expected an operand at a multiple of 16 bytes, found one 8 bytes into its buffer");
   Knob refused("grouped-refused", 1);
   expect(groupedSpec(DType::BF16, false), "tandem.grouped_matmul: N and K must be multiples of 8");
 }
