@@ -3,7 +3,8 @@
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1
 
 // An all-reduce by puts: in each round a device computes a slice of its peer and puts it there, then one of its own. It
-// adds the two partial sums of its slice and puts the sum to its peer, while the next round is computed.
+// adds the two partial sums of its slice and puts the sum to its peer, while the next round is computed. It waits for the
+// sum of its peer when its own one has been sent: earlier the waiting kernel would slow down the matmuls.
 //
 // CHECK: s0 matmul buf{{.*}}:f32[12,16] = arg0+
 // CHECK: s1 put c0 sym[[TERMS:[0-9]+]]:f32[12,16] <- buf{{.*}} to 1
@@ -13,6 +14,8 @@
 // CHECK-NEXT: s4 reduce sum arg2:f32[12,16] <- sym[[TERMS]]:f32[2,12,16]
 // CHECK: s3 put c0 sym[[SUMS:[0-9]+]]:f32[12,16] <- arg2:f32[12,16] to 1
 // CHECK-NEXT: s3 signal c0 slot 2 value 1 to 1
+// CHECK-NEXT: s3 record [[SENT:e[0-9]+]]
+// CHECK-NEXT: s2 wait [[SENT]]
 // CHECK-NEXT: s2 wait_signal c0 slot 3 value 1
 // CHECK-NEXT: s2 copy arg2+1536:f32[12,16] <- sym[[SUMS]]+1536:f32[12,16]
 // CHECK-NEXT: s0 matmul
@@ -24,7 +27,9 @@
 // NEXT: s3 put c0 sym[[SUMS]]:f32[12,16] <- sym[[SUMS]]:f32[12,16] to 1
 // NEXT: s2 launch
 // NEXT-NEXT: s2 matmul arg4:f32[12,12]
-// NEXT: s2 wait_signal c0 slot 3 value 1
+// NEXT: s3 record [[SENT:e[0-9]+]]
+// NEXT-NEXT: s2 wait [[SENT]]
+// NEXT-NEXT: s2 wait_signal c0 slot 3 value 1
 // NEXT: s2 launch
 // NEXT-NEXT: s2 matmul arg4+1152:f32[12,12]
 

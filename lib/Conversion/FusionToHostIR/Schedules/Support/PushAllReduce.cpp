@@ -235,9 +235,13 @@ LogicalResult Emission::sumAndDeliver(Value round) {
     channel.signal(peer, round, getSumStream(), kSums);
     return success();
   });
-
   if (failed(finish(own, /*isOwn=*/true)))
     return failure();
+  // On GPUs a wait is a kernel, and beside it a matmul whose blocks need a whole SM each takes up
+  // to twice as long. Of two devices it begins when the own sum has been sent: the other's comes
+  // then. With more devices the first sums come long before the last own one has been sent.
+  if (all.digits.devices == 2)
+    sync(getFinishStream(), getSumStream());
   return program.loop(loc, 1, all.digits.devices, [&](Value distance) {
     Value from = peers.getSource(distance);
     channel.waitFor(from, round, getFinishStream(), kSums);
