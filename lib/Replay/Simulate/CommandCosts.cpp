@@ -231,12 +231,13 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   }
 }
 
-/// Kernels for gated matmuls are built with these tiles among others (Tiles.txt). `rate`: of an SM
-/// that computes such tiles, as a share of the best; for 2048 x 1792 x 8192 on an H100 two waves of
-/// the second took 100 us, one of the first 87 (docs/gated.md). The third is an estimate.
+/// Tiles with which kernels of gated matmuls are built (Tiles.txt). A cluster computes
+/// `clusterRows` of them below each other. `rate`: of an SM that computes such tiles, as a share of
+/// the best: time of a wave on an H200, K = 8192, bf16 (docs/gated.md).
 constexpr struct {
-  double rows, columns, rate;
-} kTiles[] = {{128, 256, 1}, {128, 128, 0.87}, {64, 128, 0.6}};
+  double rows, columns, clusterRows, rate;
+} kTiles[] = {{128, 256, 2, 1},   {128, 192, 1, 0.97}, {128, 128, 2, 0.9}, {256, 192, 2, 1.02},
+              {128, 96, 2, 0.79}, {128, 64, 2, 0.6},   {64, 128, 1, 0.57}};
 
 /// Rows times the extent of K.
 static double areaOf(const replay::World &world, const Rank &rank, const Command &matmul) {
@@ -246,7 +247,7 @@ static double areaOf(const replay::World &world, const Rank &rank, const Command
 
 CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) const {
   // Rows are counted once, with their first slices of K. All parts have the same columns.
-  double rows = 0, area = 0, columns = 0;
+  double rows = 0, area = 0, columns = 0, late = 0;
   DType dtype = DType::BF16;
   GatedKernel kernel;
   for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
@@ -257,8 +258,10 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
     const Layout &left = world.layoutOf(*world.operand(rank, part, 1));
     columns = static_cast<double>(world.layoutOf(*world.operand(rank, part, 0)).shape[1]);
     dtype = left.dtype;
-    if (!(part.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate)))
+    if (!(part.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate))) {
       rows += static_cast<double>(left.shape[0]);
+      late += kernel.waits ? static_cast<double>(left.shape[0]) : 0;
+    }
     area += areaOf(world, rank, part);
   }
   if (!(rows > 0 && area > 0))
@@ -266,20 +269,27 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
   auto left = static_cast<double>(world.commands[head].value);
   kernel.sms = std::max(machine.sms - left, 1.0);
   kernel.depth = area / rows;
-  // The machine file has the best time of the whole product, so that of the best tiles.
-  double best = 0;
+  // The machine file has the time of the tiles that are the best for the whole product. `prepare`
+  // takes those that are the best for this and the rows that come late (GatedKernels.cpp).
+  late = std::min(late, std::ceil(rows / 2));
+  double best = 0, bestOfWhole = 0, whole = 0;
   for (const auto &tile : kTiles) {
     GatedKernel one = kernel;
-    one.tileRows = tile.rows;
-    one.columns = std::ceil(columns / tile.columns);
+    one.tileRows = tile.rows * tile.clusterRows;
+    one.columns = std::ceil(columns / tile.columns) * tile.clusterRows;
     one.wave = tile.rows * tile.columns / tile.rate;
-    double seconds = one.waves(rows) * one.wave;
+    double ofWhole = one.waves(rows) * one.wave;
+    double seconds = ofWhole + one.waves(late) * one.wave;
+    if (bestOfWhole == 0 || ofWhole < bestOfWhole)
+      bestOfWhole = ofWhole;
     if (best > 0 && seconds >= best)
       continue;
     best = seconds;
+    whole = ofWhole;
     kernel = one;
   }
-  double seconds = machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, left);
+  double seconds =
+      machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, left) * whole / bestOfWhole;
   kernel.unit = seconds / area;
   kernel.wave = seconds / kernel.waves(rows);
   return kernel;

@@ -9,13 +9,13 @@
 
 #include "Gated/KernelLibrary.h"
 #include "Gated/OpenLibrary.h"
+#include "Gated/TileOrder.h"
 #include "GpuDevice.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <tuple>
 
 namespace tandem::gpu {
@@ -26,9 +26,6 @@ GatedKernels::~GatedKernels() = default;
 namespace {
 
 using gated::KernelInfo, gated::Matmul, gated::Table;
-
-/// Rows that are worked on together: their part of A stays in the L2 cache while W streams through.
-constexpr int64_t kBandRows = 2048;
 
 Expected<const Table *> openTable() {
   TANDEM_ASSIGN_OR_RETURN(SharedLibrary library,
@@ -94,6 +91,15 @@ gated::Function describe(const GatedShape::Function &function) {
   return to;
 }
 
+/// With targets, the order of their blocks says more than their own rows; each has as many.
+gated::TileOrder orderOf(const GatedShape &shape, const KernelInfo &kernel) {
+  Slices slices = slicesOf(shape);
+  bool isWhole = shape.hasTargets || shape.blocks.empty();
+  std::vector<GatedShape::Block> whole{{0, shape.m, 0, shape.k, 0}};
+  return gated::tileOrder(isWhole ? whole : shape.blocks, shape.m, slices.columns, slices.count,
+                          kernel.tileM, kernel.clusterM);
+}
+
 /// Everything but addresses and tables in device memory.
 Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned processors) {
   Matmul matmul{};
@@ -104,7 +110,9 @@ Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned proc
   matmul.strideW = shape.strideW;
   matmul.strideD = shape.strideOut;
   matmul.sms = static_cast<int32_t>(processors) - static_cast<int32_t>(shape.leftSms);
-  matmul.band = static_cast<int32_t>(std::max<int64_t>(1, kBandRows / kernel.tileM));
+  gated::TileOrder order = orderOf(shape, kernel);
+  matmul.band = order.band;
+  matmul.firstBand = order.firstBand;
   Slices slices = slicesOf(shape);
   matmul.slices = slices.count;
   matmul.sliceTiles = static_cast<int32_t>((slices.columns + kernel.tileK - 1) / kernel.tileK);
@@ -148,16 +156,21 @@ Expected<Scratch> makeArrivals(const std::shared_ptr<DeviceState> &state, bool o
   return words;
 }
 
-/// Rows of a block that the SMs may have to wait for, or 0 if all rows are one block.
-int64_t rowsAlone(const GatedShape &shape) {
-  int64_t rows = shape.blocks.empty() ? shape.m : shape.blocks.back().rows;
-  return rows < shape.m ? rows : 0;
+/// Rows that may come when the others are computed: those with gates, but at most half of them,
+/// because the first of them come earlier.
+int64_t lateRows(const GatedShape &shape) {
+  int64_t late = 0;
+  for (const GatedShape::Block &block : shape.blocks)
+    if (block.gates > 0 && block.firstK + block.k == shape.k)
+      late += block.rows;
+  return std::min(late, (shape.m + 1) / 2);
 }
 
 /// The kernels that can run a shape, without gates and signals, as algorithms of one product.
 /// Blocks with targets are stored next to each other: their sizes decide how tiles fill the SMs.
-/// A run is the whole product and then the last block once more. Large tiles are the best for a
-/// product whose tiles all run at once; but where half of them have to wait, half of the SMs do.
+/// A run is the whole product and then the rows that come late once more. Large tiles are the best
+/// for a product whose tiles all run at once; but where half of them have to wait, half of the SMs
+/// do.
 class Candidates final : public ProductPlan {
 public:
   Candidates(Driver &driver, const Table &table, std::vector<uint32_t> kernels,
@@ -194,7 +207,7 @@ public:
     }
     TANDEM_RETURN_IF_ERROR(launch(number, matmul, stream));
     GatedShape block = shape;
-    block.m = rowsAlone(shape);
+    block.m = lateRows(shape);
     block.blocks.clear();
     block.hasTargets = false;
     block.own = {};
@@ -236,39 +249,16 @@ public:
     matmul = describe(shape, kernel, driver.info().processors);
     if (matmul.numTargets > 0)
       return prepareTargets(state);
-    int64_t slice = slicesOf(shape).columns;
-    int64_t perCluster = int64_t(kernel.tileM) * kernel.clusterM;
-    auto clusters = static_cast<size_t>((shape.m + perCluster - 1) / perCluster);
-    auto slices = static_cast<size_t>(matmul.slices);
-    size_t rows = clusters * static_cast<size_t>(kernel.clusterM);
-    std::vector<uint16_t> words(rows * slices + clusters);
-    std::vector<size_t> last(clusters); // the last block that a cluster needs
-    for (size_t number = 0; number < shape.blocks.size(); ++number) {
-      const GatedShape::Block &block = shape.blocks[number];
-      if (block.rows == 0 || block.k == 0)
-        continue;
-      auto first = static_cast<size_t>(block.firstRow / kernel.tileM);
-      auto end = static_cast<size_t>((block.firstRow + block.rows - 1) / kernel.tileM) + 1;
-      for (size_t row = first; row < end; ++row) {
-        for (int64_t k = block.firstK / slice; k * slice < block.firstK + block.k; ++k) {
-          uint16_t &needs = words[row * slices + static_cast<size_t>(k)];
-          needs = std::max(needs, static_cast<uint16_t>(block.gates));
-        }
-        size_t cluster = row / static_cast<size_t>(kernel.clusterM);
-        last[cluster] = std::max(last[cluster], number);
-      }
-    }
-    auto order = words.begin() + static_cast<std::ptrdiff_t>(rows * slices);
-    std::iota(order, words.end(), uint16_t(0));
-    std::sort(order, words.end(), [&](uint16_t a, uint16_t b) {
-      return std::pair(last[a], a) < std::pair(last[b], b);
-    });
+    gated::TileOrder order = orderOf(shape, kernel);
+    size_t needs = order.needs.size();
+    std::vector<uint16_t> words = std::move(order.needs);
+    words.insert(words.end(), order.order.begin(), order.order.end());
     TANDEM_ASSIGN_OR_RETURN(tables, Scratch::make(state, words.size() * sizeof words[0]));
     TANDEM_RETURN_IF_ERROR(
         driver.copy(tables.data(), words.data(), words.size() * sizeof words[0]));
     auto *device = static_cast<const uint16_t *>(tables.data());
     matmul.needs = shape.numGates > 0 ? device : nullptr;
-    matmul.order = device + rows * slices;
+    matmul.order = device + needs;
     return Status();
   }
 
@@ -377,12 +367,12 @@ private:
 
   /// All kernels add in the same order, so ranks may choose different ones.
   Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
-    Key key{shape.type,       shape.transposeW,
-            shape.m,          shape.n,
-            shape.k,          shape.strideA,
-            shape.strideW,    shape.strideOut,
-            shape.leftSms,    shape.hasTargets ? shape.blocks.size() : 0,
-            rowsAlone(shape), shape.own.firstRow,
+    Key key{shape.type,      shape.transposeW,
+            shape.m,         shape.n,
+            shape.k,         shape.strideA,
+            shape.strideW,   shape.strideOut,
+            shape.leftSms,   shape.hasTargets ? shape.blocks.size() : 0,
+            lateRows(shape), shape.own.firstRow,
             shape.own.rows};
     std::lock_guard lock(mutex);
     if (auto known = choices.find(key); known != choices.end())

@@ -290,7 +290,8 @@ private:
 };
 
 /// Takes clusters of tiles block by block, in these band by band, in a given order of their rows.
-/// The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the one a grid
+/// The first band of a block may have another number of rows than the rest. In a band, a column is
+/// finished before the next one. The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the one a grid
 /// further.
 template <class ClusterShape>
 class BandScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
@@ -313,16 +314,17 @@ public:
 
   struct Arguments {
     const uint16_t *order = nullptr;
-    int band = 1;
+    int band = 1, firstBand = 0;       ///< 0: as the others
     uint8_t blocks[kMostTargets] = {}; ///< in their order
   };
   struct Params {
     const uint16_t *order = nullptr;
-    int clustersM = 0, clustersN = 0, band = 1; ///< of a block
+    int clustersM = 0, clustersN = 0, band = 1, firstBand = 0; ///< of a block
     int numBlocks = 1;
     uint8_t blocks[kMostTargets] = {};
-    cutlass::FastDivmod perBlock;                    ///< clusters
-    cutlass::FastDivmod perBand, bandRows, lastRows; ///< clusters of a band; rows of a band
+    cutlass::FastDivmod perBlock; ///< clusters
+    /// Clusters of a band; rows of a band, of the last and of the first one.
+    cutlass::FastDivmod perBand, bandRows, lastRows, firstRows;
   };
 
   template <class ProblemShape, class TileShape>
@@ -335,14 +337,16 @@ public:
     params.clustersM = ceil_div(int(get<0>(shape)), int(size<0>(tile) * size<0>(cluster)));
     params.clustersN = ceil_div(int(get<1>(shape)), int(size<1>(tile) * size<1>(cluster)));
     params.band = max(1, min(arguments.band, params.clustersM));
+    params.firstBand = min(arguments.firstBand, params.clustersM);
     params.numBlocks = int(get<3>(shape));
     for (uint32_t i = 0; i < kMostTargets; ++i)
       params.blocks[i] = arguments.blocks[i];
     params.perBlock = cutlass::FastDivmod(params.clustersM * params.clustersN);
     params.perBand = cutlass::FastDivmod(params.band * params.clustersN);
     params.bandRows = cutlass::FastDivmod(params.band);
-    int last = params.clustersM % params.band;
+    int last = (params.clustersM - params.firstBand) % params.band;
     params.lastRows = cutlass::FastDivmod(last ? last : params.band);
+    params.firstRows = cutlass::FastDivmod(max(1, params.firstBand));
     return params;
   }
 
@@ -370,12 +374,18 @@ public:
   CUTLASS_DEVICE WorkTileInfo get_current_work() const {
     if (next >= total)
       return WorkTileInfo::invalid_work_tile();
-    int block, within, band, rest, row, column;
+    int block, within, row, column;
     params.perBlock(block, within, next);
-    params.perBand(band, rest, within);
-    bool isLast = (band + 1) * params.band >= params.clustersM;
-    (isLast ? params.lastRows : params.bandRows)(column, row, rest);
-    row += band * params.band;
+    if (int inFirst = params.firstBand * params.clustersN; within < inFirst) {
+      params.firstRows(column, row, within);
+    } else {
+      int band, rest;
+      params.perBand(band, rest, within - inFirst);
+      int begin = params.firstBand + band * params.band;
+      bool isLast = begin + params.band >= params.clustersM;
+      (isLast ? params.lastRows : params.bandRows)(column, row, rest);
+      row += begin;
+    }
     if (params.order)
       row = params.order[row];
     constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
@@ -498,6 +508,7 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
       gates.gates[i] = matmul.gates[i];
     to.scheduler.order = matmul.order;
     to.scheduler.band = (matmul.band + clusterM - 1) / clusterM;
+    to.scheduler.firstBand = (matmul.firstBand + clusterM - 1) / clusterM;
     to.hw_info.sm_count = matmul.sms;
     to.hw_info.max_active_clusters = 1; // else CUTLASS asks the driver; it is not used
     return to;

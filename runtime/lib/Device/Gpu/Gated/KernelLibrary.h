@@ -17,7 +17,7 @@
 namespace tandem::gpu::gated {
 
 /// Of what this header says.
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 
 /// Of one matmul. They are arguments of the kernel.
 inline constexpr uint32_t kMostGates = 96;
@@ -71,7 +71,9 @@ struct Matmul {
   int64_t m, n, k;
   int64_t strideA, strideW, strideD; ///< elements between stored rows
   int32_t sms;                       ///< most blocks of the grid
-  int32_t band;                      ///< rows of tiles that clusters finish before the next ones
+  /// Rows of tiles that clusters finish before the next ones; other numbers, if not 0, of the first
+  /// of them. Rounded up to whole clusters.
+  int32_t band, firstBand;
   /// The order in which clusters take their rows: a permutation of 0 ... ceil(M / (tileM *
   /// clusterM)) - 1. Null: ascending.
   const uint16_t *order;
