@@ -1,6 +1,7 @@
 // RUN: tandem-compile %s --entry=matmul_allreduce_push --mesh x=2 --dump --rank=0 | FileCheck %s
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=2 --dump --rank=0 | FileCheck %s --check-prefix=NEXT
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1
+// RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=2 -o %t.2.tsp && tandem-check %t.2.tsp --queues=1
 
 // An all-reduce by puts: in each round a device computes a slice of its peer and puts it there, then one of its own. It
 // adds the two partial sums of its slice and puts the sum to its peer, while the next round is computed. It waits for the
