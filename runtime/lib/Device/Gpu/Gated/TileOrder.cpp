@@ -68,9 +68,8 @@ TileOrder tileOrder(const std::vector<program::GatedBlock> &blocks, int64_t m, i
   }
   result.order.resize(clusters);
   std::iota(result.order.begin(), result.order.end(), uint16_t(0));
-  std::sort(result.order.begin(), result.order.end(), [&](uint16_t a, uint16_t b) {
-    return std::pair(last[a], a) < std::pair(last[b], b);
-  });
+  std::sort(result.order.begin(), result.order.end(),
+            [&](uint16_t a, uint16_t b) { return std::pair(last[a], a) < std::pair(last[b], b); });
   std::vector<uint32_t> gates;
   for (uint16_t cluster : result.order)
     gates.push_back(blocks.empty() ? 0 : blocks[last[cluster]].gates);

@@ -23,8 +23,8 @@ struct TileOrder {
   int32_t band = 1, firstBand = 0;
 };
 
-/// Of blocks in the order of computation that cover rows 0 ... m - 1. `slice`: columns of a slice of
-/// K, of which there are `slices`. There are at most 65,535 clusters of rows.
+/// Of blocks in the order of computation that cover rows 0 ... m - 1. `slice`: columns of a slice
+/// of K, of which there are `slices`. There are at most 65,535 clusters of rows.
 ///
 /// Rows that arrive together are bands of their own, as far as they are enough rows: the tiles of a
 /// band run at once, and those of rows that have not arrived would keep their SMs waiting while

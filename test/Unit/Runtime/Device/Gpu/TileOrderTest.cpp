@@ -26,8 +26,7 @@ std::vector<GatedBlock> blocksOf(int64_t m, int64_t rows, int64_t first = 0, uin
   return blocks;
 }
 
-TileOrder order(const std::vector<GatedBlock> &blocks, int64_t m, int32_t tileM,
-                int32_t clusterM) {
+TileOrder order(const std::vector<GatedBlock> &blocks, int64_t m, int32_t tileM, int32_t clusterM) {
   return tileOrder(blocks, m, 64, 1, tileM, clusterM);
 }
 
