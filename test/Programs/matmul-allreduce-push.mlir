@@ -2,10 +2,11 @@
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=2 --dump --rank=0 | FileCheck %s --check-prefix=NEXT
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=2 -o %t.2.tsp && tandem-check %t.2.tsp --queues=1
+// RUN: tandem-compile %s --entry=matmul_allreduce_push --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=FOUR
 
 // An all-reduce by puts: in each round a device computes a slice of its peer and puts it there, then one of its own. It
 // adds the two partial sums of its slice and puts the sum to its peer, while the next round is computed. It waits for the
-// sum of its peer when its own one has been sent: earlier the waiting kernel would slow down the matmuls.
+// sum of its peer after its own sum has been sent: before that, the waiting kernel would slow down the matmuls.
 //
 // CHECK: s0 matmul buf{{.*}}:f32[12,16] = arg0+
 // CHECK: s1 put c0 sym[[TERMS:[0-9]+]]:f32[12,16] <- buf{{.*}} to 1
@@ -21,6 +22,11 @@
 // CHECK-NEXT: s2 copy arg2+1536:f32[12,16] <- sym[[SUMS]]+1536:f32[12,16]
 // CHECK-NEXT: s0 matmul
 // CHECK: s4 reduce sum arg2+768:f32[12,16]
+//
+// With more devices the first sums come while a device still sends its own one to others.
+//
+// FOUR: s3 signal c0 slot 4 value 1 to 1
+// FOUR-NEXT: s2 wait_signal c0 slot 5 value 1
 //
 // What follows works on the sums where they are, first on the own ones.
 //

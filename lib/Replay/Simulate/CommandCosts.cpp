@@ -232,11 +232,11 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
 }
 
 /// Tiles with which kernels of gated matmuls are built (Tiles.txt). A cluster computes
-/// `clusterRows` of them below each other. `rate`: of an SM that computes such tiles, as a share of
-/// the best: time of a wave on an H200, K = 8192, bf16 (docs/gated.md).
+/// `clusterRows` of them below each other. `rate`: elements of the result per second, relative to
+/// tiles of 128 x 256, from the times of waves in docs/gated.md.
 constexpr struct {
   double rows, columns, clusterRows, rate;
-} kTiles[] = {{128, 256, 2, 1},   {128, 192, 1, 0.97}, {128, 128, 2, 0.9}, {256, 192, 2, 1.02},
+} kTiles[] = {{128, 256, 2, 1},   {128, 192, 1, 0.97}, {128, 128, 2, 0.9}, {256, 192, 2, 1.04},
               {128, 96, 2, 0.79}, {128, 64, 2, 0.6},   {64, 128, 1, 0.57}};
 
 /// Rows times the extent of K.
@@ -247,7 +247,9 @@ static double areaOf(const replay::World &world, const Rank &rank, const Command
 
 CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) const {
   // Rows are counted once, with their first slices of K. All parts have the same columns.
-  double rows = 0, area = 0, columns = 0, late = 0;
+  // `lateOfPart`: rows of the last part if they wait. Slices of K of the same rows follow each
+  // other.
+  double rows = 0, area = 0, columns = 0, late = 0, lateOfPart = 0;
   DType dtype = DType::BF16;
   GatedKernel kernel;
   for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
@@ -258,25 +260,27 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
     const Layout &left = world.layoutOf(*world.operand(rank, part, 1));
     columns = static_cast<double>(world.layoutOf(*world.operand(rank, part, 0)).shape[1]);
     dtype = left.dtype;
+    auto rowsOfPart = static_cast<double>(left.shape[0]);
     if (!(part.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate))) {
-      rows += static_cast<double>(left.shape[0]);
-      late += kernel.waits ? static_cast<double>(left.shape[0]) : 0;
+      rows += rowsOfPart;
+      late += lateOfPart;
     }
+    lateOfPart = kernel.waits ? rowsOfPart : 0;
     area += areaOf(world, rank, part);
   }
-  if (!(rows > 0 && area > 0))
+  if (!(rows > 0 && area > 0 && columns > 0))
     return kernel;
   auto left = static_cast<double>(world.commands[head].value);
   kernel.sms = std::max(machine.sms - left, 1.0);
   kernel.depth = area / rows;
   // The machine file has the time of the tiles that are the best for the whole product. `prepare`
   // takes those that are the best for this and the rows that come late (GatedKernels.cpp).
-  late = std::min(late, std::ceil(rows / 2));
+  late = std::min(late + lateOfPart, std::ceil(rows / 2));
   double best = 0, bestOfWhole = 0, whole = 0;
   for (const auto &tile : kTiles) {
     GatedKernel one = kernel;
     one.tileRows = tile.rows * tile.clusterRows;
-    one.columns = std::ceil(columns / tile.columns) * tile.clusterRows;
+    one.tilesPerRow = std::ceil(columns / tile.columns) * tile.clusterRows;
     one.wave = tile.rows * tile.columns / tile.rate;
     double ofWhole = one.waves(rows) * one.wave;
     double seconds = ofWhole + one.waves(late) * one.wave;
@@ -303,7 +307,7 @@ const CommandCosts::GatedKernel &CommandCosts::gatedKernel(const Rank &rank, con
 }
 
 double CommandCosts::GatedKernel::waves(double rows) const {
-  return std::ceil(std::ceil(rows / tileRows) * columns / sms);
+  return std::ceil(std::ceil(rows / tileRows) * tilesPerRow / sms);
 }
 
 CommandCosts::GatedRows CommandCosts::gatedRows(const Rank &rank, const Command &part) {

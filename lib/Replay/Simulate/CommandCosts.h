@@ -92,10 +92,10 @@ public:
     double unit = 0; ///< seconds for a row and an index of K, when all gates are open
     double wave = 0; ///< seconds of a wave
     double sms = 1;
-    double tileRows = 1; ///< of a cluster
-    double columns = 0;  ///< of tiles, times the tiles of a cluster
-    double depth = 1;    ///< K of the whole product
-    bool waits = false;  ///< for signals: it has parts that begin later than those before them end
+    double tileRows = 1;    ///< of a cluster
+    double tilesPerRow = 0; ///< of a row of clusters
+    double depth = 1;       ///< K of the whole product
+    bool waits = false; ///< for signals: it has parts that begin later than those before them end
     double waves(double rows) const;
   };
   const GatedKernel &gatedKernel(const replay::Rank &rank, const replay::Command &part);

@@ -91,7 +91,7 @@ gated::Function describe(const GatedShape::Function &function) {
   return to;
 }
 
-/// With targets, the order of their blocks says more than their own rows; each has as many.
+/// Targets fix the order of blocks, so there is one size of bands and no table.
 gated::TileOrder orderOf(const GatedShape &shape, const KernelInfo &kernel) {
   Slices slices = slicesOf(shape);
   bool isWhole = shape.hasTargets || shape.blocks.empty();
@@ -101,7 +101,8 @@ gated::TileOrder orderOf(const GatedShape &shape, const KernelInfo &kernel) {
 }
 
 /// Everything but addresses and tables in device memory.
-Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned processors) {
+Matmul describe(const GatedShape &shape, const KernelInfo &kernel, const gated::TileOrder &order,
+                unsigned processors) {
   Matmul matmul{};
   matmul.m = shape.m;
   matmul.n = shape.n;
@@ -110,7 +111,6 @@ Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned proc
   matmul.strideW = shape.strideW;
   matmul.strideD = shape.strideOut;
   matmul.sms = static_cast<int32_t>(processors) - static_cast<int32_t>(shape.leftSms);
-  gated::TileOrder order = orderOf(shape, kernel);
   matmul.band = order.band;
   matmul.firstBand = order.firstBand;
   Slices slices = slicesOf(shape);
@@ -143,7 +143,7 @@ std::string whyNotKernel(const GatedShape &shape, const Table &table, uint32_t n
     return fmt::format("slices of K are not multiples of {}", kernel.tileK);
   if (shape.m > int64_t(kernel.tileM) * kernel.clusterM * UINT16_MAX)
     return "it has too many rows";
-  Matmul matmul = describe(shape, kernel, processors);
+  Matmul matmul = describe(shape, kernel, gated::TileOrder(), processors);
   const char *why = table.whyNot(number, &matmul);
   return why ? why : "";
 }
@@ -156,27 +156,37 @@ Expected<Scratch> makeArrivals(const std::shared_ptr<DeviceState> &state, bool o
   return words;
 }
 
-/// Rows that may come when the others are computed: those with gates, but at most half of them,
-/// because the first of them come earlier.
-int64_t lateRows(const GatedShape &shape) {
-  int64_t late = 0;
+/// Rows that wait for signals.
+int64_t rowsWithGates(const GatedShape &shape) {
+  int64_t rows = 0;
   for (const GatedShape::Block &block : shape.blocks)
     if (block.gates > 0 && block.firstK + block.k == shape.k)
-      late += block.rows;
-  return std::min(late, (shape.m + 1) / 2);
+      rows += block.rows;
+  return rows;
 }
 
 /// The kernels that can run a shape, without gates and signals, as algorithms of one product.
 /// Blocks with targets are stored next to each other: their sizes decide how tiles fill the SMs.
-/// A run is the whole product and then the rows that come late once more. Large tiles are the best
-/// for a product whose tiles all run at once; but where half of them have to wait, half of the SMs
-/// do.
+/// A run is the whole product and then the rows that may come when the others are computed, which
+/// are at most half of all, because the first of them come earlier. Large tiles are the best for a
+/// product whose tiles all run at once; but where half of them have to wait, half of the SMs do.
 class Candidates final : public ProductPlan {
 public:
   Candidates(Driver &driver, const Table &table, std::vector<uint32_t> kernels,
              const GatedShape &shape, Scratch arrivals)
       : driver(driver), table(table), kernels(std::move(kernels)), shape(shape),
-        arrivals(std::move(arrivals)) {}
+        arrivals(std::move(arrivals)) {
+    GatedShape late = shape;
+    late.m = std::min(rowsWithGates(shape), (shape.m + 1) / 2);
+    late.blocks.clear();
+    late.hasTargets = false;
+    late.own = {};
+    for (uint32_t number : this->kernels) {
+      runs.push_back({describe(shape, number)});
+      if (late.m > 0 && whyNotKernel(late, table, number, driver.info().processors).empty())
+        runs.back().push_back(describe(late, number));
+    }
+  }
 
   unsigned candidates() const override { return static_cast<unsigned>(kernels.size()); }
   void select(unsigned candidate) override { selected = candidate; }
@@ -190,51 +200,41 @@ public:
 
   Status run(StreamHandle stream, void *, const void *a, const void *b, void *out, const void *,
              const void *) override {
-    uint32_t number = kernels[selected];
-    Matmul matmul = describe(shape, *table.info(number), driver.info().processors);
-    matmul.numGates = 0;
-    matmul.ownRows = 0;
-    matmul.function.present = 0; // it hardly decides which one is the fastest
-    matmul.a = a;
-    matmul.w = b;
-    matmul.d = out;
-    matmul.arrivals = static_cast<uint32_t *>(arrivals.data());
-    for (uint32_t i = 0; i < matmul.numTargets; ++i) {
-      gated::Target &target = matmul.targets[i];
-      int64_t row = target.block * (shape.m / matmul.numTargets);
-      target.d = static_cast<std::byte *>(out) +
-                 static_cast<size_t>(row * shape.strideOut) * sizeOf(shape.outType);
+    for (Matmul matmul : runs[selected]) {
+      matmul.a = a;
+      matmul.w = b;
+      matmul.d = out;
+      for (uint32_t i = 0; i < matmul.numTargets; ++i) {
+        gated::Target &target = matmul.targets[i];
+        int64_t row = target.block * (shape.m / matmul.numTargets);
+        target.d = static_cast<std::byte *>(out) +
+                   static_cast<size_t>(row * shape.strideOut) * sizeOf(shape.outType);
+      }
+      TANDEM_RETURN_IF_ERROR(driver.within([&] {
+        const char *error = table.run(kernels[selected], &matmul, stream);
+        return error ? Status(Code::Io, fmt::format("gated matmul: {}", error)) : Status();
+      }));
     }
-    TANDEM_RETURN_IF_ERROR(launch(number, matmul, stream));
-    GatedShape block = shape;
-    block.m = lateRows(shape);
-    block.blocks.clear();
-    block.hasTargets = false;
-    block.own = {};
-    block.function.reset();
-    if (block.m == 0 || !whyNotKernel(block, table, number, driver.info().processors).empty())
-      return Status();
-    Matmul alone = describe(block, *table.info(number), driver.info().processors);
-    alone.numGates = 0;
-    alone.a = a;
-    alone.w = b;
-    alone.d = out;
-    return launch(number, alone, stream);
+    return Status();
   }
 
 private:
-  Status launch(uint32_t number, const Matmul &matmul, StreamHandle stream) {
-    return driver.within([&] {
-      const char *error = table.run(number, &matmul, stream);
-      return error ? Status(Code::Io, fmt::format("gated matmul: {}", error)) : Status();
-    });
+  Matmul describe(const GatedShape &shape, uint32_t number) {
+    const KernelInfo &kernel = *table.info(number);
+    Matmul matmul = gpu::describe(shape, kernel, orderOf(shape, kernel), driver.info().processors);
+    matmul.numGates = 0;
+    matmul.ownRows = 0;
+    matmul.function.present = 0; // it hardly decides which one is the fastest
+    matmul.arrivals = static_cast<uint32_t *>(arrivals.data());
+    return matmul;
   }
 
   Driver &driver;
   const Table &table;
   std::vector<uint32_t> kernels;
   const GatedShape &shape;
-  Scratch arrivals; ///< of targets
+  Scratch arrivals;                      ///< of targets
+  std::vector<std::vector<Matmul>> runs; ///< by candidate, without addresses of the product
   unsigned selected = 0;
 };
 
@@ -246,10 +246,10 @@ public:
   /// Uploads what waits need.
   Status prepare(const std::shared_ptr<DeviceState> &state, const GatedShape &shape) {
     const KernelInfo &kernel = *table.info(number);
-    matmul = describe(shape, kernel, driver.info().processors);
+    gated::TileOrder order = orderOf(shape, kernel);
+    matmul = describe(shape, kernel, order, driver.info().processors);
     if (matmul.numTargets > 0)
       return prepareTargets(state);
-    gated::TileOrder order = orderOf(shape, kernel);
     size_t needs = order.needs.size();
     std::vector<uint16_t> words = std::move(order.needs);
     words.insert(words.end(), order.order.begin(), order.order.end());
@@ -346,7 +346,7 @@ public:
 
 private:
   using Key = std::tuple<DType, bool, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         uint32_t, size_t, int64_t, int64_t, int64_t>;
+                         uint32_t, size_t, int64_t, uint32_t, int64_t, int64_t>;
 
   std::vector<uint32_t> runnable(const GatedShape &shape, std::string &why) const {
     std::vector<uint32_t> kernels;
@@ -367,12 +367,19 @@ private:
 
   /// All kernels add in the same order, so ranks may choose different ones.
   Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
-    Key key{shape.type,      shape.transposeW,
-            shape.m,         shape.n,
-            shape.k,         shape.strideA,
-            shape.strideW,   shape.strideOut,
-            shape.leftSms,   shape.hasTargets ? shape.blocks.size() : 0,
-            lateRows(shape), shape.own.firstRow,
+    Key key{shape.type,
+            shape.transposeW,
+            shape.m,
+            shape.n,
+            shape.k,
+            shape.strideA,
+            shape.strideW,
+            shape.strideOut,
+            shape.leftSms,
+            shape.hasTargets ? shape.blocks.size() : 0,
+            rowsWithGates(shape),
+            shape.numGates,
+            shape.own.firstRow,
             shape.own.rows};
     std::lock_guard lock(mutex);
     if (auto known = choices.find(key); known != choices.end())

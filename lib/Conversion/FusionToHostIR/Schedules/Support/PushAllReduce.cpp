@@ -237,9 +237,10 @@ LogicalResult Emission::sumAndDeliver(Value round) {
   });
   if (failed(finish(own, /*isOwn=*/true)))
     return failure();
-  // On GPUs a wait is a kernel, and beside it a matmul whose blocks need a whole SM each takes up
-  // to twice as long. Of two devices it begins when the own sum has been sent: the other's comes
-  // then. With more devices the first sums come long before the last own one has been sent.
+  // On GPUs a wait is a kernel. Next to it, a matmul whose blocks need a whole SM each lacks one,
+  // and takes up to twice as long. So with two devices the wait begins after this device's sum has
+  // been sent: the sum of the other one comes at that time. With more devices the first sums come
+  // long before the last put of this device.
   if (all.digits.devices == 2)
     sync(getFinishStream(), getSumStream());
   return program.loop(loc, 1, all.digits.devices, [&](Value distance) {

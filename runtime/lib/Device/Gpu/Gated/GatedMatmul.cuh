@@ -14,6 +14,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
 #define TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
 
+#include "BandWalk.h"
 #include "KernelLibrary.h"
 
 #include <cutlass/cutlass.h>
@@ -289,10 +290,9 @@ private:
   bool issues = false;
 };
 
-/// Takes clusters of tiles block by block, in these band by band, in a given order of their rows.
-/// The first band of a block may have another number of rows than the rest. In a band, a column is
-/// finished before the next one. The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the one a grid
-/// further.
+/// Takes clusters of tiles block by block, in these as BandWalk numbers them, in a given order of
+/// their rows. The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the one
+/// a grid further.
 template <class ClusterShape>
 class BandScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
                           BandScheduler<ClusterShape>> {
@@ -319,12 +319,10 @@ public:
   };
   struct Params {
     const uint16_t *order = nullptr;
-    int clustersM = 0, clustersN = 0, band = 1, firstBand = 0; ///< of a block
+    BandWalk<cutlass::FastDivmod> walk; ///< of clusters of a block
     int numBlocks = 1;
     uint8_t blocks[kMostTargets] = {};
     cutlass::FastDivmod perBlock; ///< clusters
-    /// Clusters of a band; rows of a band, of the last and of the first one.
-    cutlass::FastDivmod perBand, bandRows, lastRows, firstRows;
   };
 
   template <class ProblemShape, class TileShape>
@@ -334,19 +332,13 @@ public:
                                         uint32_t = 1) {
     Params params;
     params.order = arguments.order;
-    params.clustersM = ceil_div(int(get<0>(shape)), int(size<0>(tile) * size<0>(cluster)));
-    params.clustersN = ceil_div(int(get<1>(shape)), int(size<1>(tile) * size<1>(cluster)));
-    params.band = max(1, min(arguments.band, params.clustersM));
-    params.firstBand = min(arguments.firstBand, params.clustersM);
+    params.walk = {ceil_div(int(get<0>(shape)), int(size<0>(tile) * size<0>(cluster))),
+                   ceil_div(int(get<1>(shape)), int(size<1>(tile) * size<1>(cluster))),
+                   arguments.band, arguments.firstBand};
     params.numBlocks = int(get<3>(shape));
     for (uint32_t i = 0; i < kMostTargets; ++i)
       params.blocks[i] = arguments.blocks[i];
-    params.perBlock = cutlass::FastDivmod(params.clustersM * params.clustersN);
-    params.perBand = cutlass::FastDivmod(params.band * params.clustersN);
-    params.bandRows = cutlass::FastDivmod(params.band);
-    int last = (params.clustersM - params.firstBand) % params.band;
-    params.lastRows = cutlass::FastDivmod(last ? last : params.band);
-    params.firstRows = cutlass::FastDivmod(max(1, params.firstBand));
+    params.perBlock = cutlass::FastDivmod(params.walk.rows * params.walk.columns);
     return params;
   }
 
@@ -362,7 +354,7 @@ public:
     constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
     next = int(blockIdx.x) / m;
     step = int(gridDim.x) / m;
-    total = params.numBlocks * params.clustersM * params.clustersN;
+    total = params.numBlocks * params.walk.rows * params.walk.columns;
     inM = int(blockIdx.x) % m;
     inN = int(blockIdx.y) % n;
   }
@@ -376,16 +368,7 @@ public:
       return WorkTileInfo::invalid_work_tile();
     int block, within, row, column;
     params.perBlock(block, within, next);
-    if (int inFirst = params.firstBand * params.clustersN; within < inFirst) {
-      params.firstRows(column, row, within);
-    } else {
-      int band, rest;
-      params.perBand(band, rest, within - inFirst);
-      int begin = params.firstBand + band * params.band;
-      bool isLast = begin + params.band >= params.clustersM;
-      (isLast ? params.lastRows : params.bandRows)(column, row, rest);
-      row += begin;
-    }
+    params.walk.find(within, row, column);
     if (params.order)
       row = params.order[row];
     constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
@@ -558,8 +541,8 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     typename Gemm::Arguments given = arguments(matmul);
     typename Gemm::Params params = Gemm::to_underlying_arguments(given, nullptr);
     constexpr int blocks = clusterM * clusterN;
-    int clusters =
-        params.scheduler.numBlocks * params.scheduler.clustersM * params.scheduler.clustersN;
+    const auto &walk = params.scheduler.walk;
+    int clusters = params.scheduler.numBlocks * walk.rows * walk.columns;
     cudaLaunchAttribute cluster;
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = clusterM;

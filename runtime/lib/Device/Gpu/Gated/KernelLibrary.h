@@ -71,8 +71,8 @@ struct Matmul {
   int64_t m, n, k;
   int64_t strideA, strideW, strideD; ///< elements between stored rows
   int32_t sms;                       ///< most blocks of the grid
-  /// Rows of tiles that clusters finish before the next ones; other numbers, if not 0, of the first
-  /// of them. Rounded up to whole clusters.
+  /// Rows of tiles of a band (BandWalk.h). firstBand: of the first band; 0: as the others. Rounded
+  /// up to whole clusters.
   int32_t band, firstBand;
   /// The order in which clusters take their rows: a permutation of 0 ... ceil(M / (tileM *
   /// clusterM)) - 1. Null: ascending.

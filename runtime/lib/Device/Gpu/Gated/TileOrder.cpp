@@ -38,7 +38,7 @@ std::pair<int64_t, int64_t> bandsOf(const std::vector<uint32_t> &gates, int64_t 
   } else if (together < least) {
     band = together * ((least + together - 1) / together);
   }
-  return {first < band ? first : first % band, band};
+  return {first <= most ? first : first % band, band};
 }
 
 } // namespace

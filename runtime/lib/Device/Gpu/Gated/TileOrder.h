@@ -26,10 +26,10 @@ struct TileOrder {
 /// Of blocks in the order of computation that cover rows 0 ... m - 1. `slice`: columns of a slice
 /// of K, of which there are `slices`. There are at most 65,535 clusters of rows.
 ///
-/// Rows that arrive together are bands of their own, as far as they are enough rows: the tiles of a
-/// band run at once, and those of rows that have not arrived would keep their SMs waiting while
-/// tiles of rows that are there have none. Rows that are there at the beginning are never in a band
-/// with others.
+/// SMs take a band column by column, so tiles of all its rows run at the same time. Those of rows
+/// that have not arrived would keep their SMs waiting while tiles of rows that are there have none.
+/// So rows that are there at the beginning share no band with others, and bands end where blocks
+/// do, if blocks are of one size and whole clusters. Small blocks share a band.
 TileOrder tileOrder(const std::vector<program::GatedBlock> &blocks, int64_t m, int64_t slice,
                     int32_t slices, int32_t tileM, int32_t clusterM);
 

@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Gated/TileOrder.h"
+#include "Gated/BandWalk.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,33 +32,47 @@ TileOrder order(const std::vector<GatedBlock> &blocks, int64_t m, int32_t tileM,
   return tileOrder(blocks, m, 64, 1, tileM, clusterM);
 }
 
+using Rows = std::pair<int32_t, int32_t>;
+
 /// Rows of the first and of the other bands.
-std::pair<int32_t, int32_t> bands(const std::vector<GatedBlock> &blocks, int64_t m,
-                                  int32_t tileM = 128, int32_t clusterM = 2) {
+Rows bands(const std::vector<GatedBlock> &blocks, int64_t m, int32_t tileM = 128,
+           int32_t clusterM = 2) {
   TileOrder found = order(blocks, m, tileM, clusterM);
-  EXPECT_EQ(found.band % clusterM, 0);
-  EXPECT_EQ(found.firstBand % clusterM, 0);
   return {found.firstBand * tileM, found.band * tileM};
 }
 
 TEST(GpuTileOrder, RowsThatArriveTogetherAreABand) {
-  using Rows = std::pair<int32_t, int32_t>;
   // Two ranks: neither band has rows of both.
-  EXPECT_EQ(bands(blocksOf(2048, 1024), 2048), Rows(0, 1024));
+  EXPECT_EQ(bands(blocksOf(2048, 1024), 2048), Rows(1024, 1024));
   EXPECT_EQ(bands(blocksOf(8192, 4096), 8192), Rows(0, 2048));
   // Bands of at most 2048 rows that end where blocks do.
   EXPECT_EQ(bands(blocksOf(6144, 3072), 6144), Rows(0, 1536));
   // Small blocks share a band, except the first one.
   EXPECT_EQ(bands(blocksOf(2048, 256), 2048), Rows(256, 1024));
   EXPECT_EQ(bands(blocksOf(4096, 512), 4096), Rows(512, 1024));
-  // Own rows in slices, all open.
-  EXPECT_EQ(bands(blocksOf(2048, 256, 0, 4), 2048), Rows(0, 1024));
-  EXPECT_EQ(bands(blocksOf(10240, 1280, 0, 2), 10240), Rows(0, 1280));
-  EXPECT_EQ(bands(blocksOf(3840, 1280, 0, 2), 3840, 256, 1), Rows(0, 1280));
-  // No gates: as large as the cache bears. Tiles larger than a band are bands.
+  // Own rows in slices, all open: one band, if they are not too many for it.
+  EXPECT_EQ(bands(blocksOf(2048, 256, 0, 4), 2048), Rows(1024, 1024));
+  EXPECT_EQ(bands(blocksOf(4096, 512, 0, 3), 4096), Rows(1536, 1024));
+  EXPECT_EQ(bands(blocksOf(4096, 1024, 0, 2), 4096), Rows(2048, 1024));
+  // Too many: the rest that is no whole band comes first.
+  EXPECT_EQ(bands(blocksOf(6144, 512, 0, 5), 6144), Rows(512, 1024));
+}
+
+TEST(GpuTileOrder, WithoutGatesBandsAreAsLargeAsTheCacheBears) {
   EXPECT_EQ(bands(blocksOf(8192, 1024, 0, 8), 8192), Rows(0, 2048));
   EXPECT_EQ(bands({}, 8192), Rows(0, 2048));
+  // Clusters of more rows than that are bands.
   EXPECT_EQ(bands(blocksOf(16384, 8192), 16384, 4096, 1), Rows(0, 4096));
+}
+
+TEST(GpuTileOrder, BlocksNeedNotBeWholeOrEqual) {
+  // 0 + 3 clusters of 256 rows, of which the second has rows of both blocks.
+  std::vector<GatedBlock> blocks{{0, 300, 0, 64, 0}, {300, 0, 0, 64, 0}, {300, 468, 0, 64, 1}};
+  TileOrder found = order(blocks, 768, 128, 2);
+  EXPECT_THAT(found.order, ElementsAre(0, 1, 2));
+  EXPECT_THAT(found.needs, ElementsAre(0, 0, 1, 1, 1, 1));
+  EXPECT_EQ(found.firstBand * 128, 256);
+  EXPECT_TRUE(order({}, 0, 128, 2).order.empty());
 }
 
 TEST(GpuTileOrder, ClustersAreTakenAsTheirRowsArrive) {
@@ -71,8 +87,7 @@ TEST(GpuTileOrder, ATileWaitsForAllItsRows) {
   TileOrder found = order(blocksOf(384, 192), 384, 128, 2);
   EXPECT_THAT(found.order, ElementsAre(0, 1));
   EXPECT_THAT(found.needs, ElementsAre(0, 1, 1, 0));
-  // The first cluster has to wait, too.
-  EXPECT_EQ(found.firstBand, 0);
+  EXPECT_EQ(found.firstBand, 0); // the first cluster has to wait, too
 }
 
 TEST(GpuTileOrder, SlicesOfKHaveTheirGates) {
@@ -83,6 +98,44 @@ TEST(GpuTileOrder, SlicesOfKHaveTheirGates) {
   TileOrder found = tileOrder(blocks, 256, 64, 2, 128, 1);
   EXPECT_THAT(found.needs, ElementsAre(0, 0, 1, 2));
   EXPECT_THAT(found.order, ElementsAre(0, 1));
+}
+
+//===----------------------------------------------------------------------===//
+// Which tile comes when: the code of the kernels
+//===----------------------------------------------------------------------===//
+
+struct Divmod {
+  int by = 1;
+  Divmod() = default;
+  explicit Divmod(int by) : by(by) {}
+  void operator()(int &quotient, int &remainder, int number) const {
+    quotient = number / by;
+    remainder = number % by;
+  }
+};
+
+TEST(GpuBandWalk, ColumnsOfABandComeBeforeTheNextBand) {
+  for (int rows = 1; rows <= 9; ++rows)
+    for (int columns = 1; columns <= 4; ++columns)
+      for (int band = 0; band <= 10; ++band)
+        for (int first = 0; first <= 10; ++first) {
+          std::vector<std::pair<int, int>> expected, found;
+          auto append = [&](int begin, int end) {
+            for (int column = 0; column < columns; ++column)
+              for (int row = begin; row < end; ++row)
+                expected.push_back({row, column});
+          };
+          append(0, std::min(first, rows));
+          for (int begin = first; begin < rows; begin += std::max(1, band))
+            append(begin, std::min(rows, begin + std::max(1, band)));
+          BandWalk<Divmod> walk(rows, columns, band, first);
+          for (int number = 0; number < rows * columns; ++number) {
+            auto &[row, column] = found.emplace_back();
+            walk.find(number, row, column);
+          }
+          ASSERT_EQ(found, expected)
+              << rows << " x " << columns << ", bands of " << first << " and " << band;
+        }
 }
 
 } // namespace
