@@ -167,9 +167,10 @@ int64_t rowsWithGates(const GatedShape &shape) {
 
 /// The kernels that can run a shape, without gates and signals, as algorithms of one product.
 /// Blocks with targets are stored next to each other: their sizes decide how tiles fill the SMs.
-/// A run is the whole product and then the rows that may come when the others are computed, which
-/// are at most half of all, because the first of them come earlier. Large tiles are the best for a
-/// product whose tiles all run at once; but where half of them have to wait, half of the SMs do.
+/// A run is the whole product, and then once more the rows that may come when the others are
+/// computed: those with gates, but at most half of all, because the first of them come earlier.
+/// Large tiles are the best for a product whose tiles all run at once. But if half of these tiles
+/// wait, half of the SMs do.
 class Candidates final : public ProductPlan {
 public:
   Candidates(Driver &driver, const Table &table, std::vector<uint32_t> kernels,

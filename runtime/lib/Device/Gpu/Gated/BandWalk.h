@@ -1,4 +1,4 @@
-//===- BandWalk.h - in which order tiles of a matrix are taken --------------------*- C++ -*-===//
+//===- BandWalk.h - in which order tiles are taken ----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -29,16 +29,15 @@ template <class Divmod> struct BandWalk {
   Divmod perBand, bandRows, lastRows, firstRows;
 
   BandWalk() = default;
-  /// Divides on the host what the tiles do not depend on. `ofBand`, `ofFirst`: as `band` and
-  /// `firstBand`, but may be larger than `rows`, and `ofBand` smaller than 1.
-  BandWalk(int rows, int columns, int ofBand, int ofFirst) : rows(rows), columns(columns) {
-    band = ofBand < 1 || rows < 1 ? 1 : ofBand < rows ? ofBand : rows;
-    firstBand = ofFirst < 0 ? 0 : ofFirst < rows ? ofFirst : rows;
-    int last = (rows - firstBand) % band;
-    perBand = Divmod(band * (columns < 1 ? 1 : columns));
-    bandRows = Divmod(band);
-    lastRows = Divmod(last ? last : band);
-    firstRows = Divmod(firstBand ? firstBand : 1);
+  /// On the host. `band` and `firstBand` may be larger than `rows`, and `band` may be 0.
+  BandWalk(int rows, int columns, int band, int firstBand)
+      : rows(rows), columns(columns), band(within(band, 1, rows)),
+        firstBand(within(firstBand, 0, rows)) {
+    int last = (rows - this->firstBand) % this->band;
+    perBand = Divmod(this->band * within(columns, 1, columns));
+    bandRows = Divmod(this->band);
+    lastRows = Divmod(last ? last : this->band);
+    firstRows = Divmod(within(this->firstBand, 1, rows));
   }
 
   /// Of tile `number` of rows * columns.
@@ -48,14 +47,19 @@ template <class Divmod> struct BandWalk {
       firstRows(column, row, number);
       return;
     }
-    int bands, within;
-    perBand(bands, within, number - inFirst);
+    int bands, rest;
+    perBand(bands, rest, number - inFirst);
     int begin = firstBand + bands * band;
     if (begin + band >= rows)
-      lastRows(column, row, within);
+      lastRows(column, row, rest);
     else
-      bandRows(column, row, within);
+      bandRows(column, row, rest);
     row += begin;
+  }
+
+private:
+  static int within(int value, int least, int most) {
+    return value < least || most < least ? least : value < most ? value : most;
   }
 };
 

@@ -18,8 +18,8 @@ namespace {
 using program::GatedBlock;
 using testing::ElementsAre;
 
-/// `count` blocks of as many rows, from row `first` on and from the top after the last one. Each
-/// but the first `open` ones waits for one more gate.
+/// Blocks of `rows` rows, from row `first` on and, after the last row, from row 0. The first `open`
+/// blocks have no gate; each other one waits for one gate more than the block before it.
 std::vector<GatedBlock> blocksOf(int64_t m, int64_t rows, int64_t first = 0, uint32_t open = 1) {
   std::vector<GatedBlock> blocks;
   auto count = static_cast<uint32_t>(m / rows);
@@ -66,7 +66,7 @@ TEST(GpuTileOrder, WithoutGatesBandsAreAsLargeAsTheCacheBears) {
 }
 
 TEST(GpuTileOrder, BlocksNeedNotBeWholeOrEqual) {
-  // 0 + 3 clusters of 256 rows, of which the second has rows of both blocks.
+  // Three clusters of 256 rows. The second one has rows of two blocks; one block is empty.
   std::vector<GatedBlock> blocks{{0, 300, 0, 64, 0}, {300, 0, 0, 64, 0}, {300, 468, 0, 64, 1}};
   TileOrder found = order(blocks, 768, 128, 2);
   EXPECT_THAT(found.order, ElementsAre(0, 1, 2));
