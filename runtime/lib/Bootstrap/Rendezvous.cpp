@@ -336,7 +336,9 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
         return socket;
       }
       last = socket.status().withPrefix(where);
-      if (last.code() == Code::InvalidArgument || last.code() == Code::Aborted)
+      bool isRefusal = last.code() == Code::InvalidArgument;
+      // A refusal says why. Later the connection is closed, too, when that rank 0 ends.
+      if (isRefusal || (last.code() == Code::Aborted && answer.code() != Code::InvalidArgument))
         answer = last;
     }
     if (std::string notice = launcherNotice(env); !notice.empty())

@@ -333,6 +333,7 @@ TEST(Rendezvous, RankZeroThatRefusedAndEnded) {
     env.secret = "another";
     env.timeout = milliseconds(600);
     EXPECT_FALSE(createTcpBootstrap(env));
+    std::this_thread::sleep_for(milliseconds(700)); // a connection waits, which is then closed
     job.close();
   });
   auto bootstrap = createTcpBootstrap(job.of(1));
