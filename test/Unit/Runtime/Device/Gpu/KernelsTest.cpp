@@ -70,7 +70,7 @@ TEST(GpuKernels, PtxOfThisGpuOrAnOlderOneRuns) {
 }
 
 /// `rows` runs it, which the stand-in knows; it refuses `strided`.
-TEST(GpuKernels, OneElementForAllColumnsIsNoReasonToGoOneByOne) {
+TEST(GpuKernels, PtxRunsByRowsIfAllColumnsHaveOneElement) {
   for (std::vector<int64_t> strides : {std::vector<int64_t>{1, 0}, {0, 0}, {0, 1}}) {
     ProgramSpec spec(1);
     uint32_t x = spec.stacked("x", false, DType::F32, {8, 12});
