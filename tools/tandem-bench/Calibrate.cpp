@@ -15,6 +15,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -146,6 +147,46 @@ void Calibration::setCurve(Json &object, const char *field,
   lines.push_back(fmt::format("{}.{}: {} {}", path, field, fmt::join(texts, ", "), unitName));
 }
 
+nlohmann::ordered_json Calibration::unalignedMatmuls(DType dtype, double tile) const {
+  auto line = static_cast<int64_t>(machine::kCacheLine / sizeOf(dtype));
+  std::vector<Probe> probes = all(Work::Matmul, !gpu);
+  // Of a probe with unaligned rows, the one with aligned rows that is about as long.
+  auto counterpart = [&](const Probe &of) {
+    return std::find_if(probes.begin(), probes.end(), [&](const Probe &p) {
+      return p.dtype == dtype && p.m == of.m && p.n == of.n / line * line &&
+             p.k == of.k / line * line;
+    });
+  };
+  // The model rounds N up to whole tiles.
+  auto secondsPerOperation = [&](const Probe &p) -> std::optional<double> {
+    double n = std::ceil(double(p.n) / tile) * tile;
+    auto time = seconds(p);
+    return time ? std::optional(*time / (double(p.m) * n * double(p.k))) : std::nullopt;
+  };
+  std::map<uint64_t, std::vector<double>>
+      ratios[2]; // of one factor and of both, by their alignment
+  for (const Probe &p : probes) {
+    bool both = p.n % line != 0 && p.k % line != 0;
+    auto aligned = counterpart(p);
+    if (p.dtype != dtype || aligned == probes.end() || (p.n % line == 0 && p.k % line == 0))
+      continue;
+    uint64_t bytes = static_cast<uint64_t>(p.n | p.k) * sizeOf(dtype);
+    if (auto slow = secondsPerOperation(p), fast = secondsPerOperation(*aligned); slow && fast)
+      ratios[both][bytes & -bytes].push_back(*slow / *fast);
+  }
+  Json unaligned;
+  for (auto [kind, name] : {std::pair(0, "one"), {1, "both"}}) {
+    Json points = Json::array();
+    for (auto &[bytes, found] : ratios[kind])
+      points.push_back({bytes, rounded(std::max(1.0, quantilesOf(std::move(found)).median))});
+    if (points.empty())
+      return {};
+    points.push_back({machine::kCacheLine, 1});
+    unaligned[name] = {points, "1", kSource};
+  }
+  return unaligned;
+}
+
 void Calibration::applyMatmuls(Json &device) {
   Json tables = Json::array();
   for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN}) {
@@ -156,19 +197,36 @@ void Calibration::applyMatmuls(Json &device) {
     std::string name(tandem::toString(dtype));
     lines.push_back(fmt::format("device.matmul: {} points for {}{}", points.size(), name,
                                 points.empty() ? ": kept" : ""));
-    if (!points.empty()) {
-      tables.push_back({{"dtypes", Json::array({name})},
-                        {"unit", "us"},
-                        {"source", kSource},
-                        {"points", points}});
-      continue;
-    }
+    // A measured table replaces those of the base, but not what was found otherwise.
+    std::vector<Json> kept;
+    Json unaligned, tile;
     for (Json table : device["matmul"])
       if (auto types = table["dtypes"];
           std::find(types.begin(), types.end(), name) != types.end()) {
         table["dtypes"] = Json::array({name});
-        tables.push_back(table);
+        if (table.contains("unaligned"))
+          unaligned = table["unaligned"];
+        if (table.contains("tile"))
+          tile = table["tile"];
+        kept.push_back(table);
       }
+    if (!points.empty())
+      kept = {{{"dtypes", Json::array({name})},
+               {"unit", "us"},
+               {"source", kSource},
+               {"points", points}}};
+    if (Json found = unalignedMatmuls(dtype, tile.is_null() ? 1 : tile[0].get<double>());
+        !found.is_null()) {
+      lines.push_back(fmt::format("device.matmul.unaligned for {}: {}", name, found.dump()));
+      unaligned = found;
+    }
+    for (Json &table : kept) {
+      if (!unaligned.is_null())
+        table["unaligned"] = unaligned;
+      if (!tile.is_null())
+        table["tile"] = tile;
+      tables.push_back(table);
+    }
   }
   device["matmul"] = tables;
 }

@@ -79,6 +79,9 @@ private:
   void setCurve(Json &object, const char *field,
                 const std::vector<std::pair<double, double>> &points, double unit,
                 const char *unitName, const std::string &path);
+  /// How much longer matmuls take whose rows do not begin at lines of a GPU's cache, as a machine
+  /// file has it: medians over pairs of probes. Null if it was not measured. `tile`: of the file.
+  Json unalignedMatmuls(DType dtype, double tile) const;
   void applyMatmuls(Json &device);
   void applyGated(Json &device);
   void applyMemory(Json &device);

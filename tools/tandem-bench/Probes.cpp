@@ -7,6 +7,8 @@
 
 #include "Probes.h"
 
+#include "tandem/Replay/Machine.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <initializer_list>
@@ -113,8 +115,9 @@ namespace {
 constexpr uint64_t kibi = 1024, mebi = 1024 * kibi;
 /// Of puts beside matmuls: larger ones are not measured alone. And of the matmuls.
 constexpr uint64_t kLargestBeside = 64 * mebi;
-constexpr size_t kMostBeside = 4;
-constexpr double kLongestBeside = 400e-6;
+constexpr size_t kMostBeside = 4, kMostUnaligned = 8;
+constexpr int64_t kLineOf16Bits = machine::kCacheLine / 2;
+constexpr double kLongestBeside = 400e-6, kShortestUnaligned = 30e-6;
 
 // About what GPUs do, in bytes or operations a second: it decides how often something is repeated.
 constexpr double kMemoryRate = 3e12, kLinkRate = 3e11, kBlockRate = 3e10;
@@ -165,6 +168,31 @@ public:
     matmul(c.dtype, m, n, k, !gpu);
     if (!gpu && pieces == 1)
       matmul(c.dtype, m, n, k, false);
+  }
+
+  /// Some matmuls of 16 bits that were added, with a little more of N, of K, or of both, so that
+  /// the rows of factors begin at multiples of 16, 32 and 64 bytes instead of lines. Quick ones and
+  /// slow ones.
+  void unaligned() {
+    std::vector<Probe> aligned;
+    for (const Probe &probe : probes)
+      if (probe.work == Work::Matmul && !probe.isTiny() && sizeOf(probe.dtype) == 2 &&
+          (probe.n | probe.k) % kLineOf16Bits == 0 && secondsOf(probe) >= kShortestUnaligned &&
+          secondsOf(probe) <= kLongestBeside)
+        aligned.push_back(probe);
+    std::sort(aligned.begin(), aligned.end(), [](const Probe &a, const Probe &b) {
+      double first = secondsOf(a), second = secondsOf(b);
+      return first != second ? first < second : a.name() < b.name();
+    });
+    size_t count = std::min(aligned.size(), kMostUnaligned);
+    for (size_t i = 0; i < count; ++i) {
+      const Probe &p = aligned[i * aligned.size() / count];
+      for (int64_t more : {8, 16, 32}) {
+        matmul(p.dtype, p.m, p.n + more, p.k, p.alone);
+        matmul(p.dtype, p.m, p.n, p.k + more, p.alone);
+        matmul(p.dtype, p.m, p.n + more, p.k + more, p.alone);
+      }
+    }
   }
 
   /// Matmuls that were added beside a put that takes about half as long, and one that takes twice
@@ -278,6 +306,8 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   for (int64_t pieces : {int64_t(1), int64_t(ranks), 2 * int64_t(ranks), 4 * int64_t(ranks)})
     for (const Case &c : cases)
       p.matmul(c, pieces);
+  if (gpu)
+    p.unaligned();
   std::vector<uint64_t> sizes = {4 * kibi, 64 * kibi, mebi, 8 * mebi};
   if (gpu)
     sizes = {4 * kibi, 64 * kibi, mebi, 4 * mebi, 16 * mebi, 32 * mebi, 64 * mebi};

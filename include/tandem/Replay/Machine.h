@@ -120,6 +120,21 @@ struct MatmulPoint {
   double rate() const { return 2 * m * n * k / seconds; }
 };
 
+/// Bytes of a line of a GPU's cache.
+inline constexpr uint64_t kCacheLine = 128;
+
+/// The largest powers of two, in bytes, at whose multiples the rows of a matmul's factors begin.
+struct RowAlignment {
+  uint64_t left = kCacheLine, right = kCacheLine;
+};
+
+/// A matmul takes so many times as long if the rows of its factors do not begin at lines of the
+/// cache, by the bytes at whose multiples they begin: those of one factor, or of both.
+struct Unaligned {
+  Curve one{1}, both{1};
+  double slowdown(const RowAlignment &rows) const;
+};
+
 /// The rate of a gated matmul (docs/gated.md) on all SMs, as a share of the library's for the whole
 /// product.
 struct GatedPoint {
@@ -191,6 +206,10 @@ public:
   ExchangeKernel exchange;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
   std::array<std::vector<MatmulPoint>, kNumDTypes> matmuls; ///< by DType
+  std::array<Unaligned, kNumDTypes> unaligned;              ///< by DType
+  /// By DType: rows and columns of the tiles that libraries compute. A matmul takes as long as one
+  /// of whole tiles; fewer rows or columns than one tile are not rounded up. 0: not known.
+  std::array<double, kNumDTypes> matmulTile{};
 
   Launching streams; ///< commands enqueued one by one
   Launching graph;   ///< captured once, replayed
@@ -217,8 +236,11 @@ public:
 
   /// Seconds of [batch, m, k] x [k, n] alone on the device, without launch. A line through the
   /// measured points of the type (startup + operations / rate), adjusted to pass through each
-  /// point; at least the time to read the operands.
+  /// point; at least the time to read the operands. `rows`: those of dense factors if it is left
+  /// out.
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
+  double matmulSeconds(DType dtype, double batch, double m, double n, double k,
+                       const RowAlignment &rows) const;
   bool hasGatedMatmuls() const { return !gatedMatmuls.empty(); }
   bool hasEpiloguePush() const { return hasGatedMatmuls() && epiloguePush > 0; }
   /// Seconds of a gated matmul whose gates are open, on all SMs but `left`. Only with

@@ -60,6 +60,19 @@ struct Line {
   double at(double operations) const { return startup + operations * slope; }
 };
 
+RowAlignment denseRows(DType dtype, double n, double k) {
+  auto alignment = [dtype](double columns) {
+    uint64_t bytes = sizeOf(dtype) * static_cast<uint64_t>(columns) | kCacheLine;
+    return bytes & -bytes;
+  };
+  return {alignment(k), alignment(n)};
+}
+
+/// Rows or columns of whole tiles.
+double inTiles(double extent, double tile) {
+  return tile > 0 && extent > tile ? std::ceil(extent / tile) * tile : extent;
+}
+
 /// Least squares of the relative error; through the origin if the startup would be negative.
 Line fit(const std::vector<MatmulPoint> &points) {
   // sum over points of ((startup + f * slope) / t - 1)^2, with u = 1 / t and v = f / t.
@@ -99,6 +112,12 @@ double nearby(const std::vector<Point> &points, double m, double n, double k, Of
 
 } // namespace
 
+double Unaligned::slowdown(const RowAlignment &rows) const {
+  auto least = static_cast<double>(std::min(rows.left, rows.right)),
+       most = static_cast<double>(std::max(rows.left, rows.right));
+  return most < double(kCacheLine) ? std::sqrt(both.at(least) * both.at(most)) : one.at(least);
+}
+
 double Machine::gatedMatmulSeconds(DType dtype, double m, double n, double k, double left) const {
   double efficiency =
       std::exp(nearby(gatedMatmuls, std::max(m, 1.0), std::max(n, 1.0), std::max(k, 1.0),
@@ -107,28 +126,39 @@ double Machine::gatedMatmulSeconds(DType dtype, double m, double n, double k, do
 }
 
 double Machine::matmulSeconds(DType dtype, double batch, double m, double n, double k) const {
-  double operations = 2 * batch * m * n * k;
-  if (operations <= 0)
+  return matmulSeconds(dtype, batch, m, n, k, denseRows(dtype, n, k));
+}
+
+double Machine::matmulSeconds(DType dtype, double batch, double m, double n, double k,
+                              const RowAlignment &rowsBegin) const {
+  if (2 * batch * m * n * k <= 0)
     return 0;
-  // A batch adds rows: libraries run it as one grid.
-  double rows = batch * m;
   // Factors of 8 bits are as slow as bf16, to which they can be converted.
   if (isFp8(dtype) && matmuls[static_cast<size_t>(dtype)].empty())
-    return matmulSeconds(DType::BF16, batch, m, n, k);
+    return matmulSeconds(DType::BF16, batch, m, n, k, rowsBegin);
   // An unmeasured type, such as f64, costs as much as f32 with twice the work.
   if (matmuls[static_cast<size_t>(dtype)].empty() && dtype != DType::F32)
-    return 2 * matmulSeconds(DType::F32, batch, m, n, k);
-  const std::vector<MatmulPoint> &points = matmuls[static_cast<size_t>(dtype)];
+    return 2 * matmulSeconds(DType::F32, batch, m, n, k, rowsBegin);
+  const std::vector<MatmulPoint> &measured = matmuls[static_cast<size_t>(dtype)];
+  const Unaligned &slower = unaligned[static_cast<size_t>(dtype)];
+  double tile = matmulTile[static_cast<size_t>(dtype)];
+  // As if tiles were whole and rows aligned.
+  std::vector<MatmulPoint> points;
+  for (const MatmulPoint &p : measured)
+    points.push_back({inTiles(p.m, tile), inTiles(p.n, tile), p.k,
+                      p.seconds / slower.slowdown(denseRows(dtype, p.n, p.k))});
+  // A batch adds rows: libraries run it as one grid.
+  double rows = batch * inTiles(m, tile), columns = inTiles(n, tile);
   // A line through the points (startup + operations / rate), corrected by the deviations of the
   // nearest points.
   Line line = fit(points);
-  double deviation = nearby(points, rows, n, k, [&](const MatmulPoint &point) {
+  double deviation = nearby(points, rows, columns, k, [&](const MatmulPoint &point) {
     return std::log(point.seconds / line.at(2 * point.m * point.n * point.k));
   });
-  double seconds = line.at(operations) * std::exp(deviation);
-  double bytes = sizeOf(dtype) * (rows * k + k * n + rows * n);
+  double seconds = line.at(2 * rows * columns * k) * std::exp(deviation);
+  double bytes = sizeOf(dtype) * (batch * m * (k + n) + k * n);
   double reading = memorySeconds(MemoryWork::Elementwise, bytes);
-  return std::max(seconds, reading);
+  return std::max(seconds * slower.slowdown(rowsBegin), reading);
 }
 
 double Machine::memorySeconds(MemoryWork work, double bytes) const {

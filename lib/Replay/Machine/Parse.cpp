@@ -319,7 +319,7 @@ private:
     size_t index = 0;
     for (const json &value : device.list("matmul")) {
       Object table(machine, value, fmt::format("device.matmul[{}]", index++),
-                   {"dtypes", "unit", "source", "points"});
+                   {"dtypes", "unit", "source", "points", "unaligned", "tile"});
       Scale scale = table.unit("unit", {Unit::Time, Unit::Rate});
       table.source("source");
       std::vector<DType> dtypes;
@@ -338,6 +338,18 @@ private:
         p.seconds = scale.unit == Unit::Time ? last : 2 * p.m * p.n * p.k / last;
         for (DType dtype : dtypes)
           machine.matmuls[static_cast<size_t>(dtype)].push_back(p);
+      }
+      if (table.has("tile")) {
+        double tile = table.number("tile", Unit::Count, 1, 1024);
+        for (DType dtype : dtypes)
+          machine.matmulTile[static_cast<size_t>(dtype)] = tile;
+      }
+      if (table.has("unaligned")) {
+        Object object = table.object("unaligned", {"one", "both"});
+        Unaligned unaligned{object.curve("one", Unit::Count, 1, 100),
+                            object.curve("both", Unit::Count, 1, 100)};
+        for (DType dtype : dtypes)
+          machine.unaligned[static_cast<size_t>(dtype)] = unaligned;
       }
     }
     for (DType dtype : {DType::F32, DType::F16, DType::BF16})

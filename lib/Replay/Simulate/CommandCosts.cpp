@@ -55,6 +55,9 @@ machine::Cost CommandCosts::costOf(Kind kind) {
 /// of 19.
 static constexpr double kUnaligned = 7;
 
+/// Bytes that a GPU's matmul loads at a time.
+static constexpr uint64_t kLoad = 16;
+
 double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k) const {
   const View *view = world.operand(rank, command, k);
   return view ? layoutBytes[view->layout] : 0;
@@ -325,15 +328,13 @@ static double distinctBytes(const Layout &layout) {
   return bytes;
 }
 
-/// Whether all rows begin at multiples of the bytes that a GPU's matmul loads at a time.
-static bool hasAlignedRows(const Layout &layout, uint64_t address) {
-  constexpr uint64_t kLoad = 16;
-  unsigned size = sizeOf(layout.dtype);
+/// The largest power of two, up to a line of a GPU's cache, at whose multiples all rows begin.
+static uint64_t rowAlignment(const Layout &layout, uint64_t address) {
+  uint64_t bits = address | machine::kCacheLine;
   for (unsigned d = 0; d < layout.rank; ++d)
-    if (layout.shape[d] > 1 && layout.strides[d] > 1 &&
-        static_cast<uint64_t>(layout.strides[d]) * size % kLoad != 0)
-      return false;
-  return address % kLoad == 0;
+    if (layout.shape[d] > 1 && layout.strides[d] > 1)
+      bits |= static_cast<uint64_t>(layout.strides[d]) * sizeOf(layout.dtype);
+  return bits & -bits;
 }
 
 double CommandCosts::matmul(const Rank &rank, const Command &command) {
@@ -345,18 +346,19 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
   if (o.rank < 2 || left.rank < 2)
     return 0;
   bool transposed = command.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
-  const View *views[] = {out, a, b};
-  bool isSlow =
-      sizeOf(left.dtype) < 4 && isForGpus() &&
-      !std::all_of(
-          std::begin(views), std::end(views),
-          [&](const View *view) { return hasAlignedRows(world.layoutOf(*view), view->address); });
+  auto alignmentOf = [&](const View *view) {
+    return rowAlignment(world.layoutOf(*view), view->address);
+  };
+  machine::RowAlignment rows{alignmentOf(a), alignmentOf(b)};
+  bool isSlow = sizeOf(left.dtype) < 4 && isForGpus() &&
+                std::min({rows.left, rows.right, alignmentOf(out)}) < kLoad;
   bool accumulates = command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
   // Layouts are interned.
-  auto [found, added] = matmuls.try_emplace(
-      {out->layout, a->layout, b->layout,
-       uint32_t(transposed) | uint32_t(isSlow) << 1 | uint32_t(accumulates) << 2},
-      0);
+  auto [found, added] = matmuls.try_emplace({out->layout, a->layout, b->layout,
+                                             uint32_t(transposed) | uint32_t(accumulates) << 1 |
+                                                 uint32_t(isSlow) << 2 | uint32_t(rows.left) << 8 |
+                                                 uint32_t(rows.right) << 16},
+                                            0);
   if (added) {
     double m = static_cast<double>(o.shape[o.rank - 2u]),
            n = static_cast<double>(o.shape[o.rank - 1u]);
@@ -367,7 +369,7 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
     double moved = (accumulates ? 2 : 1) * distinctBytes(o) + distinctBytes(left) +
                    distinctBytes(world.layoutOf(*b));
     // Points with few indices of K are rarely measured, and other commands use the caches.
-    found->second = std::max(machine.matmulSeconds(left.dtype, batch, m, n, k),
+    found->second = std::max(machine.matmulSeconds(left.dtype, batch, m, n, k, rows),
                              machine.uncachedSeconds(moved)) *
                     (isSlow ? kUnaligned : 1);
   }
@@ -409,7 +411,7 @@ double CommandCosts::call(const Rank &rank, const Command &command) {
   double memory = machine.memorySeconds(machine::MemoryWork::Elementwise, moved);
   // As fast as a product of square matrices with as many operations, 2 n^3.
   double n = std::cbrt(kernel.flops * indices / 2);
-  return n < 1 ? memory : std::max(memory, machine.matmulSeconds(out.dtype, 1, n, n, n));
+  return n < 1 ? memory : std::max(memory, machine.matmulSeconds(out.dtype, 1, n, n, n, {}));
 }
 
 double CommandCosts::epilogue(const Rank &rank, const Command &launch) {
@@ -473,7 +475,7 @@ double CommandCosts::packing(const Rank &rank, const Command &command, uint32_t 
   if (layout.isDense())
     return 0;
   return machine.memorySeconds(machine::MemoryWork::Copy, 2 * layoutBytes[view->layout]) *
-         (hasAlignedRows(layout, view->address) ? 1 : kUnaligned);
+         (rowAlignment(layout, view->address) < kLoad ? kUnaligned : 1);
 }
 
 machine::CollectiveCost CommandCosts::collective(uint32_t index) {

@@ -88,6 +88,47 @@ TEST(Machine, AMatmulIsNoQuickerThanItsOperandsAreRead) {
   EXPECT_NEAR(machine.matmulSeconds(DType::F32, 1, 1, 1000, 1000), 4.008e-3, 1e-9);
 }
 
+TEST(Machine, MatmulsAreSlowerWhoseRowsDoNotBeginAtLines) {
+  std::map<std::string, std::string> changes = {
+      {"/device/matmul/0/points", "[[1000, 1024, 1024, 1]]"},
+      {"/device/matmul/0/unaligned",
+       R"({"one": [[[16, 1.2], [128, 1]], "1", "toy"], "both": [[[16, 2], [128, 1]], "1", "toy"]})"}};
+  Machine machine = toyMachine(changes);
+  auto slowdown = [&](uint64_t left, uint64_t right) {
+    return machine.matmulSeconds(DType::BF16, 1, 1000, 1024, 1024, {left, right}) /
+           machine.matmulSeconds(DType::BF16, 1, 1000, 1024, 1024);
+  };
+  EXPECT_NEAR(slowdown(128, 128), 1, 1e-9);
+  EXPECT_NEAR(slowdown(16, 128), 1.2, 1e-9);
+  EXPECT_NEAR(slowdown(128, 16), 1.2, 1e-9);
+  EXPECT_NEAR(slowdown(16, 16), 2, 1e-9);
+  EXPECT_NEAR(slowdown(16, 32), std::sqrt(2 * (2 - 1. / 3)), 1e-9);
+  // Dense rows of 1028 numbers begin at multiples of 8 bytes in bf16, and of 16 in f32.
+  EXPECT_NEAR(machine.matmulSeconds(DType::F32, 1, 1000, 1024, 1028) /
+                  machine.matmulSeconds(DType::F32, 1, 1000, 1024, 1024),
+              1.2 * 1028 / 1024, 1e-6);
+  // A measured matmul takes what was measured.
+  changes["/device/matmul/0/points"] = "[[1000, 1028, 1028, 1], [1000, 4096, 4096, 2]]";
+  EXPECT_NEAR(toyMachine(changes).matmulSeconds(DType::F32, 1, 1000, 1028, 1028),
+              2e3 * 1028 * 1028 / 1e12, 1e-9);
+}
+
+TEST(Machine, MatmulsAreOfWholeTiles) {
+  Machine machine = toyMachine({{"/device/matmul/0/points", "[[1000, 1000, 1000, 1]]"},
+                                {"/device/matmul/0/tile", R"([128, "1", "toy"])"}});
+  auto seconds = [&](double batch, double m, double n) {
+    return machine.matmulSeconds(DType::F32, batch, m, n, 1000);
+  };
+  // A point takes what was measured.
+  EXPECT_NEAR(seconds(1, 1000, 1000), 2e-3, 1e-9);
+  EXPECT_EQ(seconds(1, 897, 1024), seconds(1, 1024, 1000));
+  EXPECT_NEAR(seconds(1, 1025, 1000), 2e-3 * 9 / 8, 1e-9);
+  EXPECT_NEAR(seconds(1, 1000, 1025), 2e-3 * 9 / 8, 1e-9);
+  EXPECT_NEAR(seconds(3, 200, 1000), 2e-3 * 3 * 256 / 1024, 1e-9);
+  // There are smaller tiles for few rows.
+  EXPECT_NEAR(seconds(1, 64, 1000), 2e-3 * 64 / 1024, 1e-9);
+}
+
 TEST(Machine, SmallAllReducesGoThroughATree) {
   Machine machine = toyMachine({{"/transports/collectives/step", R"([10, "us", "toy"])"}});
   // 64 bytes among 16: 8 steps of a tree, not 30 of a ring.
@@ -212,6 +253,13 @@ INSTANTIATE_TEST_SUITE_P(
             "sources.toy.kind: expected one of measured, published, estimate, found \"rumour\""},
         Bad{"point", "/device/matmul/0/points/0", "[1, 2, 3]",
             "device.matmul[0].points[0]: expected [m, n, k, value], all above 0, found [1,2,3]"},
+        Bad{"unaligned", "/device/matmul/0/unaligned",
+            R"({"one": [[[16, 0.5]], "1", "toy"], "both": [1, "1", "toy"]})",
+            "device.matmul[0].unaligned.one: expected a number from 1 to 100, found 0.5"},
+        Bad{"tile", "/device/matmul/0/tile", R"([0, "1", "toy"])",
+            "device.matmul[0].tile: expected a number from 1 to 1024, found 0"},
+        Bad{"unalignedField", "/device/matmul/0/unaligned", R"({"one": [1, "1", "toy"]})",
+            "device.matmul[0].unaligned.both: missing"},
         Bad{"dtype", "/device/matmul/0/dtypes", R"(["f32"])", "device.matmul: no point for f16"},
         Bad{"curve", "/transports/two_sided/startup", R"([[[8, 1], [4, 2]], "us", "toy"])",
             "transports.two_sided.startup: expected [bytes, value] with bytes ascending, found "

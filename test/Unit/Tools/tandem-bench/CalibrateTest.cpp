@@ -54,12 +54,28 @@ double gatedEfficiency(const Probe &p) { return p.m > 2048 ? 1 : .8; }
 /// a share.
 double rampOfMessages = 0;
 
+/// Whether matmuls are slower whose rows do not begin at lines of the cache.
+bool linesMatter = false;
+
+/// 1.4, 1.2 and 1.1 times, if the rows of both factors begin at multiples of 16, 32 and 64 bytes;
+/// half of that if those of one do.
+double slowdownOf(const Probe &p) {
+  auto bytes = [](int64_t columns) { return (2 * columns | 128) & -(2 * columns | 128); };
+  int64_t left = bytes(p.k), right = bytes(p.n);
+  if (!linesMatter || p.dtype != DType::BF16 || (left == 128 && right == 128))
+    return 1;
+  double both = 6.4 / double(std::min(left, right));
+  return 1 + (left == 128 || right == 128 ? both / 2 : both);
+}
+
 /// What one repeat takes on a machine of simple numbers.
 double secondsOf(const Probe &p) {
   auto bytes = double(p.bytes);
   switch (p.work) {
   case Work::Matmul:
-    return kTinyCommand + 2.0 * double(p.m) * double(p.n) * double(p.k) / (p.alone ? 100e9 : 50e9);
+    return (kTinyCommand +
+            2.0 * double(p.m) * double(p.n) * double(p.k) / (p.alone ? 100e9 : 50e9)) *
+           slowdownOf(p);
   case Work::Gated: {
     Probe matmul = p;
     matmul.work = Work::Matmul;
@@ -142,9 +158,9 @@ Probe signalOnce() {
 }
 
 /// A GPU in both modes: direct, the host is what all but matmuls wait for.
-std::vector<Measurement> measureGpu() {
+std::vector<Measurement> measureGpu(const std::vector<Case> &cases = kCases) {
   std::vector<Measurement> all;
-  for (const Probe &probe : probesFor(kRanks, true, kCases))
+  for (const Probe &probe : probesFor(kRanks, true, cases))
     for (const Probe &program : {probe.once(), probe})
       for (Mode mode : {Mode::Direct, Mode::Graph}) {
         Measurement m;
@@ -299,6 +315,27 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
                     machine.gatedMatmulSeconds(DType::BF16, double(m), 1376, 4096, 0),
                 m == 8192 ? 1 : .8, 1e-3)
         << m;
+}
+
+TEST(Calibration, MatmulsAreSlowerWhoseRowsDoNotBeginAtLines) {
+  linesMatter = true;
+  Calibration calibration(kRanks, true, kRanks, kCores);
+  calibration.note(measureGpu({{Op::AllGather, 2048, 8192, 4096, DType::BF16}}));
+  linesMatter = false;
+  machine::Machine machine = calibrated(calibration, baseText("h200x8"));
+  const machine::Unaligned &found = machine.unaligned[static_cast<size_t>(DType::BF16)];
+  for (double bytes : {16, 32, 64}) {
+    EXPECT_NEAR(found.both.at(bytes), 1 + 6.4 / bytes, 1e-3) << bytes;
+    EXPECT_NEAR(found.one.at(bytes), 1 + 3.2 / bytes, 1e-3) << bytes;
+  }
+  EXPECT_EQ(found.both.at(128), 1);
+  EXPECT_EQ(found.one.at(128), 1);
+  // A calibration without such probes keeps them.
+  Calibration next(kRanks, true, kRanks, kCores);
+  auto first = calibration.apply(baseText("h200x8"), "here", "made up");
+  ASSERT_TRUE(first);
+  EXPECT_NEAR(calibrated(next, *first).unaligned[static_cast<size_t>(DType::BF16)].both.at(16), 1.4,
+              1e-3);
 }
 
 TEST(Calibration, MessagesBySmsReachTheirRateLate) {
