@@ -179,6 +179,14 @@ def experts(t):
     return {"y": t["q"] @ t["v"].transpose(0, 2, 1) / 448 * t["sv"][:, None]}
 
 
+def scaled_groups(t):
+    """As `experts`, with experts of different sizes."""
+    h = np.tanh(grouped(t["x"], t["w"].swapaxes(1, 2), t["ends"]) * t["sx"][..., None] * t["sw"])
+    step = np.abs(t["q"] - h * 448) / np.maximum(np.abs(h * 448), 2.0**-6)
+    assert step.max() < 0.0626, step.max()
+    return {"y": grouped(t["q"], t["v"].swapaxes(1, 2), t["ends"]) / 448 * t["sv"]}
+
+
 #: Of grouped matmuls.
 ENDS = (("ends", "i32"),)
 
@@ -433,6 +441,17 @@ PROGRAMS = [
     layer("scaled-experts-tensor", "fp8-experts", "x 24 48 32, sx, w 24 16 32, sw", "y 24 48 16",
           lambda t: {"y": t["x"] @ t["w"].transpose(0, 2, 1) * t["sx"] * t["sw"]}, variant=True,
           others=(("y", "bf16"),), dtypes=FP8, written="f8E4M3FN", narrow=("x", "w")),
+    layer("scaled-groups", "fp8-groups", "x 24 12 32, sx 24 12, w 6 384 32, sw, v 6 32 384, sv, ends 24 6", "y 24 12 32, q 24 12 384",
+          scaled_groups, others=ENDS + (("y", "bf16"),), dtypes=("f8E4M3FN",), written="f8E4M3FN", narrow=("x", "w", "v", "q")),
+    layer("scaled-groups-push", "fp8-groups", "x 24 12 32, sx 24 12, w 6 384 32, sw, ends 24 6", "y 24 12 384",
+          lambda t: {"y": grouped(t["x"], t["w"].swapaxes(1, 2), t["ends"]) * t["sx"][..., None] * t["sw"]}, variant=True,
+          others=ENDS + (("x", "f8E5M2"), ("y", "bf16")), **NARROW),
+    layer("scaled-groups-scatter", "fp8-groups", "x 24 12 384, w 6 32 384, s, ends 24 6", "y 24 12 32",
+          lambda t: {"y": grouped(t["x"], t["w"].swapaxes(1, 2), t["ends"]) * t["s"]}, variant=True,
+          others=ENDS + (("y", "bf16"),), **NARROW),
+    layer("scaled-groups-slices", "fp8-groups", "x 24 12 384, w 6 32 384, ends 24 6", "y 24 12 32",
+          lambda t: {"y": grouped(t["x"], t["w"].swapaxes(1, 2), t["ends"])}, variant=True,
+          others=ENDS + (("y", "bf16"),), **NARROW),
     layer("layer-3d", "", "x 2 24 16, w 16 24, dy 2 24 24", "y 2 24 24, dw 16 24",
           lambda t: {"y": t["x"] @ t["w"], "dw": np.einsum("bsk,bsn->kn", t["x"], t["dy"])}),
     layer("layer-3d-permuted", "layer-3d", "x 2 24 16, w 16 24, dy 24 2 24", "y 2 24 24, dw 16 24",

@@ -80,7 +80,7 @@ struct ScaledMatmulOptions {
 
 struct GroupedMatmulOptions {
   bool transposeB = false;
-  std::optional<DType> result = std::nullopt; ///< the factors' type or F32; none: the former
+  std::optional<DType> result = std::nullopt; ///< as of MatmulOptions
 };
 
 struct AttentionOptions {

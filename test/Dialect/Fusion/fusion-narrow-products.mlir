@@ -22,6 +22,35 @@ func.func @scaled(%x: tensor<8x4xf8E4M3FN>, %w: tensor<4x6xf8E5M2>, %r: tensor<8
 
 // -----
 
+// Groups of different sizes, a scale per row.
+
+// LOG: remark: fusion-narrow-products: 1 products
+// CHECK-LABEL: func.func @groups
+// CHECK: %[[P:.*]] = fusion.grouped_matmul {{.*}} -> tensor<8x6xbf16>
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[P]] : tensor<8x6xbf16> to tensor<8x6xf32>
+// CHECK: arith.mulf %[[WIDE]],
+func.func @groups(%x: tensor<8x4xf8E4M3FN>, %w: tensor<3x4x6xf8E4M3FN>, %ends: tensor<3xi32>, %r: tensor<8xf32>) -> tensor<8x6xbf16> {
+  %p = fusion.grouped_matmul %x, %w, %ends : tensor<8x4xf8E4M3FN>, tensor<3x4x6xf8E4M3FN>, tensor<3xi32> -> tensor<8x6xf32>
+  %rows = fusion.broadcast %r dims [0] : tensor<8xf32> -> tensor<8x6xf32>
+  %s = arith.mulf %p, %rows : tensor<8x6xf32>
+  %y = arith.truncf %s : tensor<8x6xf32> to tensor<8x6xbf16>
+  return %y : tensor<8x6xbf16>
+}
+
+// -----
+
+// Not of 16 bits.
+
+// CHECK-LABEL: func.func @wide_groups
+// CHECK-NOT: arith.extf
+func.func @wide_groups(%x: tensor<8x4xbf16>, %w: tensor<3x4x6xbf16>, %ends: tensor<3xi32>) -> tensor<8x6xbf16> {
+  %p = fusion.grouped_matmul %x, %w, %ends : tensor<8x4xbf16>, tensor<3x4x6xbf16>, tensor<3xi32> -> tensor<8x6xf32>
+  %y = arith.truncf %p : tensor<8x6xf32> to tensor<8x6xbf16>
+  return %y : tensor<8x6xbf16>
+}
+
+// -----
+
 // Not if it is used elsewhere, added to another product, rounded to f16, of wider factors, gets a bias, is multiplied by a
 // whole tensor, or in a deterministic function.
 

@@ -687,7 +687,7 @@ func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>)
 
 // grouped_matmul_c2
 func.func @f(%x: tensor<6x8xf64>, %w: tensor<3x8x5xf64>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected elements of f32, f16 or bf16, found 'f64'}}
+  // expected-error @+1 {{expected elements of f32, f16, bf16, f8E4M3FN or f8E5M2, found 'f64'}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf64>, tensor<3x8x5xf64>, tensor<3xi32> -> tensor<6x5xf64>
   return
 }
@@ -716,6 +716,33 @@ func.func @f(%x: tensor<6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi64>) {
 func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xbf16>, %ends: tensor<3xi32>) {
   // expected-error @+1 {{expected element type 'bf16' of the result, found 'f16'}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xbf16>, tensor<3x8x5xbf16>, tensor<3xi32> -> tensor<6x5xf16>
+  return
+}
+
+// -----
+
+// grouped_matmul_c2
+func.func @f(%x: tensor<6x8xf8E5M2>, %w: tensor<3x8x5xbf16>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected w of f8E4M3FN or f8E5M2, as x, found 'bf16'}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf8E5M2>, tensor<3x8x5xbf16>, tensor<3xi32> -> tensor<6x5xbf16>
+  return
+}
+
+// -----
+
+// grouped_matmul_c2
+func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xf8E5M2>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected element type 'bf16' of w, found 'f8E5M2'}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xbf16>, tensor<3x8x5xf8E5M2>, tensor<3xi32> -> tensor<6x5xbf16>
+  return
+}
+
+// -----
+
+// grouped_matmul_c2
+func.func @f(%x: tensor<6x8xf8E4M3FN>, %w: tensor<3x8x5xf8E4M3FN>, %ends: tensor<3xi32>) {
+  // expected-error @+1 {{expected a result of f32, f16 or bf16 of factors of 8 bits, found 'f8E4M3FN'}}
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf8E4M3FN>, tensor<3x8x5xf8E4M3FN>, tensor<3xi32> -> tensor<6x5xf8E4M3FN>
   return
 }
 

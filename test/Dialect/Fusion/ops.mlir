@@ -74,11 +74,13 @@ func.func @attention(%q: tensor<2x6x8xbf16>, %k: tensor<2x6x8xbf16>, %v: tensor<
 }
 
 // CHECK-LABEL: func.func @grouped_matmul
-func.func @grouped_matmul(%x: tensor<4x6x8xbf16>, %w: tensor<3x8x5xbf16>, %ends: tensor<4x3xi32>, %rows: tensor<6x5xf32>, %v: tensor<3x8x5xf32>, %end: tensor<3xi32>) {
+func.func @grouped_matmul(%x: tensor<4x6x8xbf16>, %w: tensor<3x8x5xbf16>, %ends: tensor<4x3xi32>, %rows: tensor<6x5xf32>, %v: tensor<3x8x5xf32>, %end: tensor<3xi32>, %q: tensor<6x8xf8E4M3FN>, %e: tensor<3x8x5xf8E5M2>) {
   // CHECK: fusion.grouped_matmul %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x6x8xbf16>, tensor<3x8x5xbf16>, tensor<4x3xi32> -> tensor<4x6x5xf32>
   %0 = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xbf16>, tensor<3x8x5xbf16>, tensor<4x3xi32> -> tensor<4x6x5xf32>
   // CHECK: fusion.grouped_matmul %{{.*}}, %{{.*}}, %{{.*}} {transpose_b} : tensor<6x5xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<6x8xf32>
   %1 = fusion.grouped_matmul %rows, %v, %end {transpose_b} : tensor<6x5xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<6x8xf32>
+  // CHECK: fusion.grouped_matmul %{{.*}}, %{{.*}}, %{{.*}} : tensor<6x8xf8E4M3FN>, tensor<3x8x5xf8E5M2>, tensor<3xi32> -> tensor<6x5xf16>
+  %2 = fusion.grouped_matmul %q, %e, %end : tensor<6x8xf8E4M3FN>, tensor<3x8x5xf8E5M2>, tensor<3xi32> -> tensor<6x5xf16>
   return
 }
 

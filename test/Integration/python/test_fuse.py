@@ -173,6 +173,31 @@ def test_grouped_matmul(world, random):
     assert error(np.concatenate(parts), expected) < 1e-5
 
 
+def test_grouped_matmul_of_8_bits(world, random):
+    """Tokens are rounded to 8 bits before they are gathered, with a scale each. These numbers need no rounding."""
+    blocks, tokens = tp["x", None, None], tp["x", None]
+
+    @tandem.fuse(Tensor("f32", (4, 12, 8), blocks), Tensor("f32", (4, 12), tokens), Tensor("f32", (3, 16, 8), tp[None, "x", None]),
+                 Tensor("i32", (4, 3), tokens), results=tp[None, None, "x"])
+    def experts(x, scales, w, ends):
+        x, w = tandem.cast(x, "f8E5M2"), tandem.cast(w, "f8E4M3FN")
+        assert tandem.grouped_matmul(x, w, ends, transpose_b=True, dtype="f16").dtype == "f16"
+        product = tandem.grouped_matmul(x, w, ends, transpose_b=True)
+        assert product.dtype == "f32"
+        return product * tandem.reshard(scales, tp[None, None]).reshape(4, 12, 1)
+
+    x, w = (np.clip(np.rint(3 * random(*shape)), -8, 8).astype(np.float32) for shape in ((4, 12, 8), (3, 16, 8)))
+    scales, ends = random(4, 12), np.array([[5, 5, 9], [0, 12, 12], [3, 6, 10], [12, 12, 12]], np.int32)
+    expected = np.zeros((4, 12, 16), np.float32)
+    for block, mine in enumerate(ends):
+        for expert, (begin, end) in enumerate(zip((0, *mine), mine)):
+            expected[block, begin:end] = x[block, begin:end] @ w[expert].T * scales[block, begin:end, None]
+
+    split = ((x, 0), (scales, 0), (w, 1), (ends, 0))
+    parts = world.run(lambda c: experts(*(np.ascontiguousarray(np.split(t, 4, axis)[c.rank]) for t, axis in split)))
+    assert error(np.concatenate(parts, 2), expected) < 1e-6
+
+
 def test_grouped_matmul_errors():
     def make(x, w, ends, **options):
         @tandem.fuse(Tensor(*x, tp[(None,) * len(x[1])]), Tensor(*w, tp[(None,) * len(w[1])]),
@@ -188,6 +213,8 @@ def test_grouped_matmul_errors():
             ((x, w, ("i32", (3,))), {}, r"\[..., G\]"),
             ((x, w, ("i64", (4, 3))), {}, "ends of i32"),
             ((x, ("f16", (3, 8, 16)), ends), {}, "factors of one dtype"),
+            ((x, ("f8E4M3FN", (3, 8, 16)), ends), {}, "factors of one dtype, f32, f16 or bf16, or of 8 bits"),
+            ((("f8E5M2", (4, 12, 8)), ("f8E4M3FN", (3, 8, 16)), ends), {"dtype": "f8E5M2"}, "f32, f16 or bf16 of factors of 8 bits"),
             ((x, w, ends), {"dtype": "f16"}, "a result of f32 or f32")):
         with pytest.raises(tandem.ArgumentError, match=message):
             make(*given, **options)

@@ -194,6 +194,15 @@ TEST_F(BuilderErrors, GroupedMatmul) {
   options.result = DType::BF16;
   expectError(f.groupedMatmul(blocks, experts, ends, options),
               "expected a result of f32 or f32, found bf16");
+  Value small = f.cast(blocks, DType::F8E5M2), smallExperts = f.cast(experts, DType::F8E4M3FN);
+  options = {};
+  expectError(
+      f.groupedMatmul(small, experts, ends, options),
+      "expected factors of one type, f32, f16 or bf16, or of 8 bits, and ends of i32, found "
+      "2x32x32xf8E5M2, 4x32x16xf32");
+  options.result = DType::F8E4M3FN;
+  expectError(f.groupedMatmul(small, smallExperts, ends, options),
+              "expected a result of f32, f16 or bf16 of factors of 8 bits, found f8E4M3FN");
 }
 
 TEST_F(BuilderErrors, Attention) {

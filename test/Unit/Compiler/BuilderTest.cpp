@@ -272,6 +272,21 @@ TEST_F(Builder, GroupedMatmul) {
       : tensor<2x32x32xf32>, tensor<4x16x32xf32>, tensor<2x4xi32> -> tensor<2x32x16xf32>)mlir");
 }
 
+TEST_F(Builder, GroupedMatmulOf8Bits) {
+  Value rows = f.cast(f.reshape(x, {2, 32, 32}), DType::F8E5M2),
+        experts = f.cast(f.reshape(x, {4, 32, 16}), DType::F8E4M3FN);
+  Value ends = f.constant(5, DType::I32, {2, 4});
+  EXPECT_EQ(f.type(f.groupedMatmul(rows, experts, ends)).dtype, DType::F32);
+  GroupedMatmulOptions options;
+  options.result = DType::BF16;
+  Value product = f.groupedMatmul(rows, experts, ends, options);
+  EXPECT_EQ(f.type(product).dtype, DType::BF16);
+  EXPECT_NE(f.text().find("tensor<2x32x32xf8E5M2>, tensor<4x32x16xf8E4M3FN>, tensor<2x4xi32> -> "
+                          "tensor<2x32x16xbf16>"),
+            std::string::npos)
+      << f.text();
+}
+
 TEST_F(Builder, Attention) {
   Value q = f.reshape(x, {2, 32, 32});
   AttentionOptions options;

@@ -338,11 +338,19 @@ inline Value Fusion::groupedMatmul(Value x, Value w, Value ends,
                      detail::shortText(b) + " and " + detail::shortText(c),
                  at);
   };
-  if ((a.dtype != DType::F32 && a.dtype != DType::F16 && a.dtype != DType::BF16) ||
-      a.dtype != b.dtype || c.dtype != DType::I32)
-    return fail("factors of one type, f32, f16 or bf16, and ends of i32");
-  Type result{options.result.value_or(a.dtype), a.shape, {}};
-  if (result.dtype != a.dtype && result.dtype != DType::F32)
+  auto isWide = [](DType type) {
+    return type == DType::F32 || type == DType::F16 || type == DType::BF16;
+  };
+  const bool areFloat8 = isFloat8(a.dtype) && isFloat8(b.dtype);
+  if ((!areFloat8 && (!isWide(a.dtype) || a.dtype != b.dtype)) || c.dtype != DType::I32)
+    return fail("factors of one type, f32, f16 or bf16, or of 8 bits, and ends of i32");
+  Type result{options.result.value_or(areFloat8 ? DType::F32 : a.dtype), a.shape, {}};
+  if (areFloat8 && !isWide(result.dtype))
+    return error("groupedMatmul", operands,
+                 std::string("expected a result of f32, f16 or bf16 of factors of 8 bits, found ") +
+                     builder::name(result.dtype),
+                 at);
+  if (!areFloat8 && result.dtype != a.dtype && result.dtype != DType::F32)
     return error("groupedMatmul", operands,
                  std::string("expected a result of ") + builder::name(a.dtype) + " or f32, found " +
                      builder::name(result.dtype),

@@ -395,25 +395,29 @@ def grouped_matmul(x, w, ends, *, transpose_b=False, dtype=None, gather=None, sc
     """The product of each row of `x[..., M, K]` with the matrix of its group in `w[G, K, N]`: `[..., M, N]`.
 
     Rows are sorted by group; `ends[..., G]` (i32) says where each group ends, as `offs` of `torch._grouped_mm`. Rows from
-    the last end on give 0. `transpose_b`: w is [G, N, K]. Factors are f32, f16 or bf16, accumulated in f32;
-    `dtype="f32"`: the result is not rounded. `gather` and `schedule`: as of `matmul` (docs/grouped.md).
+    the last end on give 0. `transpose_b`: w is [G, N, K]. Factors are f32, f16 or bf16, or of 8 bits. `dtype`, `gather` and
+    `schedule`: as of `matmul` (docs/grouped.md).
 
     ArgumentError: shapes or dtypes do not fit. Values of `ends` are no error: they are clamped to the previous end and M.
     """
     for one in (x, w, ends):
         _value("grouped_matmul", one)
     w, transpose_b = _without_transpose(w, transpose_b)
-    if x.dtype not in ("f32", "f16", "bf16") or w.dtype != x.dtype or ends.dtype != "i32":
-        raise ArgumentError(f"grouped_matmul: expected factors of one dtype, f32, f16 or bf16, and ends of i32, "
+    wide, are_fp8 = ("f32", "f16", "bf16"), x.dtype in _FP8 and w.dtype in _FP8
+    if not (are_fp8 or x.dtype in wide and w.dtype == x.dtype) or ends.dtype != "i32":
+        raise ArgumentError(f"grouped_matmul: expected factors of one dtype, f32, f16 or bf16, or of 8 bits, and ends of i32, "
                             f"found {x!r}, {w!r} and {ends!r}")
-    if dtype not in (None, "f32", x.dtype):
+    dtype = dtype or ("f32" if are_fp8 else x.dtype)
+    if are_fp8 and dtype not in wide:
+        raise ArgumentError(f"grouped_matmul: expected a result of f32, f16 or bf16 of factors of 8 bits, found {dtype!r}")
+    if not are_fp8 and dtype not in ("f32", x.dtype):
         raise ArgumentError(f"grouped_matmul: expected a result of {x.dtype} or f32, found {dtype!r}")
     if x.ndim < 2 or w.ndim != 3 or x.shape[-1] != w.shape[2 if transpose_b else 1] or \
             ends.shape != (*x.shape[:-2], w.shape[0]):
         raise ArgumentError(f"grouped_matmul: expected [..., M, K], {'[G, N, K]' if transpose_b else '[G, K, N]'} and "
                             f"[..., G], found {x!r}, {w!r} and {ends!r}")
     return Value("fusion.grouped_matmul", [x, w, ends], (*x.shape[:-1], w.shape[1 if transpose_b else 2]),
-                 dtype or x.dtype, attributes=(["transpose_b"] if transpose_b else []) + _annotations(gather, schedule))
+                 dtype, attributes=(["transpose_b"] if transpose_b else []) + _annotations(gather, schedule))
 
 
 def attention(query, key, value, *, scale=None, causal=False, zigzag=None):

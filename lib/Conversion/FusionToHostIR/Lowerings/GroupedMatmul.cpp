@@ -138,8 +138,8 @@ Value GroupedSlice::getOperand(unsigned which, int64_t inner) {
 LogicalResult GroupedSlice::emitCall(const FirstSlice &first) {
   Value x = getOperand(kX, 2), w = getOperand(kW, 3), ends = getOperand(kEnds, 1);
   Value result = makeView(builder, loc, out, dims.result, /*keepRank=*/true);
-  Type element = op.getType().getElementType(),
-       kept = cast<MemRefType>(result.getType()).getElementType();
+  // The type of sums of slices, which is that of the call's result.
+  Type kept = cast<MemRefType>(result.getType()).getElementType();
   // Batch dimensions, then N.
   int64_t batch = cast<MemRefType>(result.getType()).getRank() - 2;
   SmallVector<int64_t> numbers;
@@ -164,32 +164,21 @@ LogicalResult GroupedSlice::emitCall(const FirstSlice &first) {
         stream, op.getTransposeB() ? builder.getStringAttr(program::kTransposeB) : StringAttr(),
         FloatAttr(), FloatAttr(), builder.getUnitAttr(), StringAttr());
   };
-  auto cast = [&](Value from, Value to) {
-    program.launch(loc, program.getCastKernel(loc, element, kept), from, to, stream);
-  };
   return ifFirst(
       builder, loc, first,
       [&] {
-        if (kept == element && isArrayOf(result, 2)) {
+        if (isArrayOf(result, 2)) {
           call(result);
           return success();
         }
-        Value product = alloc(result, element);
+        Value product = alloc(result, kept);
         call(product);
-        if (kept == element)
-          hostir::CopyOp::create(builder, loc, product, result, stream);
-        else
-          cast(product, result);
+        hostir::CopyOp::create(builder, loc, product, result, stream);
         return success();
       },
       [&] {
-        Value term = alloc(result, element);
+        Value term = alloc(result, kept);
         call(term);
-        if (kept != element) {
-          Value wide = alloc(result, kept);
-          cast(term, wide);
-          term = wide;
-        }
         hostir::AccumulateOp::create(builder, loc,
                                      ReduceKindAttr::get(builder.getContext(), ReduceKind::Sum),
                                      term, result, stream);

@@ -56,16 +56,21 @@ struct FusionNarrowProducts : public fusion::impl::FusionNarrowProductsBase<Fusi
       return;
     PassLog say("fusion-narrow-products", log);
     unsigned narrowed = 0;
-    func.walk([&](MatmulOp matmul) {
-      RankedTensorType wide = matmul.getType();
-      if (!wide.getElementType().isF32() || matmul.getBias() || !isOfEightBits(matmul.getLhs()) ||
-          !isOfEightBits(matmul.getRhs()) || !isRounded(matmul))
+    func.walk([&](Operation *op) {
+      if (!isa<MatmulOp, GroupedMatmulOp>(op))
+        return;
+      Value product = op->getResult(0);
+      auto wide = cast<RankedTensorType>(product.getType());
+      auto matmul = dyn_cast<MatmulOp>(op);
+      if (!wide.getElementType().isF32() || (matmul && matmul.getBias()) ||
+          !isOfEightBits(op->getOperand(0)) || !isOfEightBits(op->getOperand(1)) ||
+          !isRounded(product))
         return;
       OpBuilder builder(&getContext());
-      builder.setInsertionPointAfter(matmul);
-      matmul.getResult().setType(wide.clone(builder.getBF16Type()));
-      auto extended = arith::ExtFOp::create(builder, matmul.getLoc(), wide, matmul.getResult());
-      matmul.getResult().replaceAllUsesExcept(extended, extended);
+      builder.setInsertionPointAfter(op);
+      product.setType(wide.clone(builder.getBF16Type()));
+      auto extended = arith::ExtFOp::create(builder, op->getLoc(), wide, product);
+      product.replaceAllUsesExcept(extended, extended);
       ++narrowed;
     });
     numNarrowed += narrowed;

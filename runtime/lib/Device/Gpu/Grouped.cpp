@@ -18,7 +18,7 @@ namespace tandem::gpu {
 
 namespace {
 
-using gated::Element, gated::GroupedMatmul, gated::GroupedTable;
+using gated::GroupedMatmul, gated::GroupedTable, gated::GroupedType;
 using KernelOperand = tandem_kernel_operand;
 
 Expected<const GroupedTable *> grouped() {
@@ -65,6 +65,10 @@ int64_t rowStride(const KernelOperand &operand, int64_t dim, int64_t length) {
   return operand.shape[dim] == 1 ? length : operand.strides[dim];
 }
 
+std::string_view name(const KernelOperand &operand) {
+  return toString(static_cast<DType>(operand.dtype));
+}
+
 /// A matmul for a kernel of the library.
 struct Chosen {
   GroupedMatmul matmul{};
@@ -72,12 +76,37 @@ struct Chosen {
   bool isEmpty = false; ///< there is nothing to compute
 };
 
-Status checkTypes(const KernelOperand *operands, size_t count) {
+GroupedType typeOf(const KernelOperand &operand) {
+  switch (operand.dtype) {
+  case TANDEM_F16:
+    return GroupedType::F16;
+  case TANDEM_BF16:
+    return GroupedType::BF16;
+  case TANDEM_F8E4M3FN:
+    return GroupedType::F8E4M3FN;
+  case TANDEM_F8E5M2:
+    return GroupedType::F8E5M2;
+  default:
+    return GroupedType::F32;
+  }
+}
+
+Status checkTypes(bool transposeW, const KernelOperand *operands, size_t count) {
   if (count != 4)
     return unsupported(fmt::format("expected operands y, x, w and ends, found {}", count));
   const KernelOperand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
-  if ((y.dtype != TANDEM_F16 && y.dtype != TANDEM_BF16) || x.dtype != y.dtype || w.dtype != y.dtype)
-    return unsupported("expected y, x and w all f16 or all bf16");
+  const bool isY16 = y.dtype == TANDEM_F16 || y.dtype == TANDEM_BF16,
+             isX16 = x.dtype == TANDEM_F16 || x.dtype == TANDEM_BF16,
+             isX8 = x.dtype == TANDEM_F8E4M3FN || x.dtype == TANDEM_F8E5M2;
+  if (!(isX16 && w.dtype == x.dtype && (y.dtype == x.dtype || y.dtype == TANDEM_F32)) &&
+      !(isX8 && w.dtype == TANDEM_F8E4M3FN && (isY16 || y.dtype == TANDEM_F32)))
+    return unsupported(fmt::format(
+        "expected x and w both f16 or both bf16 and y of that or f32, or x of f8E4M3FN or f8E5M2, "
+        "w of f8E4M3FN and y of f32, f16 or bf16; found x {}, w {}, y {}",
+        name(x), name(w), name(y)));
+  if (isX8 && !transposeW)
+    return unsupported("expected w stored [G, N, K] (transpose_b) of factors of 8 bits, found "
+                       "[G, K, N]");
   if (ends.dtype != TANDEM_I32)
     return unsupported("expected ends of i32");
   if (y.rank < 2 || x.rank != y.rank || ends.rank != y.rank - 1 || w.rank != 3)
@@ -89,9 +118,9 @@ Status checkTypes(const KernelOperand *operands, size_t count) {
 }
 
 Expected<Chosen> choose(const char *config, const KernelOperand *operands, size_t count) {
-  TANDEM_RETURN_IF_ERROR(checkTypes(operands, count));
-  const KernelOperand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
   const bool transposeW = std::strstr(config, "transpose_b") != nullptr;
+  TANDEM_RETURN_IF_ERROR(checkTypes(transposeW, operands, count));
+  const KernelOperand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
   Chosen chosen;
   GroupedMatmul &matmul = chosen.matmul;
   const int64_t rows = y.rank - 2, row = y.rank - 1; // dimensions
@@ -121,14 +150,19 @@ Expected<Chosen> choose(const char *config, const KernelOperand *operands, size_
   matmul.strideX = rowStride(x, rows, matmul.k);
   matmul.strideW = rowStride(w, 1, w.shape[2]);
   matmul.groupW = w.strides[0];
-  const Element element = y.dtype == TANDEM_F16 ? Element::F16 : Element::BF16;
-  chosen.kernel = table->choose(element, transposeW, &matmul);
+  matmul.typeX = typeOf(x);
+  matmul.typeW = typeOf(w);
+  matmul.typeY = typeOf(y);
+  matmul.transposeW = transposeW;
+  chosen.kernel = table->choose(&matmul);
   if (chosen.kernel < table->count)
     return chosen;
-  for (uint32_t i = 0; i < table->count; ++i)
-    if (table->info(i)->element == element && table->info(i)->transposeW == transposeW)
+  for (uint32_t i = 0; i < table->count; ++i) {
+    const gated::GroupedInfo &info = *table->info(i);
+    if (info.x == matmul.typeX && info.w == matmul.typeW && info.transposeW == transposeW)
       if (const char *why = table->whyNot(i, &matmul))
         return unsupported(why);
+  }
   return unsupported("the library has no kernel for it");
 }
 

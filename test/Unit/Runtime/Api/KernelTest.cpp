@@ -102,7 +102,8 @@ TEST(CApiKernel, Runs) {
 }
 
 /// y = x * w by groups, with 2 batch indices of 6 rows, 3 groups, on one rank.
-std::string grouped(const char *name = "tandem.grouped_matmul", int64_t groupsOfEnds = 3) {
+std::string grouped(const char *name = "tandem.grouped_matmul", int64_t groupsOfEnds = 3,
+                    DType ofX = DType::F32) {
   ProgramSpec spec(1);
   auto argument = [&](const char *name, bool isResult, DType type, std::vector<int64_t> shape) {
     uint64_t count = 1;
@@ -110,13 +111,14 @@ std::string grouped(const char *name = "tandem.grouped_matmul", int64_t groupsOf
       count *= static_cast<uint64_t>(extent);
     uint32_t number = spec.stacked(name, isResult, type, shape);
     RankSpec &rank = spec.ranks[0];
-    return rank.view(rank.argument(number, count * 4), type, shape);
+    return rank.view(rank.argument(number, count * sizeOf(type)), type, shape);
   };
-  uint32_t x = argument("x", false, DType::F32, {2, 6, 1}),
+  uint32_t x = argument("x", false, ofX, {2, 6, 1}),
            w = argument("w", false, DType::F32, {3, 1, 2}),
            ends = argument("ends", false, DType::I32, {2, groupsOfEnds}),
            y = argument("y", true, DType::F32, {2, 6, 2});
-  KernelSpec kernel{name, sp::KernelFormat::external, "", {}, {0, 0, 0, 3}, {}, 1};
+  KernelSpec kernel{
+      name, sp::KernelFormat::external, "", {}, {0, static_cast<uint8_t>(ofX), 0, 3}, {}, 1};
   kernel.dims = {{0, -1, 1, 0, -1, -1, -1, -1, 1, 0, -1}};
   kernel.strided = true;
   spec.ranks[0].kernels.push_back(kernel);
@@ -170,7 +172,10 @@ TEST(CApiKernel, RefusesWrongBuiltInCalls) {
   for (auto [file, error] :
        {std::pair(grouped("tandem.other"), "expected a kernel that the runtime has"),
         std::pair(grouped("tandem.grouped_matmul", 2),
-                  "expected equal extents of equal dimensions")}) {
+                  "expected equal extents of equal dimensions"),
+        std::pair(grouped("tandem.grouped_matmul", 3, DType::F8E5M2),
+                  "of 8 bits and a result of f32, f16 or bf16, and ends of i32; found f8E5M2, f32, "
+                  "f32 and i32")}) {
     Rank rank;
     EXPECT_EQ(tandem_program_load_memory(rank.context, file.data(), file.size(), &rank.program),
               TANDEM_INVALID_PROGRAM);

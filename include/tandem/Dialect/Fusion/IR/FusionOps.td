@@ -133,7 +133,8 @@ def Fusion_GroupedMatmulOp : Fusion_LocalOp<"grouped_matmul"> {
 
     Constraints:
     - grouped_matmul_c1: x has rank 2 or more, w rank 3, ends one dimension less than x.
-    - grouped_matmul_c2: elements of x and w are equal and f32, f16 or bf16; the result's are those or f32. `ends` is i32.
+    - grouped_matmul_c2: elements of x and w are equal and f32, f16 or bf16; the result's are those or f32. Factors of
+      f8E4M3FN and f8E5M2 may differ; their result is f32, f16 or bf16 (docs/fp8.md). `ends` is i32.
     - grouped_matmul_c3: the contracted extents are equal.
     - grouped_matmul_c4: ends has the batch extents of x, then G. The result has them, then M, then N.
 

@@ -117,9 +117,9 @@ def FusionNarrowProducts : Pass<"fusion-narrow-products", "::mlir::func::FuncOp"
   let description = [{
     This is for devices whose matmuls can scale what they write. A product in f32 becomes bf16 if it is only scaled (by one
     number, by rows or by columns) and clamped before it is rounded to bf16 or to 8 bits. Then the matmul can do what
-    follows it (`hostir-fuse-epilogues`), and rounds once. Where it cannot, the value is rounded twice, and half as many
-    bytes are written. Partial sums stay in f32: a reshard follows them. So do the unsharded reference and deterministic
-    functions.
+    follows it (`hostir-fuse-epilogues`), and rounds once. Where it cannot, as behind a grouped product, the value is
+    rounded twice, and half as many bytes are written. Partial sums stay in f32: a reshard follows them. So do the
+    unsharded reference and deterministic functions.
 
     Before:
     ```mlir

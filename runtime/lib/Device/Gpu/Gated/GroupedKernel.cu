@@ -8,31 +8,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GroupedMatmul.cuh"
-#include "GroupedTable.h"
+#include "GroupedEntry.cuh"
 
 namespace tandem::gpu::gated {
 
-namespace {
-
-template <typename Type, bool transposeW> constexpr GroupedEntry describe(const char *name) {
-  using LayoutW = cute::conditional_t<transposeW, cutlass::layout::ColumnMajor,
-                                      cutlass::layout::RowMajor>;
-  using Tile = cute::Shape<cute::Int<TANDEM_TILE_M>, cute::Int<TANDEM_TILE_N>, cute::_64>;
-  using Cluster = cute::Shape<cute::Int<TANDEM_CLUSTER_M>, cute::Int<TANDEM_CLUSTER_N>, cute::_1>;
-  using Kernel = GroupedKernel<Type, LayoutW, Tile, Cluster, TANDEM_PINGPONG>;
-  return {{name, std::is_same_v<Type, cutlass::half_t> ? Element::F16 : Element::BF16, transposeW,
-           TANDEM_TILE_M, TANDEM_TILE_N, 64, TANDEM_CLUSTER_M, TANDEM_CLUSTER_N},
-          Kernel::whyNot, Kernel::load, Kernel::run};
-}
-
-} // namespace
-
-extern const GroupedEntry TANDEM_ENTRIES[kEntriesOfTile];
-constexpr GroupedEntry TANDEM_ENTRIES[kEntriesOfTile] = {
-    describe<cutlass::half_t, true>("f16 nk " TANDEM_TILE_NAME),
-    describe<cutlass::half_t, false>("f16 kn " TANDEM_TILE_NAME),
-    describe<cutlass::bfloat16_t, true>("bf16 nk " TANDEM_TILE_NAME),
-    describe<cutlass::bfloat16_t, false>("bf16 kn " TANDEM_TILE_NAME)};
+extern const GroupedEntry TANDEM_ENTRIES[kGroupedOfTile];
+constexpr GroupedEntry TANDEM_ENTRIES[kGroupedOfTile] = {
+    describeGrouped<cutlass::half_t, cutlass::half_t, true>("f16 nk " TANDEM_TILE_NAME),
+    describeGrouped<cutlass::half_t, cutlass::half_t, false>("f16 kn " TANDEM_TILE_NAME),
+    describeGrouped<cutlass::bfloat16_t, cutlass::bfloat16_t, true>("bf16 nk " TANDEM_TILE_NAME),
+    describeGrouped<cutlass::bfloat16_t, cutlass::bfloat16_t, false>("bf16 kn " TANDEM_TILE_NAME)};
 
 } // namespace tandem::gpu::gated

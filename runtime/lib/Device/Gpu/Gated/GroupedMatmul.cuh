@@ -50,6 +50,12 @@ struct TileCoord {
   }
 };
 
+template <class Type> inline constexpr GroupedType elementOf = GroupedType::F32;
+template <> inline constexpr GroupedType elementOf<cutlass::half_t> = GroupedType::F16;
+template <> inline constexpr GroupedType elementOf<cutlass::bfloat16_t> = GroupedType::BF16;
+template <> inline constexpr GroupedType elementOf<cutlass::float_e4m3_t> = GroupedType::F8E4M3FN;
+template <> inline constexpr GroupedType elementOf<cutlass::float_e5m2_t> = GroupedType::F8E5M2;
+
 /// A warp of the GPU, for GroupWalk.
 struct GpuWarp {
   using Int = int;
@@ -86,6 +92,16 @@ struct GpuWarp {
   }
 };
 
+/// The types that TMA is told. Main loops of 8 bits have no other names for them.
+template <class Base, class = void> struct LoadedTypes {
+  using A = typename Base::ElementA;
+  using B = typename Base::ElementB;
+};
+template <class Base> struct LoadedTypes<Base, cute::void_t<typename Base::InternalElementA>> {
+  using A = typename Base::InternalElementA;
+  using B = typename Base::InternalElementB;
+};
+
 /// The stock main loop, with tiles that begin at any row.
 template <class Base> struct GroupedMainloop : Base {
   struct Arguments : Base::Arguments {
@@ -96,8 +112,8 @@ template <class Base> struct GroupedMainloop : Base {
   template <class ProblemShape>
   static Params to_underlying_arguments(const ProblemShape &shape, const Arguments &arguments,
                                         void *) {
-    using A = typename Base::InternalElementA;
-    using B = typename Base::InternalElementB;
+    using A = typename LoadedTypes<Base>::A;
+    using B = typename LoadedTypes<Base>::B;
     auto k = get<2>(shape);
     auto x =
         make_tensor(reinterpret_cast<const A *>(arguments.ptr_A),
@@ -132,15 +148,16 @@ template <class Base> struct GroupedMainloop : Base {
 };
 
 /// What the threads need to store their sums.
-template <class Type> struct GroupedStores {
+struct GroupedStores {
   using ElementC = void;
-  using ElementD = Type;
+  using ElementD = float; // or another one: `type` says it
   using StrideC = Stride<int64_t, _1, int64_t>;
   using StrideD = StrideC;
   struct SharedStorage {};
   struct Arguments {
-    Type *y = nullptr;
-    int64_t stride = 0, batch = 0;
+    void *y = nullptr;
+    int64_t stride = 0, batch = 0; ///< in elements
+    GroupedType type = GroupedType::F32;
   };
   using Params = Arguments;
 
@@ -157,13 +174,14 @@ template <class Type> struct GroupedStores {
   const Params &params;
 };
 
-/// The rows of a tile that are in its group go from registers to Y, 16 bytes at a time.
-template <class Type>
-class GroupedEpilogue : public cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<
-                            GroupedStores<Type>> {
+/// The rows of a tile that are in its group go from registers to Y, 16 bytes at a time. Results are
+/// f32 or one of `Narrow`: a kernel has code for each of them, because its main loop takes longer
+/// to compile.
+template <class... Narrow>
+class GroupedEpilogue
+    : public cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<GroupedStores> {
 public:
-  using Base =
-      cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<GroupedStores<Type>>;
+  using Base = cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<GroupedStores>;
   using Base::Base;
 
   template <class LoadState, class StoreState, class Problem, class Tile, class Coord, class Engine,
@@ -173,50 +191,78 @@ public:
                             const Problem &problem, Tile, const Coord &coord,
                             const cute::Tensor<Engine, Layout> &sums, Mma mma, int thread,
                             typename Base::TensorStorage &, int = -1) {
-    constexpr int tileM = size<0>(Tile{}), tileN = size<1>(Tile{});
     auto tile = TileCoord::of(coord);
-    if (tile.rows > 0) { // the same for all threads
-      // Sums are ((2 columns, 2 rows, columns / 8), m, 1): of each 8 columns and 8 rows, a thread
-      // has 2 columns of a row, the next one the next 2, and 4 threads one row.
-      auto places = mma.get_thread_slice(thread).partition_C(
-          make_identity_tensor(make_shape(Int<tileM>{}, Int<tileN>{})));
-      static_assert(is_static<Layout>::value && rank(Layout{}) == 3 && rank<0>(Layout{}) == 3);
-      static_assert(size<0, 0>(Layout{}) == 2 && size<0, 1>(Layout{}) == 2 &&
-                    size<0, 2>(Layout{}) == tileN / 8 && size<2>(Layout{}) == 1);
-      const auto &params = this->params;
-      const int quad = thread % 4, n = get<1>(problem);
-      const int column = tile.column * tileN + 8 * quad;
-      Type *y = params.y + tile.batch * params.batch + tile.first * params.stride + column;
-      CUTLASS_PRAGMA_UNROLL
-      for (int m = 0; m < size<1>(sums); ++m) {
-        CUTLASS_PRAGMA_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int row = get<0>(places(make_coord(0, half, 0), m, 0));
-          Type *to = y + row * params.stride;
-          const int columns = row < tile.rows ? n - column : 0; // from this thread's first one on
-          CUTLASS_PRAGMA_UNROLL
-          for (int at = 0; at < tileN / 8; at += 4) {
-            // 32 columns: words [4] of 4 threads are transposed, so that thread q has the columns
-            // 8 q to 8 q + 7.
-            uint32_t words[4];
-            CUTLASS_PRAGMA_UNROLL
-            for (int i = 0; i < 4; ++i)
-              words[i] = pack(sums(make_coord(0, half, at + i), m, 0),
-                              sums(make_coord(1, half, at + i), m, 0));
-            transpose(words, quad);
-            if (8 * at < columns) // of an assignment, the compiler makes four stores
-              asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 8 * at),
-                           "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                           : "memory");
-          }
-        }
-      }
+    if (tile.rows > 0) { // the same for all threads, as is the type
+      const int n = get<1>(problem);
+      if (this->params.type == GroupedType::F32)
+        storeAs<float, Tile>(tile, n, sums, mma, thread);
+      else
+        (void)((this->params.type == elementOf<Narrow> &&
+                (storeAs<Narrow, Tile>(tile, n, sums, mma, thread), true)) ||
+               ...);
     }
     return cute::make_tuple(loadState, storeState);
   }
 
 private:
-  CUTLASS_DEVICE static uint32_t pack(float low, float high) {
+  template <class Type, class Tile, class Engine, class Layout, class Mma>
+  CUTLASS_DEVICE void storeAs(const TileCoord &tile, int n,
+                              const cute::Tensor<Engine, Layout> &sums, Mma mma, int thread) {
+    constexpr int tileM = size<0>(Tile{}), tileN = size<1>(Tile{});
+    // Sums are ((2 columns, 2 rows, columns / 8), m, 1): of each 8 columns and 8 rows, a thread
+    // has 2 columns of a row, the next one the next 2, and 4 threads one row.
+    auto places = mma.get_thread_slice(thread).partition_C(
+        make_identity_tensor(make_shape(Int<tileM>{}, Int<tileN>{})));
+    static_assert(is_static<Layout>::value && rank(Layout{}) == 3 && rank<0>(Layout{}) == 3);
+    static_assert(size<0, 0>(Layout{}) == 2 && size<0, 1>(Layout{}) == 2 &&
+                  size<0, 2>(Layout{}) == tileN / 8 && size<2>(Layout{}) == 1);
+    // Threads of a row exchange words, so that each has 16 bytes that are contiguous. Of 16 bits,
+    // 32 columns: words [4] of 4 threads are transposed, so that thread q has the columns 8 q to
+    // 8 q + 7. Of f32, 16 columns: thread q has 4 from 8 (q % 2) + 4 (q / 2) on.
+    constexpr bool isWide = sizeof(Type) == 4;
+    constexpr int step = isWide ? 2 : 4;
+    const auto &params = this->params;
+    const int quad = thread % 4;
+    const int column = tile.column * tileN + (isWide ? 8 * (quad & 1) + 4 * (quad >> 1) : 8 * quad);
+    Type *y = static_cast<Type *>(params.y) + tile.batch * params.batch +
+              tile.first * params.stride + column;
+    CUTLASS_PRAGMA_UNROLL
+    for (int m = 0; m < size<1>(sums); ++m) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int row = get<0>(places(make_coord(0, half, 0), m, 0));
+        Type *to = y + row * params.stride;
+        const int columns = row < tile.rows ? n - column : 0; // from this thread's first one on
+        CUTLASS_PRAGMA_UNROLL
+        for (int at = 0; at < tileN / 8; at += step) {
+          uint32_t words[4];
+          CUTLASS_PRAGMA_UNROLL
+          for (int i = 0; i < step; ++i) {
+            float low = sums(make_coord(0, half, at + i), m, 0),
+                  high = sums(make_coord(1, half, at + i), m, 0);
+            if constexpr (isWide) {
+              words[2 * i] = __float_as_uint(low);
+              words[2 * i + 1] = __float_as_uint(high);
+            } else {
+              words[i] = pack<Type>(low, high);
+            }
+          }
+          if constexpr (isWide) {
+            exchange(words[0], words[2], quad & 1, 1);
+            exchange(words[1], words[3], quad & 1, 1);
+          } else {
+            transpose(words, quad);
+          }
+          if (8 * at < columns) // of an assignment, the compiler makes four stores
+            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 8 * at),
+                         "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                         : "memory");
+        }
+      }
+    }
+  }
+
+  template <class Type> CUTLASS_DEVICE static uint32_t pack(float low, float high) {
     cutlass::Array<float, 2> both;
     both[0] = low;
     both[1] = high;
@@ -343,20 +389,21 @@ struct TileSchedulerSelector<tandem::gpu::gated::GroupSchedulerTag, arch::Sm90, 
 namespace tandem::gpu::gated {
 
 /// The stock kernel, after rows without a group are set to 0.
-template <class Gemm, class Type> struct ClearingGemm : Gemm {
+template <class Gemm> struct ClearingGemm : Gemm {
   CUTLASS_DEVICE void operator()(const typename Gemm::Params &params, char *shared) {
     const WalkShape &walk = params.scheduler;
-    const int n = get<1>(params.problem_shape);
+    const int64_t size = params.epilogue.type == GroupedType::F32 ? 4 : 2;
+    const int pieces = int(get<1>(params.problem_shape) * size / sizeof(uint4)); // of a row
     const int block = int(blockIdx.x + gridDim.x * blockIdx.y), blocks = int(gridDim.x * gridDim.y);
     for (int batch = 0; batch < walk.batches; ++batch) {
       int end = 0;
       for (int at = GpuWarp::lane(); at < walk.groups; at += GpuWarp::kLanes)
         end = ::max(end, walk.ends[batch * walk.batchEnds + at]);
       end = ::min(__reduce_max_sync(GpuWarp::kAll, end), walk.rows);
-      Type *y = params.epilogue.y + batch * params.epilogue.batch;
+      char *y = static_cast<char *>(params.epilogue.y) + batch * params.epilogue.batch * size;
       for (int row = end + block; row < walk.rows; row += blocks)
-        for (int column = 8 * int(threadIdx.x); column < n; column += 8 * int(blockDim.x))
-          *reinterpret_cast<uint4 *>(y + row * params.epilogue.stride + column) =
+        for (int piece = int(threadIdx.x); piece < pieces; piece += int(blockDim.x))
+          reinterpret_cast<uint4 *>(y + row * params.epilogue.stride * size)[piece] =
               make_uint4(0, 0, 0, 0);
     }
     __syncwarp();
@@ -364,19 +411,26 @@ template <class Gemm, class Type> struct ClearingGemm : Gemm {
   }
 };
 
-template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong>
+template <class X, class W, class LayoutW, class Tile, class Cluster, bool pingpong>
 struct GroupedKernel {
   using Schedule = cute::conditional_t<pingpong, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
                                        cutlass::gemm::KernelTmaWarpSpecializedCooperative>;
-  using Epilogue = GroupedEpilogue<Type>;
-  // Of the shared memory, 1 KB is left for barriers other than those of the stages.
+  static constexpr bool isOf8Bits = sizeof(X) == 1;
+  static_assert(sizeof(W) == sizeof(X) && (isOf8Bits || cute::is_same_v<X, W>));
+  using Epilogue =
+      cute::conditional_t<isOf8Bits, GroupedEpilogue<cutlass::half_t, cutlass::bfloat16_t>,
+                          GroupedEpilogue<X>>;
+  static constexpr int kAligned = 16 / sizeof(X); ///< elements of 16 bytes, as TMA needs them
+  // Of the shared memory, 1 KB is left for barriers other than those of the stages. Tensor cores
+  // add products of 8 bits with fewer digits than f32 has: this main loop adds up their sums of
+  // 128 products in other registers, so a group of warps has half as large a tile.
   using Mainloop = GroupedMainloop<typename cutlass::gemm::collective::CollectiveBuilder<
-      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Type, cutlass::layout::RowMajor, 8, Type,
-      LayoutW, 8, float, Tile, Cluster, cutlass::gemm::collective::StageCountAutoCarveout<1024>,
-      Schedule>::CollectiveOp>;
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, X, cutlass::layout::RowMajor, kAligned,
+      W, LayoutW, kAligned, float, Tile, Cluster,
+      cutlass::gemm::collective::StageCountAutoCarveout<1024>, Schedule>::CollectiveOp>;
   using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop,
                                                      Epilogue, GroupSchedulerTag>;
-  using Gemm = ClearingGemm<Stock, Type>;
+  using Gemm = ClearingGemm<Stock>;
 
   static constexpr int tileM = size<0>(Tile{}), tileN = size<1>(Tile{}), tileK = size<2>(Tile{});
   static constexpr int clusterM = size<0>(Cluster{}), clusterN = size<1>(Cluster{});
@@ -386,6 +440,9 @@ struct GroupedKernel {
   /// Rows that are worked on together: their part of X stays in the L2 cache while W streams
   /// through.
   static constexpr int kBandRows = 2048;
+
+  static constexpr bool transposeW = cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor>;
+  static_assert(transposeW || !isOf8Bits, "the tensor cores read factors of 8 bits along K");
 
   static int64_t columns(const GroupedMatmul &matmul) {
     return ceil_div(matmul.n, int64_t(tileN * clusterN));
@@ -402,15 +459,15 @@ struct GroupedKernel {
     to.problem_shape = {int(matmul.m), int(matmul.n), int(matmul.k), 1};
     to.mainloop.batches = int(matmul.batches);
     to.mainloop.groups = int(matmul.groups);
-    to.mainloop.ptr_A = static_cast<const Type *>(matmul.x);
-    to.mainloop.ptr_B = static_cast<const Type *>(matmul.w);
+    to.mainloop.ptr_A = static_cast<const X *>(matmul.x);
+    to.mainloop.ptr_B = static_cast<const W *>(matmul.w);
     // The stride that is not 1. Those of no account are valid, as a descriptor has them.
     get<0>(to.mainloop.dA) = matmul.strideX;
     get<2>(to.mainloop.dA) = matmul.batches > 1 ? matmul.batchX : matmul.strideX;
-    constexpr bool byColumns = cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor>;
-    get<byColumns ? 0 : 1>(to.mainloop.dB) = matmul.strideW;
+    get<transposeW ? 0 : 1>(to.mainloop.dB) = matmul.strideW;
     get<2>(to.mainloop.dB) = matmul.groups > 1 ? matmul.groupW : matmul.strideW;
-    to.epilogue.y = static_cast<Type *>(matmul.y);
+    to.epilogue.y = matmul.y;
+    to.epilogue.type = matmul.typeY;
     to.epilogue.stride = matmul.strideY;
     to.epilogue.batch = matmul.batches > 1 ? matmul.batchY : 0;
     to.scheduler.ends = matmul.ends;
@@ -426,6 +483,13 @@ struct GroupedKernel {
   }
 
   static const char *whyNot(const GroupedMatmul &matmul) {
+    if (matmul.typeX != elementOf<X> || matmul.typeW != elementOf<W> ||
+        matmul.transposeW != transposeW)
+      return "it is of other types, or of another layout of w";
+    if (matmul.typeY != GroupedType::F32 &&
+        (isOf8Bits ? matmul.typeY != GroupedType::F16 && matmul.typeY != GroupedType::BF16
+                   : matmul.typeY != elementOf<X>))
+      return "it has no results of that type";
     constexpr int64_t most = INT32_MAX / 4, mostStride = int64_t(1) << 38; // TMA: 2^40 bytes
     if (matmul.batches < 1 || matmul.groups < 1 || matmul.m < 1 || matmul.n < 1 || matmul.k < 1)
       return "an extent is 0";
@@ -435,17 +499,20 @@ struct GroupedKernel {
       return "it has too many groups or problems";
     if (columns(matmul) * clusterN >= TileCoord::kMostColumns || mostClusters(matmul) > most)
       return "it has too many tiles";
-    if (matmul.n % 8 != 0 || matmul.k % 8 != 0)
-      return "N and K must be multiples of 8";
+    if (matmul.n % 8 != 0 || matmul.k % kAligned != 0)
+      return isOf8Bits ? "N must be a multiple of 8, and K of 16"
+                       : "N and K must be multiples of 8";
     const bool isOne = matmul.batches == 1, isOneGroup = matmul.groups == 1;
-    for (int64_t stride :
-         {matmul.strideX, matmul.strideW, matmul.strideY, isOne ? 8 : matmul.batchX,
-          isOne ? 8 : matmul.batchY, isOneGroup ? 8 : matmul.groupW})
+    for (int64_t stride : {matmul.strideX, matmul.strideW, isOne ? kAligned : matmul.batchX,
+                           isOneGroup ? kAligned : matmul.groupW})
+      if (stride < 1 || stride % kAligned != 0 || stride > mostStride)
+        return isOf8Bits ? "strides of x and w must be multiples of 16, positive, and at most 2^38"
+                         : "strides must be multiples of 8, positive, and at most 2^38";
+    for (int64_t stride : {matmul.strideY, isOne ? 8 : matmul.batchY})
       if (stride < 1 || stride % 8 != 0 || stride > mostStride)
-        return "strides must be multiples of 8, positive, and at most 2^38";
+        return "strides of y must be multiples of 8, positive, and at most 2^38";
     if (matmul.strideX < matmul.k || matmul.strideY < matmul.n ||
-        matmul.strideW <
-            (cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor> ? matmul.k : matmul.n))
+        matmul.strideW < (transposeW ? matmul.k : matmul.n))
       return "a stride of rows is shorter than a row";
     if (matmul.sms > 0 && matmul.sms < clusterM * clusterN)
       return "there are fewer SMs than a cluster has blocks";

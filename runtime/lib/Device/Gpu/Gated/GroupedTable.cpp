@@ -7,22 +7,35 @@
 
 #include "GroupedTable.h"
 
+#include <cstdlib>
+
 namespace tandem::gpu::gated {
 
 // The build writes a line TANDEM_TILE(entries) for each tile.
-#define TANDEM_TILE(entries) extern const GroupedEntry entries[kEntriesOfTile];
+#define TANDEM_TILE(entries) extern const GroupedEntry entries[kGroupedOfTile];
 #include "GroupedKernels.inc"
+#undef TANDEM_TILE
+#define TANDEM_TILE(entries) extern const GroupedEntry entries[kGrouped8OfTile];
+#include "GroupedKernels8.inc"
 #undef TANDEM_TILE
 
 static const GroupedEntry *const kTiles[] = {
 #define TANDEM_TILE(entries) entries,
 #include "GroupedKernels.inc"
+};
+static const GroupedEntry *const kTiles8[] = {
+#include "GroupedKernels8.inc"
 #undef TANDEM_TILE
 };
-static constexpr uint32_t kCount = sizeof(kTiles) / sizeof(kTiles[0]) * kEntriesOfTile;
+static constexpr uint32_t kCount16 = sizeof(kTiles) / sizeof(kTiles[0]) * kGroupedOfTile,
+                          kCount =
+                              kCount16 + sizeof(kTiles8) / sizeof(kTiles8[0]) * kGrouped8OfTile;
 
 static const GroupedEntry &entry(uint32_t kernel) {
-  return kTiles[kernel / kEntriesOfTile][kernel % kEntriesOfTile];
+  if (kernel < kCount16)
+    return kTiles[kernel / kGroupedOfTile][kernel % kGroupedOfTile];
+  kernel -= kCount16;
+  return kTiles8[kernel / kGrouped8OfTile][kernel % kGrouped8OfTile];
 }
 
 /// Rows of a tile. The last tile of a group has half of its rows for nothing on average, and so has
@@ -34,16 +47,18 @@ static int tileRows(const GroupedMatmul &matmul) {
   return average < 1024 || matmul.n <= 256 ? 128 : 256;
 }
 
-static uint32_t choose(Element element, bool transposeW, const GroupedMatmul *matmul) {
+/// The kernel whose tile is nearest: of 8 bits there is none for many rows.
+static uint32_t choose(const GroupedMatmul *matmul) {
   const int rows = tileRows(*matmul);
   uint32_t best = kCount;
+  int least = 0;
   for (uint32_t i = 0; i < kCount; ++i) {
-    const KernelInfo &info = entry(i).info;
-    if (info.element != element || info.transposeW != transposeW || entry(i).whyNot(*matmul))
+    const GroupedInfo &info = entry(i).info;
+    const int distance = std::abs(info.tileM * info.clusterM - rows);
+    if (entry(i).whyNot(*matmul) || (best < kCount && distance >= least))
       continue;
-    if (info.tileM * info.clusterM == rows)
-      return i;
     best = i;
+    least = distance;
   }
   return best;
 }

@@ -7,6 +7,8 @@
 
 #include "FakeGpu.h"
 
+#include "tandem/Runtime/HostOps.h"
+
 #include <algorithm>
 #include <array>
 #include <gtest/gtest.h>
@@ -19,23 +21,33 @@ namespace grouped {
 
 constexpr int64_t kRows = 6, kDepth = 8, kColumns = 16, kGroups = 3;
 
+struct Types {
+  DType x, w, y;
+  Types(DType all) : x(all), w(all), y(all) {}
+  Types(DType x, DType w, DType y) : x(x), w(w), y(y) {}
+};
+
 /// y = x times the matrix of each row's group. `offset`: x is not the argument, but so many bytes
 /// into a buffer.
-ProgramSpec groupedSpec(DType type, bool transposeB, uint64_t offset = 0) {
+ProgramSpec groupedSpec(const Types &types, bool transposeB, uint64_t offset = 0) {
   ProgramSpec spec(1);
   std::vector<int64_t> ofW{kGroups, kDepth, kColumns};
   if (transposeB)
     std::swap(ofW[1], ofW[2]);
-  uint64_t size = sizeOf(type);
   struct Tensor {
     const char *name;
     DType type;
     std::vector<int64_t> shape;
-    uint64_t bytes;
-  } tensors[] = {{"x", type, {kRows, kDepth}, kRows * kDepth * size},
-                 {"w", type, ofW, kGroups * kDepth * kColumns * size},
-                 {"ends", DType::I32, {kGroups}, kGroups * 4},
-                 {"y", type, {kRows, kColumns}, kRows * kColumns * size}};
+    uint64_t bytes() const {
+      uint64_t size = sizeOf(type);
+      for (int64_t extent : shape)
+        size *= static_cast<uint64_t>(extent);
+      return size;
+    }
+  } tensors[] = {{"x", types.x, {kRows, kDepth}},
+                 {"w", types.w, ofW},
+                 {"ends", DType::I32, {kGroups}},
+                 {"y", types.y, {kRows, kColumns}}};
   RankSpec &rank = spec.ranks[0];
   std::vector<uint32_t> operands;
   KernelSpec kernel;
@@ -47,10 +59,12 @@ ProgramSpec groupedSpec(DType type, bool transposeB, uint64_t offset = 0) {
   kernel.dims.emplace();
   for (const Tensor &tensor : tensors) {
     uint32_t argument = spec.stacked(tensor.name, tensor.name[0] == 'y', tensor.type, tensor.shape);
-    operands.push_back(rank.view(rank.argument(argument, tensor.bytes), tensor.type, tensor.shape));
+    operands.push_back(
+        rank.view(rank.argument(argument, tensor.bytes()), tensor.type, tensor.shape));
   }
   if (offset > 0)
-    operands[0] = rank.view(rank.arena(tensors[0].bytes + offset), type, tensors[0].shape, offset);
+    operands[0] =
+        rank.view(rank.arena(tensors[0].bytes() + offset), types.x, tensors[0].shape, offset);
   std::rotate(operands.begin(), operands.end() - 1, operands.end()); // the result is the first one
   for (unsigned k = 0; k < operands.size(); ++k) {
     const Tensor &tensor = tensors[(k + 3) % 4];
@@ -62,10 +76,11 @@ ProgramSpec groupedSpec(DType type, bool transposeB, uint64_t offset = 0) {
   return spec;
 }
 
-uint16_t bitsOf(DType type, float x) {
-  if (type == DType::F16)
-    return __builtin_bit_cast(uint16_t, static_cast<_Float16>(x));
-  return static_cast<uint16_t>(__builtin_bit_cast(uint32_t, x) >> 16); // of small integers
+/// The bytes of numbers, which all types have.
+std::vector<std::byte> bytesOf(DType type, const std::vector<float> &numbers) {
+  std::vector<std::byte> bytes(numbers.size() * sizeOf(type));
+  storeFromF32(type, numbers.data(), bytes.data(), 1, static_cast<int64_t>(numbers.size()));
+  return bytes;
 }
 
 std::unique_ptr<Context> makeContext() {
@@ -83,39 +98,43 @@ Expected<InstancePtr> makeInstance(Context &context, const ProgramSpec &spec) {
 
 /// Row r of x is 1 at r modulo kDepth, so row r of y is that row of its group's matrix. Five runs,
 /// each with other groups.
-void runGroups(DType type, bool transposeB) {
+void runGroups(const Types &types, bool transposeB) {
   auto context = makeContext();
-  auto instance = makeInstance(*context, groupedSpec(type, transposeB));
+  auto instance = makeInstance(*context, groupedSpec(types, transposeB));
   ASSERT_TRUE(instance.ok()) << instance.status().message();
   auto memory = std::move(*bindAll(*context, **instance)); // x, w, ends, y
   Device &device = context->device();
-  std::vector<uint16_t> x(kRows * kDepth), w(kGroups * kDepth * kColumns), y(kRows * kColumns);
+  std::vector<float> x(kRows * kDepth), w(kGroups * kDepth * kColumns), y(kRows * kColumns);
   for (int64_t row = 0; row < kRows; ++row)
-    x[static_cast<size_t>(row * kDepth + row % kDepth)] = bitsOf(type, 1);
+    x[static_cast<size_t>(row * kDepth + row % kDepth)] = 1;
+  // 4 bits of mantissa, so f8E4M3FN has them.
   auto value = [](int64_t group, int64_t k, int64_t column) {
-    return static_cast<float>(group * 64 + k * 8 + column % 8);
+    auto least = static_cast<float>((8 + column % 8) << (k / 2));
+    return (group == 1 ? -least : least) / static_cast<float>(1 << (group + 3 * (k % 2)));
   };
   for (int64_t g = 0; g < kGroups; ++g)
     for (int64_t k = 0; k < kDepth; ++k)
       for (int64_t n = 0; n < kColumns; ++n)
         w[static_cast<size_t>(g * kDepth * kColumns +
-                              (transposeB ? n * kDepth + k : k * kColumns + n))] =
-            bitsOf(type, value(g, k, n));
-  ASSERT_TRUE(device.upload(memory[0]->data(), x.data(), x.size() * 2).ok());
-  ASSERT_TRUE(device.upload(memory[1]->data(), w.data(), w.size() * 2).ok());
+                              (transposeB ? n * kDepth + k : k * kColumns + n))] = value(g, k, n);
+  std::vector<std::byte> ofX = bytesOf(types.x, x), ofW = bytesOf(types.w, w),
+                         ofY(y.size() * sizeOf(types.y));
+  ASSERT_TRUE(device.upload(memory[0]->data(), ofX.data(), ofX.size()).ok());
+  ASSERT_TRUE(device.upload(memory[1]->data(), ofW.data(), ofW.size()).ok());
   // The second has an empty group and rows of none, the third one ends that go down and too far.
   for (auto ends : {std::array<int32_t, 3>{2, 3, 6}, {1, 1, 4}, {4, 2, 9}, {0, 0, 6}, {0, 0, 0}}) {
     ASSERT_TRUE(device.upload(memory[2]->data(), ends.data(), sizeof ends).ok());
     Status ran = (*instance)->run();
     ASSERT_TRUE(ran.ok()) << ran.message();
-    ASSERT_TRUE(device.download(y.data(), memory[3]->data(), y.size() * 2).ok());
+    ASSERT_TRUE(device.download(ofY.data(), memory[3]->data(), ofY.size()).ok());
+    loadAsF32(types.y, ofY.data(), 1, static_cast<int64_t>(y.size()), y.data());
     for (int64_t row = 0; row < kRows; ++row) {
       int64_t group = 0, end = 0;
       while (group < kGroups && row >= (end = std::max<int64_t>(end, ends[group])))
         ++group;
       for (int64_t n = 0; n < kColumns; ++n)
         EXPECT_EQ(y[static_cast<size_t>(row * kColumns + n)],
-                  bitsOf(type, group < kGroups ? value(group, row % kDepth, n) : 0))
+                  group < kGroups ? value(group, row % kDepth, n) : 0)
             << "row " << row << ", column " << n;
     }
   }
@@ -131,15 +150,22 @@ protected:
 };
 
 TEST_F(GpuGrouped, EachRowWithTheMatrixOfItsGroup) {
+  const DType e4m3 = DType::F8E4M3FN, e5m2 = DType::F8E5M2;
   for (const char *graph : {"1", "0"}) {
     Variable variable("TANDEM_GRAPH", graph);
+    auto run = [&](const Types &types, bool transposeB) {
+      int64_t runs = fakeNumber("grouped-runs");
+      runGroups(types, transposeB);
+      // It is captured on trial and for each half of the runs, whatever the groups are.
+      EXPECT_EQ(fakeNumber("grouped-runs") - runs, *graph == '1' ? 3 : 5);
+    };
     for (DType type : {DType::F16, DType::BF16})
-      for (bool transposeB : {false, true}) {
-        int64_t runs = fakeNumber("grouped-runs");
-        runGroups(type, transposeB);
-        // It is captured on trial and for each half of the runs, whatever the groups are.
-        EXPECT_EQ(fakeNumber("grouped-runs") - runs, *graph == '1' ? 3 : 5);
-      }
+      for (bool transposeB : {false, true})
+        for (DType result : {type, DType::F32})
+          run({type, type, result}, transposeB);
+    for (DType type : {e4m3, e5m2})
+      for (DType result : {DType::F32, DType::F16, DType::BF16})
+        run({type, e4m3, result}, true);
   }
 }
 
@@ -180,7 +206,13 @@ TEST_F(GpuGrouped, WhatNoKernelComputes) {
     EXPECT_EQ(status.code(), Code::Unsupported);
     EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
   };
-  expect(groupedSpec(DType::F32, false), "expected y, x and w all f16 or all bf16");
+  const DType e4m3 = DType::F8E4M3FN, e5m2 = DType::F8E5M2;
+  expect(groupedSpec(DType::F32, false), "found x f32, w f32, y f32");
+  for (DType x : {e4m3, e5m2})
+    expect(groupedSpec({x, e5m2, DType::F32}, true),
+           "w of f8E4M3FN and y of f32, f16 or bf16; found");
+  expect(groupedSpec({e4m3, e4m3, DType::BF16}, false),
+         "expected w stored [G, N, K] (transpose_b) of factors of 8 bits, found [G, K, N]");
   ProgramSpec deterministic = groupedSpec(DType::BF16, false);
   deterministic.deterministic = sp::Determinism::bitwise;
   expect(deterministic, "expected a program that is not deterministic on a GPU");
