@@ -31,8 +31,10 @@ static constexpr double kGrowth = 1.5;
 /// ... if the rate between the largest messages is at most so many times that of the whole largest
 /// one.
 static constexpr double kMostLateRate = 1.5;
-/// Of commands by which a run's own time is told, seconds.
-static constexpr double kLongest = 500e-6;
+/// Of commands by which a run's own time is told, and of puts by which that of their engine is,
+/// seconds. A long command alone takes longer than one of several in a row: its operands are in no
+/// cache.
+static constexpr double kLongestInRun = 50e-6, kLongestPut = 500e-6;
 static constexpr const char *kSource = "calibrated";
 
 /// Four figures: more would be pretence.
@@ -398,7 +400,7 @@ std::optional<double> Calibration::engineStartSeconds(const Json &launch, Mode m
   for (const Probe &p : all(Work::Put, false)) {
     const Figure *one = figure(p.once(), mode);
     auto took = seconds(p);
-    if (one && took && *took <= kLongest)
+    if (one && took && *took <= kLongestPut)
       rest.push_back(
           quantilesOf(one->seconds).median - *took - timeOf(launch["run"]) -
           timeOf(launch["issue"]["copy"]) -
@@ -438,7 +440,7 @@ std::optional<double> Calibration::runSeconds(const Json &launch, Mode mode) con
       const Figure *one = figure(p.once(), mode);
       auto took = seconds(p);
       // What takes long varies by more than a run.
-      if (!one || !took || *took > kLongest)
+      if (!one || !took || *took > kLongestInRun)
         continue;
       const char *field = work == Work::Matmul ? "matmul" : "kernel";
       double issue = timeOf(launch["issue"][field]);
