@@ -302,6 +302,39 @@ sys.exit(4)
         os.remove(f"{logs}/cases-2.json")
         self.assertEqual(self.run_cases("run", stage, logs, "2").code, 1)
 
+    def test_cases_are_explained(self):
+        """Two known layers on 4 ranks, one of which misses what is asked, with a simulator that says where the time goes."""
+        def layer(*head, auto):
+            return row(*head, arm("sequence", 600, role="sequence"), arm("matmul", head[4], role="matmul"), arm("auto", auto))
+
+        shapes = [("ag", 8192, 5504, 4096), ("rs", 640, 4096, 5504), ("ag", 8192, 64, 64)]
+        report = self.write("bench.json", {**BENCH, "rows": [layer(*shapes[0], 320, auto=400), layer(*shapes[1], 30, auto=33),
+                                                             layer(*shapes[2], 320, auto=400)]})
+        for folder in ("bin", "stage/cases-1"):
+            os.makedirs(self.path(folder))
+        self.write("stage/cases-1/bench.json", {"rows": [{"kind": "links", "variants": [{"file": "0-0.tsp", "role": "link"}]}] + [
+            {"kind": "shape", "shape": dict(zip(("op", "m", "n", "k"), shape)), "variants": [
+                {"file": f"{i}-0.tsp", "role": "sequence"}, {"file": f"{i}-1.tsp", "role": "fused"}]} for i, shape in enumerate(shapes, 1)]})
+        path = self.write("bin/tandem-sim", f"""#!{sys.executable}
+import json, sys
+assert sys.argv[2:] == ["--machine=some", "--json=-"] and sys.argv[1].endswith("-1.tsp"), sys.argv
+rank = {{"path": {{"host": 1, "matmul": 5, "put": 2, "wait_signal": 1, "reduce": 1}}}}
+print(json.dumps({{"per_rank": [{{"path": {{"host": 3}}}}, rank]}}))
+""")
+        os.chmod(path, 0o755)
+        done = self.run_cases("explain", self.path("bin"), self.path("stage"), report, "--machine=some")
+        self.assertEqual(done.code, 0, str(done))
+        shares = " | ".join(["10", "50", "20", "10", "0", "10"])
+        self.assertIn("| 0 of 1 | 1.25 (1.25 to 1.25) | 1.50 (1.50 to 1.50) | " + shares, done.out)
+        self.assertIn("| rs | 640 | at most 1.35 of the limit; 1.20 x the baseline | 1 of 1 | 1.10 (1.10 to 1.10) |", done.out)
+        self.assertIn("| ag 8192 | 5504 x 4096 | 320 | 400 | 1.25 | 1.50 | 40 | 200 | 80 | 40 | 0 | 40 |\n", done.out)
+        self.assertEqual(done.out.count("\n"), 8)
+        self.assertIn("has no program of ag 8192x5504x4096, which was measured",
+                      self.run_cases("explain", self.path("bin"), self.path("none"), report, "--machine=some").err)
+        self.write("bin/tandem-sim", f"#!{sys.executable}\nraise SystemExit('no such machine')\n")
+        done = self.run_cases("explain", self.path("bin"), self.path("stage"), report, "--machine=some")
+        self.assertEqual((done.code, done.err), (1, "cases: no such machine\n"))
+
 
 if __name__ == "__main__":
     harness.main(__doc__, Performance)
