@@ -58,15 +58,14 @@
 // RANK1-NEXT: s0 wait_signal c0 slot 0 value 1
 // RANK1-NEXT: s0 matmul arg2:f32[12,6] = sym1:f32[12,16]
 //
-// Two slices a device: the second has the value 2. Two streams compute, in turn.
+// Two slices a device: the second has the value 2. Two streams compute, in turn. The own slices are computed at once.
 //
 // CHUNKS: signals [2,2,2]
 // CHUNKS: s1 put {{.*}} to 0
 // CHUNKS-NEXT: s1 signal c0 slot 1 value 1 to 0
 // CHUNKS-NEXT: s1 put {{.*}} to 0
 // CHUNKS-NEXT: s1 signal c0 slot 1 value 2 to 0
-// CHUNKS: {{s2 matmul .* = arg0:}}
-// CHUNKS-NEXT: {{s3 matmul .* = arg0\+512:}}
+// CHUNKS: {{s2 matmul .* = arg0:f32\[16,16\]}}
 // CHUNKS-NEXT: s2 wait_signal c0 slot 2 value 1
 // CHUNKS-NEXT: s2 matmul
 // CHUNKS-NEXT: s3 wait_signal c0 slot 2 value 2
@@ -98,8 +97,8 @@ func.func @allgather_matmul_push_chunks(
 // The gathered value is a result, too. It is copied by a stream of its own; matmuls read slices where they are. If there is
 // only one worker stream, the puts and copies share it.
 //
-// KEPT: s2 copy arg3+1536:f32[12,16] <- arg0:f32[12,16]
-// KEPT-NEXT: s0 matmul {{.*}} = arg0:f32[12,16]
+// KEPT: s2 copy arg3+1536:f32[24,16] <- arg0:f32[24,16]
+// KEPT-NEXT: s0 matmul {{.*}} = arg0:f32[24,16]
 // KEPT: s0 wait_signal c0 slot 0 value 1
 // KEPT-NEXT: s0 record [[E:e[0-9]+]]
 // KEPT-NEXT: s2 wait [[E]]

@@ -50,8 +50,8 @@ func.func @row_parallel_backward(
 // With `combine = whole` dW is one matmul behind the loop, over all rows of dy where they have arrived. Only the own rows are
 // copied there, beside the matmuls.
 //
-// WHOLE: s2 copy [[G:sym[0-9]+]]+{{[0-9]+}}:f32[12,16] <- arg2:f32[12,16]
-// WHOLE: s0 matmul arg3{{.*}} = arg2:f32[12,16]
+// WHOLE: s2 copy [[G:sym[0-9]+]]+{{[0-9]+}}:f32[24,16] <- arg2:f32[24,16]
+// WHOLE: s0 matmul arg3{{.*}} = arg2:f32[24,16]
 // WHOLE-NOT: +=
 // WHOLE: s0 matmul arg4:f32[12,16] = arg0:f32[48,12]^T * [[G]]:f32[48,16]
 //

@@ -31,9 +31,9 @@ static constexpr double kGrowth = 1.5;
 /// ... if the rate between the largest messages is at most so many times that of the whole largest
 /// one.
 static constexpr double kMostLateRate = 1.5;
-/// Of commands by which a run's own time is told, and of puts by which that of their engine is,
-/// seconds. A long command alone takes longer than one of several in a row: its operands are in no
-/// cache.
+/// Seconds. The time of a run besides its commands is told by commands that take no longer: a long
+/// one alone takes longer than one of several in a row, since its operands are in no cache. The
+/// start of an engine is told by puts that take no longer.
 static constexpr double kLongestInRun = 50e-6, kLongestPut = 500e-6;
 static constexpr const char *kSource = "calibrated";
 
@@ -149,40 +149,42 @@ void Calibration::setCurve(Json &object, const char *field,
   lines.push_back(fmt::format("{}.{}: {} {}", path, field, fmt::join(texts, ", "), unitName));
 }
 
-nlohmann::ordered_json Calibration::unalignedMatmuls(DType dtype, double tile) const {
-  auto line = static_cast<int64_t>(machine::kCacheLine / sizeOf(dtype));
-  std::vector<Probe> probes = all(Work::Matmul, !gpu);
-  // Of a probe with unaligned rows, the one with aligned rows that is about as long.
-  auto counterpart = [&](const Probe &of) {
-    return std::find_if(probes.begin(), probes.end(), [&](const Probe &p) {
-      return p.dtype == dtype && p.m == of.m && p.n == of.n / line * line &&
-             p.k == of.k / line * line;
-    });
-  };
-  // The model rounds N up to whole tiles.
-  auto secondsPerOperation = [&](const Probe &p) -> std::optional<double> {
-    double n = std::ceil(double(p.n) / tile) * tile;
-    auto time = seconds(p);
-    return time ? std::optional(*time / (double(p.m) * n * double(p.k))) : std::nullopt;
-  };
-  std::map<uint64_t, std::vector<double>>
-      ratios[2]; // of one factor and of both, by their alignment
-  for (const Probe &p : probes) {
-    bool both = p.n % line != 0 && p.k % line != 0;
-    auto aligned = counterpart(p);
-    if (p.dtype != dtype || aligned == probes.end() || (p.n % line == 0 && p.k % line == 0))
+std::optional<Probe> Calibration::alignedCounterpart(const Probe &of) const {
+  auto line = static_cast<int64_t>(machine::kCacheLine / sizeOf(of.dtype));
+  if (of.n % line == 0 && of.k % line == 0)
+    return std::nullopt;
+  for (const Probe &p : all(Work::Matmul, !gpu))
+    if (p.dtype == of.dtype && p.m == of.m && p.n == of.n / line * line &&
+        p.k == of.k / line * line)
+      return p;
+  return std::nullopt;
+}
+
+nlohmann::ordered_json Calibration::unalignedMatmuls(DType dtype) const {
+  constexpr uint64_t kLoad =
+      16; // matmuls whose rows begin at multiples of less are no matter of lines
+  std::map<uint64_t, std::vector<double>> left, both;
+  for (const Probe &p : all(Work::Matmul, !gpu)) {
+    std::optional<Probe> aligned = alignedCounterpart(p);
+    if (p.dtype != dtype || !aligned)
       continue;
-    uint64_t bytes = static_cast<uint64_t>(p.n | p.k) * sizeOf(dtype);
-    if (auto slow = secondsPerOperation(p), fast = secondsPerOperation(*aligned); slow && fast)
-      ratios[both][bytes & -bytes].push_back(*slow / *fast);
+    auto slow = seconds(p), fast = seconds(*aligned);
+    uint64_t ofK = machine::alignmentOf(static_cast<uint64_t>(p.k) * sizeOf(dtype)),
+             ofN = machine::alignmentOf(static_cast<uint64_t>(p.n) * sizeOf(dtype));
+    if (!slow || !fast || ofK < kLoad || (ofN != machine::kCacheLine && ofN != ofK))
+      continue;
+    // More columns of N are part of another tile.
+    double line = machine::kCacheLine / sizeOf(dtype), n = std::ceil(double(p.n) / line) * line;
+    double work = n * double(p.k) / (double(aligned->n) * double(aligned->k));
+    (ofN == machine::kCacheLine ? left : both)[ofK].push_back(*slow / *fast / work);
   }
+  if (left.empty() || both.empty())
+    return {};
   Json unaligned;
-  for (auto [kind, name] : {std::pair(0, "one"), {1, "both"}}) {
+  for (auto [name, ratios] : {std::pair("left", &left), {"both", &both}}) {
     Json points = Json::array();
-    for (auto &[bytes, found] : ratios[kind])
+    for (auto &[bytes, found] : *ratios)
       points.push_back({bytes, rounded(std::max(1.0, quantilesOf(std::move(found)).median))});
-    if (points.empty())
-      return {};
     points.push_back({machine::kCacheLine, 1});
     unaligned[name] = {points, "1", kSource};
   }
@@ -191,10 +193,11 @@ nlohmann::ordered_json Calibration::unalignedMatmuls(DType dtype, double tile) c
 
 void Calibration::applyMatmuls(Json &device) {
   Json tables = Json::array();
-  for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN}) {
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN, DType::F8E5M2}) {
     Json points = Json::array();
+    // The model makes those with unaligned rows of the others.
     for (const Probe &p : all(Work::Matmul, !gpu))
-      if (auto time = seconds(p); time && p.dtype == dtype)
+      if (auto time = seconds(p); time && p.dtype == dtype && !alignedCounterpart(p))
         points.push_back({p.m, p.n, p.k, rounded(*time * 1e6)});
     std::string name(tandem::toString(dtype));
     lines.push_back(fmt::format("device.matmul: {} points for {}{}", points.size(), name,
@@ -217,8 +220,7 @@ void Calibration::applyMatmuls(Json &device) {
                {"unit", "us"},
                {"source", kSource},
                {"points", points}}};
-    if (Json found = unalignedMatmuls(dtype, tile.is_null() ? 1 : tile[0].get<double>());
-        !found.is_null()) {
+    if (Json found = unalignedMatmuls(dtype); !found.is_null()) {
       lines.push_back(fmt::format("device.matmul.unaligned for {}: {}", name, found.dump()));
       unaligned = found;
     }
@@ -491,6 +493,11 @@ void Calibration::applyMessages(Json &file) {
         transport["bandwidth"][0].get<double>() * 1e9 > .95 * rates.back().second)
       transport.erase("bandwidth");
   }
+  // What a small one takes beyond its startup is noise: none is quicker than the quickest larger
+  // one.
+  double most = rates.empty() ? 0 : rates.back().second;
+  for (auto rate = rates.rbegin(); rate != rates.rend(); ++rate)
+    rate->second = std::min(rate->second, most);
   setCurve(file["links"]["node"], "bandwidth", rates, 1e9, "GB/s", "links.node");
   if (!rates.empty())
     set(file["links"]["node"], "latency", 0.0, 1e-6, "us", "links.node");

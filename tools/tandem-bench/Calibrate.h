@@ -79,9 +79,11 @@ private:
   void setCurve(Json &object, const char *field,
                 const std::vector<std::pair<double, double>> &points, double unit,
                 const char *unitName, const std::string &path);
-  /// How much longer matmuls take whose rows do not begin at lines of a GPU's cache, as a machine
-  /// file has it: medians over pairs of probes. Null if it was not measured. `tile`: of the file.
-  Json unalignedMatmuls(DType dtype, double tile) const;
+  /// Of a matmul with rows that do not begin at lines of a GPU's cache: one with rows that do, and
+  /// less than a line of fewer columns of N and K, if it was probed.
+  std::optional<Probe> alignedCounterpart(const Probe &of) const;
+  /// `unaligned` of a machine file: medians over pairs of probes. Null if it was not measured.
+  Json unalignedMatmuls(DType dtype) const;
   void applyMatmuls(Json &device);
   void applyGated(Json &device);
   void applyMemory(Json &device);

@@ -123,15 +123,18 @@ struct MatmulPoint {
 /// Bytes of a line of a GPU's cache.
 inline constexpr uint64_t kCacheLine = 128;
 
-/// The largest powers of two, in bytes, at whose multiples the rows of a matmul's factors begin.
+/// The largest power of two, up to a line, that divides a number of bytes.
+inline uint64_t alignmentOf(uint64_t bytes) { return (bytes | kCacheLine) & -(bytes | kCacheLine); }
+
+/// By alignmentOf() of where the rows of a matmul's factors begin.
 struct RowAlignment {
   uint64_t left = kCacheLine, right = kCacheLine;
 };
 
-/// A matmul takes so many times as long if the rows of its factors do not begin at lines of the
-/// cache, by the bytes at whose multiples they begin: those of one factor, or of both.
+/// Factors on a matmul's time, by the alignment of rows that do not begin at lines of the cache:
+/// those of the left factor, or those of both.
 struct Unaligned {
-  Curve one{1}, both{1};
+  Curve left{1}, both{1};
   double slowdown(const RowAlignment &rows) const;
 };
 
@@ -207,8 +210,8 @@ public:
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
   std::array<std::vector<MatmulPoint>, kNumDTypes> matmuls; ///< by DType
   std::array<Unaligned, kNumDTypes> unaligned;              ///< by DType
-  /// By DType: rows and columns of the tiles that libraries compute. A matmul takes as long as one
-  /// of whole tiles; fewer rows or columns than one tile are not rounded up. 0: not known.
+  /// By DType: rows and columns of the tiles that libraries compute. M and N above one tile are
+  /// rounded up to multiples. 0: not known.
   std::array<double, kNumDTypes> matmulTile{};
 
   Launching streams; ///< commands enqueued one by one
@@ -235,9 +238,9 @@ public:
   }
 
   /// Seconds of [batch, m, k] x [k, n] alone on the device, without launch. A line through the
-  /// measured points of the type (startup + operations / rate), adjusted to pass through each
-  /// point; at least the time to read the operands. `rows`: those of dense factors if it is left
-  /// out.
+  /// measured points of the type (startup + operations / rate), adjusted by the deviations of the
+  /// nearest points; at least the time to read the operands. `rows`: default: those of dense
+  /// [m, k] and [k, n].
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
   double matmulSeconds(DType dtype, double batch, double m, double n, double k,
                        const RowAlignment &rows) const;

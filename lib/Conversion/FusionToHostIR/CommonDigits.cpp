@@ -146,7 +146,10 @@ LogicalResult CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &f
     int64_t outer = 1;
     for (const IndexPart &part : index.digits[nextStream]) {
       int64_t inner = digit.size / outer / part.size;
-      to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
+      if (part.isWhole())
+        push(to, DigitKind::Serial, digit);
+      else
+        to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
       outer *= part.size;
     }
     ++nextStream;

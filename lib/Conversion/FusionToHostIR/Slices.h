@@ -29,6 +29,7 @@ struct IndexPart {
   /// Number of consecutive values from `value` on, all below `size`: slices handled together. Only
   /// for a digit with one part.
   int64_t count = 1;
+  bool isWhole() const { return count > 1 && count == size; }
 };
 
 /// An iteration of a stream loop: for each stream digit of the loop's types, in order of

@@ -61,11 +61,8 @@ struct Line {
 };
 
 RowAlignment denseRows(DType dtype, double n, double k) {
-  auto alignment = [dtype](double columns) {
-    uint64_t bytes = sizeOf(dtype) * static_cast<uint64_t>(columns) | kCacheLine;
-    return bytes & -bytes;
-  };
-  return {alignment(k), alignment(n)};
+  return {alignmentOf(sizeOf(dtype) * static_cast<uint64_t>(k)),
+          alignmentOf(sizeOf(dtype) * static_cast<uint64_t>(n))};
 }
 
 /// Rows or columns of whole tiles.
@@ -95,7 +92,8 @@ Line fit(const std::vector<MatmulPoint> &points) {
 }
 
 /// The mean of `of` over the points, by inverse distance in log2 of the shape (Shepard): exact at
-/// the points, reasonable far away, and needs no grid of measurements. 0 without points.
+/// points that have no close neighbour, reasonable far away, and needs no grid of measurements. 0
+/// without points.
 template <typename Point, typename Of>
 double nearby(const std::vector<Point> &points, double m, double n, double k, Of of) {
   double sum = 0, weights = 0;
@@ -113,9 +111,10 @@ double nearby(const std::vector<Point> &points, double m, double n, double k, Of
 } // namespace
 
 double Unaligned::slowdown(const RowAlignment &rows) const {
-  auto least = static_cast<double>(std::min(rows.left, rows.right)),
-       most = static_cast<double>(std::max(rows.left, rows.right));
-  return most < double(kCacheLine) ? std::sqrt(both.at(least) * both.at(most)) : one.at(least);
+  auto l = static_cast<double>(rows.left), r = static_cast<double>(rows.right);
+  return rows.right == kCacheLine  ? left.at(l)
+         : rows.left == kCacheLine ? 1
+                                   : std::sqrt(both.at(l) * both.at(r));
 }
 
 double Machine::gatedMatmulSeconds(DType dtype, double m, double n, double k, double left) const {

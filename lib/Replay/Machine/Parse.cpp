@@ -17,6 +17,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace tandem::machine {
 
@@ -341,12 +342,16 @@ private:
       }
       if (table.has("tile")) {
         double tile = table.number("tile", Unit::Count, 1, 1024);
+        if (tile != std::floor(tile))
+          fail(table.path + ".tile", fmt::format("expected a whole number, found {}", tile));
         for (DType dtype : dtypes)
-          machine.matmulTile[static_cast<size_t>(dtype)] = tile;
+          if (std::exchange(machine.matmulTile[static_cast<size_t>(dtype)], tile) > 0)
+            fail(table.path + ".tile",
+                 fmt::format("another table has that of {}", tandem::toString(dtype)));
       }
       if (table.has("unaligned")) {
-        Object object = table.object("unaligned", {"one", "both"});
-        Unaligned unaligned{object.curve("one", Unit::Count, 1, 100),
+        Object object = table.object("unaligned", {"left", "both"});
+        Unaligned unaligned{object.curve("left", Unit::Count, 1, 100),
                             object.curve("both", Unit::Count, 1, 100)};
         for (DType dtype : dtypes)
           machine.unaligned[static_cast<size_t>(dtype)] = unaligned;

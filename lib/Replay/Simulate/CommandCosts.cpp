@@ -328,13 +328,13 @@ static double distinctBytes(const Layout &layout) {
   return bytes;
 }
 
-/// The largest power of two, up to a line of a GPU's cache, at whose multiples all rows begin.
+/// Of where all rows begin.
 static uint64_t rowAlignment(const Layout &layout, uint64_t address) {
-  uint64_t bits = address | machine::kCacheLine;
+  uint64_t bits = address;
   for (unsigned d = 0; d < layout.rank; ++d)
     if (layout.shape[d] > 1 && layout.strides[d] > 1)
       bits |= static_cast<uint64_t>(layout.strides[d]) * sizeOf(layout.dtype);
-  return bits & -bits;
+  return machine::alignmentOf(bits);
 }
 
 double CommandCosts::matmul(const Rank &rank, const Command &command) {
@@ -369,6 +369,8 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
     double moved = (accumulates ? 2 : 1) * distinctBytes(o) + distinctBytes(left) +
                    distinctBytes(world.layoutOf(*b));
     // Points with few indices of K are rarely measured, and other commands use the caches.
+    if (isSlow)
+      rows = {}; // kUnaligned is all that they cost
     found->second = std::max(machine.matmulSeconds(left.dtype, batch, m, n, k, rows),
                              machine.uncachedSeconds(moved)) *
                     (isSlow ? kUnaligned : 1);
@@ -377,12 +379,13 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
 }
 
 double CommandCosts::groupedMatmul(const Rank &rank, const Command &command) {
-  const Layout &out = world.layoutOf(*world.operand(rank, command, 0)),
-               &x = world.layoutOf(*world.operand(rank, command, 1)),
-               &w = world.layoutOf(*world.operand(rank, command, 2));
+  const View *left = world.operand(rank, command, 1), *right = world.operand(rank, command, 2);
+  const Layout &out = world.layoutOf(*world.operand(rank, command, 0)), &x = world.layoutOf(*left),
+               &w = world.layoutOf(*right);
   double moved = 0;
   for (uint32_t k = 0; k < command.numOperands; ++k)
     moved += bytes(rank, command, k);
+  machine::RowAlignment begin{rowAlignment(x, left->address), rowAlignment(w, right->address)};
   // As groups of equal sizes.
   auto groups = static_cast<double>(std::max<int64_t>(w.shape[0], 1)),
        n = static_cast<double>(out.shape[out.rank - 1u]),
@@ -391,7 +394,7 @@ double CommandCosts::groupedMatmul(const Rank &rank, const Command &command) {
   double batch = groups;
   for (unsigned d = 0; d + 2 < out.rank; ++d)
     batch *= static_cast<double>(out.shape[d]);
-  return std::max(machine.matmulSeconds(x.dtype, batch, rows, n, k),
+  return std::max(machine.matmulSeconds(x.dtype, batch, rows, n, k, begin),
                   machine.uncachedSeconds(moved));
 }
 

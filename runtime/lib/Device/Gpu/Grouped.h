@@ -26,9 +26,9 @@ namespace tandem::gpu {
 ///   y[m, :] = x[m, :] * w[g], where g is the first group with m < ends[g]; 0 if there is none.
 ///
 /// - y [..., M, N], x [..., M, K], w [G, N, K] if `config` contains "transpose_b", else [G, K, N],
-///   with contiguous rows; the sums are f32. N, K and all strides are multiples of 8. The leading
-///   dimensions are those of one array: the stride of each is the product of the stride and extent
-///   of the next one.
+///   with contiguous rows. Sums: as GroupedLibrary.h says. N, K and all strides are multiples of 8.
+///   The leading dimensions are those of one array: the stride of each is the product of the stride
+///   and extent of the next one.
 /// - x and w are both f16 or both bf16, y is of their type or f32. Or x is f8E4M3FN or f8E5M2, w
 ///   f8E4M3FN and [G, N, K], and y f32, f16 or bf16; K and the strides of x and w are then
 ///   multiples of 16.

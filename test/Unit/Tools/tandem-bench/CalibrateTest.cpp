@@ -58,14 +58,19 @@ double rampOfMessages = 0;
 bool linesMatter = false;
 
 /// 1.4, 1.2 and 1.1 times, if the rows of both factors begin at multiples of 16, 32 and 64 bytes;
-/// half of that if those of one do.
+/// half of the excess if only those of the left one do.
 double slowdownOf(const Probe &p) {
-  auto bytes = [](int64_t columns) { return (2 * columns | 128) & -(2 * columns | 128); };
-  int64_t left = bytes(p.k), right = bytes(p.n);
-  if (!linesMatter || p.dtype != DType::BF16 || (left == 128 && right == 128))
+  auto bytes = [](int64_t columns) { return machine::alignmentOf(2 * uint64_t(columns)); };
+  uint64_t left = bytes(p.k), right = bytes(p.n);
+  if (!linesMatter || p.dtype != DType::BF16 || left == 128)
     return 1;
-  double both = 6.4 / double(std::min(left, right));
-  return 1 + (left == 128 || right == 128 ? both / 2 : both);
+  double both = 6.4 / double(left);
+  return 1 + (right == 128 ? both / 2 : both);
+}
+
+/// Of what is computed: whole tiles of 64, where lines matter.
+double columnsOf(const Probe &p) {
+  return linesMatter ? std::ceil(double(p.n) / 64) * 64 : double(p.n);
 }
 
 /// What one repeat takes on a machine of simple numbers.
@@ -74,7 +79,7 @@ double secondsOf(const Probe &p) {
   switch (p.work) {
   case Work::Matmul:
     return (kTinyCommand +
-            2.0 * double(p.m) * double(p.n) * double(p.k) / (p.alone ? 100e9 : 50e9)) *
+            2.0 * double(p.m) * columnsOf(p) * double(p.k) / (p.alone ? 100e9 : 50e9)) *
            slowdownOf(p);
   case Work::Gated: {
     Probe matmul = p;
@@ -326,16 +331,21 @@ TEST(Calibration, MatmulsAreSlowerWhoseRowsDoNotBeginAtLines) {
   const machine::Unaligned &found = machine.unaligned[static_cast<size_t>(DType::BF16)];
   for (double bytes : {16, 32, 64}) {
     EXPECT_NEAR(found.both.at(bytes), 1 + 6.4 / bytes, 1e-3) << bytes;
-    EXPECT_NEAR(found.one.at(bytes), 1 + 3.2 / bytes, 1e-3) << bytes;
+    EXPECT_NEAR(found.left.at(bytes), 1 + 3.2 / bytes, 1e-3) << bytes;
   }
   EXPECT_EQ(found.both.at(128), 1);
-  EXPECT_EQ(found.one.at(128), 1);
-  // A calibration without such probes keeps them.
+  EXPECT_EQ(found.left.at(128), 1);
+  // The table has only the matmuls with aligned rows.
+  EXPECT_THAT(calibration.log(), Contains(HasSubstr("device.matmul: 4 points for bf16")));
+  // A calibration without such probes keeps them, and the tile.
+  nlohmann::json base = nlohmann::json::parse(*calibration.apply(baseText("h200x8"), "x", "y"));
+  for (nlohmann::json &table : base["device"]["matmul"])
+    if (table["dtypes"] == nlohmann::json({"bf16"}))
+      table["tile"] = {64, "1", "estimate"};
   Calibration next(kRanks, true, kRanks, kCores);
-  auto first = calibration.apply(baseText("h200x8"), "here", "made up");
-  ASSERT_TRUE(first);
-  EXPECT_NEAR(calibrated(next, *first).unaligned[static_cast<size_t>(DType::BF16)].both.at(16), 1.4,
-              1e-3);
+  machine::Machine kept = calibrated(next, base.dump());
+  EXPECT_NEAR(kept.unaligned[static_cast<size_t>(DType::BF16)].both.at(16), 1.4, 1e-3);
+  EXPECT_EQ(kept.matmulTile[static_cast<size_t>(DType::BF16)], 64);
 }
 
 TEST(Calibration, MessagesBySmsReachTheirRateLate) {

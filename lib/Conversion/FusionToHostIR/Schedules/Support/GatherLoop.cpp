@@ -152,22 +152,32 @@ LogicalResult GatherLoop::verifyForwarded(function_ref<InFlightDiagnostic()> why
             "a slice; exchange and push take it";
 }
 
-LogicalResult GatherLoop::verifyMergedMatmuls(ArrayRef<StringAttr> axes,
-                                              function_ref<InFlightDiagnostic()> why) const {
-  // A library may add in another order where a matmul has more rows. So devices that merge
-  // different rows would have replicas that are not bit-identical.
+StringAttr GatherLoop::findReplicated(ArrayRef<StringAttr> axes) const {
   for (Operation *op : consumers) {
     if (!isa<fusion::MatmulOp>(op))
       continue;
     fusion::AxesAttr result = fusion::getAxes(op->getResult(0).getType());
     for (StringAttr axis : axes)
       if (result.dimOfDeviceAxis(axis) < 0 && !llvm::is_contained(result.getPartial(), axis))
-        return why() << "schedule " << loop.schedule.getName()
-                     << ": 'merge' takes matmuls whose results differ between the devices along "
-                     << axis << ", found a result that is replicated there, whose copies could "
-                     << "differ in rounding";
+        return axis;
   }
+  return {};
+}
+
+LogicalResult GatherLoop::verifyMergedMatmuls(ArrayRef<StringAttr> axes,
+                                              function_ref<InFlightDiagnostic()> why) const {
+  if (StringAttr axis = findReplicated(axes))
+    return why() << "schedule " << loop.schedule.getName()
+                 << ": 'merge' takes matmuls whose results differ between the devices along "
+                 << axis << ", found a result that is replicated there, whose copies could "
+                 << "differ in rounding";
   return success();
+}
+
+bool GatherLoop::computesOwnAtOnce() const {
+  return digits.numSlices() > 1 && digits.outer == 1 && digits.inner == 1 &&
+         loop.digitMaps.empty() && loop.raggedDigits.empty() && loop.accumulators.empty() &&
+         !findReplicated(plan.axes);
 }
 
 Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }
@@ -260,6 +270,9 @@ LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex 
 LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getStream,
                                      Value copies) const {
   Location loc = getLoc();
+  if (computesOwnAtOnce())
+    return emitOwn(body, me, digits.getWhole(body.getBuilder(), loc, me, /*isFirst=*/true),
+                   getStream(body.program.getIndex(0)), copies);
   return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
     Value stream = getStream(number);
     SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/true);

@@ -66,7 +66,8 @@ public:
                              Value stream, Value copies = {}) const;
   /// Copies an own slice of all gathers into the gathered values.
   LogicalResult copyOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream) const;
-  /// Computes on the own slices of device `me`, which need no wait. `copies`: as of `copyReceived`.
+  /// Computes on the own slices of device `me`, which need no wait, at once if it can. `copies`: as
+  /// of `copyReceived`.
   LogicalResult computeOwn(LoopEmitter &body, Value me, StreamFn getStream,
                            Value copies = {}) const;
   /// Computes on the slices of another owner: each after `arrive`, which emits what brings it into
@@ -76,6 +77,11 @@ public:
 
 private:
   GatherLoop(const StreamLoop &loop, ReshardPlan plan);
+  /// An axis of `axes` along which some matmul's result is replicated; null: none. A library may
+  /// add in another order where a matmul has more rows. So if devices compute different rows at
+  /// once, the replicas are not equal to the last bit.
+  StringAttr findReplicated(ArrayRef<StringAttr> axes) const;
+  bool computesOwnAtOnce() const;
   LogicalResult emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream,
                         Value copies) const;
   /// Whether the loop's ops read slices elsewhere than in the gathered value.

@@ -55,6 +55,16 @@ SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner, 
   return index;
 }
 
+SliceIndex OwnerDigits::getWhole(OpBuilder &builder, Location loc, Value owner,
+                                 bool isFirst) const {
+  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+  SliceIndex index = getIndex(builder, loc, owner, zero, isFirst);
+  for (auto [i, parts] : llvm::enumerate(index.digits))
+    if (i != digit)
+      parts.front() = {parts.front().size, zero, isFirst, /*isShort=*/false, parts.front().size};
+  return index;
+}
+
 LogicalResult tandem::verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
                                   function_ref<InFlightDiagnostic()> why) {
   StringRef name = loop.schedule.getName();

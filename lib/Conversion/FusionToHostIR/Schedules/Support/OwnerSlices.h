@@ -35,6 +35,8 @@ struct OwnerDigits {
   /// begins with it.
   SliceIndex getIndex(OpBuilder &builder, Location loc, Value owner, Value number, bool isFirst,
                       int64_t count = 1) const;
+  /// All slices of `owner` at once. Needs digits of one part.
+  SliceIndex getWhole(OpBuilder &builder, Location loc, Value owner, bool isFirst) const;
   /// The iteration that handles slice `number` in step `step`, if a step handles the slices of one
   /// owner: step * numSlices() + number.
   Value getIteration(ProgramBuilder &program, Location loc, Value step, Value number) const;

@@ -34,7 +34,8 @@ struct GroupedInfo {
 /// `batches` problems: Y[m, :] = X[m, :] * W[g], where g is the first group with m < ends[g], and 0
 /// where there is none. X [M, K], Y [M, N], W [G, N, K] or [G, K, N]; W is the same in all. A value
 /// of `ends` counts as the largest one up to it, clamped to [0, M]. Sums in f32 in the order of K,
-/// rounded once. Addresses are in device memory, and multiples of 16 bytes where they are matrices.
+/// rounded once; within 128 products of 8 bits with fewer digits (docs/grouped.md). Addresses are
+/// in device memory, and multiples of 16 bytes where they are matrices.
 struct GroupedMatmul {
   const void *x, *w;
   void *y;
