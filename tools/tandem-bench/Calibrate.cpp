@@ -174,7 +174,8 @@ nlohmann::ordered_json Calibration::unalignedMatmuls(DType dtype) const {
     if (!slow || !fast || ofK < kLoad || (ofN != machine::kCacheLine && ofN != ofK))
       continue;
     // More columns of N are part of another tile.
-    double line = machine::kCacheLine / sizeOf(dtype), n = std::ceil(double(p.n) / line) * line;
+    double line = double(machine::kCacheLine) / sizeOf(dtype);
+    double n = std::ceil(double(p.n) / line) * line;
     double work = n * double(p.k) / (double(aligned->n) * double(aligned->k));
     (ofN == machine::kCacheLine ? left : both)[ofK].push_back(*slow / *fast / work);
   }
@@ -209,10 +210,11 @@ void Calibration::applyMatmuls(Json &device) {
       if (auto types = table["dtypes"];
           std::find(types.begin(), types.end(), name) != types.end()) {
         table["dtypes"] = Json::array({name});
-        if (table.contains("unaligned"))
-          unaligned = table["unaligned"];
-        if (table.contains("tile"))
-          tile = table["tile"];
+        for (auto [field, found] : {std::pair("unaligned", &unaligned), {"tile", &tile}})
+          if (table.contains(field)) {
+            *found = table[field];
+            table.erase(field);
+          }
         kept.push_back(table);
       }
     if (!points.empty())
@@ -224,13 +226,12 @@ void Calibration::applyMatmuls(Json &device) {
       lines.push_back(fmt::format("device.matmul.unaligned for {}: {}", name, found.dump()));
       unaligned = found;
     }
-    for (Json &table : kept) {
-      if (!unaligned.is_null())
-        table["unaligned"] = unaligned;
-      if (!tile.is_null())
-        table["tile"] = tile;
+    if (!kept.empty() && !unaligned.is_null())
+      kept.front()["unaligned"] = unaligned;
+    if (!kept.empty() && !tile.is_null())
+      kept.front()["tile"] = tile;
+    for (const Json &table : kept)
       tables.push_back(table);
-    }
   }
   device["matmul"] = tables;
 }

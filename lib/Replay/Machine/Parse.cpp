@@ -17,6 +17,8 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace tandem::machine {
@@ -318,6 +320,7 @@ private:
 
   void matmul(const Object &device) {
     size_t index = 0;
+    std::set<std::pair<std::string_view, DType>> once; // fields that only one table of a type has
     for (const json &value : device.list("matmul")) {
       Object table(machine, value, fmt::format("device.matmul[{}]", index++),
                    {"dtypes", "unit", "source", "points", "unaligned", "tile"});
@@ -340,14 +343,17 @@ private:
         for (DType dtype : dtypes)
           machine.matmuls[static_cast<size_t>(dtype)].push_back(p);
       }
+      for (const char *field : {"tile", "unaligned"})
+        for (DType dtype : dtypes)
+          if (table.has(field) && !once.emplace(field, dtype).second)
+            fail(table.path + "." + field,
+                 fmt::format("another table has that of {}", tandem::toString(dtype)));
       if (table.has("tile")) {
         double tile = table.number("tile", Unit::Count, 1, 1024);
         if (tile != std::floor(tile))
           fail(table.path + ".tile", fmt::format("expected a whole number, found {}", tile));
         for (DType dtype : dtypes)
-          if (std::exchange(machine.matmulTile[static_cast<size_t>(dtype)], tile) > 0)
-            fail(table.path + ".tile",
-                 fmt::format("another table has that of {}", tandem::toString(dtype)));
+          machine.matmulTile[static_cast<size_t>(dtype)] = tile;
       }
       if (table.has("unaligned")) {
         Object object = table.object("unaligned", {"left", "both"});

@@ -20,8 +20,9 @@ using test::toyMachineText;
 using testing::HasSubstr;
 
 TEST(Machine, ShippedFilesAreGood) {
-  for (const char *name : {"h200x8", "h100x8", "mi300x8", "dgx-h100-pod", "cpu2", "cpu-tcp"}) {
-    auto machine = Machine::load(std::string(TANDEM_MACHINES) + "/" + name + ".json");
+  for (const auto &file : std::filesystem::directory_iterator(TANDEM_MACHINES)) {
+    std::string name = file.path().stem();
+    auto machine = Machine::load(file.path());
     ASSERT_TRUE(machine.ok()) << machine.status().message();
     EXPECT_EQ(machine->name, name);
     EXPECT_FALSE(machine->about.empty());
@@ -258,6 +259,12 @@ INSTANTIATE_TEST_SUITE_P(
             "device.matmul[0].unaligned.left: expected a number from 1 to 100, found 0.5"},
         Bad{"tile", "/device/matmul/0/tile", R"([0, "1", "toy"])",
             "device.matmul[0].tile: expected a number from 1 to 1024, found 0"},
+        Bad{"tileTwice", "/device/matmul",
+            R"([{"dtypes": ["f32", "f16"], "unit": "us", "source": "toy", "points": [[1, 1, 1, 1]],
+                 "tile": [64, "1", "toy"]},
+                {"dtypes": ["f16", "bf16"], "unit": "us", "source": "toy", "points": [[1, 1, 1, 1]],
+                 "tile": [128, "1", "toy"]}])",
+            "device.matmul[1].tile: another table has that of f16"},
         Bad{"tilePart", "/device/matmul/0/tile", R"([1.5, "1", "toy"])",
             "device.matmul[0].tile: expected a whole number, found 1.5"},
         Bad{"unalignedField", "/device/matmul/0/unaligned", R"({"left": [1, "1", "toy"]})",
