@@ -161,8 +161,8 @@ std::optional<Probe> Calibration::alignedCounterpart(const Probe &of) const {
 }
 
 nlohmann::ordered_json Calibration::unalignedMatmuls(DType dtype) const {
-  constexpr uint64_t kLoad =
-      16; // matmuls whose rows begin at multiples of less are no matter of lines
+  // Rows that begin at multiples of fewer bytes than a load make other kernels necessary.
+  constexpr uint64_t kLoad = 16;
   std::map<uint64_t, std::vector<double>> left, both;
   for (const Probe &p : all(Work::Matmul, !gpu)) {
     std::optional<Probe> aligned = alignedCounterpart(p);
@@ -173,7 +173,7 @@ nlohmann::ordered_json Calibration::unalignedMatmuls(DType dtype) const {
              ofN = machine::alignmentOf(static_cast<uint64_t>(p.n) * sizeOf(dtype));
     if (!slow || !fast || ofK < kLoad || (ofN != machine::kCacheLine && ofN != ofK))
       continue;
-    // More columns of N are part of another tile.
+    // A few more columns of N take as long as a line of them.
     double line = double(machine::kCacheLine) / sizeOf(dtype);
     double n = std::ceil(double(p.n) / line) * line;
     double work = n * double(p.k) / (double(aligned->n) * double(aligned->k));
@@ -196,7 +196,7 @@ void Calibration::applyMatmuls(Json &device) {
   Json tables = Json::array();
   for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN, DType::F8E5M2}) {
     Json points = Json::array();
-    // The model makes those with unaligned rows of the others.
+    // Those with unaligned rows follow from the others, by `unaligned`.
     for (const Probe &p : all(Work::Matmul, !gpu))
       if (auto time = seconds(p); time && p.dtype == dtype && !alignedCounterpart(p))
         points.push_back({p.m, p.n, p.k, rounded(*time * 1e6)});
