@@ -200,8 +200,10 @@ class HangReport(Matrix):
         return jobs
 
     def test_signals_to_ranks_of_others(self):
-        jobs = self.start_by_hand("late-2", "--repeat=1000")
-        wait_for(self, lambda: all(harness.switches(job.pid) > 50 for job in jobs))
+        jobs = self.start_by_hand("crawl-2", "--repeat=100000")
+        # Before that, SIGUSR1 ends a process: a start that waits for the disk looks like one that communicates.
+        wait_for(self, lambda: all(harness.blocks(job.pid, signal.SIGUSR1) for job in jobs))
+        wait_for(self, lambda: all(harness.switches(job.pid) > 200 for job in jobs))
         os.kill(jobs[0].pid, signal.SIGUSR1)
         wait_for(self, lambda: os.path.exists(self.path("hang.json.rank0")))
         self.assertEqual([job.poll() for job in jobs], [None, None])
