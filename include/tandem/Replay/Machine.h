@@ -139,7 +139,7 @@ struct Unaligned {
 };
 
 /// The rate of a gated matmul (docs/gated.md) on all SMs, as a share of the library's for the whole
-/// product.
+/// product, whose rows lie in the same way.
 struct GatedPoint {
   double m = 0, n = 0, k = 0, efficiency = 1;
 };
@@ -248,7 +248,8 @@ public:
   bool hasEpiloguePush() const { return hasGatedMatmuls() && epiloguePush > 0; }
   /// Seconds of a gated matmul whose gates are open, on all SMs but `left`. Only with
   /// hasGatedMatmuls().
-  double gatedMatmulSeconds(DType dtype, double m, double n, double k, double left) const;
+  double gatedMatmulSeconds(DType dtype, double m, double n, double k, const RowAlignment &rows,
+                            double left) const;
   /// Slowdown of this kind of work when all cores are busy; 1 without cores.
   double contentionOf(Cost cost) const {
     return cost == Cost::Matmul ? contention.matmul : contention.memory;

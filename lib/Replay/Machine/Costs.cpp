@@ -117,11 +117,12 @@ double Unaligned::slowdown(const RowAlignment &rows) const {
                                    : std::sqrt(both.at(l) * both.at(r));
 }
 
-double Machine::gatedMatmulSeconds(DType dtype, double m, double n, double k, double left) const {
+double Machine::gatedMatmulSeconds(DType dtype, double m, double n, double k,
+                                   const RowAlignment &rows, double left) const {
   double efficiency =
       std::exp(nearby(gatedMatmuls, std::max(m, 1.0), std::max(n, 1.0), std::max(k, 1.0),
                       [](const GatedPoint &point) { return std::log(point.efficiency); }));
-  return matmulSeconds(dtype, 1, m, n, k) / efficiency * (sms / std::max(sms - left, 1.0));
+  return matmulSeconds(dtype, 1, m, n, k, rows) / efficiency * (sms / std::max(sms - left, 1.0));
 }
 
 double Machine::matmulSeconds(DType dtype, double batch, double m, double n, double k) const {

@@ -58,6 +58,28 @@ static constexpr double kUnaligned = 7;
 /// Bytes that a GPU's matmul loads at a time.
 static constexpr uint64_t kLoad = 16;
 
+/// Of where all rows begin.
+static uint64_t rowAlignment(const Layout &layout, uint64_t address) {
+  uint64_t bits = address;
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (layout.shape[d] > 1 && layout.strides[d] > 1)
+      bits |= static_cast<uint64_t>(layout.strides[d]) * sizeOf(layout.dtype);
+  return machine::alignmentOf(bits);
+}
+
+/// rowAlignment() of a product's result and factors.
+struct MatmulRows {
+  uint64_t out = machine::kCacheLine;
+  machine::RowAlignment factors;
+  uint64_t least() const { return std::min({out, factors.left, factors.right}); }
+};
+
+static MatmulRows rowsOf(const replay::World &world, const View &out, const View &left,
+                         const View &right) {
+  auto of = [&](const View &view) { return rowAlignment(world.layoutOf(view), view.address); };
+  return {of(out), {of(left), of(right)}};
+}
+
 double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k) const {
   const View *view = world.operand(rank, command, k);
   return view ? layoutBytes[view->layout] : 0;
@@ -98,13 +120,15 @@ bool CommandCosts::hasGatedKernel(const Rank &rank, CommandId gated) const {
     return false;
   std::set<uint32_t> shapes;
   for (const Command *part = first; part != end; ++part) {
-    const View *out = world.operand(rank, *part, 0), *a = world.operand(rank, *part, 1);
-    if (part->kind != Kind::Matmul || !out || !a)
+    const View *out = world.operand(rank, *part, 0), *a = world.operand(rank, *part, 1),
+               *b = world.operand(rank, *part, 2);
+    if (part->kind != Kind::Matmul || !out || !a || !b)
       continue;
     // What kernels of gated matmuls compute (docs/gated.md).
     const Layout &to = world.layoutOf(*out), &from = world.layoutOf(*a);
     if ((to.dtype != DType::F16 && to.dtype != DType::BF16) || from.dtype != to.dtype ||
-        to.shape[1] % 8 != 0 || from.shape[1] % 8 != 0)
+        to.shape[1] % 8 != 0 || from.shape[1] % 8 != 0 ||
+        rowsOf(world, *out, *a, *b).least() < kLoad)
       return false;
     shapes.insert(a->layout);
   }
@@ -254,14 +278,18 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
   // other.
   double rows = 0, area = 0, columns = 0, late = 0, lateOfPart = 0;
   DType dtype = DType::BF16;
+  machine::RowAlignment begin; // the least of all parts
   GatedKernel kernel;
   for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
     const Command &part = world.commands[c];
     kernel.waits |= part.kind == Kind::WaitSignal;
     if (part.kind != Kind::Matmul)
       continue;
-    const Layout &left = world.layoutOf(*world.operand(rank, part, 1));
-    columns = static_cast<double>(world.layoutOf(*world.operand(rank, part, 0)).shape[1]);
+    const View *out = world.operand(rank, part, 0), *a = world.operand(rank, part, 1);
+    const Layout &left = world.layoutOf(*a);
+    columns = static_cast<double>(world.layoutOf(*out).shape[1]);
+    auto [ofLeft, ofRight] = rowsOf(world, *out, *a, *world.operand(rank, part, 2)).factors;
+    begin = {std::min(begin.left, ofLeft), std::min(begin.right, ofRight)};
     dtype = left.dtype;
     auto rowsOfPart = static_cast<double>(left.shape[0]);
     if (!(part.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate))) {
@@ -295,8 +323,8 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
     whole = ofWhole;
     kernel = one;
   }
-  double seconds =
-      machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, left) * whole / bestOfWhole;
+  double seconds = machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, begin, left) *
+                   whole / bestOfWhole;
   kernel.unit = seconds / area;
   kernel.wave = seconds / kernel.waves(rows);
   return kernel;
@@ -328,15 +356,6 @@ static double distinctBytes(const Layout &layout) {
   return bytes;
 }
 
-/// Of where all rows begin.
-static uint64_t rowAlignment(const Layout &layout, uint64_t address) {
-  uint64_t bits = address;
-  for (unsigned d = 0; d < layout.rank; ++d)
-    if (layout.shape[d] > 1 && layout.strides[d] > 1)
-      bits |= static_cast<uint64_t>(layout.strides[d]) * sizeOf(layout.dtype);
-  return machine::alignmentOf(bits);
-}
-
 double CommandCosts::matmul(const Rank &rank, const Command &command) {
   const View *out = world.operand(rank, command, 0), *a = world.operand(rank, command, 1),
              *b = world.operand(rank, command, 2);
@@ -346,12 +365,9 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
   if (o.rank < 2 || left.rank < 2)
     return 0;
   bool transposed = command.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
-  auto alignmentOf = [&](const View *view) {
-    return rowAlignment(world.layoutOf(*view), view->address);
-  };
-  machine::RowAlignment rows{alignmentOf(a), alignmentOf(b)};
-  bool isSlow = sizeOf(left.dtype) < 4 && isForGpus() &&
-                std::min({rows.left, rows.right, alignmentOf(out)}) < kLoad;
+  MatmulRows lie = rowsOf(world, *out, *a, *b);
+  machine::RowAlignment rows = lie.factors;
+  bool isSlow = sizeOf(left.dtype) < 4 && isForGpus() && lie.least() < kLoad;
   bool accumulates = command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
   // Layouts are interned.
   auto [found, added] = matmuls.try_emplace({out->layout, a->layout, b->layout,

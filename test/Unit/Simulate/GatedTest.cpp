@@ -78,7 +78,7 @@ TEST(SimulateGated, TheRateDependsOnTheShape) {
   machine::Machine machine = withKernels(0.5);
   auto efficiency = [&](double k) {
     return machine.matmulSeconds(DType::BF16, 1, 1000, 1000, k) /
-           machine.gatedMatmulSeconds(DType::BF16, 1000, 1000, k, 0);
+           machine.gatedMatmulSeconds(DType::BF16, 1000, 1000, k, {}, 0);
   };
   EXPECT_NEAR(efficiency(1000), 0.5, 1e-6);
   EXPECT_NEAR(efficiency(1000000), 0.1, 1e-6);
@@ -86,6 +86,51 @@ TEST(SimulateGated, TheRateDependsOnTheShape) {
   EXPECT_GT(between, 0.1);
   EXPECT_LT(between, 0.5);
   EXPECT_LT(efficiency(200000), between);
+}
+
+/// 1024 x 1024 x 1024 in two halves of the rows. The views of A, of W and of the result have so
+/// many elements from row to row; W is stored [N, K] if `transposed`.
+ToyProgram withRows(bool isGated, int64_t ofA, int64_t ofW, int64_t ofOut = 1024,
+                    bool transposed = false) {
+  ToyProgram program(1);
+  RankSpec &rank = program[0];
+  auto buffer = [&](int64_t rowStride) {
+    return rank.arena(1024 * static_cast<uint64_t>(rowStride) * 2);
+  };
+  uint32_t a = buffer(ofA), out = buffer(ofOut);
+  Shape strides = transposed ? Shape{1, ofW} : Shape{ofW, 1};
+  uint32_t w = rank.view(buffer(ofW), DType::BF16, {1024, 1024}, strides, 0);
+  if (isGated)
+    rank.add(sp::CommandKind::gated_matmul, 0).aux = 2;
+  for (uint64_t row : {0, 512}) {
+    auto half = [&](uint32_t of, int64_t rowStride) {
+      return rank.view(of, DType::BF16, {512, 1024}, {rowStride, 1},
+                       row * static_cast<uint64_t>(rowStride) * 2);
+    };
+    rank.add(sp::CommandKind::matmul, 0, {half(out, ofOut), half(a, ofA), w});
+  }
+  return program;
+}
+
+TEST(SimulateGated, RowsThatDoNotBeginAtLinesAreAsSlowAsInOtherMatmuls) {
+  machine::Machine machine = toyMachine(
+      {{"/device/gated_matmul", R"({"source": "toy", "points": [[1024, 1024, 1024, 0.5]]})"},
+       {"/device/matmul/0/points", "[[512, 1024, 1024, 1]]"},
+       {"/device/matmul/0/unaligned",
+        R"({"left": [[[16, 1.2], [128, 1]], "1", "toy"], "both": [[[16, 2], [128, 1]], "1", "toy"]})"}});
+  for (bool isGated : {true, false}) {
+    auto slowdown = [&](int64_t ofA, int64_t ofW, bool transposed = false) {
+      ToyProgram program = withRows(isGated, ofA, ofW, 1024, transposed);
+      simulate::Result result = program.simulate(machine);
+      EXPECT_EQ(result.ungated, replay::kNone);
+      return result.seconds / withRows(isGated, 1024, 1024).simulate(machine).seconds;
+    };
+    EXPECT_NEAR(slowdown(1024 + 64, 1024 + 64), 1, 1e-6);
+    EXPECT_NEAR(slowdown(1024 + 8, 1024), 1.2, 1e-6);
+    EXPECT_NEAR(slowdown(1024, 1024 + 8), 1, 1e-6);
+    EXPECT_NEAR(slowdown(1024 + 8, 1024 + 8), 2, 1e-6);
+    EXPECT_NEAR(slowdown(1024 + 8, 1024 + 8, true), 2, 1e-6);
+  }
 }
 
 TEST(SimulateGated, OwnRowsThatLieApartAreWholeTiles) {
@@ -216,6 +261,11 @@ TEST(SimulateGated, WhatNoKernelComputesIsLaunchedInParts) {
   EXPECT_TRUE(ungated(DType::BF16, 1001, 1000));
   EXPECT_TRUE(ungated(DType::BF16, 1000, 1001));
   EXPECT_TRUE(ungated(DType::BF16, 1000, 1000, true));
+  // Rows that do not begin at multiples of 16 bytes, of each operand.
+  EXPECT_EQ(withRows(true, 1024, 1024).simulate(withKernels(1)).ungated, replay::kNone);
+  EXPECT_EQ(withRows(true, 1028, 1024).simulate(withKernels(1)).ungated, 0u);
+  EXPECT_EQ(withRows(true, 1024, 1028).simulate(withKernels(1)).ungated, 0u);
+  EXPECT_EQ(withRows(true, 1024, 1024, 1028).simulate(withKernels(1)).ungated, 0u);
   // Launch and part, wait, launch and part, at the library's rate.
   ToyProgram program = gated(0, 0, DType::F32, 1000, 1000);
   EXPECT_NEAR(program.simulate(withKernels(0.5)).seconds, (1 + 1 + 1 + 1 + 1) * kMs, kNear);

@@ -320,7 +320,7 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
   EXPECT_NEAR(machine.copyInterference, kInterference, 1e-3);
   for (int64_t m : {8192, 2048})
     EXPECT_NEAR(machine.matmulSeconds(DType::BF16, 1, double(m), 1376, 4096) /
-                    machine.gatedMatmulSeconds(DType::BF16, double(m), 1376, 4096, 0),
+                    machine.gatedMatmulSeconds(DType::BF16, double(m), 1376, 4096, {}, 0),
                 m == 8192 ? 1 : .8, 1e-3)
         << m;
 }
