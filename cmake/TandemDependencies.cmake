@@ -141,6 +141,14 @@ if(TANDEM_ENABLE_RUNTIME)
     else()
       tandem_left_out("gated matmuls on GPUs: no headers of CUTLASS (tools/dev kernels fetches them)")
     endif()
+    # Its records are those of CUDA 13.
+    find_path(TANDEM_CUPTI_INCLUDE cupti.h HINTS ${TANDEM_CUDA_INCLUDE} ${cuda_hints} PATH_SUFFIXES extras/CUPTI/include)
+    if(TANDEM_CUPTI_INCLUDE AND cuda_version GREATER_EQUAL 13000)
+      set(TANDEM_HAVE_CUPTI 1)
+      tandem_found("CUPTI (${TANDEM_CUPTI_INCLUDE}): profiles of graphs, tools/gpu/profile")
+    else()
+      tandem_left_out("profiles of graphs: no CUPTI of CUDA 13 (cupti.h)")
+    endif()
   endif()
 
   # Likewise: headers, and a clang that compiles the kernels. Nothing of ROCm is linked.

@@ -303,6 +303,16 @@ class Test(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
+    def write(self, name, value):
+        """The path of the file; what is no text is written as JSON."""
+        with open(self.path(name), "w") as file:
+            file.write(value if isinstance(value, str) else json.dumps(value))
+        return self.path(name)
+
+    def read(self, name):
+        with open(self.path(name)) as file:
+            return file.read()
+
     def assertVerified(self, done, ranks):
         self.assertEqual(done.code, 0, str(done))
         self.assertRegex(done.out, rf"verified \w+: ranks {ranks}, max relative error \d\.\de[-+]\d\d, "

@@ -52,16 +52,6 @@ class Performance(harness.Test):
         self.docs = self.path("docs")
         os.makedirs(os.path.join(self.docs, "images"))
 
-    def write(self, name, text):
-        path = self.path(name)
-        with open(path, "w") as file:
-            file.write(text if isinstance(text, str) else json.dumps(text))
-        return path
-
-    def read(self, name):
-        with open(self.path(name)) as file:
-            return file.read()
-
     def run_script(self, *arguments):
         return harness.run([sys.executable, SCRIPT, f"--docs={self.docs}", *arguments])
 
@@ -328,6 +318,7 @@ print(json.dumps({{"seconds": 440e-6, "per_rank": [{{"path": {{"host": 3}}}}, ra
         self.assertIn("| 0 of 1 | 1.25 (1.25 to 1.25) | 1.50 (1.50 to 1.50) | " + shares, done.out)
         self.assertIn("| rs | 640 | at most 1.35 of the limit; 1.20 x the baseline | 1 of 1 | 1.10 (1.10 to 1.10) |", done.out)
         self.assertIn("| ag 8192 | 5504 x 4096 | 320 | 400 | 1.25 | 1.50 | 40 | 200 | 80 | 40 | 0 | 40 |\n", done.out)
+        self.assertIn("missed: ag:8192x5504x4096\n", done.out)
         self.assertIn("median error of simulated times: matmul 37.5 % of 3, auto 10.0 % of 3\n", done.out)
         self.assertIn("has no program of ag 8192x5504x4096, which was measured",
                       self.run_cases("explain", self.path("bin"), self.path("none"), report, "--machine=some").err)

@@ -60,15 +60,12 @@ func.func @f(%x: !x {fusion.name = "x"}, %z: tensor<3x2xf32, #fusion.axes<#pod, 
 
 
 class Source(harness.Test):
-    def write(self, text, name="program.mlir"):
-        path = self.path(name)
-        with open(path, "w") as file:
-            file.write(text)
-        return path
+    def source(self, text, name="program.mlir"):
+        return self.write(name, text)
 
     def test_copies_of_terms(self):
         """A term has copies where the value is replicated over another axis of the mesh."""
-        path = self.write(REDUCE)
+        path = self.source(REDUCE)
         for entry in ("copied_terms", "stays_partial"):
             for x in (2, 3):
                 with self.subTest(entry=entry, x=x):
@@ -81,7 +78,7 @@ class Source(harness.Test):
         for size, devices, mesh in (("2", "", ()), ("?", "", ("--mesh=x=2",)), ("2", ", devices = [3, 1]", ())):
             for channel in ("local", "ucx"):
                 with self.subTest(size=size, devices=devices, channel=channel):
-                    path = self.write(GATHER % (size, devices))
+                    path = self.source(GATHER % (size, devices))
                     done = harness.tandem_run(path, "-n", 4, f"--channel={channel}", *mesh, "--verify", "--per-rank")
                     self.assertVerified(done, 4)
                     idle = (0, 2) if devices else (2, 3)
@@ -90,16 +87,16 @@ class Source(harness.Test):
                         self.assertEqual(words, rank in idle, done.out)
 
     def test_too_few_ranks(self):
-        done = harness.tandem_run(self.write(GATHER % ("4", "")), "-n", 2, "--channel=local")
+        done = harness.tandem_run(self.source(GATHER % ("4", "")), "-n", 2, "--channel=local")
         self.assertNotEqual(done.code, 0)
         self.assertIn("expected at least 4 ranks, for the devices of its meshes, found 2", done.err)
 
     def test_several(self):
         """One that cannot be compiled fails by itself, and all are compiled for the ranks of the first."""
-        first = self.write(GATHER % ("?", ""), "first.mlir")
-        broken = self.write(GATHER.replace("didx", "dix") % ("?", ""), "broken.mlir")
-        other = self.write(GATHER % ("4", ""), "other.mlir")
-        last = self.write(GATHER % ("3", ""), "last.mlir")
+        first = self.source(GATHER % ("?", ""), "first.mlir")
+        broken = self.source(GATHER.replace("didx", "dix") % ("?", ""), "broken.mlir")
+        other = self.source(GATHER % ("4", ""), "other.mlir")
+        last = self.source(GATHER % ("3", ""), "last.mlir")
         for channel in ("local", "ucx"):
             with self.subTest(channel=channel):
                 done = harness.tandem_run(first, broken, other, last, "-n", 3, f"--channel={channel}", "--verify",
@@ -118,9 +115,9 @@ class Source(harness.Test):
 
     def test_several_as_ranks(self):
         """Rank 0 compiles for all."""
-        first = self.write(GATHER % ("?", ""), "first.mlir")
-        broken = self.write("module {", "broken.mlir")
-        last = self.write(GATHER % ("2", ""), "last.mlir")
+        first = self.source(GATHER % ("?", ""), "first.mlir")
+        broken = self.source("module {", "broken.mlir")
+        last = self.source(GATHER % ("2", ""), "last.mlir")
         with socket.socket() as listener:
             listener.bind(("", 0))
             port = listener.getsockname()[1]
@@ -138,7 +135,7 @@ class Source(harness.Test):
     def test_tolerance_by_result(self):
         """By the loosest type on the way to a result; what is only moved is compared exactly."""
         report = self.path("report.json")
-        done = harness.tandem_run(self.write(MIXED), "-n", 2, "--channel=local", "--verify", f"--json={report}")
+        done = harness.tandem_run(self.source(MIXED), "-n", 2, "--channel=local", "--verify", f"--json={report}")
         self.assertVerified(done, 2)
         results = {result["name"]: result for result in harness.read_json(report)["results"]}
         self.assertEqual(results["y"]["tolerance"], 8e-3)
@@ -148,7 +145,7 @@ class Source(harness.Test):
 
     def test_nodes(self):
         """Runs on 3 nodes of 2 ranks, and on no other mesh of 6."""
-        source = self.write(NODES)
+        source = self.source(NODES)
         for per_node, code in ((2, 0), (3, 1)):
             port = harness.free_port()
             ranks = harness.start_ranks([{"RANK": r, "WORLD_SIZE": 6, "LOCAL_RANK": r % per_node,

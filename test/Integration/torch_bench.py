@@ -264,11 +264,6 @@ class TorchBench(harness.Test):
         self.assertEqual(len(report["beside"]), len(bench["rows"]))
         self.assertTrue(all(row["fused_over_tandem"] for row in report["beside"]), report["beside"])
 
-    def write(self, name, value):
-        with open(self.path(name), "w") as file:
-            json.dump(value, file)
-        return self.path(name)
-
     def compared(self, bench, report):
         done = harness.run([sys.executable, SCRIPT, f"--beside={self.write('b.json', bench)}",
                             f"--report={self.write('t.json', report)}", f"--json={self.path('c.json')}"])

@@ -12,6 +12,7 @@
 
 // NOLINTBEGIN(performance-no-int-to-ptr): addresses and handles are integers in the driver's API
 
+#include "FakeCupti.h"
 #include "FakeQueue.h"
 
 #include <algorithm>
@@ -121,7 +122,10 @@ extern "C" {
 
 std::atomic<int64_t> *tandemFakeNumber(const char *name) { return &number(name); }
 
-CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuInit(unsigned) {
+  tandem::fake::loadInjection();
+  return CUDA_SUCCESS;
+}
 CUresult cuDriverGetVersion(int *version) { return *version = 13000, CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult, const char **name) { return *name = "FAKE", CUDA_SUCCESS; }
 CUresult cuGetErrorString(CUresult, const char **text) {

@@ -11,6 +11,7 @@
 
 // NOLINTBEGIN(performance-no-int-to-ptr): addresses and handles are integers in the driver's API
 
+#include "FakeCupti.h"
 #include "FakeQueue.h"
 
 #include <algorithm>
@@ -83,6 +84,18 @@ CUresult setWork(CUgraphExec handle, CUgraphNode node, const Work &work) {
       return CUDA_SUCCESS;
     }
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+uint64_t now() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+NodeTime timeOf(const Node &node, const Work &work) {
+  NodeTime time{node.function ? nameOf(node.function) : "library_gemm",
+                node.copy.WidthInBytes * node.copy.Height, now(), 0};
+  work();
+  time.end = now();
+  return time;
 }
 
 std::shared_ptr<Graph> &graphOf(CUgraph handle) {
@@ -339,17 +352,28 @@ CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateR
   return CUDA_SUCCESS;
 }
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  GraphLaunch launch{currentGpu(), now(), 0, {}};
   std::shared_ptr<const std::vector<Work>> all;
+  std::shared_ptr<Graph> graph;
   {
     std::lock_guard<std::mutex> lock(executables.mutex);
     if (executables.live.count(executable) == 0) // an address that is gone
       return CUDA_ERROR_INVALID_VALUE;
     all = reinterpret_cast<Executable *>(executable)->work;
+    graph = reinterpret_cast<Executable *>(executable)->graph;
   }
   ++number("graph-launches");
-  add(stream, [all] {
-    for (const Work &work : *all)
-      work();
+  launch.end = now();
+  if (!isProfiled())
+    graph = nullptr;
+  add(stream, [all, graph, launch]() mutable {
+    for (size_t i = 0; i < all->size(); ++i)
+      if (graph)
+        launch.nodes.push_back(timeOf(graph->nodes[i], (*all)[i]));
+      else
+        (*all)[i]();
+    if (graph)
+      note(std::move(launch));
   });
   return CUDA_SUCCESS;
 }
