@@ -21,14 +21,8 @@ Expected<GroupedMatmul> describeGroupedMatmul(std::string_view config, uint32_t 
     return invalid("expected a result and 3 inputs, found {} results of {} operands", outputs,
                    operands.size());
   const Layout &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
-  auto isWide = [](DType type) {
-    return type == DType::F32 || type == DType::F16 || type == DType::BF16;
-  };
-  const bool areFp8 = isFp8(x.dtype) && isFp8(w.dtype),
-             fitsTypes = areFp8 ? isWide(y.dtype)
-                                : isWide(x.dtype) && w.dtype == x.dtype &&
-                                      (y.dtype == x.dtype || y.dtype == DType::F32);
-  if (!fitsTypes || ends.dtype != DType::I32)
+  if (!areFactors(x.dtype, w.dtype) || !isProduct(y.dtype, x.dtype) || x.dtype == DType::F64 ||
+      ends.dtype != DType::I32)
     return invalid("expected factors of f32, f16 or bf16 and a result of these or f32, or factors "
                    "of 8 bits and a result of f32, f16 or bf16, and ends of i32; found {}, {}, {} "
                    "and {}",

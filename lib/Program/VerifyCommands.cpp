@@ -368,11 +368,10 @@ private:
     const Layout &out = *refs[0].layout, &a = *refs[1].layout, &b = *refs[2].layout;
     if (!isFloat(out.dtype) || isFp8(out.dtype))
       return invalid("out: a matmul of {}", toString(out.dtype));
-    bool widens = out.dtype == DType::F32 && isFloat(a.dtype) && a.dtype != DType::F64;
-    if (!widens && !(isFp8(a.dtype) && out.dtype != DType::F64))
-      TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "a"));
-    if (!isFp8(a.dtype) || !isFp8(b.dtype))
-      TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[2], "b"));
+    if (!isProduct(out.dtype, a.dtype)) // then they differ: `out` has a type that factors can have
+      return sameDType(refs[0], refs[1], "a");
+    if (!areFactors(a.dtype, b.dtype))
+      return sameDType(refs[1], refs[2], "b");
     if (out.rank < 2 || a.rank < 2 || b.rank < 2)
       return invalid("expected at least 2 dimensions, found out {}, a {}, b {}", out.str(), a.str(),
                      b.str());

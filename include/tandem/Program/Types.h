@@ -45,6 +45,16 @@ constexpr bool isFloat(DType type) {
   return type == DType::F32 || type == DType::F16 || type == DType::BF16 || type == DType::F64 ||
          isFp8(type);
 }
+/// Whether matmuls, also grouped ones, take factors of these types: of one float type, or both of 8
+/// bits.
+constexpr bool areFactors(DType a, DType b) { return isFp8(a) ? isFp8(b) : isFloat(a) && a == b; }
+/// Whether they give results of type `out` for factors of type `factor`: of the factors' type or
+/// f32; f64 for f64; f32, f16 or bf16 for 8 bits.
+constexpr bool isProduct(DType out, DType factor) {
+  if (isFp8(factor))
+    return out == DType::F32 || out == DType::F16 || out == DType::BF16;
+  return isFloat(factor) && (out == factor || (out == DType::F32 && factor != DType::F64));
+}
 /// Whether values of the type can be combined by sum, max or min.
 constexpr bool isReducible(DType type) { return type != DType::I16 && !isFp8(type); }
 /// "f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16", "f8E4M3FN", "f8E5M2".

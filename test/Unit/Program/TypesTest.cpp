@@ -9,6 +9,7 @@
 #include "tandem/Program/RowCopy.h"
 #include "tandem/Program/Status.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <memory>
 
@@ -69,6 +70,29 @@ TEST(Layout, StridesOfOneIndexSayNothing) {
   Layout strided = Layout::dense(DType::F32, {4, 8});
   strided.strides[0] = 16;
   EXPECT_EQ(strided.normalized(), strided);
+}
+
+TEST(DType, OfMatmuls) {
+  std::string found;
+  for (unsigned a = 0; a < kNumDTypes; ++a)
+    for (unsigned b = 0; b < kNumDTypes; ++b) {
+      const auto left = static_cast<DType>(a), right = static_cast<DType>(b);
+      if (!areFactors(left, right))
+        continue;
+      found += fmt::format("{} {} ->", toString(left), toString(right));
+      for (unsigned out = 0; out < kNumDTypes; ++out)
+        if (isProduct(static_cast<DType>(out), left))
+          found += fmt::format(" {}", toString(static_cast<DType>(out)));
+      found += '\n';
+    }
+  EXPECT_EQ(found, "f32 f32 -> f32\n"
+                   "f16 f16 -> f32 f16\n"
+                   "bf16 bf16 -> f32 bf16\n"
+                   "f64 f64 -> f64\n"
+                   "f8E4M3FN f8E4M3FN -> f32 f16 bf16\n"
+                   "f8E4M3FN f8E5M2 -> f32 f16 bf16\n"
+                   "f8E5M2 f8E4M3FN -> f32 f16 bf16\n"
+                   "f8E5M2 f8E5M2 -> f32 f16 bf16\n");
 }
 
 TEST(Layout, Slice) {

@@ -32,24 +32,14 @@ LogicalResult GroupedMatmulOp::verify() {
   if (ends.getRank() != rank - 1)
     return emitOpError() << "expected ends of rank " << rank - 1 << ", one less than x, found rank "
                          << ends.getRank();
-  Type element = x.getElementType(), resultElement = getType().getElementType();
   if (failed(verifyElementType(*this, "ends", ends, IntegerType::get(getContext(), 32))))
     return failure();
-  if (isFp8(element)) {
-    if (!isFp8(w.getElementType()))
-      return emitOpError() << "expected w of f8E4M3FN or f8E5M2, as x, found "
-                           << w.getElementType();
-    if (!resultElement.isF32() && !resultElement.isF16() && !resultElement.isBF16())
-      return emitOpError() << "expected a result of f32, f16 or bf16 of factors of 8 bits, found "
-                           << resultElement;
-  } else if (!isa<Float32Type, Float16Type, BFloat16Type>(element)) {
+  Type element = x.getElementType();
+  if (!isFp8(element) && !isa<Float32Type, Float16Type, BFloat16Type>(element))
     return emitOpError() << "expected elements of f32, f16, bf16, f8E4M3FN or f8E5M2, found "
                          << element;
-  } else if (failed(verifyElementType(*this, "w", w, element)) ||
-             (!resultElement.isF32() &&
-              failed(verifyElementType(*this, "the result", getType(), element)))) {
+  if (failed(verifyProductTypes(*this, "x", x, "w", w, getType())))
     return failure();
-  }
   int64_t k = x.getDimSize(rank - 1), otherK = w.getDimSize(getTransposeB() ? 2 : 1);
   if (!compatibleExtents(k, otherK))
     return emitOpError() << "expected equal contracted extents, found " << k << " in x and "

@@ -7,7 +7,6 @@
 
 #include "OpVerify.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -58,19 +57,8 @@ LogicalResult MatmulOp::verify() {
   Type elementType = lhs.getElementType();
   if (!isa<FloatType>(elementType))
     return emitOpError() << "expected floating point elements, found " << elementType;
-  Type resultType = result.getElementType();
-  if (isFp8(elementType)) {
-    if (!isFp8(rhs.getElementType()))
-      return emitOpError() << "expected rhs of f8E4M3FN or f8E5M2, as lhs, found "
-                           << rhs.getElementType();
-    if (!resultType.isF32() && !resultType.isF16() && !resultType.isBF16())
-      return emitOpError() << "expected a result of f32, f16 or bf16 of factors of 8 bits, found "
-                           << resultType;
-  } else if (failed(verifyElementType(*this, "rhs", rhs, elementType)) ||
-             (!resultType.isF32() &&
-              failed(verifyElementType(*this, "the result", result, elementType)))) {
+  if (failed(verifyProductTypes(*this, "lhs", lhs, "rhs", rhs, result)))
     return failure();
-  }
   int64_t k = lhs.getDimSize(lhsK()), otherK = rhs.getDimSize(rhsK());
   if (!compatibleExtents(k, otherK))
     return emitOpError() << "expected equal contracted extents, found " << k << " in lhs and "

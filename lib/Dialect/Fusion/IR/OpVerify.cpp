@@ -9,6 +9,7 @@
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/ElementTypes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -29,6 +30,23 @@ LogicalResult fusion::verifyElementType(Operation *op, StringRef what, RankedTen
     return success();
   return op->emitOpError() << "expected element type " << expected << " of " << what << ", found "
                            << found.getElementType();
+}
+
+LogicalResult fusion::verifyProductTypes(Operation *op, StringRef leftName, RankedTensorType left,
+                                         StringRef rightName, RankedTensorType right,
+                                         RankedTensorType result) {
+  Type factor = left.getElementType(), product = result.getElementType();
+  if (!isFp8(factor))
+    return failure(
+        failed(verifyElementType(op, rightName, right, factor)) ||
+        (!product.isF32() && failed(verifyElementType(op, "the result", result, factor))));
+  if (!isFp8(right.getElementType()))
+    return op->emitOpError() << "expected " << rightName << " of f8E4M3FN or f8E5M2, as "
+                             << leftName << ", found " << right.getElementType();
+  if (!product.isF32() && !product.isF16() && !product.isBF16())
+    return op->emitOpError() << "expected a result of f32, f16 or bf16 of factors of 8 bits, found "
+                             << product;
+  return success();
 }
 
 LogicalResult fusion::verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,

@@ -29,6 +29,12 @@ std::string formatShape(ArrayRef<int64_t> shape);
 LogicalResult verifyElementType(Operation *op, StringRef what, RankedTensorType found,
                                 Type expected);
 
+/// `left` and `right` can be multiplied to `result`, given that the op takes elements of `left`: as
+/// areFactors() and isProduct() of tandem/Program/Types.h say; but f64 may also give f32.
+LogicalResult verifyProductTypes(Operation *op, StringRef leftName, RankedTensorType left,
+                                 StringRef rightName, RankedTensorType right,
+                                 RankedTensorType result);
+
 /// `found` has a shape that is compatible with `expected`.
 LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,
                           ArrayRef<int64_t> expected);

@@ -65,9 +65,7 @@ int64_t rowStride(const KernelOperand &operand, int64_t dim, int64_t length) {
   return operand.shape[dim] == 1 ? length : operand.strides[dim];
 }
 
-std::string_view name(const KernelOperand &operand) {
-  return toString(static_cast<DType>(operand.dtype));
-}
+DType dtypeOf(const KernelOperand &operand) { return static_cast<DType>(operand.dtype); }
 
 /// A matmul for a kernel of the library.
 struct Chosen {
@@ -77,14 +75,14 @@ struct Chosen {
 };
 
 GroupedType typeOf(const KernelOperand &operand) {
-  switch (operand.dtype) {
-  case TANDEM_F16:
+  switch (dtypeOf(operand)) {
+  case DType::F16:
     return GroupedType::F16;
-  case TANDEM_BF16:
+  case DType::BF16:
     return GroupedType::BF16;
-  case TANDEM_F8E4M3FN:
+  case DType::F8E4M3FN:
     return GroupedType::F8E4M3FN;
-  case TANDEM_F8E5M2:
+  case DType::F8E5M2:
     return GroupedType::F8E5M2;
   default:
     return GroupedType::F32;
@@ -95,19 +93,18 @@ Status checkTypes(bool transposeW, const KernelOperand *operands, size_t count) 
   if (count != 4)
     return unsupported(fmt::format("expected operands y, x, w and ends, found {}", count));
   const KernelOperand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
-  const bool isY16 = y.dtype == TANDEM_F16 || y.dtype == TANDEM_BF16,
-             isX16 = x.dtype == TANDEM_F16 || x.dtype == TANDEM_BF16,
-             isX8 = x.dtype == TANDEM_F8E4M3FN || x.dtype == TANDEM_F8E5M2;
-  if (!(isX16 && w.dtype == x.dtype && (y.dtype == x.dtype || y.dtype == TANDEM_F32)) &&
-      !(isX8 && w.dtype == TANDEM_F8E4M3FN && (isY16 || y.dtype == TANDEM_F32)))
+  const DType typeX = dtypeOf(x), typeW = dtypeOf(w), typeY = dtypeOf(y);
+  // The types of any grouped matmul; the library has no kernels for factors of f32 and w of f8E5M2.
+  if (!areFactors(typeX, typeW) || !isProduct(typeY, typeX) || sizeOf(typeX) > 2 ||
+      typeW == DType::F8E5M2)
     return unsupported(fmt::format(
         "expected x and w both f16 or both bf16 and y of that or f32, or x of f8E4M3FN or f8E5M2, "
         "w of f8E4M3FN and y of f32, f16 or bf16; found x {}, w {}, y {}",
-        name(x), name(w), name(y)));
-  if (isX8 && !transposeW)
+        toString(typeX), toString(typeW), toString(typeY)));
+  if (isFp8(typeX) && !transposeW)
     return unsupported("expected w stored [G, N, K] (transpose_b) of factors of 8 bits, found "
                        "[G, K, N]");
-  if (ends.dtype != TANDEM_I32)
+  if (dtypeOf(ends) != DType::I32)
     return unsupported("expected ends of i32");
   if (y.rank < 2 || x.rank != y.rank || ends.rank != y.rank - 1 || w.rank != 3)
     return unsupported(fmt::format("expected w of rank 3, y and x of the same rank, at least 2, "
