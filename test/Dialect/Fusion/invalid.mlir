@@ -142,6 +142,15 @@ func.func @f(%0: tensor<8x8xf16>) {
 
 // -----
 
+// matmul_c1
+func.func @f(%0: tensor<8x8xf64>) {
+  // expected-error @+1 {{expected element type 'f64' of the result, found 'f32'}}
+  %1 = fusion.matmul %0, %0 : tensor<8x8xf64>, tensor<8x8xf64> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
 // matmul_c4
 func.func @f(%0: tensor<8x8xf16>, %1: tensor<8xf16>) {
   // expected-error @+1 {{expected element type 'f32' of the bias, found 'f16'}}

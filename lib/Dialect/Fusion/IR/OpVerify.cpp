@@ -36,10 +36,12 @@ LogicalResult fusion::verifyProductTypes(Operation *op, StringRef leftName, Rank
                                          StringRef rightName, RankedTensorType right,
                                          RankedTensorType result) {
   Type factor = left.getElementType(), product = result.getElementType();
-  if (!isFp8(factor))
-    return failure(
-        failed(verifyElementType(op, rightName, right, factor)) ||
-        (!product.isF32() && failed(verifyElementType(op, "the result", result, factor))));
+  if (!isFp8(factor)) {
+    bool mayBeF32 = factor.isF16() || factor.isBF16();
+    return failure(failed(verifyElementType(op, rightName, right, factor)) ||
+                   (!(mayBeF32 && product.isF32()) &&
+                    failed(verifyElementType(op, "the result", result, factor))));
+  }
   if (!isFp8(right.getElementType()))
     return op->emitOpError() << "expected " << rightName << " of f8E4M3FN or f8E5M2, as "
                              << leftName << ", found " << right.getElementType();

@@ -76,8 +76,9 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
     no N.
 
     Constraints:
-    - matmul_c1: operands have rank 1 or more; their element types are equal and floating point, the result's is that
-      or f32. An f32 result of f16 or bf16 factors is not rounded: partial sums (of a weight gradient) travel in f32.
+    - matmul_c1: operands have rank 1 or more; their element types are equal and floating point, and that of the result
+      is the same. f16 and bf16 factors may also have an f32 result, which is not rounded: partial sums (of a weight
+      gradient) travel in f32.
       Factors of f8E4M3FN and f8E5M2 may differ; their result is f32, f16 or bf16 (docs/fp8.md).
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: batch extents are equal or 1, and the result has the broadcast batch extents, then M, then N.

@@ -523,7 +523,8 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
     other devices have computed of the same sum.
 
     Constraints:
-    - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, the output's is that or f32.
+    - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, and the output's is the same,
+      or f32 beside f16 and bf16.
       Operands of f8E4M3FN and f8E5M2 may differ; their output is f32, f16 or bf16.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: the output has the broadcast batch extents, then M, then N.
