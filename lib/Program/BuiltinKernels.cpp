@@ -21,7 +21,7 @@ Expected<GroupedMatmul> describeGroupedMatmul(std::string_view config, uint32_t 
     return invalid("expected a result and 3 inputs, found {} results of {} operands", outputs,
                    operands.size());
   const Layout &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
-  if (!areFactors(x.dtype, w.dtype) || !isProduct(y.dtype, x.dtype) || x.dtype == DType::F64 ||
+  if (!areFactors(x.dtype, w.dtype) || !isProductType(y.dtype, x.dtype) || x.dtype == DType::F64 ||
       ends.dtype != DType::I32)
     return invalid("expected factors of f32, f16 or bf16 and a result of these or f32, or factors "
                    "of 8 bits and a result of f32, f16 or bf16, and ends of i32; found {}, {}, {} "

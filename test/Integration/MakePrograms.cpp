@@ -19,7 +19,7 @@
 //                        large-refused-2 has a channel as needs-all
 //   long-3.tsp           many rounds of messages; long-push-2: of puts
 //   points-2.tsp         places for faults between its commands; points-push-2: with puts
-//   late-2.tsp           rank 0 waits many seconds for a message; late-push-2: for a signal
+//   late-2.tsp           rank 0 waits seconds for a message; late-push-2: for a signal
 //   crawl-2.tsp          as gather, slices of 24 MiB; crawl-push-2: as push
 //   native-1.tsp         has a kernel with PTX
 //   huge-2.tsp           copies a tensor of 256 GiB
@@ -240,7 +240,7 @@ ProgramSpec longRun() {
 }
 
 /// Rank 0 waits for rank 1, which copies before it sends. Tests end this after a second, so that a
-/// run must take longer on every machine: 8 MB takes 0.1 to 1 ms.
+/// run must take longer on every machine: 8 MB takes 0.2 to 1 ms, or half of that on a faster one.
 ProgramSpec late(bool oneSided, double slower) {
   constexpr int64_t elements = 1 << 21;
   constexpr uint64_t bytes = elements * 4;
@@ -255,7 +255,7 @@ ProgramSpec late(bool oneSided, double slower) {
     uint32_t few = rank.view(oneSided ? rank.symmetric(64) : rank.arena(64), DType::F32, {16});
     uint32_t first = rank.view(0, DType::F32, {16});
     uint16_t channel = rank.channel({0, 1}, oneSided ? OneSided : TwoSided);
-    for (int i = 0; i < (r == 1 ? 10000 * slower : 1); ++i)
+    for (int i = 0; i < (r == 1 ? 15000 * slower : 1); ++i)
       rank.copy(0, out, x);
     if (oneSided) {
       rank.slots = {1};

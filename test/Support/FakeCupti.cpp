@@ -9,6 +9,7 @@
 // library that CUDA_INJECTION64_PATH names.
 
 #include "FakeCupti.h"
+#include "FakeCuda.h"
 
 #if TANDEM_HAVE_CUPTI
 
@@ -16,6 +17,7 @@
 #include <cupti.h>
 #include <dlfcn.h>
 #include <mutex>
+#include <set>
 
 namespace tandem::fake {
 
@@ -26,6 +28,8 @@ struct {
   std::mutex mutex;
   CUpti_BuffersCallbackRequestFunc give = nullptr;
   CUpti_BuffersCallbackCompleteFunc take = nullptr;
+  std::set<CUpti_ActivityKind> kinds;
+  std::set<CUpti_CallbackId> calls;
   std::vector<GraphLaunch> launches;
 } state;
 
@@ -38,57 +42,84 @@ size_t sizeOf(CUpti_ActivityKind kind) {
     return sizeof(CUpti_ActivityKernel10);
   case CUPTI_ACTIVITY_KIND_MEMCPY:
     return sizeof(CUpti_ActivityMemcpy6);
+  case CUPTI_ACTIVITY_KIND_MEMCPY2:
+    return sizeof(CUpti_ActivityMemcpyPtoP4);
   default:
     return 0;
   }
 }
 
-template <typename T>
-T recordOf(CUpti_ActivityKind kind, uint64_t begin, uint64_t end, uint32_t correlation) {
-  T record{};
-  record.kind = kind;
-  record.start = begin;
-  record.end = end;
-  record.correlationId = correlation;
-  return record;
-}
+/// Fills buffers of the profiler with records.
+class Writer {
+public:
+  ~Writer() { flush(); }
 
-/// Hands a record over in a buffer of its own.
-template <typename T> void give(const T &record) {
-  uint8_t *buffer = nullptr;
-  size_t bytes = 0, most = 0;
-  state.give(&buffer, &bytes, &most);
-  if (!buffer || bytes < sizeof record)
-    return;
-  std::memcpy(buffer, &record, sizeof record);
-  state.take(nullptr, 0, buffer, bytes, sizeof record);
-}
-
-void give(const GraphLaunch &launch, uint32_t correlation) {
-  auto call = recordOf<CUpti_ActivityAPI>(CUPTI_ACTIVITY_KIND_DRIVER, launch.begin, launch.end,
-                                          correlation);
-  call.cbid = CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch;
-  give(call);
-  uint64_t number = 0;
-  auto complete = [&](auto record) {
-    record.deviceId = static_cast<uint32_t>(launch.gpu - 1);
-    record.graphId = 1;
-    record.graphNodeId = ++number;
-    give(record);
-  };
-  for (const NodeTime &node : launch.nodes)
-    if (node.bytes) {
-      auto copy = recordOf<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY, node.begin, node.end,
-                                                  correlation);
-      copy.bytes = node.bytes;
-      complete(copy);
-    } else {
-      auto kernel = recordOf<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
-                                                     node.begin, node.end, correlation);
-      kernel.name = node.name.c_str();
-      complete(kernel);
+  void add(const GraphLaunch &launch, uint32_t correlation) {
+    if (state.calls.count(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch)) {
+      auto call = make<CUpti_ActivityAPI>(CUPTI_ACTIVITY_KIND_DRIVER, launch.begin, launch.end);
+      call.correlationId = correlation;
+      call.cbid = CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch;
+      add(call);
     }
-}
+    auto complete = [&](auto record, uint32_t graph) {
+      record.correlationId = correlation;
+      record.deviceId = static_cast<uint32_t>(launch.gpu - 1);
+      record.graphId = graph;
+      if (state.kinds.count(record.kind))
+        add(record);
+    };
+    uint64_t copies = 0;
+    for (const NodeTime &node : launch.nodes)
+      if (node.bytes == 0) {
+        auto kernel = make<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                                   node.begin, node.end);
+        kernel.name = node.name.c_str();
+        complete(kernel, 1);
+      } else if (++copies % 2) {
+        auto copy =
+            make<CUpti_ActivityMemcpyPtoP4>(CUPTI_ACTIVITY_KIND_MEMCPY2, node.begin, node.end);
+        copy.bytes = node.bytes;
+        complete(copy, 1);
+      } else {
+        auto copy = make<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY, node.begin, node.end);
+        copy.bytes = node.bytes;
+        complete(copy, 1);
+      }
+    auto other = make<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, launch.begin,
+                                              launch.end);
+    other.name = "of_no_graph";
+    complete(other, 0);
+  }
+
+private:
+  template <typename T> static T make(CUpti_ActivityKind kind, uint64_t begin, uint64_t end) {
+    T record{};
+    record.kind = kind;
+    record.start = begin;
+    record.end = end;
+    return record;
+  }
+  template <typename T> void add(const T &record) {
+    if (bytes - used < sizeof record)
+      flush();
+    size_t most = 0;
+    if (!buffer)
+      state.give(&buffer, &bytes, &most);
+    if (!buffer || bytes < sizeof record)
+      return;
+    std::memcpy(buffer + used, &record, sizeof record);
+    used += sizeof record;
+  }
+  void flush() {
+    if (buffer)
+      state.take(nullptr, 0, buffer, bytes, used);
+    buffer = nullptr;
+    bytes = used = 0;
+  }
+
+  uint8_t *buffer = nullptr;
+  size_t bytes = 0, used = 0;
+};
 
 } // namespace
 
@@ -114,6 +145,7 @@ void loadInjection() {
 
 } // namespace tandem::fake
 
+using tandem::fake::number;
 using tandem::fake::state;
 
 extern "C" {
@@ -125,13 +157,32 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc give
   state.take = take;
   return CUPTI_SUCCESS;
 }
-CUptiResult cuptiActivityEnable(CUpti_ActivityKind) { return CUPTI_SUCCESS; }
-CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId, uint8_t) { return CUPTI_SUCCESS; }
+CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  return state.kinds.insert(kind), CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  return state.kinds.erase(kind), CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId call, uint8_t enable) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (enable && number("cupti-no-calls"))
+    return CUPTI_ERROR_NOT_SUPPORTED;
+  if (enable)
+    state.calls.insert(call);
+  else
+    state.calls.erase(call);
+  return CUPTI_SUCCESS;
+}
 CUptiResult cuptiActivityFlushAll(uint32_t) {
   std::lock_guard<std::mutex> lock(state.mutex);
   uint32_t correlation = 0;
-  for (const auto &launch : state.launches)
-    tandem::fake::give(launch, ++correlation);
+  {
+    tandem::fake::Writer writer;
+    for (const auto &launch : state.launches)
+      writer.add(launch, ++correlation);
+  }
   state.launches.clear();
   return CUPTI_SUCCESS;
 }
@@ -145,7 +196,8 @@ CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Acti
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t *dropped) {
-  return *dropped = 0, CUPTI_SUCCESS;
+  *dropped = static_cast<size_t>(number("cupti-dropped").exchange(0));
+  return CUPTI_SUCCESS;
 }
 CUptiResult cuptiGetResultString(CUptiResult, const char **text) {
   return *text = "the fake CUPTI refuses", CUPTI_SUCCESS;

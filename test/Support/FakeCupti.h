@@ -16,7 +16,7 @@ namespace tandem::fake {
 
 /// Times in ns of one clock.
 struct NodeTime {
-  std::string name; ///< of a kernel
+  std::string name; ///< of a kernel, mangled
   uint64_t bytes;   ///< of a copy; 0: a kernel
   uint64_t begin, end;
 };
@@ -29,7 +29,7 @@ struct GraphLaunch {
 
 /// Loads the library that CUDA_INJECTION64_PATH names, the first time.
 void loadInjection();
-/// Whether somebody wants to know of launches.
+/// Whether a profiler has registered.
 bool isProfiled();
 /// Of a launch that has ended.
 void note(GraphLaunch launch);

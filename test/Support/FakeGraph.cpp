@@ -91,7 +91,7 @@ uint64_t now() {
 }
 
 NodeTime timeOf(const Node &node, const Work &work) {
-  NodeTime time{node.function ? nameOf(node.function) : "library_gemm",
+  NodeTime time{node.function ? nameOf(node.function) : "_Z12library_gemmv",
                 node.copy.WidthInBytes * node.copy.Height, now(), 0};
   work();
   time.end = now();

@@ -30,7 +30,7 @@ inline constexpr std::string_view kGroupedMatmul = "tandem.grouped_matmul";
 inline constexpr std::string_view kTransposeB = "transpose_b";
 
 /// A grouped matmul: y[b..., M, N] = x[b..., M, K] * w[G, K, N] of the group that ends[b..., G]
-/// (i32) gives each row. Types are those of a matmul (areFactors, isProduct), without f64.
+/// (i32) gives each row. Types are those of a matmul (areFactors, isProductType), without f64.
 struct GroupedMatmul {
   bool transposeB = false;
   int64_t batches = 1, rows = 0, columns = 0, depth = 0, groups = 0;

@@ -48,9 +48,9 @@ constexpr bool isFloat(DType type) {
 /// Whether matmuls, also grouped ones, take factors of these types: of one float type, or both of 8
 /// bits.
 constexpr bool areFactors(DType a, DType b) { return isFp8(a) ? isFp8(b) : isFloat(a) && a == b; }
-/// Whether they give results of type `out` for factors of type `factor`: of the factors' type or
-/// f32; f64 for f64; f32, f16 or bf16 for 8 bits.
-constexpr bool isProduct(DType out, DType factor) {
+/// Whether a matmul of factors of type `factor` may have a result of type `out`: of the factors'
+/// type or f32; f64 for f64; f32, f16 or bf16 for 8 bits.
+constexpr bool isProductType(DType out, DType factor) {
   if (isFp8(factor))
     return out == DType::F32 || out == DType::F16 || out == DType::BF16;
   return isFloat(factor) && (out == factor || (out == DType::F32 && factor != DType::F64));

@@ -139,7 +139,7 @@ struct Unaligned {
 };
 
 /// The rate of a gated matmul (docs/gated.md) on all SMs, as a share of the library's for the whole
-/// product, whose rows lie in the same way.
+/// product, with the same row alignment.
 struct GatedPoint {
   double m = 0, n = 0, k = 0, efficiency = 1;
 };

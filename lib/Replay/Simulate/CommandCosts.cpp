@@ -68,14 +68,14 @@ static uint64_t rowAlignment(const Layout &layout, uint64_t address) {
 }
 
 /// rowAlignment() of a product's result and factors.
-struct MatmulRows {
+struct MatmulAlignment {
   uint64_t out = machine::kCacheLine;
   machine::RowAlignment factors;
   uint64_t least() const { return std::min({out, factors.left, factors.right}); }
 };
 
-static MatmulRows rowsOf(const replay::World &world, const View &out, const View &left,
-                         const View &right) {
+static MatmulAlignment alignmentsOf(const replay::World &world, const View &out, const View &left,
+                                    const View &right) {
   auto of = [&](const View &view) { return rowAlignment(world.layoutOf(view), view.address); };
   return {of(out), {of(left), of(right)}};
 }
@@ -122,13 +122,15 @@ bool CommandCosts::hasGatedKernel(const Rank &rank, CommandId gated) const {
   for (const Command *part = first; part != end; ++part) {
     const View *out = world.operand(rank, *part, 0), *a = world.operand(rank, *part, 1),
                *b = world.operand(rank, *part, 2);
-    if (part->kind != Kind::Matmul || !out || !a || !b)
+    if (part->kind != Kind::Matmul)
       continue;
+    if (!out || !a || !b)
+      return false;
     // What kernels of gated matmuls compute (docs/gated.md).
     const Layout &to = world.layoutOf(*out), &from = world.layoutOf(*a);
     if ((to.dtype != DType::F16 && to.dtype != DType::BF16) || from.dtype != to.dtype ||
         to.shape[1] % 8 != 0 || from.shape[1] % 8 != 0 ||
-        rowsOf(world, *out, *a, *b).least() < kLoad)
+        alignmentsOf(world, *out, *a, *b).least() < kLoad)
       return false;
     shapes.insert(a->layout);
   }
@@ -278,7 +280,7 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
   // other.
   double rows = 0, area = 0, columns = 0, late = 0, lateOfPart = 0;
   DType dtype = DType::BF16;
-  machine::RowAlignment begin; // the least of all parts
+  machine::RowAlignment alignment; // the least of all parts
   GatedKernel kernel;
   for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
     const Command &part = world.commands[c];
@@ -288,8 +290,8 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
     const View *out = world.operand(rank, part, 0), *a = world.operand(rank, part, 1);
     const Layout &left = world.layoutOf(*a);
     columns = static_cast<double>(world.layoutOf(*out).shape[1]);
-    auto [ofLeft, ofRight] = rowsOf(world, *out, *a, *world.operand(rank, part, 2)).factors;
-    begin = {std::min(begin.left, ofLeft), std::min(begin.right, ofRight)};
+    auto [ofLeft, ofRight] = alignmentsOf(world, *out, *a, *world.operand(rank, part, 2)).factors;
+    alignment = {std::min(alignment.left, ofLeft), std::min(alignment.right, ofRight)};
     dtype = left.dtype;
     auto rowsOfPart = static_cast<double>(left.shape[0]);
     if (!(part.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate))) {
@@ -323,7 +325,7 @@ CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) 
     whole = ofWhole;
     kernel = one;
   }
-  double seconds = machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, begin, left) *
+  double seconds = machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, alignment, left) *
                    whole / bestOfWhole;
   kernel.unit = seconds / area;
   kernel.wave = seconds / kernel.waves(rows);
@@ -365,9 +367,9 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
   if (o.rank < 2 || left.rank < 2)
     return 0;
   bool transposed = command.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
-  MatmulRows lie = rowsOf(world, *out, *a, *b);
-  machine::RowAlignment rows = lie.factors;
-  bool isSlow = sizeOf(left.dtype) < 4 && isForGpus() && lie.least() < kLoad;
+  MatmulAlignment alignment = alignmentsOf(world, *out, *a, *b);
+  machine::RowAlignment rows = alignment.factors;
+  bool isSlow = sizeOf(left.dtype) < 4 && isForGpus() && alignment.least() < kLoad;
   bool accumulates = command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
   // Layouts are interned.
   auto [found, added] = matmuls.try_emplace({out->layout, a->layout, b->layout,

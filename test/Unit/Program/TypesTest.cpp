@@ -81,7 +81,7 @@ TEST(DType, OfMatmuls) {
         continue;
       found += fmt::format("{} {} ->", toString(left), toString(right));
       for (unsigned out = 0; out < kNumDTypes; ++out)
-        if (isProduct(static_cast<DType>(out), left))
+        if (isProductType(static_cast<DType>(out), left))
           found += fmt::format(" {}", toString(static_cast<DType>(out)));
       found += '\n';
     }

@@ -30,7 +30,7 @@ LogicalResult verifyElementType(Operation *op, StringRef what, RankedTensorType 
                                 Type expected);
 
 /// `left` and `right` can be multiplied to `result`, given that the op takes elements of `left`: as
-/// areFactors() and isProduct() of tandem/Program/Types.h say.
+/// areFactors() and isProductType() of tandem/Program/Types.h say.
 LogicalResult verifyProductTypes(Operation *op, StringRef leftName, RankedTensorType left,
                                  StringRef rightName, RankedTensorType right,
                                  RankedTensorType result);

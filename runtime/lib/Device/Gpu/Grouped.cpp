@@ -94,13 +94,15 @@ Status checkTypes(bool transposeW, const KernelOperand *operands, size_t count) 
     return unsupported(fmt::format("expected operands y, x, w and ends, found {}", count));
   const KernelOperand &y = operands[0], &x = operands[1], &w = operands[2], &ends = operands[3];
   const DType typeX = dtypeOf(x), typeW = dtypeOf(w), typeY = dtypeOf(y);
-  // The types of any grouped matmul; the library has no kernels for factors of f32 and w of f8E5M2.
-  if (!areFactors(typeX, typeW) || !isProduct(typeY, typeX) || sizeOf(typeX) > 2 ||
+  // The types of any grouped matmul; the library has no kernels for f32 factors, or for w of
+  // f8E5M2.
+  if (!areFactors(typeX, typeW) || !isProductType(typeY, typeX) || sizeOf(typeX) > 2 ||
       typeW == DType::F8E5M2)
-    return unsupported(fmt::format(
-        "expected x and w both f16 or both bf16 and y of that or f32, or x of f8E4M3FN or f8E5M2, "
-        "w of f8E4M3FN and y of f32, f16 or bf16; found x {}, w {}, y {}",
-        toString(typeX), toString(typeW), toString(typeY)));
+    return unsupported(
+        fmt::format("expected x and w both f16 or both bf16 and y of the same type or f32, or x of "
+                    "f8E4M3FN or f8E5M2, "
+                    "w of f8E4M3FN and y of f32, f16 or bf16; found x {}, w {}, y {}",
+                    toString(typeX), toString(typeW), toString(typeY)));
   if (isFp8(typeX) && !transposeW)
     return unsupported("expected w stored [G, N, K] (transpose_b) of factors of 8 bits, found "
                        "[G, K, N]");

@@ -523,9 +523,9 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
     other devices have computed of the same sum.
 
     Constraints:
-    - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, and the output's is the same,
-      or f32 beside f16 and bf16.
-      Operands of f8E4M3FN and f8E5M2 may differ; their output is f32, f16 or bf16.
+    - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, and the output's is the same.
+      f16 and bf16 operands may also have an f32 output. Operands of f8E4M3FN and f8E5M2 may differ; their output is f32,
+      f16 or bf16.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: the output has the broadcast batch extents, then M, then N.
     - matmul_c4: a bias of rank 1 has extent N, and the element type of the factors or of the output. With operands of 8 bits
