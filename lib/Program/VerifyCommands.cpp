@@ -368,8 +368,8 @@ private:
     const Layout &out = *refs[0].layout, &a = *refs[1].layout, &b = *refs[2].layout;
     if (!isFloat(out.dtype) || isFp8(out.dtype))
       return invalid("out: a matmul of {}", toString(out.dtype));
-    if (!isProductType(out.dtype,
-                       a.dtype)) // then they differ: `out` has a type that factors can have
+    // The types differ then: `out` has one that factors can have.
+    if (!isProductType(out.dtype, a.dtype))
       return sameDType(refs[0], refs[1], "a");
     if (!areFactors(a.dtype, b.dtype))
       return sameDType(refs[1], refs[2], "b");

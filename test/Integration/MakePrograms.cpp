@@ -239,8 +239,8 @@ ProgramSpec longRun() {
   return spec;
 }
 
-/// Rank 0 waits for rank 1, which copies before it sends. Tests end this after a second, so that a
-/// run must take longer on every machine: 8 MB takes 0.2 to 1 ms, or half of that on a faster one.
+/// Rank 0 waits for rank 1, which copies before it sends. Tests end a run after a second, so it
+/// must take longer on every machine: 8 MB takes 0.1 to 1 ms, 15000 times that 1.5 s or more.
 ProgramSpec late(bool oneSided, double slower) {
   constexpr int64_t elements = 1 << 21;
   constexpr uint64_t bytes = elements * 4;
