@@ -31,10 +31,12 @@ static constexpr double kGrowth = 1.5;
 /// ... if the rate between the largest messages is at most so many times that of the whole largest
 /// one.
 static constexpr double kMostLateRate = 1.5;
-/// Seconds. The time of a run besides its commands is told by commands that take no longer: a long
-/// one alone takes longer than one of several in a row, since its operands are in no cache. The
-/// start of an engine is told by puts that take no longer.
-static constexpr double kLongestInRun = 50e-6, kLongestPut = 500e-6;
+/// Seconds. What a run takes besides its commands is told by single commands. A long one takes longer
+/// than one of several in a row, since its operands are in no cache: so there is a median for each of
+/// these ranges, the first one of all commands, the others of at least so many matmuls. The start of
+/// an engine is told by puts that take no longer.
+static constexpr double kRunRanges[] = {0, 50e-6, 100e-6, 200e-6, 400e-6}, kLongestPut = 500e-6;
+static constexpr size_t kLeastInRange = 5;
 static constexpr const char *kSource = "calibrated";
 
 /// Four figures: more would be pretence.
@@ -45,6 +47,15 @@ static double timeOf(const nlohmann::ordered_json &field) {
   std::string unit = field[1];
   double scale = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 1e-9;
   return field[0].get<double>() * scale;
+}
+
+/// Of a run whose commands take so long; points of a curve are in its unit.
+static double runSeconds(const nlohmann::ordered_json &field, double seconds) {
+  if (!field[0].is_array())
+    return timeOf(field);
+  double unit = timeOf({1, field[1]});
+  return machine::Curve(field[0].get<std::vector<std::pair<double, double>>>()).at(seconds / unit) *
+         unit;
 }
 
 void Calibration::note(const std::vector<Measurement> &measurements) {
@@ -390,7 +401,7 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
   set(object["device"], "signal", part(there, 0, 1 / share), 1e-6, "us", path + ".device");
   set(object["device"], "wait_signal", part(there, 0, 1 / (1 - share)), 1e-6, "us",
       path + ".device");
-  set(object, "run", runSeconds(object, mode), 1e-6, "us", path);
+  applyRun(object, mode, path);
   set(object, "engine_start", engineStartSeconds(object, mode), 1e-6, "us", path);
   if (graph) // else the host may be what a put waits for
     set(object, "engine_change", engineChangeSeconds(object), 1e-6, "us", path);
@@ -405,7 +416,7 @@ std::optional<double> Calibration::engineStartSeconds(const Json &launch, Mode m
     auto took = seconds(p);
     if (one && took && *took <= kLongestPut)
       rest.push_back(
-          quantilesOf(one->seconds).median - *took - timeOf(launch["run"]) -
+          quantilesOf(one->seconds).median - *took - runSeconds(launch["run"], *took) -
           timeOf(launch["issue"]["copy"]) -
           2 * (timeOf(launch["device"]["signal"]) + timeOf(launch["device"]["wait_signal"])));
   }
@@ -425,7 +436,7 @@ std::optional<double> Calibration::engineChangeSeconds(const Json &launch) {
     if (!both || !put || !matmul)
       continue;
     double time = quantilesOf(both->seconds).median;
-    rest.push_back(time - *put - *matmul - timeOf(launch["run"]) -
+    rest.push_back(time - *put - *matmul - runSeconds(launch["run"], *put + *matmul) -
                    timeOf(launch["issue"]["matmul"]) - 2 * device("event") -
                    2 * (device("signal") + device("wait_signal")));
     lines.push_back(fmt::format("{}: {:.1f} us; alone the put {:.1f} us, the matmul {:.1f} us",
@@ -436,22 +447,34 @@ std::optional<double> Calibration::engineChangeSeconds(const Json &launch) {
   return std::max(0.0, quantilesOf(std::move(rest)).median);
 }
 
-std::optional<double> Calibration::runSeconds(const Json &launch, Mode mode) const {
-  std::vector<double> rest;
-  for (Work work : {Work::Matmul, Work::Copy, Work::Reduce})
-    for (const Probe &p : all(work, !gpu)) {
-      const Figure *one = figure(p.once(), mode);
-      auto took = seconds(p);
-      // What takes long varies by more than a run.
-      if (!one || !took || *took > kLongestInRun)
-        continue;
-      const char *field = work == Work::Matmul ? "matmul" : "kernel";
-      double issue = timeOf(launch["issue"][field]);
-      rest.push_back(quantilesOf(one->seconds).median - issue - *took);
-    }
-  if (rest.empty())
-    return std::nullopt;
-  return std::max(0.0, quantilesOf(std::move(rest)).median);
+void Calibration::applyRun(Json &launch, Mode mode, const std::string &path) {
+  Json points = Json::array();
+  for (size_t range = 0; range + 1 < std::size(kRunRanges); ++range) {
+    bool first = range == 0;
+    std::vector<double> times, rest;
+    for (Work work : {Work::Matmul, Work::Copy, Work::Reduce})
+      for (const Probe &p : all(work, !gpu)) {
+        const Figure *one = figure(p.once(), mode);
+        auto took = seconds(p);
+        if (!one || !took || *took < kRunRanges[range] || *took >= kRunRanges[range + 1] ||
+            (work != Work::Matmul && !first))
+          continue;
+        double issue = timeOf(launch["issue"][work == Work::Matmul ? "matmul" : "kernel"]);
+        times.push_back(*took);
+        rest.push_back(quantilesOf(one->seconds).median - issue - *took);
+      }
+    // Beside others on the same cores, long ones vary by more than a run.
+    if (first ? rest.empty() : !gpu || rest.size() < kLeastInRange)
+      break;
+    points.push_back({rounded(quantilesOf(times).median * 1e6),
+                      rounded(std::max(0.0, quantilesOf(rest).median) * 1e6)});
+  }
+  if (points.empty()) {
+    lines.push_back(path + ".run: kept");
+    return;
+  }
+  launch["run"] = {points.size() > 1 ? points : points[0][1], "us", kSource};
+  lines.push_back(fmt::format("{}.run: {} us", path, launch["run"][0].dump()));
 }
 
 void Calibration::applyMessages(Json &file) {

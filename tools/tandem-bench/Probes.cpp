@@ -128,6 +128,12 @@ double secondsOf(const Probe &p) {
   return 2 * double(p.m) * double(p.n) * double(p.k) / rateOf(p.dtype);
 }
 
+/// Whether a matmul needs less than half the rate of memory: others also share it with a put.
+bool isComputeBound(const Probe &p) {
+  double elements = double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n);
+  return elements * double(sizeOf(p.dtype)) < kMemoryRate / 2 * secondsOf(p);
+}
+
 /// A program of a millisecond shows a difference well, and a longer one warms the device.
 uint32_t repeatsFor(double seconds, uint32_t least) {
   return static_cast<uint32_t>(std::clamp(1e-3 / seconds, double(least), 33.0));
@@ -200,7 +206,8 @@ public:
   void beside() {
     std::vector<const Probe *> longest;
     for (const Probe &probe : probes)
-      if (probe.work == Work::Matmul && !probe.isTiny() && secondsOf(probe) <= kLongestBeside)
+      if (probe.work == Work::Matmul && !probe.isTiny() && secondsOf(probe) <= kLongestBeside &&
+          isComputeBound(probe))
         longest.push_back(&probe);
     std::sort(longest.begin(), longest.end(), [](const Probe *a, const Probe *b) {
       double first = secondsOf(*a), second = secondsOf(*b);

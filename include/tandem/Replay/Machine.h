@@ -59,7 +59,9 @@ inline constexpr size_t kNumCosts = 8;
 struct Launching {
   std::array<double, kNumCosts> issue{};  ///< of the host thread, per command
   std::array<double, kNumCosts> device{}; ///< on the device, before the work starts
-  double run = 0;                         ///< of the host, once per run
+  /// Of the host, once per run: by the microseconds from the start of the first command to the end
+  /// of the last one.
+  Curve run;
   /// A put starts at least this long after the start of the run ...
   double engineStart = 0;
   /// ... and after the end of earlier work, except puts and signals, that it waits for.

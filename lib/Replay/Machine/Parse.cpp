@@ -153,7 +153,9 @@ public:
       result = number(field, unit, least, most);
   }
 
-  Curve curve(const char *field, Unit unit, double least, double most) const {
+  /// `argument`: what the first number of a point is.
+  Curve curve(const char *field, Unit unit, double least, double most,
+              const char *argument = "bytes") const {
     const json &found = measured(field);
     if (!found[0].is_array())
       return Curve(number(field, unit, least, most));
@@ -166,7 +168,8 @@ public:
                   (points.empty() || point[0].get<double>() > points.back().first);
       if (!good)
         fail(at(field),
-             fmt::format("expected [bytes, value] with bytes ascending, found {}", shown(point)));
+             fmt::format("expected [{0}, value] with {0} ascending, found {1}", argument,
+                         shown(point)));
       points.emplace_back(point[0].get<double>(), checked(point[1], at(field), scale, least, most));
     }
     if (points.empty())
@@ -392,7 +395,7 @@ private:
       launching.issue[i] = issue.number(costs[i], Unit::Time, 0, 1);
       launching.device[i] = device.number(costs[i], Unit::Time, 0, 1);
     }
-    launching.run = object.number("run", Unit::Time, 0, 1);
+    launching.run = object.curve("run", Unit::Time, 0, 1, "us");
     object.number("engine_start", Unit::Time, 0, 1, launching.engineStart);
     object.number("engine_change", Unit::Time, 0, 1, launching.engineChange);
     return launching;

@@ -52,7 +52,7 @@ void scaleLatency(Machine &m, double f) {
 
 void scaleIssue(Machine &m, double f) {
   for (Launching *launching : {&m.streams, &m.graph}) {
-    launching->run *= f;
+    launching->run.scale(f);
     for (double &cost : launching->issue)
       cost *= f;
   }

@@ -18,7 +18,7 @@ using replay::kNone;
 
 IssueTimes::IssueTimes(const replay::World &world, const CommandCosts &costs,
                        const machine::Launching &launching)
-    : start(launching.run) {
+    : start(launching.run.at(0)) {
   bool any = std::any_of(launching.issue.begin(), launching.issue.end(),
                          [](double cost) { return cost > 0; });
   if (!any)

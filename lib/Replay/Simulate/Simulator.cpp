@@ -65,9 +65,22 @@ public:
       return stalled();
     for (double end : result.end)
       result.seconds = std::max(result.seconds, end);
+    delayAll();
     if (!options.totalOnly)
       summarise();
     return Status();
+  }
+
+  /// How long a run takes besides its commands depends on their time, which is known now.
+  void delayAll() {
+    double start = issue.first(), late = launching.run.at((result.seconds - start) * 1e6) - start;
+    if (late == 0)
+      return;
+    issue.delay(late);
+    for (std::vector<double> *times : {&result.begin, &result.end})
+      for (double &time : *times)
+        time += late;
+    result.seconds += late;
   }
 
   void begin(CommandId id) override {

@@ -20,6 +20,12 @@ public:
   IssueTimes(const replay::World &world, const CommandCosts &costs,
              const machine::Launching &launching);
   double at(replay::CommandId command) const { return times.empty() ? start : times[command]; }
+  double first() const { return start; }
+  void delay(double seconds) {
+    start += seconds;
+    for (double &time : times)
+      time += seconds;
+  }
 
 private:
   double start;

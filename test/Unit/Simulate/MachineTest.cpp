@@ -238,6 +238,8 @@ INSTANTIATE_TEST_SUITE_P(
             "device.memory.copy: expected a number from 1e-09 to 1000000000, found 0"},
         Bad{"linkPoints", "/links/node/bandwidth", R"([[[8, 2], [8, 4]], "GB/s", "toy"])",
             "links.node.bandwidth: expected [bytes, value] with bytes ascending, found [8,4]"},
+        Bad{"runPoints", "/launch/streams/run", R"([[[8, 2], [8, 4]], "us", "toy"])",
+            "launch.streams.run: expected [us, value] with us ascending, found [8,4]"},
         Bad{"type", "/device/memory", "[]", "device.memory: expected an object, found []"},
         Bad{"topology", "/links/node/topology", R"("torus")",
             "links.node.topology: expected one of switch, mesh, shared, found \"torus\""},

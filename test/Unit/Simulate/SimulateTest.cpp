@@ -70,6 +70,25 @@ TEST(Simulate, TheHostIssuesInOrder) {
   EXPECT_NEAR(result.ranks[0].path.issue, 9 * kMs, kNear);
 }
 
+TEST(Simulate, WhatARunTakesBesidesItsCommandsGrowsWithThem) {
+  machine::Machine machine =
+      toyMachine({{"/launch/streams/issue/matmul", R"([1, "ms", "toy"])"},
+                  {"/launch/streams/run", R"([[[2000, 1000], [8000, 3000]], "us", "toy"])"}});
+  // Of commands of up to 2 ms, of twice as long ones, and of 8 ms or more.
+  for (auto [matmuls, run] : {std::pair(1, 1), {3, 2}, {7, 3}, {9, 3}}) {
+    ToyProgram program(1);
+    for (int i = 0; i < matmuls; ++i)
+      program.matmul(0, 1, 1);
+    simulate::Result result = program.simulate(machine);
+    EXPECT_NEAR(result.seconds, (run + 1 + matmuls) * kMs, kNear) << matmuls;
+    EXPECT_NEAR(result.ranks[0].path.issue, (run + 1) * kMs, kNear) << matmuls;
+    EXPECT_NEAR(result.begin[0], (run + 1) * kMs, kNear) << matmuls;
+    simulate::Options total;
+    total.totalOnly = true;
+    EXPECT_NEAR(program.simulate(machine, total).seconds, result.seconds, kNear);
+  }
+}
+
 TEST(Simulate, AGraphIsIssuedAtOnce) {
   std::string costs = R"({"kernel":[0,"us","toy"],"matmul":[0,"us","toy"],"copy":[0,"us","toy"],)"
                       R"("message":[0,"us","toy"],"collective":[0,"us","toy"],)"

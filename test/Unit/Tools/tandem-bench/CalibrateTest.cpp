@@ -227,7 +227,7 @@ TEST(Calibration, FindsTheNumbersOfAMachine) {
   EXPECT_NEAR(machine.streams.device[cost(machine::Cost::Signal)], 6e-6, 1e-9);
   EXPECT_NEAR(machine.streams.device[cost(machine::Cost::WaitSignal)], 6e-6, 1e-9);
   // What a run takes beside what its command takes and what issuing that does.
-  EXPECT_NEAR(machine.streams.run, kRun - kIssue, 1e-9);
+  EXPECT_NEAR(machine.streams.run.at(0), kRun - kIssue, 1e-9);
   // Two ranks share the medium; puts are quicker, so messages limit themselves.
   EXPECT_NEAR(machine.node.bandwidth.at(8 << 20), 8e9, 1e8);
   EXPECT_NEAR(machine.twoSided.bandwidth, 4e9, 1e8);
@@ -285,7 +285,7 @@ TEST(Calibration, NothingAtAllChangesNoNumber) {
   EXPECT_EQ(machine.matmulSeconds(DType::BF16, 1, 8192, 3584, 8192),
             base->matmulSeconds(DType::BF16, 1, 8192, 3584, 8192));
   EXPECT_EQ(machine.node.bandwidth.at(1 << 26), base->node.bandwidth.at(1 << 26));
-  EXPECT_EQ(machine.graph.run, base->graph.run);
+  EXPECT_EQ(machine.graph.run.at(0), base->graph.run.at(0));
   EXPECT_EQ(machine.graph.engineChange, base->graph.engineChange);
 }
 
@@ -306,10 +306,10 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
   EXPECT_NEAR(machine.graph.device[cost(machine::Cost::Kernel)], kTinyCommand, 1e-9);
   EXPECT_NEAR(machine.graph.device[cost(machine::Cost::Event)], 5e-6, 1e-9);
   EXPECT_NEAR(machine.streams.issue[cost(machine::Cost::Collective)], kSlowHost, 1e-9);
-  EXPECT_NEAR(machine.graph.run, kGraphRun, 1e-8);
+  EXPECT_NEAR(machine.graph.run.at(0), kGraphRun, 1e-8);
   EXPECT_NEAR(machine.graph.engineStart, kEngineStart, 1e-7);
   EXPECT_NEAR(machine.graph.engineChange, kEngineChange, 1e-7);
-  EXPECT_NEAR(machine.streams.run, kRun, 1e-8);
+  EXPECT_NEAR(machine.streams.run.at(0), kRun, 1e-8);
   // Whole, half, a quarter: these shapes themselves.
   for (int64_t m : {8192, 4096, 2048})
     EXPECT_NEAR(machine.matmulSeconds(DType::BF16, 1, double(m), 1376, 4096) /
