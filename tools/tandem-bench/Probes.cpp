@@ -130,7 +130,8 @@ double secondsOf(const Probe &p) {
 
 /// Whether a matmul needs less than half the rate of memory: others also share it with a put.
 bool isComputeBound(const Probe &p) {
-  double elements = double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n);
+  double elements =
+      double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n);
   return elements * double(sizeOf(p.dtype)) < kMemoryRate / 2 * secondsOf(p);
 }
 

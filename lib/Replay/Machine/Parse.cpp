@@ -167,9 +167,8 @@ public:
                   point[0].get<double>() >= 0 &&
                   (points.empty() || point[0].get<double>() > points.back().first);
       if (!good)
-        fail(at(field),
-             fmt::format("expected [{0}, value] with {0} ascending, found {1}", argument,
-                         shown(point)));
+        fail(at(field), fmt::format("expected [{0}, value] with {0} ascending, found {1}", argument,
+                                    shown(point)));
       points.emplace_back(point[0].get<double>(), checked(point[1], at(field), scale, least, most));
     }
     if (points.empty())
