@@ -48,6 +48,12 @@ std::string hostText() {
   return file.dump();
 }
 
+/// Operations per second of a matmul that all ranks run at once.
+double matmulRate = 50e9;
+
+/// What a single matmul takes longer than one of several, as a share of its time.
+double coldShare = 0;
+
 double gatedEfficiency(const Probe &p) { return p.m > 2048 ? 1 : .8; }
 
 /// Seconds that a message of 32 MiB or more takes in addition to bytes / rate; a smaller one takes
@@ -79,7 +85,7 @@ double secondsOf(const Probe &p) {
   switch (p.work) {
   case Work::Matmul:
     return (kTinyCommand +
-            2.0 * double(p.m) * columnsOf(p) * double(p.k) / (p.alone ? 100e9 : 50e9)) *
+            2.0 * double(p.m) * columnsOf(p) * double(p.k) / ((p.alone ? 2 : 1) * matmulRate)) *
            slowdownOf(p);
   case Work::Gated: {
     Probe matmul = p;
@@ -180,6 +186,7 @@ std::vector<Measurement> measureGpu(const std::vector<Case> &cases = kCases) {
             // Behind its puts a ring signals to both sides.
             double once = program.work == Work::Put ? kEngineStart + 2 * secondsOf(signalOnce())
                           : program.work == Work::Behind ? 2 * secondsOf(signalOnce())
+                          : program.work == Work::Matmul ? coldShare * each
                           : program.bytes >= 1 << 20     ? kCold
                                                          : 0;
             m.seconds.push_back(lost + kGraphRun + program.repeats * each + once);
@@ -323,6 +330,35 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
                     machine.gatedMatmulSeconds(DType::BF16, double(m), 1376, 4096, {}, 0),
                 m == 8192 ? 1 : .8, 1e-3)
         << m;
+}
+
+TEST(Calibration, ALongerRunTakesMoreBesidesItsCommands) {
+  std::vector<Case> cases;
+  for (int64_t n : {2560, 2624, 2688, 2752, 2816}) // of two ranks: 172 to 189 us, and parts of it
+    cases.push_back({Op::AllGather, 8192, n, 4096, DType::BF16});
+  matmulRate = 500e12;
+  coldShare = .05;
+  Calibration calibration(kRanks, true, kRanks, kCores);
+  calibration.note(measureGpu(cases));
+  matmulRate = 50e9;
+  coldShare = 0;
+  machine::Machine machine = calibrated(calibration, baseText("h200x8"));
+  EXPECT_LT(machine.graph.run.at(0), kGraphRun + .05 * 50e-6);
+  EXPECT_NEAR(machine.graph.run.at(90), kGraphRun + .05 * 90e-6, .3e-6);
+  EXPECT_NEAR(machine.graph.run.at(180), kGraphRun + .05 * 180e-6, .6e-6);
+  EXPECT_NEAR(machine.streams.run.at(180), kRun, 1e-8);
+}
+
+TEST(Calibration, APutIsBesideMatmulsThatMemoryDoesNotLimit) {
+  std::set<int64_t> rows;
+  for (const Probe &probe : probesFor(kRanks, true,
+                                      {{Op::AllGather, 1024, 13312, 16384, DType::BF16},
+                                       {Op::AllGather, 256, 53248, 16384, DType::BF16}}))
+    if (probe.work == Work::Beside)
+      rows.insert(probe.m);
+  // Both take as long by their operations; with 256 rows, memory is what they wait for.
+  EXPECT_EQ(rows.count(1024), 1U);
+  EXPECT_EQ(rows.count(256), 0U);
 }
 
 TEST(Calibration, MatmulsAreSlowerWhoseRowsDoNotBeginAtLines) {
