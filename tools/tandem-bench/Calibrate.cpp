@@ -49,13 +49,13 @@ static double timeOf(const nlohmann::ordered_json &field) {
   return field[0].get<double>() * scale;
 }
 
-/// Of a run whose commands take so long; points of a curve are in its unit.
-static double runSeconds(const nlohmann::ordered_json &field, double seconds) {
+/// Of a run that takes `total` in all. Points of a curve are by microseconds, whatever its unit.
+static double runSeconds(const nlohmann::ordered_json &field, double total) {
   if (!field[0].is_array())
     return timeOf(field);
-  double unit = timeOf({1, field[1]});
-  return machine::Curve(field[0].get<std::vector<std::pair<double, double>>>()).at(seconds / unit) *
-         unit;
+  machine::Curve curve(field[0].get<std::vector<std::pair<double, double>>>());
+  double unit = timeOf({1, field[1]}), run = curve.at(total * 1e6) * unit;
+  return curve.at(std::max(0.0, total - run) * 1e6) * unit; // by the rest of the time
 }
 
 void Calibration::note(const std::vector<Measurement> &measurements) {
@@ -416,7 +416,8 @@ std::optional<double> Calibration::engineStartSeconds(const Json &launch, Mode m
     auto took = seconds(p);
     if (one && took && *took <= kLongestPut)
       rest.push_back(
-          quantilesOf(one->seconds).median - *took - runSeconds(launch["run"], *took) -
+          quantilesOf(one->seconds).median - *took -
+          runSeconds(launch["run"], quantilesOf(one->seconds).median) -
           timeOf(launch["issue"]["copy"]) -
           2 * (timeOf(launch["device"]["signal"]) + timeOf(launch["device"]["wait_signal"])));
   }
@@ -436,7 +437,7 @@ std::optional<double> Calibration::engineChangeSeconds(const Json &launch) {
     if (!both || !put || !matmul)
       continue;
     double time = quantilesOf(both->seconds).median;
-    rest.push_back(time - *put - *matmul - runSeconds(launch["run"], *put + *matmul) -
+    rest.push_back(time - *put - *matmul - runSeconds(launch["run"], time) -
                    timeOf(launch["issue"]["matmul"]) - 2 * device("event") -
                    2 * (device("signal") + device("wait_signal")));
     lines.push_back(fmt::format("{}: {:.1f} us; alone the put {:.1f} us, the matmul {:.1f} us",
@@ -449,6 +450,7 @@ std::optional<double> Calibration::engineChangeSeconds(const Json &launch) {
 
 void Calibration::applyRun(Json &launch, Mode mode, const std::string &path) {
   Json points = Json::array();
+  double longest = 0;
   for (size_t range = 0; range + 1 < std::size(kRunRanges); ++range) {
     bool first = range == 0;
     std::vector<double> times, rest;
@@ -460,14 +462,15 @@ void Calibration::applyRun(Json &launch, Mode mode, const std::string &path) {
             (work != Work::Matmul && !first))
           continue;
         double issue = timeOf(launch["issue"][work == Work::Matmul ? "matmul" : "kernel"]);
-        times.push_back(*took);
+        times.push_back(issue + *took);
         rest.push_back(quantilesOf(one->seconds).median - issue - *took);
       }
     // Beside others on the same cores, long ones vary by more than a run.
     if (first ? rest.empty() : !gpu || rest.size() < kLeastInRange)
-      break;
-    points.push_back({rounded(quantilesOf(times).median * 1e6),
-                      rounded(std::max(0.0, quantilesOf(rest).median) * 1e6)});
+      continue;
+    // Longer commands never make a run shorter.
+    longest = std::max(longest, quantilesOf(rest).median);
+    points.push_back({rounded(quantilesOf(times).median * 1e6), rounded(longest * 1e6)});
   }
   if (points.empty()) {
     lines.push_back(path + ".run: kept");

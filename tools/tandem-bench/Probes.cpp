@@ -128,7 +128,8 @@ double secondsOf(const Probe &p) {
   return 2 * double(p.m) * double(p.n) * double(p.k) / rateOf(p.dtype);
 }
 
-/// Whether a matmul needs less than half the rate of memory: others also share it with a put.
+/// Whether a matmul needs less than half the rate of memory. Others would compete with the put for
+/// it.
 bool isComputeBound(const Probe &p) {
   double elements =
       double(p.m) * double(p.k) + double(p.n) * double(p.k) + double(p.m) * double(p.n);

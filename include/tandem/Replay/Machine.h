@@ -59,8 +59,8 @@ inline constexpr size_t kNumCosts = 8;
 struct Launching {
   std::array<double, kNumCosts> issue{};  ///< of the host thread, per command
   std::array<double, kNumCosts> device{}; ///< on the device, before the work starts
-  /// Of the host, once per run: by the microseconds from the start of the first command to the end
-  /// of the last one.
+  /// Of the host, once per run, before the first command is issued: by the microseconds from there
+  /// to the end of the last command.
   Curve run;
   /// A put starts at least this long after the start of the run ...
   double engineStart = 0;

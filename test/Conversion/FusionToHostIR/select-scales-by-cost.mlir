@@ -78,7 +78,7 @@ func.func @both(%x: !both, %s: !boths, %w: tensor<7168x4096xbf16, #fusion.axes<#
 // Two values at most: `direct` takes no more. The third has a loop of its own.
 
 // CHECK-LABEL: func.func @three
-// CHECK: fusion.stream_loop schedule
+// CHECK: fusion.stream_loop schedule <{{pipeline|direct}}
 // CHECK: fusion.stream_loop schedule <direct
 // CHECK-NOT: fusion.stream_loop
 func.func @three(%x: !few, %s: !fews, %t: !fews, %w: !w) -> tensor<640x5504xf32, #fusion.axes<#tp, [-, didx("x")]>> {

@@ -190,7 +190,10 @@ TEST(Machine, ScalesWhatIsNamed) {
   EXPECT_TRUE(machine.scale("matmul.rate", 4).ok());
   EXPECT_NEAR(machine.matmulSeconds(DType::F32, 1, 1000, 1000, 1000), 0.5e-3, 1e-9);
   machine.graph.engineStart = machine.graph.engineChange = 3e-6;
+  machine.graph.run = machine::Curve({{20, 10e-6}, {80, 15e-6}});
   EXPECT_TRUE(machine.scale("host.issue", 2).ok());
+  EXPECT_NEAR(machine.graph.run.at(20), 20e-6, 1e-12);
+  EXPECT_NEAR(machine.graph.run.at(80), 30e-6, 1e-12);
   EXPECT_EQ(machine.graph.engineChange, 3e-6);
   EXPECT_TRUE(machine.scale("device.overhead", 2).ok());
   EXPECT_EQ(machine.graph.engineStart, 6e-6);

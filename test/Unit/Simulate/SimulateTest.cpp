@@ -87,6 +87,18 @@ TEST(Simulate, WhatARunTakesBesidesItsCommandsGrowsWithThem) {
     total.totalOnly = true;
     EXPECT_NEAR(program.simulate(machine, total).seconds, result.seconds, kNear);
   }
+  // The run of all ranks is as long as that of the slowest one.
+  ToyProgram two(2);
+  two.matmul(0, 1, 1);
+  for (int i = 0; i < 3; ++i)
+    two.matmul(1, 1, 1);
+  simulate::Result result = two.simulate(machine);
+  EXPECT_NEAR(result.seconds, 6 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[0].path.issue, 3 * kMs, kNear);
+  EXPECT_EQ(result.slowestRank, 1U);
+  ASSERT_EQ(result.path.size(), 3U);
+  EXPECT_NEAR(result.path[0].begin, 3 * kMs, kNear);
+  EXPECT_NEAR(result.path[2].end, 6 * kMs, kNear);
 }
 
 TEST(Simulate, AGraphIsIssuedAtOnce) {

@@ -347,6 +347,14 @@ TEST(Calibration, ALongerRunTakesMoreBesidesItsCommands) {
   EXPECT_NEAR(machine.graph.run.at(90), kGraphRun + .05 * 90e-6, .3e-6);
   EXPECT_NEAR(machine.graph.run.at(180), kGraphRun + .05 * 180e-6, .6e-6);
   EXPECT_NEAR(machine.streams.run.at(180), kRun, 1e-8);
+  // Where nothing is measured it is kept, whatever its unit.
+  nlohmann::json base = nlohmann::json::parse(*calibration.apply(baseText("h200x8"), "x", "y"));
+  nlohmann::json &run = base["launch"]["graph"]["run"];
+  for (nlohmann::json &point : run[0])
+    point[1] = double(point[1]) / 1000;
+  run[1] = "ms";
+  Calibration next(kRanks, true, kRanks, kCores);
+  EXPECT_NEAR(calibrated(next, base.dump()).graph.run.at(90), kGraphRun + .05 * 90e-6, .3e-6);
 }
 
 TEST(Calibration, APutIsBesideMatmulsThatMemoryDoesNotLimit) {
