@@ -161,6 +161,30 @@ class Processes(RunAllTest):
                 self.assertEqual(how, word, said)
                 self.assertIn("rank 1: no sign of life" if word == "ok" else "rank 1 is not named", said)
 
+    def test_sanitizer_of_programs(self):
+        """Both processes must be clean, and the program right."""
+        self.programs("x.2.cuda-peer", **{"direct.bf16": "2 pass", "other.bf16": "2 wrong"})
+        for name, text in (("bin/ConformanceTests", ""), ("tools/compute-sanitizer", """
+[ "$2" != memcheck ] || echo "========= ERROR SUMMARY: 0 errors"
+[ "$2" != racecheck ] || echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
+case "$*" in *tandem-run*) echo "========= $SUMMARY" ;; esac
+while [ "${1#/}" = "$1" ]; do shift; done
+exec "$@"
+""")):
+            os.makedirs(os.path.dirname(self.path("stage/" + name)), exist_ok=True)
+            with open(self.path("stage/" + name), "w") as file:
+                file.write("#!/bin/sh\n" + text)
+            os.chmod(self.path("stage/" + name), 0o755)
+        path = self.path("stage/tools") + ":" + os.environ["PATH"]
+        for program, second, word in (("pass", "ERROR SUMMARY: 0 errors", "ok"), ("wrong", "ERROR SUMMARY: 0 errors", "FAIL"),
+                                      ("pass", "ERROR SUMMARY: 2 errors", "FAIL"), ("pass", "ended without one", "FAIL")):
+            self.programs("x.2.cuda-peer", **{"direct.bf16": "2 " + program})
+            self.check("sanitizer", SUMMARY=second, PATH=path)
+            self.assertEqual([call.split()[0] for call in self.calls[-2:]], ["direct.bf16.x.2.cuda-peer.tsp"] * 2)
+            for tool in ("memcheck", "racecheck"):
+                self.assertEqual(self.summary[f"sanitizer {tool}"][0], "ok", str(self.summary))
+                self.assertEqual(self.summary[f"sanitizer {tool} programs"][0], word, str(self.summary))
+
     def test_no_such_step(self):
         """Before anything runs, or is said of what would."""
         for options in ([], ["--dry-run"]):
