@@ -301,7 +301,7 @@ sys.exit(4)
         for folder in ("bin", "stage/cases-1"):
             os.makedirs(self.path(folder))
         rows = [layer(*shapes[0], 320, auto=400), layer(*shapes[1], 30, auto=33), layer(*shapes[2], 320, auto=400)]
-        report = self.write("stage/cases-1.json", {**BENCH, "rows": rows}) # reports may lie beside the programs
+        report = self.write("stage/cases-1.json", {**BENCH, "rows": rows}) # a report in the folder of the programs
         self.write("stage/cases-1/bench.json", {"rows": [{"kind": "links", "variants": [{"file": "0-0.tsp", "name": "put"}]}] + [
             {"kind": "shape", "shape": dict(zip(("op", "m", "n", "k"), shape)), "variants": [
                 {"file": f"{i}-0.tsp", "name": "matmul"}, {"file": f"{i}-1.tsp", "name": "auto"}]} for i, shape in enumerate(shapes, 1)]})

@@ -177,7 +177,8 @@ exec "$@"
             os.chmod(self.path("stage/" + name), 0o755)
         path = self.path("stage/tools") + ":" + os.environ["PATH"]
         for program, second, word in (("pass", "ERROR SUMMARY: 0 errors", "ok"), ("wrong", "ERROR SUMMARY: 0 errors", "FAIL"),
-                                      ("pass", "ERROR SUMMARY: 2 errors", "FAIL"), ("pass", "ended without one", "FAIL")):
+                                      ("pass", "ERROR SUMMARY: 2 errors", "FAIL"), ("pass", "ended without one", "FAIL"),
+                                      ("pass", "ERROR SUMMARY: 0 errors\n========= ERROR SUMMARY: 2 errors", "FAIL")):
             self.programs("x.2.cuda-peer", **{"direct.bf16": "2 " + program})
             self.check("sanitizer", SUMMARY=second, PATH=path)
             self.assertEqual([call.split()[0] for call in self.calls[-2:]], ["direct.bf16.x.2.cuda-peer.tsp"] * 2)

@@ -31,10 +31,10 @@ static constexpr double kGrowth = 1.5;
 /// ... if the rate between the largest messages is at most so many times that of the whole largest
 /// one.
 static constexpr double kMostLateRate = 1.5;
-/// Seconds. What a run takes besides its commands is told by single commands. A long one takes
-/// longer than one of several in a row, since its operands are in no cache: so there is a median
-/// for each of these ranges, the first one of all commands, the others of at least so many matmuls.
-/// The start of an engine is told by puts that take no longer.
+/// Seconds. Programs of a single command measure what a run takes besides its commands. A long
+/// command takes longer alone than as one of several, since its operands are in no cache. So each
+/// of these ranges has a median: the first one of all commands, the others of at least so many
+/// matmuls. Puts up to this length measure the start of an engine.
 static constexpr double kRunRanges[] = {0, 50e-6, 100e-6, 200e-6, 400e-6}, kLongestPut = 500e-6;
 static constexpr size_t kLeastInRange = 5;
 static constexpr const char *kSource = "calibrated";

@@ -67,8 +67,8 @@ private:
   std::optional<double> matmulSeconds(const Probe &of) const;
   /// A put of so many bytes, between those that were measured; none beyond.
   std::optional<double> putSeconds(double bytes) const;
-  /// What a run takes beside its command, by the command's time: medians of programs of one
-  /// command.
+  /// The fixed time of a run, as medians over programs of one command: a number, or a curve by the
+  /// time of the command.
   void applyRun(Json &launch, Mode mode, const std::string &path);
   /// By puts that wait for the start of the run, and by puts that wait for a matmul.
   std::optional<double> engineStartSeconds(const Json &launch, Mode mode) const;

@@ -71,7 +71,8 @@ public:
     return Status();
   }
 
-  /// How long a run takes besides its commands depends on their time, which is known now.
+  /// The fixed time of a run depends on the time of its commands, which is known only at the end.
+  /// So all times move by what it is longer than assumed.
   void delayAll() {
     double start = issue.first(), late = launching.run.at((result.seconds - start) * 1e6) - start;
     if (late == 0)

@@ -20,7 +20,9 @@ public:
   IssueTimes(const replay::World &world, const CommandCosts &costs,
              const machine::Launching &launching);
   double at(replay::CommandId command) const { return times.empty() ? start : times[command]; }
+  /// Seconds from the start of the run until its first command is issued, besides that one's cost.
   double first() const { return start; }
+  /// All of them come later.
   void delay(double seconds) {
     start += seconds;
     for (double &time : times)
