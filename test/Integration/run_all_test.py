@@ -162,12 +162,10 @@ class Processes(RunAllTest):
                 self.assertIn("rank 1: no sign of life" if word == "ok" else "rank 1 is not named", said)
 
     def test_sanitizer_of_programs(self):
-        """Both processes must be clean, and the program right."""
+        """The summary must be clean, and the program right."""
         self.programs("x.2.cuda-peer", **{"direct.bf16": "2 pass", "other.bf16": "2 wrong"})
         for name, text in (("bin/ConformanceTests", ""), ("tools/compute-sanitizer", """
-[ "$2" != memcheck ] || echo "========= ERROR SUMMARY: 0 errors"
-[ "$2" != racecheck ] || echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
-case "$*" in *tandem-run*) echo "========= $SUMMARY" ;; esac
+case "$*" in *tandem-run*) echo "========= $SUMMARY" ;; *) echo "========= ERROR SUMMARY: 0 errors" ;; esac
 while [ "${1#/}" = "$1" ]; do shift; done
 exec "$@"
 """)):
@@ -177,6 +175,7 @@ exec "$@"
             os.chmod(self.path("stage/" + name), 0o755)
         path = self.path("stage/tools") + ":" + os.environ["PATH"]
         for program, second, word in (("pass", "ERROR SUMMARY: 0 errors", "ok"), ("wrong", "ERROR SUMMARY: 0 errors", "FAIL"),
+                                      ("pass", "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)", "ok"),
                                       ("pass", "ERROR SUMMARY: 2 errors", "FAIL"), ("pass", "ended without one", "FAIL"),
                                       ("pass", "ERROR SUMMARY: 0 errors\n========= ERROR SUMMARY: 2 errors", "FAIL")):
             self.programs("x.2.cuda-peer", **{"direct.bf16": "2 " + program})
