@@ -16,7 +16,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 using namespace tandem;
@@ -641,19 +640,17 @@ void Calibration::applyCollectives(Json &file) {
       points.emplace_back(through, through / std::max(*time - *least, *time * kLeastPart));
     }
   setCurve(collectives, "bandwidth", points, 1e9, "GB/s", "transports.collectives");
-  std::vector<double> rates;
+  std::vector<std::pair<double, double>> rates;
   auto reduced = seconds(tiny(Work::AllReduce));
   for (const Probe &p : all(Work::AllReduce, false))
     if (auto time = seconds(p); time && reduced && points.size() > 1) {
       double through =
           program::collectiveRoute(CollectiveKind::AllReduce, ranks, double(p.bytes)).ringBytes;
       double rate = through / std::max(*time - *reduced, *time * kLeastPart);
-      rates.push_back(rate / machine::Curve(points).at(through));
+      rates.emplace_back(through, rate / machine::Curve(points).at(through));
     }
   if (!rates.empty())
-    set(collectives, "all_reduce",
-        std::accumulate(rates.begin(), rates.end(), 0.0) / double(rates.size()), 1, "1",
-        "transports.collectives");
+    setCurve(collectives, "all_reduce", rates, 1, "1", "transports.collectives");
 }
 
 Expected<std::string> Calibration::apply(const std::string &base, const std::string &name,

@@ -324,8 +324,8 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   for (uint64_t bytes : sizes)
     if (gpu && bytes >= mebi)
       p.add(Work::ReduceScatter, bytes, false);
-  for (uint64_t bytes : {16 * mebi, 64 * mebi})
-    if (gpu)
+  for (uint64_t bytes : sizes)
+    if (gpu && bytes >= 64 * kibi)
       p.add(Work::AllReduce, bytes, false);
   if (gpu)
     p.beside();

@@ -102,7 +102,7 @@ struct Collectives {
   double step = 0;    ///< one step of the ring or tree within a node
   double networkStep = 0;
   Curve bandwidth;             ///< of a device's port within a node, by the bytes through it
-  double allReduce = 1;        ///< that of an all-reduce, as a multiple of it
+  Curve allReduce{1};          ///< that of an all-reduce, as a multiple of it, by the same
   double networkBandwidth = 0; ///< of a device's network port
 };
 

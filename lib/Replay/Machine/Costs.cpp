@@ -209,7 +209,7 @@ CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint
                        : atRoot ? (g - local) * bytes
                                 : through * (n - 1) / n * g / (g - 1) / local;
     double rate = collectives.bandwidth.at(c.nodeBytes) *
-                  (kind == CollectiveKind::AllReduce ? collectives.allReduce : 1);
+                  (kind == CollectiveKind::AllReduce ? collectives.allReduce.at(c.nodeBytes) : 1);
     double time = local > 1 ? c.nodeBytes / rate : 0;
     if (n > 1)
       time = std::max(time, c.networkBytes / collectives.networkBandwidth);

@@ -455,7 +455,7 @@ private:
     out.step = c.number("step", Unit::Time, 0, 10);
     out.bandwidth = c.curve("bandwidth", Unit::Bandwidth, 1, 1e18);
     if (c.has("all_reduce"))
-      out.allReduce = c.number("all_reduce", Unit::Count, 0.01, 100);
+      out.allReduce = c.curve("all_reduce", Unit::Count, 0.01, 100);
     if (machine.hasNetwork) {
       out.networkStep = c.number("network_step", Unit::Time, 0, 10);
       out.networkBandwidth = c.number("network_bandwidth", Unit::Bandwidth, 1, 1e18);
