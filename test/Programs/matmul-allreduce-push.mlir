@@ -23,10 +23,15 @@
 // CHECK-NEXT: s0 matmul
 // CHECK: s4 reduce sum arg2+768:f32[12,16]
 //
-// With more devices the first sums come while a device still sends its own one to others.
+// With more devices, the wait for the n-th sum begins when the n-th copy of the own one has been sent.
 //
-// FOUR: s3 signal c0 slot 4 value 1 to 1
-// FOUR-NEXT: s2 wait_signal c0 slot 5 value 1
+// FOUR: s3 put c0 sym[[SUMS:[0-9]+]]:f32[6,16] <- arg2:f32[6,16] to 2
+// FOUR-NEXT: s3 signal c0 slot 4 value 1 to 2
+// FOUR-NEXT: s3 record [[SENT:e[0-9]+]]
+// FOUR-NEXT: s2 wait [[SENT]]
+// FOUR-NEXT: s2 wait_signal c0 slot 6 value 1
+// FOUR-NEXT: s2 copy arg2+1536:f32[6,16] <- sym[[SUMS]]+1536:f32[6,16]
+// FOUR-NEXT: s3 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 1
 //
 // What follows works on the sums where they are, first on the own ones.
 //

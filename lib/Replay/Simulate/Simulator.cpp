@@ -331,6 +331,8 @@ private:
 
   /// Delay of a put after a command that it waits for; kNone: the start of the run.
   double changeAfter(CommandId before) const {
+    while (before != kNone && world.commands[before].kind == Kind::Record)
+      before = previous[before]; // which takes no time
     if (before == kNone)
       return launching.engineStart;
     Kind kind = world.commands[before].kind;

@@ -229,25 +229,31 @@ LogicalResult Emission::sumAndDeliver(Value round) {
   if (!all.consumers.empty())
     sync(getFinishStream(), after);
   sync(getSumStream(), after);
-  (void)program.loop(loc, 1, all.digits.devices, [&](Value distance) {
+  auto deliver = [&](Value distance) {
     Value peer = peers.getTarget(distance);
     channel.put(sum, getView(sums, own), peer, getSumStream());
     channel.signal(peer, round, getSumStream(), kSums);
-    return success();
-  });
-  if (failed(finish(own, /*isOwn=*/true)))
-    return failure();
+  };
   // On GPUs a wait is a kernel. Next to it, a matmul whose blocks need a whole SM each lacks one,
-  // and takes up to twice as long. So with two devices the wait begins after this device's sum has
-  // been sent: the sum of the other one comes at that time. With more devices the first sums come
-  // long before the last put of this device.
-  if (all.digits.devices == 2)
+  // and takes up to twice as long. So the wait for the n-th sum begins when the n-th copy of the
+  // own one has been sent: it comes at about that time, as all devices send in this order.
+  auto receive = [&](Value distance) {
     sync(getFinishStream(), getSumStream());
-  return program.loop(loc, 1, all.digits.devices, [&](Value distance) {
     Value from = peers.getSource(distance);
     channel.waitFor(from, round, getFinishStream(), kSums);
     return finish(getSlice(from, round), /*isOwn=*/false);
+  };
+  Value one = program.getIndex(1), last = program.getIndex(all.digits.devices - 1);
+  deliver(one);
+  if (failed(finish(own, /*isOwn=*/true)))
+    return failure();
+  LogicalResult done = program.loop(loc, 1, all.digits.devices - 1, [&](Value distance) {
+    if (failed(receive(distance)))
+      return failure();
+    deliver(arith::AddIOp::create(builder, loc, distance, one));
+    return success();
   });
+  return failed(done) ? failure() : receive(last);
 }
 
 LogicalResult Emission::computeAndStore(Value round) {
