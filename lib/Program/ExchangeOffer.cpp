@@ -27,26 +27,31 @@ constexpr uint64_t kMostBlockWords = uint64_t(kMostExchangeWaits) * 1024;
 
 /// What decides about the room of one exchange.
 struct Needs {
-  uint64_t waits = 0, terms = 1, bytes = 0;
+  uint64_t waits = 0;
+  uint64_t ranks = 1, bytes = 0; ///< that get a value, and of the largest one
   uint16_t channel = sp::kNoChannel;
 };
 
 Needs needsOf(const sp::RankProgram &data, uint32_t head) {
   Needs needs;
+  std::vector<uint32_t> peers;
   for (uint32_t i = 1; i <= data.commands()->Get(head)->aux(); ++i) {
     const sp::Command &part = *data.commands()->Get(head + i);
     if (part.channel() != sp::kNoChannel)
       needs.channel = part.channel();
     needs.waits += part.kind() == sp::CommandKind::wait_signal;
-    if (part.kind() != sp::CommandKind::reduce)
+    if (part.kind() != sp::CommandKind::put)
       continue;
-    const sp::Layout &in =
-        *data.layouts()->Get(data.views()->Get(part.operands()->Get(1))->layout());
-    needs.terms = 1;
-    needs.bytes = sizeOf(static_cast<DType>(in.dtype())); // of one term
-    for (uint32_t d = 0; d < sizeOfVector(in.shape()); ++d)
-      (d == 0 ? needs.terms : needs.bytes) *= static_cast<uint64_t>(in.shape()->Get(d));
+    const sp::Layout &value =
+        *data.layouts()->Get(data.views()->Get(part.operands()->Get(0))->layout());
+    uint64_t bytes = sizeOf(static_cast<DType>(value.dtype()));
+    for (uint32_t d = 0; d < sizeOfVector(value.shape()); ++d)
+      bytes *= static_cast<uint64_t>(value.shape()->Get(d));
+    needs.bytes = std::max(needs.bytes, bytes);
+    if (std::find(peers.begin(), peers.end(), part.peer()) == peers.end())
+      peers.push_back(part.peer());
   }
+  needs.ranks += peers.size();
   return needs;
 }
 
@@ -60,7 +65,6 @@ const ExchangeRoom::Place *ExchangeRoom::find(uint32_t head) const {
 
 ExchangeRoom exchangeRoom(const sp::RankProgram &data) {
   ExchangeRoom room;
-  uint64_t words = 0;
   uint16_t channel = sp::kNoChannel, stream = 0; // of the exchanges by words
   for (uint32_t i = 0; i < sizeOfVector(data.commands()); ++i) {
     const sp::Command &head = *data.commands()->Get(i);
@@ -77,17 +81,19 @@ ExchangeRoom exchangeRoom(const sp::RankProgram &data) {
     bool follows =
         channel == sp::kNoChannel || (channel == needs.channel && stream == head.stream());
     if (head.op() != static_cast<uint8_t>(ExchangeSignals::Word) || !follows || needs.bytes == 0 ||
-        needs.terms > kMostWordRanks || needs.bytes > kMostWordValue)
+        needs.ranks > kMostWordRanks || needs.bytes > kMostWordValue)
       continue;
     place.signals = ExchangeSignals::Word;
     place.number = room.numByWords++;
     channel = needs.channel;
     stream = head.stream();
-    words = std::max(words, 2 * needs.terms * wordsOfUnits((needs.bytes + 15) / 16));
+    room.halfOfWords =
+        std::max(room.halfOfWords, needs.ranks * wordsOfUnits((needs.bytes + 15) / 16));
   }
   auto roundUp = [](uint64_t n) { return (n + kWordsOfLine - 1) / kWordsOfLine * kWordsOfLine; };
   room.firstOfWords = roundUp(room.size);
-  room.size = room.firstOfWords + roundUp(words);
+  room.halfOfWords = roundUp(room.halfOfWords);
+  room.size = room.firstOfWords + 2 * room.halfOfWords;
   return room;
 }
 
@@ -132,8 +138,8 @@ constexpr size_t kMostParts = kMostExchangeStores + kMostExchangeWaits + kMostEx
 std::string ExchangeOffer::str() const {
   std::ostringstream out;
   out << number << ' ' << unsigned(signals) << ' ' << blocks << ' ' << blocksOfRoom << ' ' << first
-      << ' ' << firstOfWords << ' ' << sizeOfSet << ' ' << wordNumber << ' ' << numByWords << ' '
-      << parts.size();
+      << ' ' << firstOfWords << ' ' << halfOfWords << ' ' << sizeOfSet << ' ' << wordNumber << ' '
+      << numByWords << ' ' << parts.size();
   for (const OfferedPart &offered : parts) {
     const ExchangePart &part = offered.part;
     out << ' ' << unsigned(part.kind) << ' ' << part.peer << ' ' << unsigned(part.reduceOp) << ' '
@@ -152,8 +158,8 @@ std::optional<ExchangeOffer> ExchangeOffer::parse(std::string_view text) {
   unsigned signals = 0;
   size_t numParts = 0;
   if (!(in >> offer.number >> signals >> offer.blocks >> offer.blocksOfRoom >> offer.first >>
-        offer.firstOfWords >> offer.sizeOfSet >> offer.wordNumber >> offer.numByWords >>
-        numParts) ||
+        offer.firstOfWords >> offer.halfOfWords >> offer.sizeOfSet >> offer.wordNumber >>
+        offer.numByWords >> numParts) ||
       signals >= kNumExchangeSignals || numParts > kMostParts)
     return std::nullopt;
   offer.signals = static_cast<ExchangeSignals>(signals);
@@ -308,49 +314,108 @@ private:
     return Status();
   }
 
-  /// Whether each member gets each other one's value into the term of that member, and adds all.
+  /// Whether each member sends each one a value, into the slot of the sender, and only then uses
+  /// what it gets: it adds all, or copies some.
   std::string findObstacleToWords() {
     auto members = static_cast<uint32_t>(offers.size());
     if (members > kMostWordRanks)
       return fmt::format("it has {} members, of at most {}", members, kMostWordRanks);
-    std::vector<bool> isTaken(members, false);
     for (uint32_t m = 0; m < members; ++m) {
       if (offers[m].signals != ExchangeSignals::Word ||
           offers[m].numByWords != offers[0].numByWords ||
-          offers[m].wordNumber != offers[0].wordNumber)
+          offers[m].wordNumber != offers[0].wordNumber ||
+          offers[m].halfOfWords != offers[0].halfOfWords)
         return fmt::format("member {} does not offer it", m);
-      if (steps[m].size() != 2 || !steps[m][0].waits.empty() || !steps[m][1].signals.empty())
+      if (steps[m].size() != 2 || !steps[m][0].waits.empty() || !steps[m][1].signals.empty() ||
+          steps[m][0].move.reduces || steps[m][0].move.stores.empty())
         return "it is not one shot";
-      const ExchangeMove &sends = steps[m][0].move, &adds = steps[m][1].move;
-      if (sends.reduces || sends.stores.empty() || !adds.reduces || adds.terms != members ||
-          adds.stores.size() != 1 || adds.stores[0].source != adds.stores[0].target)
-        return "it is not an all-reduce";
-      const PlacedView *slot = nullptr;
-      std::vector<bool> gets(members, false);
-      for (const ExchangeMove::Store &store : sends.stores) {
-        const ExchangePart &target = part(m, store.target);
-        bool isPut = target.kind == ExchangePart::Kind::Put;
-        uint32_t to = isPut ? target.peer : m;
-        if (to >= members || gets[to] ||
-            part(m, store.source).in != part(m, sends.stores[0].source).in)
-          return "members get different values, or not all get one";
-        gets[to] = true;
-        if (slot && *slot != target.out)
+      match.copies.emplace_back(members, ExchangeMatch::kNone);
+    }
+    std::vector<PlacedView> slots;
+    for (uint32_t m = 0; m < members; ++m) {
+      if (std::string why = findSlot(m, slots); !why.empty())
+        return why;
+      match.slots.push_back(slots.back().address);
+    }
+    bool adds = steps[0][1].move.reduces;
+    for (uint32_t m = 0; m < members; ++m)
+      if (std::string why = adds ? findTerm(m, slots[m]) : findCopies(m, slots); !why.empty())
+        return why;
+    return "";
+  }
+
+  /// Where all members get the value of member m.
+  std::string findSlot(uint32_t m, std::vector<PlacedView> &slots) {
+    const ExchangeMove &sends = steps[m][0].move;
+    const PlacedView *slot = nullptr;
+    for (const ExchangeMove::Store &store : sends.stores)
+      if (part(m, store.target).kind == ExchangePart::Kind::Put) {
+        if (slot && *slot != part(m, store.target).out)
           return "the values have other places on other members";
-        slot = &target.out;
+        slot = &part(m, store.target).out;
       }
-      if (std::find(gets.begin(), gets.end(), false) != gets.end())
-        return "not all members get a value";
-      const ExchangePart &sum = part(m, adds.stores[0].source);
-      auto reads = readsOf(sum);
-      if (!reads || !isSymmetric(sum.in) ||
-          sum.in.address != part(0, steps[0][1].move.stores[0].source).in.address)
-        return "the terms have other places on other members";
-      std::optional<int64_t> term = termOf(*slot, *reads);
-      if (!term || isTaken[static_cast<size_t>(*term)])
-        return "a value is not a term of its own";
-      isTaken[static_cast<size_t>(*term)] = true;
-      match.terms.push_back(static_cast<uint32_t>(*term));
+    std::vector<bool> gets(offers.size(), false);
+    const PlacedView *own = nullptr; // the value that the member keeps
+    for (uint32_t k = 0; slot && k < sends.stores.size(); ++k) {
+      const ExchangePart &source = part(m, sends.stores[k].source),
+                         &target = part(m, sends.stores[k].target);
+      bool isPut = target.kind == ExchangePart::Kind::Put;
+      if (!isPut) {
+        if (own && *own != source.in)
+          return "a member copies several values";
+        own = &source.in;
+        if (target.out != *slot) {
+          if (match.copies[m][m] != ExchangeMatch::kNone)
+            return "a value has several copies";
+          match.copies[m][m] = k;
+          continue;
+        }
+      }
+      uint32_t to = isPut ? target.peer : m;
+      if (to >= gets.size() || gets[to])
+        return "a member gets several values of another one";
+      gets[to] = true;
+    }
+    if (std::find(gets.begin(), gets.end(), false) != gets.end())
+      return "not all members get a value";
+    slots.push_back(*slot);
+    return "";
+  }
+
+  /// Which term of the sums of all members is the value of member m.
+  std::string findTerm(uint32_t m, const PlacedView &slot) {
+    const ExchangeMove &adds = steps[m][1].move;
+    if (adds.terms != static_cast<int64_t>(offers.size()) || adds.stores.size() != 1 ||
+        adds.stores[0].source != adds.stores[0].target ||
+        match.copies[m][m] != ExchangeMatch::kNone)
+      return "it adds and does more";
+    const ExchangePart &sum = part(m, adds.stores[0].source);
+    auto reads = readsOf(sum);
+    if (!reads || !isSymmetric(sum.in) ||
+        sum.in.address != part(0, steps[0][1].move.stores[0].source).in.address)
+      return "the terms have other places on other members";
+    std::optional<int64_t> term = termOf(slot, *reads);
+    if (!term || std::find(match.terms.begin(), match.terms.end(), static_cast<uint32_t>(*term)) !=
+                     match.terms.end())
+      return "a value is not a term of its own";
+    match.terms.push_back(static_cast<uint32_t>(*term));
+    return "";
+  }
+
+  /// Which values member m copies from their slots.
+  std::string findCopies(uint32_t m, const std::vector<PlacedView> &slots) {
+    match.terms.push_back(m);
+    const ExchangeMove &sends = steps[m][0].move, &copies = steps[m][1].move;
+    for (uint32_t k = 0; k < copies.stores.size(); ++k) {
+      const ExchangePart &source = part(m, copies.stores[k].source),
+                         &target = part(m, copies.stores[k].target);
+      auto slot = std::find(slots.begin(), slots.end(), source.in);
+      if (slot == slots.end() || target.kind == ExchangePart::Kind::Put || copies.out != sends.out)
+        return "it copies other elements than it got";
+      uint32_t &copy = match.copies[m][static_cast<size_t>(slot - slots.begin())];
+      if (copy != ExchangeMatch::kNone)
+        return "a value has several copies";
+      copy = static_cast<uint32_t>(sends.stores.size()) + k;
     }
     return "";
   }

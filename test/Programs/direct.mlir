@@ -182,6 +182,22 @@ func.func @direct_scatter(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}
   return %1, %3 : !sy, !sz
 }
 
+// With words, each of another size: rows that are gathered for a matmul and for a result, rows and columns of partial sums.
+
+!px = tensor<?x7xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!pg = tensor<?x7xf32, #fusion.axes<#tp, [-, -]>>
+func.func @direct_words(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"}, %w: !w {fusion.name = "w"}, %u: !gw {fusion.name = "u"}, %p: !px {fusion.name = "p", fusion.shape = ["x", 7]})
+    -> (!gy {fusion.name = "y"}, !sy {fusion.name = "r"}, !sz {fusion.name = "c"}, !pg {fusion.name = "g"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct, signals = "word", blocks = 3>} : !gx -> !gg
+  %1 = fusion.matmul %0, %u : !gg, !gw -> !gy
+  %2 = fusion.matmul %v, %w : !x, !w -> !t
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, signals = "word">} : !t -> !sy
+  %4 = fusion.matmul %v, %w : !x, !w -> !t
+  %5 = fusion.reshard %4 {schedule = #fusion.schedule<direct, signals = "word">} : !t -> !sz
+  %6 = fusion.reshard %p {schedule = #fusion.schedule<direct, signals = "word">} : !px -> !pg
+  return %1, %3, %5, %6 : !gy, !sy, !sz, !pg
+}
+
 // A slice of columns is exchanged while the next one is computed.
 
 !ct = tensor<48x16xf32, #fusion.axes<#tp, [-, stream(2)], partial = ["x"]>>

@@ -1,4 +1,4 @@
-//===- ExchangeSpec.cpp - an all-reduce by fused exchanges ---*- C++ -*-===//
+//===- ExchangeSpec.cpp - reshards by fused exchanges ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,6 +7,7 @@
 
 #include "Support/ExchangeSpec.h"
 
+#include <fmt/format.h>
 #include <functional>
 
 namespace tandem::test {
@@ -72,6 +73,60 @@ void ExchangeSpec::drop(uint32_t rank, sp::CommandKind kind, uint32_t n) {
   std::vector<CommandSpec> &commands = ranks[rank].commands;
   commands.erase(commands.begin() + (&part(rank, kind, n) - commands.data()));
   --commands[head].aux;
+}
+
+void ExchangeSpec::dropSecondShot() {
+  auto size = static_cast<uint32_t>(ranks.size());
+  for (uint32_t rank = 0; rank < size; ++rank)
+    for (uint32_t n = 1; n < size; ++n)
+      for (sp::CommandKind kind :
+           {sp::CommandKind::put, sp::CommandKind::signal, sp::CommandKind::wait_signal})
+        drop(rank, kind, size - 1);
+}
+
+ProgramSpec gatherSpec(uint32_t size, const std::vector<DType> &types, int64_t count,
+                       uint64_t blocks, uint8_t signals) {
+  ProgramSpec spec(size);
+  std::vector<uint32_t> inputs, results, everybody;
+  for (uint32_t r = 0; r < size; ++r)
+    everybody.push_back(r);
+  for (DType type : types)
+    inputs.push_back(spec.stacked(fmt::format("x{}", inputs.size()), false, type, {count}));
+  for (DType type : types)
+    results.push_back(spec.stacked(fmt::format("y{}", results.size()), true, type, {size * count}));
+  for (RankSpec &rank : spec.ranks) {
+    uint16_t channel = rank.channel(everybody, 2); // one-sided
+    rank.slots.assign(size, 1);
+    rank.add(sp::CommandKind::fused_exchange, 0).value = blocks;
+    rank.commands[0].op = signals;
+    std::vector<uint32_t> others;
+    for (uint32_t distance = 1; distance < size; ++distance)
+      others.push_back((rank.rank + size - distance) % size);
+    std::vector<std::pair<uint32_t, uint32_t>> arrived;
+    for (size_t k = 0; k < types.size(); ++k) {
+      uint64_t bytes = static_cast<uint64_t>(count) * sizeOf(types[k]);
+      auto part = [&](uint32_t buffer, uint32_t of) {
+        return rank.view(buffer, types[k], {count}, bytes * of);
+      };
+      uint32_t own = part(rank.argument(inputs[k], bytes), 0);
+      uint32_t result = rank.argument(results[k], size * bytes), all = rank.symmetric(size * bytes),
+               mine = part(all, rank.rank);
+      rank.copy(0, mine, own);
+      rank.copy(0, part(result, rank.rank), own);
+      for (uint32_t peer : others) {
+        rank.put(0, channel, mine, own, peer);
+        arrived.emplace_back(part(result, peer), part(all, peer));
+      }
+    }
+    for (uint32_t peer : others)
+      rank.signal(0, channel, peer, rank.rank, 1, true);
+    for (uint32_t peer : others)
+      rank.waitSignal(0, channel, peer, 1);
+    for (auto [to, from] : arrived)
+      rank.copy(0, to, from);
+    rank.commands[0].aux = static_cast<uint32_t>(rank.commands.size()) - 1;
+  }
+  return spec;
 }
 
 } // namespace tandem::test

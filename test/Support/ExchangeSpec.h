@@ -1,4 +1,4 @@
-//===- ExchangeSpec.h - an all-reduce by fused exchanges ---*- C++ -*-===//
+//===- ExchangeSpec.h - reshards by fused exchanges -----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,7 +28,14 @@ struct ExchangeSpec : ProgramSpec {
   CommandSpec &part(uint32_t rank, sp::CommandKind kind, uint32_t n = 0);
   /// Removes that one.
   void drop(uint32_t rank, sp::CommandKind kind, uint32_t n = 0);
+  /// Of two shots the first one: a reduce-scatter. "y" gets the sums of nobody.
+  void dropSecondShot();
 };
+
+/// Values "x0" [count], "x1", ... of `types` of each rank in everybody's "y0", ..., by one fused
+/// exchange, command 0 of each rank. Each value is received in symmetric memory and copied.
+ProgramSpec gatherSpec(uint32_t ranks, const std::vector<DType> &types, int64_t count,
+                       uint64_t blocks = 1, uint8_t signals = 0);
 
 } // namespace tandem::test
 

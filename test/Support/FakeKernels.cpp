@@ -13,6 +13,7 @@
 #include "tandem-c/Kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -246,8 +247,10 @@ template <typename T> Work exchangeKernel(int width, void **arguments) {
 }
 
 /// One thread, which sends all before it awaits any.
-void exchangeWords(const tandem::gpu::WordArguments &exchange, int width) {
-  constexpr uint64_t kElements = 4; // of a unit
+template <typename T> void exchangeWords(const tandem::gpu::WordArguments &exchange, int width) {
+  constexpr uint64_t kElements = 16 / sizeof(T); // of a unit
+  using Unit = std::array<T, kElements>;
+  using Words = std::array<uint32_t, 4>;
   if (load(exchange.released))
     return;
   uint64_t run = exchange.epoch ? load(exchange.epoch) + uint64_t(exchange.countsRun) : 0;
@@ -260,57 +263,71 @@ void exchangeWords(const tandem::gpu::WordArguments &exchange, int width) {
                ? locate(exchange.nest, unit, operand) + int64_t(element % uint64_t(width))
                : int64_t(-1);
   };
-  auto wordOf = [&](uint64_t place, uint64_t from, uint64_t p, uint64_t e) {
-    return exchange.places[place] + 2 * (((number % 2 * ranks + from) * 2 + e / 2) * units + p) +
-           e % 2;
+  auto wordOf = [&](uint64_t place, uint64_t from, uint64_t p, uint64_t w) {
+    return exchange.places[place] + number % 2 * exchange.half +
+           2 * ((from * 2 + w / 2) * units + p) + w % 2;
   };
-  const auto *source = static_cast<const float *>(exchange.source);
-  auto *slots = static_cast<float *>(exchange.slots),
-       *target = static_cast<float *>(exchange.target);
-  auto slotOf = [&](uint64_t rank) { return slots + int64_t(rank) * exchange.slotStride; };
+  auto read = [&](uint64_t rank, uint64_t p) {
+    Unit unit{};
+    for (uint64_t e = 0; e < kElements; ++e)
+      if (at(p, e, 1) >= 0)
+        unit[e] = static_cast<const T *>(exchange.sources[rank])[at(p, e, 1)];
+    return unit;
+  };
+  auto write = [&](void *place, uint64_t p, int operand, const Unit &unit) {
+    for (uint64_t e = 0; place && e < kElements; ++e)
+      if (at(p, e, operand) >= 0)
+        static_cast<T *>(place)[at(p, e, operand)] = unit[e];
+  };
   for (uint64_t p = 0; p < units; ++p)
-    for (uint64_t e = 0; e < kElements; ++e) {
-      float value = at(p, e, 1) < 0 ? 0 : source[at(p, e, 1)];
-      if (at(p, e, 2) >= 0)
-        slotOf(own)[at(p, e, 2)] = value;
-      for (uint64_t r = 0; r < ranks; ++r)
-        if (r != own)
-          __atomic_store_n(wordOf(r, own, p, e), number << 32 | __builtin_bit_cast(uint32_t, value),
-                           __ATOMIC_RELAXED);
+    for (uint64_t r = 0; r < ranks; ++r) {
+      Unit unit = read(r, p);
+      if (r == own) {
+        write(exchange.slots[r], p, 2, unit);
+        write(exchange.copies[r], p, 2, unit);
+        continue;
+      }
+      auto words = __builtin_bit_cast(Words, unit);
+      for (uint64_t w = 0; w < words.size(); ++w)
+        __atomic_store_n(wordOf(r, own, p, w), number << 32 | words[w], __ATOMIC_RELAXED);
     }
-  for (uint64_t p = 0; p < units; ++p)
-    for (uint64_t e = 0; e < kElements; ++e) {
-      float sum = identity(exchange.op);
-      for (uint64_t r = 0; r < ranks; ++r) {
-        float value = 0;
-        if (r == own) {
-          value = at(p, e, 1) < 0 ? 0 : source[at(p, e, 1)];
-        } else {
-          const uint64_t *from = wordOf(own, r, p, e);
+  for (uint64_t p = 0; p < units; ++p) {
+    Unit sum{};
+    if constexpr (std::is_same_v<T, float>)
+      sum.fill(identity(exchange.op));
+    for (uint64_t r = 0; r < ranks; ++r) {
+      Unit unit = read(own, p);
+      if (r != own) {
+        Words words;
+        for (uint64_t w = 0; w < words.size(); ++w) {
           uint64_t word = 0;
-          while ((word = __atomic_load_n(from, __ATOMIC_ACQUIRE)) >> 32 != (number & 0xffffffff)) {
+          while ((word = __atomic_load_n(wordOf(own, r, p, w), __ATOMIC_ACQUIRE)) >> 32 !=
+                 (number & 0xffffffff)) {
             __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
             if (load(exchange.letGo))
               return;
             nap();
           }
-          value = __builtin_bit_cast(float, static_cast<uint32_t>(word));
-          if (at(p, e, 2) >= 0)
-            slotOf(r)[at(p, e, 2)] = value;
+          words[w] = static_cast<uint32_t>(word);
         }
-        sum = combine(exchange.op, sum, value);
+        unit = __builtin_bit_cast(Unit, words);
+        write(exchange.slots[r], p, 2, unit);
+        write(exchange.copies[r], p, 2, unit);
       }
-      if (at(p, e, 0) >= 0)
-        target[at(p, e, 0)] = sum;
+      if constexpr (std::is_same_v<T, float>)
+        for (uint64_t e = 0; e < kElements; ++e)
+          sum[e] = combine(exchange.op, sum[e], unit[e]);
     }
+    write(exchange.sum, p, 0, sum);
+  }
   __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
   if (exchange.countsRun)
     __atomic_store_n(exchange.epoch, run, __ATOMIC_RELEASE);
 }
 
-Work wordExchangeKernel(int width, void **arguments) {
+template <typename T> Work wordExchangeKernel(int width, void **arguments) {
   return [=, exchange = take<tandem::gpu::WordArguments>(arguments, 0)] {
-    exchangeWords(exchange, width);
+    exchangeWords<T>(exchange, width);
   };
 }
 
@@ -358,8 +375,10 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
   all["exchange_f32_4"] = [](void **arguments) { return exchangeKernel<float>(4, arguments); };
   all["exchange_i8_1"] = [](void **arguments) { return exchangeKernel<int8_t>(1, arguments); };
   all["exchange_i8_16"] = [](void **arguments) { return exchangeKernel<int8_t>(16, arguments); };
-  all["words_f32_1"] = [](void **arguments) { return wordExchangeKernel(1, arguments); };
-  all["words_f32_4"] = [](void **arguments) { return wordExchangeKernel(4, arguments); };
+  all["words_f32_1"] = [](void **arguments) { return wordExchangeKernel<float>(1, arguments); };
+  all["words_f32_4"] = [](void **arguments) { return wordExchangeKernel<float>(4, arguments); };
+  all["words_i8_1"] = [](void **arguments) { return wordExchangeKernel<int8_t>(1, arguments); };
+  all["words_i8_16"] = [](void **arguments) { return wordExchangeKernel<int8_t>(16, arguments); };
   all["rows"] = rowsKernel;
   all["multiply_by_row"] = multiplyByRowKernel;
   all["multiply_from_end"] = multiplyFromEndKernel;

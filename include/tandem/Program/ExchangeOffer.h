@@ -42,6 +42,7 @@ struct ExchangeRoom {
   std::vector<Place> places;
   uint32_t numByWords = 0;
   uint64_t firstOfWords = 0; ///< of the words of data, which all exchanges by words share
+  uint64_t halfOfWords = 0;  ///< they have two halves, which they use in turn; a multiple of 8
   uint64_t size = 0;         ///< a multiple of 8
 
   const Place *find(uint32_t head) const;
@@ -49,8 +50,8 @@ struct ExchangeRoom {
 /// Of a verified program.
 ExchangeRoom exchangeRoom(const sp::RankProgram &data);
 
-/// Words of 8 bytes that one rank sends to one other in an exchange by words: two for each unit of
-/// 16 bytes of data. There is place for those of all ranks, twice.
+/// Words of 8 bytes that one rank sends to one other in an exchange by words: four for each unit of
+/// 16 bytes of data. A half has place for those of all ranks.
 constexpr uint64_t wordsOfUnits(uint64_t units) { return 4 * units; }
 
 /// A part, and the signal that it raises or awaits.
@@ -68,6 +69,7 @@ struct ExchangeOffer {
   uint32_t blocksOfRoom = 0; ///< that its room has words for
   uint64_t first = 0;        ///< ExchangeRoom::Place, as a signal of the rank
   uint64_t firstOfWords = 0; ///< likewise
+  uint64_t halfOfWords = 0;  ///< ExchangeRoom
   uint64_t sizeOfSet = 0;    ///< from a word to the same one of runs in the caller's graphs
   uint32_t wordNumber = 0, numByWords = 0;
   std::vector<OfferedPart> parts;
@@ -82,9 +84,15 @@ struct ExchangeMatch {
   uint32_t blocks = 0; ///< of all kernels
   /// [member][n]: the n-th signal of the member is for this wait of its peer, counted likewise.
   std::vector<std::vector<uint32_t>> waitOf;
-  /// Words may carry flags: the exchange is an all-reduce in one shot. Each member's own term.
+  std::string whyNotByWords; ///< empty: words may carry flags. Only then there is what follows
+  /// Each member sends one value to each. Where it is among those of all: of a reduction, the term.
   std::vector<uint32_t> terms;
-  std::string whyNotByWords; ///< empty: they may
+  /// [member]: where its value lies on each member, in bytes from the start of symmetric memory.
+  std::vector<uint64_t> slots;
+  static constexpr uint32_t kNone = ~uint32_t(0);
+  /// [member][term]: the member's store, by number in both steps, that copies this value to one
+  /// more place of its own, or kNone.
+  std::vector<std::vector<uint32_t>> copies;
 };
 
 /// Whether block b of each kernel needs to wait only for block b of the others; an error says why

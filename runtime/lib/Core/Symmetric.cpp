@@ -273,6 +273,7 @@ void InstanceImpl::addOffer(FusedExchange &exchange, uint32_t head) const {
   offer.blocksOfRoom = static_cast<uint32_t>(command.value());
   offer.first = first + place->first;
   offer.firstOfWords = first + room.firstOfWords;
+  offer.halfOfWords = room.halfOfWords;
   offer.sizeOfSet = room.size;
   offer.wordNumber = place->number;
   offer.numByWords = room.numByWords;

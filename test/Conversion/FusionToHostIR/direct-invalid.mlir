@@ -25,11 +25,11 @@ func.func @shots_of_a_gather(%0: !x) -> !y {
 // -----
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
-!t = tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
-!y = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!t = tensor<1024x516xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<1024x516xf32, #fusion.axes<#tp, [didx("x"), -]>>
 
 func.func @words_of_a_scatter(%0: !t) -> !y {
-  // expected-error @below {{schedule direct, signals with words: expected an all-reduce, found another reshard}}
+  // expected-error @below {{schedule direct, signals with words: expected at most 8 devices and 524288 bytes, found 4 and 528384}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, signals = "word">} : !t -> !y
   return %1 : !y
 }

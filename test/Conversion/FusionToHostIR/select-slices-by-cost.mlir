@@ -57,7 +57,7 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: all-gather stays whole, not {{.*}} slices of dimension
 // CHECK-LABEL: func.func @tiny
-// PUSH: fusion.stream_loop schedule <direct> from cost {{.*}}[-, -]>>
+// PUSH: fusion.stream_loop schedule <direct, signals = word> from cost {{.*}}[-, -]>>
 // WHOLE: fusion.stream_loop schedule <pipeline> from cost {{.*}}[-, -]>>
 func.func @tiny(%x: !x) -> !g {
   %g = fusion.reshard %x : !x -> !g

@@ -29,7 +29,8 @@ using PartKind = ExchangePart::Kind;
 
 constexpr uint8_t kByBlocks = 1, kByWords = 2;
 
-std::vector<ExchangeOffer> offersOf(const ExchangeSpec &spec) {
+/// Of command 0.
+std::vector<ExchangeOffer> offersOf(const ProgramSpec &spec) {
   auto file = ProgramFile::fromMemory(spec.encode());
   EXPECT_TRUE(file.ok()) << file.status().message();
   std::vector<ExchangeOffer> offers;
@@ -41,9 +42,10 @@ std::vector<ExchangeOffer> offersOf(const ExchangeSpec &spec) {
     offer.signals = room.places.at(0).signals;
     offer.blocks = offer.blocksOfRoom = 2 + rank;
     offer.numByWords = room.numByWords;
-    std::vector<ExchangePart> parts = program::exchangeParts(**loaded, spec.head);
+    offer.halfOfWords = room.halfOfWords;
+    std::vector<ExchangePart> parts = program::exchangeParts(**loaded, 0);
     for (uint32_t i = 0; i < parts.size(); ++i) {
-      const CommandSpec &command = spec.ranks[rank].commands[spec.head + 1 + i];
+      const CommandSpec &command = spec.ranks[rank].commands[1 + i];
       OfferedPart &offered = offer.parts.emplace_back();
       offered.part = parts[i];
       if (parts[i].moves())
@@ -66,7 +68,7 @@ OfferedPart &partOf(ExchangeOffer &offer, PartKind kind, uint32_t n = 0) {
 }
 
 /// Why the members do not agree, or why not by words, after a change.
-std::string whyNot(const ExchangeSpec &spec,
+std::string whyNot(const ProgramSpec &spec,
                    const std::function<void(std::vector<ExchangeOffer> &)> &edit) {
   std::vector<ExchangeOffer> offers = offersOf(spec);
   edit(offers);
@@ -142,15 +144,14 @@ TEST(ExchangeOffer, BlocksMeetOnlyBlocksOfTheirNumber) {
             "a put of member 0 is not to symmetric memory");
 }
 
-TEST(ExchangeOffer, WordsAreForAnAllReduceInOneShot) {
+TEST(ExchangeOffer, WordsAreForOneShot) {
   ExchangeSpec spec(4, false, 16, 2, kByWords);
   EXPECT_EQ(whyNot(ExchangeSpec(4, true, 16, 2, kByWords), [](auto &) {}), "it is not one shot");
   EXPECT_EQ(whyNot(spec, [](auto &all) { all[1].signals = ExchangeSignals::Block; }),
             "member 1 does not offer it");
   EXPECT_EQ(whyNot(spec, [](auto &all) { all[1].wordNumber = 1; }), "member 1 does not offer it");
   EXPECT_EQ(whyNot(spec, [](auto &all) { all[3].numByWords = 2; }), "member 3 does not offer it");
-  EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[1], PartKind::Put, 1).part.in.address += 64; }),
-            "members get different values, or not all get one");
+  EXPECT_EQ(whyNot(spec, [](auto &all) { all[2].halfOfWords = 0; }), "member 2 does not offer it");
   EXPECT_EQ(whyNot(spec,
                    [](auto &all) {
                      auto &parts = all[2].parts;
@@ -163,6 +164,55 @@ TEST(ExchangeOffer, WordsAreForAnAllReduceInOneShot) {
                      parts.erase(parts.begin());
                    }),
             "not all members get a value");
+  // The sums of the first shot are copied in it, too.
+  EXPECT_EQ(whyNot(spec,
+                   [](auto &all) {
+                     auto &parts = all[2].parts;
+                     OfferedPart copy = parts.front();
+                     copy.part.in = parts.back().part.out;
+                     copy.part.out.buffer = 1;
+                     parts.push_back(copy);
+                   }),
+            "it adds and does more");
+}
+
+TEST(ExchangeOffer, WordsOfAReduceScatter) {
+  ExchangeSpec spec(4, true, 16, 2, kByWords);
+  spec.dropSecondShot();
+  auto match = matchExchange(offersOf(spec));
+  ASSERT_TRUE(match.ok()) << match.status().message();
+  EXPECT_EQ(match->whyNotByWords, "");
+  EXPECT_EQ(match->terms, (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(match->slots, (std::vector<uint64_t>{0, 16, 32, 48}));
+  // The own value may be another one than that of a peer, but not two.
+  EXPECT_EQ(whyNot(spec,
+                   [](auto &all) {
+                     OfferedPart copy = partOf(all[1], PartKind::Copy);
+                     copy.part.in.address += 64;
+                     copy.part.out.buffer = 1;
+                     all[1].parts.insert(all[1].parts.begin(), copy);
+                   }),
+            "a member copies several values");
+}
+
+TEST(ExchangeOffer, WordsOfAGather) {
+  ProgramSpec spec = gatherSpec(3, {DType::F32}, 4, 2, kByWords);
+  auto match = matchExchange(offersOf(spec));
+  ASSERT_TRUE(match.ok()) << match.status().message();
+  EXPECT_EQ(match->whyNotByWords, "");
+  EXPECT_EQ(match->terms, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(match->slots, (std::vector<uint64_t>{0, 16, 32}));
+  // Stores: own slot, own copy, puts to the two others; then copies of what they have sent. Those
+  // of rank 1 come from ranks 0 and 2.
+  EXPECT_EQ(match->copies.at(0), (std::vector<uint32_t>{1, 5, 4}));
+  EXPECT_EQ(match->copies.at(1), (std::vector<uint32_t>{4, 1, 5}));
+  auto lastCopy = [](ExchangeOffer &offer) -> ExchangePart & { return offer.parts.back().part; };
+  EXPECT_EQ(whyNot(spec, [&](auto &all) { lastCopy(all[1]).in.address = 0; }),
+            "a value has several copies");
+  EXPECT_EQ(whyNot(spec, [&](auto &all) { lastCopy(all[1]).in.address = 48; }),
+            "it copies other elements than it got");
+  EXPECT_EQ(whyNot(spec, [&](auto &all) { partOf(all[2], PartKind::Put).part.out.address += 48; }),
+            "the values have other places on other members");
 }
 
 TEST(ExchangeOffer, Text) {
@@ -205,12 +255,28 @@ TEST(ExchangeOffer, Room) {
   // 18 floats are 5 units, of 4 words from each of 4 ranks, twice.
   ExchangeRoom words = roomOf(ExchangeSpec(4, false, 18, 2, kByWords));
   EXPECT_EQ(words.firstOfWords, 8u);
+  EXPECT_EQ(words.halfOfWords, 80u);
   EXPECT_EQ(words.size, 8u + 160);
   EXPECT_EQ(words.numByWords, 1u);
   // For more ranks than the kernel has, each block signals.
   ExchangeRoom many = roomOf(ExchangeSpec(9, false, 18, 2, kByWords));
   EXPECT_EQ(many.places.at(0).signals, ExchangeSignals::Block);
   EXPECT_EQ(many.numByWords, 0u);
+  // Exchanges of several sizes use one half and the other one in turn: 25 units, then one.
+  ProgramSpec two = gatherSpec(2, {DType::F32}, 100, 2, kByWords);
+  for (RankSpec &rank : two.ranks) {
+    std::vector<CommandSpec> again = rank.commands;
+    for (CommandSpec &command : again)
+      for (uint32_t &operand : command.operands)
+        if (operand != sp::kNoView) {
+          sp::View view = rank.views.at(operand);
+          operand = rank.view(view.buffer(), DType::F32, {4}, view.offset());
+        }
+    rank.commands.insert(rank.commands.end(), again.begin(), again.end());
+  }
+  ExchangeRoom both = roomOf(two);
+  EXPECT_EQ(both.numByWords, 2u);
+  EXPECT_EQ(both.halfOfWords, 200u);
 }
 
 } // namespace

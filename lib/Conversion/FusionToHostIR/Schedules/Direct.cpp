@@ -31,9 +31,6 @@ static constexpr int64_t kMostForOneShot = 256 * 1024;
 static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
 /// With words that carry a flag, a thread has one unit of 16 bytes for each peer.
 static constexpr int64_t kBytesOfBlockByWords = 8 * 1024;
-/// Words carry half a flag, so twice the bytes travel: 0.7 us more at the rate of a link, less than
-/// a signal.
-static constexpr int64_t kMostByWords = 256 * 1024;
 /// Larger values are not worth a price: a ring of a library's collective adds as it sends.
 static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
@@ -374,19 +371,29 @@ static fusion::ReshardKind getKind(fusion::ReshardOp reshard) {
   return fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).kind;
 }
 
-/// Of the local parts of the reshards' operands or results, whichever are larger.
-static std::optional<int64_t> countBytes(ArrayRef<fusion::ReshardOp> reshards) {
-  int64_t sum = 0;
+namespace {
+
+/// Of the local parts of the reshards' operands and results: the larger ones, which a device has as
+/// a whole, and the smaller ones, which it sends to each other device.
+struct Bytes {
+  int64_t whole = 0, sent = 0;
+};
+
+} // namespace
+
+static std::optional<Bytes> countBytes(ArrayRef<fusion::ReshardOp> reshards) {
+  Bytes sum;
   for (fusion::ReshardOp reshard : reshards) {
-    int64_t bytes = 0;
+    SmallVector<int64_t, 2> sizes;
     for (RankedTensorType type : {reshard.getInput().getType(), reshard.getType()}) {
       FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
       if (failed(shape))
         return std::nullopt;
-      bytes = std::max(bytes, llvm::divideCeil(type.getElementTypeBitWidth(), 8) *
-                                  llvm::product_of(*shape));
+      sizes.push_back(llvm::divideCeil(type.getElementTypeBitWidth(), 8) *
+                      llvm::product_of(*shape));
     }
-    sum += bytes;
+    sum.whole += std::max(sizes[0], sizes[1]);
+    sum.sent += std::min(sizes[0], sizes[1]);
   }
   return sum;
 }
@@ -453,11 +460,6 @@ static FailureOr<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_
   bool byWords = all.signals == program::ExchangeSignals::Word;
   if (byWords && shots == "two")
     return why() << "schedule direct, signals with words: expected one shot, found two";
-  if (byWords &&
-      (devices > program::kMostWordRanks || static_cast<uint64_t>(bytes) > program::kMostWordValue))
-    return why() << "schedule direct, signals with words: expected at most "
-                 << program::kMostWordRanks << " devices and " << program::kMostWordValue
-                 << " bytes, found " << devices << " and " << bytes;
   if (shots == "one" || (shots != "two" && (devices == 2 || bytes <= kMostForOneShot || byWords)))
     cut.reset();
   return cut;
@@ -489,21 +491,27 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
                         ->getName();
   if (!loop.raggedDigits.empty())
     return why() << "schedule direct: expected slices of one size, found a shorter last one";
-  std::optional<int64_t> whole = countBytes(reshards);
-  if (!whole)
+  std::optional<Bytes> ofAll = countBytes(reshards);
+  if (!ofAll)
     return why() << "schedule direct: expected known extents, found " << reshard.getType();
   StringRef word = loop.schedule.getWord("signals");
   using Signals = program::ExchangeSignals;
   Signals signals = word == "block"  ? Signals::Block
                     : word == "word" ? Signals::Word
                                      : Signals::Step;
-  if (!isAllReduce && (signals == Signals::Word || loop.schedule.getWord("shots") == "two"))
-    return why() << "schedule direct, "
-                 << (signals == Signals::Word ? "signals with words" : "two shots")
-                 << ": expected an all-reduce, found another reshard";
+  if (!isAllReduce && loop.schedule.getWord("shots") == "two")
+    return why() << "schedule direct, two shots: expected an all-reduce, found another reshard";
   DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, signals, {}, {}};
   all.others.append(std::next(reshards.begin()), reshards.end());
-  int64_t bytes = *whole / all.loop.numSlices();
+  int64_t bytes = ofAll->whole / all.loop.numSlices(), sent = ofAll->sent / all.loop.numSlices();
+  if (signals == Signals::Word && !all.others.empty())
+    return why() << "schedule direct, signals with words: expected one gather, found "
+                 << reshards.size();
+  if (signals == Signals::Word && (all.plan.groupSize() > program::kMostWordRanks ||
+                                   static_cast<uint64_t>(sent) > program::kMostWordValue))
+    return why() << "schedule direct, signals with words: expected at most "
+                 << program::kMostWordRanks << " devices and " << program::kMostWordValue
+                 << " bytes, found " << all.plan.groupSize() << " and " << sent;
   if (isAllReduce) {
     FailureOr<std::optional<int64_t>> cut = chooseCut(all, bytes, why);
     if (failed(cut))
@@ -516,9 +524,10 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   if (all.blocks == 0 && signals == Signals::Step && bytes <= kMostOfOneBlock)
     all.blocks = 1;
   if (all.blocks == 0)
-    all.blocks = std::clamp<int64_t>(
-        llvm::divideCeil(bytes, signals == Signals::Word ? kBytesOfBlockByWords : kBytesOfBlock), 1,
-        kMostBlocks);
+    all.blocks =
+        std::clamp<int64_t>(signals == Signals::Word ? llvm::divideCeil(sent, kBytesOfBlockByWords)
+                                                     : llvm::divideCeil(bytes, kBytesOfBlock),
+                            1, kMostBlocks);
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   for (fusion::ReshardOp other : all.others)
     llvm::erase(all.consumers, other.getOperation());
@@ -538,8 +547,8 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (!loop.streamSizes.empty() || reshards.empty())
     return;
-  std::optional<int64_t> bytes = countBytes(reshards);
-  if (!bytes || *bytes > kMostOfCandidate)
+  std::optional<Bytes> bytes = countBytes(reshards);
+  if (!bytes || bytes->whole > kMostOfCandidate)
     return;
   MLIRContext *context = loop.place->getContext();
   bool isAllReduce = getKind(reshards.front()) == fusion::ReshardKind::AllReduce;
@@ -548,7 +557,8 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
       bool byWords = signals == "word", two = shots == "two";
       if (two && (byWords || !isAllReduce))
         continue;
-      if (byWords && (!isAllReduce || *bytes > kMostByWords))
+      if (byWords &&
+          (reshards.size() > 1 || static_cast<uint64_t>(bytes->sent) > program::kMostWordValue))
         continue;
       NamedAttrList options;
       if (isAllReduce)

@@ -110,17 +110,31 @@ private:
     // From 1 on: the words are 0 at first.
     arguments.perRun = offer.numByWords;
     arguments.value = offer.wordNumber + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
-    const FusedExchange::Step &sends = exchange.steps[0], &adds = exchange.steps[1];
-    arguments.source = frame.pointers[sends.sources[0].slot];
-    arguments.target = frame.pointers[adds.targets[0].local.slot];
-    arguments.slots = frame.pointers[adds.sources[0].slot];
-    arguments.ranks = static_cast<int32_t>(agreement->match.terms.size());
-    arguments.own = static_cast<int32_t>(agreement->match.terms[self]);
-    for (uint32_t member = 0; member < agreement->match.terms.size(); ++member)
-      arguments.places[agreement->match.terms[member]] =
-          roomOf(member, agreement->offers[member].firstOfWords, frame);
-    TANDEM_RETURN_IF_ERROR(
-        words->run(kernels, stream.native(), arguments, agreement->match.blocks));
+    arguments.half = offer.halfOfWords;
+    const program::ExchangeMatch &match = agreement->match;
+    const FusedExchange::Step &sends = exchange.steps[0], &uses = exchange.steps[1];
+    uint32_t own = match.terms[self];
+    arguments.ranks = static_cast<int32_t>(match.terms.size());
+    arguments.own = static_cast<int32_t>(own);
+    for (size_t k = 0; k < sends.sources.size(); ++k) {
+      const FusedExchange::Target &target = sends.targets[k];
+      arguments.sources[target.put ? match.terms[target.put->peer] : own] =
+          frame.pointers[sends.sources[k].slot];
+    }
+    const Member &me = (*peers)[self];
+    for (uint32_t member = 0; member < match.terms.size(); ++member) {
+      uint32_t term = match.terms[member];
+      arguments.places[term] = roomOf(member, agreement->offers[member].firstOfWords, frame);
+      arguments.slots[term] = me.base + frame.half * me.halfBytes + match.slots[member];
+    }
+    for (uint32_t term = 0; term < match.terms.size(); ++term)
+      if (uint32_t k = match.copies[self][term]; k != program::ExchangeMatch::kNone)
+        arguments.copies[term] = addressOf(
+            k < sends.targets.size() ? sends.targets[k] : uses.targets[k - sends.targets.size()],
+            frame);
+    if (uses.move.reduces)
+      arguments.sum = addressOf(uses.targets[0], frame);
+    TANDEM_RETURN_IF_ERROR(words->run(kernels, stream.native(), arguments, match.blocks));
     return stream.track(marker);
   }
 
@@ -155,36 +169,38 @@ private:
 std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchange &exchange) {
   if (exchange.offer->signals != program::ExchangeSignals::Word || exchange.steps.size() != 2)
     return std::nullopt;
-  const program::ExchangeMove &sends = exchange.steps[0].move, &adds = exchange.steps[1].move;
-  if (sends.stores.empty() || adds.stores.size() != 1 || exchange.steps[1].targets[0].put ||
-      sends.in.dtype != adds.out.dtype || !sends.in.sameShape(adds.out))
+  const program::ExchangeMove &sends = exchange.steps[0].move, &uses = exchange.steps[1].move;
+  if (sends.stores.empty() || !sends.in.sameShape(sends.out) || sends.in.dtype != sends.out.dtype ||
+      (uses.reduces && (uses.stores.size() != 1 || exchange.steps[1].targets[0].put ||
+                        sends.in.dtype != uses.out.dtype || !sends.in.sameShape(uses.out))))
     return std::nullopt;
-  auto plan = gpu::WordPlan::make(kernels, adds.out, sends.in, adds.in, adds.termStride,
-                                  static_cast<ReduceOp>(adds.reduceOp));
+  auto plan = gpu::WordPlan::make(kernels, sends.in, sends.out, uses.reduces ? &uses.out : nullptr,
+                                  static_cast<ReduceOp>(uses.reduceOp));
   if (!plan)
     return std::nullopt;
   return std::move(*plan);
 }
 
 /// Whether the room that a rank offers is inside the memory of its signals.
-bool hasRoom(const program::ExchangeOffer &offer, const Member &member) {
-  uint64_t waits = 0, units = 0, terms = 0;
+bool hasRoom(const program::ExchangeOffer &offer, const Member &member, uint64_t numMembers) {
+  uint64_t waits = 0, units = 0;
   for (const program::OfferedPart &offered : offer.parts) {
     waits += offered.part.kind == program::ExchangePart::Kind::Wait;
-    if (offered.part.kind != program::ExchangePart::Kind::Reduce)
-      continue;
-    const Layout &out = offered.part.out.layout;
-    units = (out.numBytes() + 15) / 16;
-    terms = static_cast<uint64_t>(offered.part.in.layout.shape[0]);
+    if (offered.part.kind == program::ExchangePart::Kind::Put)
+      units = std::max(units, (offered.part.out.layout.numBytes() + 15) / 16);
   }
   uint64_t all = member.numSignals;
-  if (offer.sizeOfSet > all || offer.first > all || offer.firstOfWords > all)
+  if (offer.sizeOfSet > all || offer.first > all || offer.firstOfWords > all ||
+      offer.halfOfWords > all)
     return false;
   uint64_t end = offer.sizeOfSet + offer.first + waits * offer.blocksOfRoom;
-  if (offer.signals == program::ExchangeSignals::Word)
-    end = std::max(end,
-                   offer.sizeOfSet + offer.firstOfWords + 2 * terms * program::wordsOfUnits(units));
-  return end <= all && offer.firstOfWords % 2 == 0 && offer.sizeOfSet % 2 == 0;
+  if (offer.signals == program::ExchangeSignals::Word) {
+    if (numMembers * program::wordsOfUnits(units) > offer.halfOfWords)
+      return false;
+    end = std::max(end, offer.sizeOfSet + offer.firstOfWords + 2 * offer.halfOfWords);
+  }
+  return end <= all && offer.firstOfWords % 2 == 0 && offer.halfOfWords % 2 == 0 &&
+         offer.sizeOfSet % 2 == 0;
 }
 
 } // namespace
@@ -209,7 +225,7 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
     std::istringstream in(members[m]);
     for (std::string line; std::getline(in, line);) {
       std::optional<program::ExchangeOffer> offer = program::ExchangeOffer::parse(line);
-      if (!offer || !hasRoom(*offer, peers[m]))
+      if (!offer || !hasRoom(*offer, peers[m], members.size()))
         return refuse(fmt::format("member {} gives no offer", m));
       offers.push_back(std::move(*offer));
     }

@@ -266,13 +266,14 @@ private:
   unsigned blocks = 1;
 };
 
-/// A kernel for an all-reduce in one shot whose words carry flags.
+/// A kernel for an exchange in one shot whose words carry flags.
 class WordPlan {
 public:
   WordPlan() = default;
-  /// `target`, `source` and `slot`: of one shape. Unsupported, with the reason, if there is none.
-  static Expected<WordPlan> make(const Kernels &kernels, const Layout &target, const Layout &source,
-                                 const Layout &slot, int64_t slotStride, ReduceOp op);
+  /// `source`, `slot` and `sum`: of one shape. `sum` is null if nothing is added. Unsupported, with
+  /// the reason, if there is no kernel.
+  static Expected<WordPlan> make(const Kernels &kernels, const Layout &source, const Layout &slot,
+                                 const Layout *sum, ReduceOp op);
   /// `exchange` has all addresses, and gets the rest.
   Status run(const Kernels &kernels, StreamHandle stream, WordArguments &exchange,
              unsigned blocks) const;
@@ -285,7 +286,6 @@ private:
   };
   std::vector<Variant> variants; ///< widest first
   uint64_t units = 0;
-  int64_t slotStride = 0;
   ReduceOp op = ReduceOp::Sum;
 };
 

@@ -95,27 +95,29 @@ struct alignas(16) ExchangeArguments {
 };
 static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as an argument");
 
-/// An all-reduce in one shot whose words carry flags: each unit of 16 bytes travels as four words
-/// of 4 bytes, each with the exchange's number behind it. Unit p of rank s is two pairs of words at
-/// 2 * ((number % 2 * ranks + s) * 2 * units + h * units + p), h = 0, 1, in words of 8 bytes.
+/// An exchange in one shot whose words carry flags: each unit of 16 bytes travels as four words of
+/// 4 bytes, each with the exchange's number behind it. Unit p of rank s is two pairs of words at
+/// number % 2 * half + 2 * (s * 2 * units + h * units + p), h = 0, 1, in words of 8 bytes.
+/// Ranks are those of the exchange.
 enum : int { kMostWordRanks = 8 };
 struct alignas(16) WordArguments {
   uint64_t *epoch = nullptr;
   const uint64_t *released = nullptr, *letGo = nullptr; ///< set by an abort
   uint64_t *progress = nullptr;                         ///< host memory: `command` while it waits
   uint64_t command = 0;
-  uint64_t *arrivals = nullptr;   ///< blocks that have read *epoch, in all runs
-  uint64_t perRun = 0, value = 0; ///< the exchange's number is *epoch * perRun + value
-  const void *source = nullptr;
-  void *target = nullptr;
-  void *slots = nullptr;                 ///< of the program: get what arrives, too
-  int64_t slotStride = 0;                ///< elements
-  uint64_t units = 0;                    ///< of 16 bytes, the last perhaps in part
-  uint64_t *places[kMostWordRanks] = {}; ///< by term: the words at that rank; own ones at `own`
+  uint64_t *arrivals = nullptr;             ///< blocks that have read *epoch, in all runs
+  uint64_t perRun = 0, value = 0;           ///< the exchange's number is *epoch * perRun + value
+  const void *sources[kMostWordRanks] = {}; ///< what each rank gets
+  void *slots[kMostWordRanks] = {};         ///< of the program: get what comes from each rank
+  void *copies[kMostWordRanks] = {};        ///< likewise; null: none
+  void *sum = nullptr;                      ///< of all that has come; null: nothing is added
+  uint64_t *places[kMostWordRanks] = {};    ///< the words at each rank; own ones at `own`
+  uint64_t half = 0;                        ///< words
+  uint64_t units = 0;                       ///< of 16 bytes, the last perhaps in part
   int32_t ranks = 0, own = 0;
   int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
   int32_t op = 0;        ///< ReduceOp
-  Nest nest;             ///< operands: target, source, slot
+  Nest nest;             ///< operands: sum, source, slot or copy
 };
 
 } // namespace tandem::gpu

@@ -61,8 +61,7 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   for (DType type : kExchanged)
     for (unsigned pack : {1u, kWidest / sizeOf(type)}) {
       names.push_back(fmt::format("exchange_{}_{}", toString(type), pack));
-      if (program::exchangeKernelType(type, /*added=*/true))
-        names.push_back(fmt::format("words_{}_{}", toString(type), pack));
+      names.push_back(fmt::format("words_{}_{}", toString(type), pack));
     }
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"8", "16", "32", "64", "128"})
@@ -451,40 +450,41 @@ Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream, ExchangeAr
   return kernels.driver.launch(variant.function, {grid, 1, kExchangeThreads}, stream, arguments);
 }
 
-Expected<WordPlan> WordPlan::make(const Kernels &kernels, const Layout &target,
-                                  const Layout &source, const Layout &slot, int64_t slotStride,
-                                  ReduceOp op) {
-  DType type = target.dtype;
-  if (!program::exchangeKernelType(type, /*added=*/true))
+Expected<WordPlan> WordPlan::make(const Kernels &kernels, const Layout &source, const Layout &slot,
+                                  const Layout *sum, ReduceOp op) {
+  DType type = source.dtype;
+  std::optional<DType> handled = program::exchangeKernelType(type, /*added=*/sum != nullptr);
+  if (!handled)
     return Status(Code::Unsupported, fmt::format("there is no kernel for {}", toString(type)));
   WordPlan plan;
-  plan.slotStride = slotStride;
   plan.op = op;
   // In order: unit i is the same elements on all ranks.
-  Loops loops({target, source, slot}, /*inOrder=*/true);
+  Loops loops({sum ? *sum : slot, source, slot}, /*inOrder=*/true);
   unsigned most = kWidest / sizeOf(type);
   if (loops.total() == 0 || loops.total() >= uint64_t(1) << 31)
     return Status(Code::Unsupported, "its values are too large, or empty");
   plan.units = (loops.total() + most - 1) / most;
-  bool isPacked = loops.pack(most) == most && slotStride % most == 0;
+  bool isPacked = loops.pack(most) == most;
   for (unsigned width : isPacked ? std::vector<unsigned>{most, 1} : std::vector<unsigned>{1}) {
     Variant &variant = plan.variants.emplace_back();
     variant.bytes = width * sizeOf(type);
     variant.nest = loops.nest(width, false);
     TANDEM_ASSIGN_OR_RETURN(variant.function,
-                            kernels.get(fmt::format("words_{}_{}", toString(type), width)));
+                            kernels.get(fmt::format("words_{}_{}", toString(*handled), width)));
   }
   return plan;
 }
 
 Status WordPlan::run(const Kernels &kernels, StreamHandle stream, WordArguments &exchange,
                      unsigned blocks) const {
-  const Variant &variant = variantFor(variants, reinterpret_cast<uintptr_t>(exchange.source) |
-                                                    reinterpret_cast<uintptr_t>(exchange.target) |
-                                                    reinterpret_cast<uintptr_t>(exchange.slots));
+  auto addresses = reinterpret_cast<uintptr_t>(exchange.sum);
+  for (int r = 0; r < exchange.ranks; ++r)
+    addresses |= reinterpret_cast<uintptr_t>(exchange.sources[r]) |
+                 reinterpret_cast<uintptr_t>(exchange.slots[r]) |
+                 reinterpret_cast<uintptr_t>(exchange.copies[r]);
+  const Variant &variant = variantFor(variants, addresses);
   exchange.nest = variant.nest;
   exchange.units = units;
-  exchange.slotStride = slotStride;
   exchange.op = static_cast<int32_t>(op);
   void *arguments[] = {argument(exchange)};
   return kernels.driver.launch(variant.function, {blocks, 1, kExchangeThreads}, stream, arguments);

@@ -623,8 +623,8 @@ struct WordWait {
   }
 };
 
-/// Each thread sends its units to all ranks, then adds what they have sent. No thread waits for
-/// another one of this rank, and no fence is needed.
+/// Each thread sends its units to all ranks, then adds or copies what they have sent. No thread waits
+/// for another one of this rank, and no fence is needed.
 template <typename T, int N> __device__ void runWords(const WordArguments &given) {
   using A = typename Arithmetic<T>::Type;
   constexpr int kElements = Unit<T>::kElements;
@@ -647,39 +647,55 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
       counter.enter(exchange.arrivals, run);
   }
   WordWait wait{exchange, number << 32};
-  const auto *source = asGlobal(static_cast<const T *>(exchange.source));
-  T *target = asGlobal(static_cast<T *>(exchange.target)),
-    *slots = asGlobal(static_cast<T *>(exchange.slots));
   int ranks = exchange.ranks, own = exchange.own;
   auto units = static_cast<uint32_t>(exchange.units), step = unitStep<uint32_t>();
-  // Of rank s: 2 * units pairs.
-  uint64_t half = (number % 2) * static_cast<uint64_t>(ranks);
+  uint64_t half = number % 2 * exchange.half;
   auto wordsOf = [&](uint64_t *place, int from) {
-    return place + (half + static_cast<uint64_t>(from)) * 4 * units;
+    return place + half + static_cast<uint64_t>(from) * 4 * units;
   };
-  for (auto p = firstUnit<uint32_t>(); p < units; p += step) {
-    Unit<T> unit;
+  auto load = [&](int r, uint32_t p, Unit<T> &unit) {
+    const auto *source = asGlobal(static_cast<const T *>(exchange.sources[r]));
     unit.halves[0] = unit.halves[1] = 0;
     forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
       loadElements<T, N>(source + at[1], e, unit);
-      storeElements<T, N>(slots + own * exchange.slotStride + at[2], e, unit);
     });
-    uint64_t words[4];
-#pragma unroll
-    for (int w = 0; w < 4; ++w)
-      words[w] = (unit.halves[w / 2] >> (w % 2 * 32) & 0xffffffffu) | wait.flag;
+  };
+  auto store = [&](void *place, uint32_t p, int operand, const Unit<T> &unit) {
+    T *to = asGlobal(static_cast<T *>(place));
+    forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
+      storeElements<T, N>(to + at[operand], e, unit);
+    });
+  };
+  // What has come from rank r.
+  auto keep = [&](int r, uint32_t p, const Unit<T> &unit) {
+    store(exchange.slots[r], p, 2, unit);
+    if (exchange.copies[r])
+      store(exchange.copies[r], p, 2, unit);
+  };
+  for (auto p = firstUnit<uint32_t>(); p < units; p += step) {
+    Unit<T> unit;
+    const void *loaded = nullptr;
 #pragma unroll 1
-    for (int r = 0; r < ranks; ++r) {
-      if (r == own)
-        continue;
+    for (int distance = 1; distance < ranks; ++distance) {
+      int r = own + distance < ranks ? own + distance : own + distance - ranks;
+      if (exchange.sources[r] != loaded) // one value for all, or one for each
+        load(r, p, unit);
+      loaded = exchange.sources[r];
+      uint64_t words[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w)
+        words[w] = (unit.halves[w / 2] >> (w % 2 * 32) & 0xffffffffu) | wait.flag;
       uint64_t *to = asGlobal(wordsOf(exchange.places[r], own)) + 2 * p;
       storePair(to, words[0], words[1]);
       storePair(to + 2 * units, words[2], words[3]);
     }
+    if (exchange.sources[own] != loaded)
+      load(own, p, unit);
+    keep(own, p, unit);
   }
   for (auto p = firstUnit<uint32_t>(); p < units; p += step) {
     uint64_t words[kMostWordRanks][4];
-    auto load = [&](int r) {
+    auto receive = [&](int r) {
       const uint64_t *from = asGlobal(wordsOf(exchange.places[own], r)) + 2 * p;
       loadPair(from, words[r][0], words[r][1]);
       loadPair(from + 2 * units, words[r][2], words[r][3]);
@@ -688,7 +704,7 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
 #pragma unroll
     for (int r = 0; r < kMostWordRanks; ++r)
       if (r < ranks && r != own)
-        load(r);
+        receive(r);
     A sum[kElements];
 #pragma unroll
     for (int e = 0; e < kElements; ++e)
@@ -699,36 +715,34 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
         continue;
       Unit<T> unit;
       if (r == own) {
-        unit.halves[0] = unit.halves[1] = 0;
-        forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
-          loadElements<T, N>(source + at[1], e, unit);
-        });
+        if (exchange.sum)
+          load(own, p, unit);
       } else {
         for (unsigned polls = 0; !wait.hasCome(words[r][0]) || !wait.hasCome(words[r][1]) ||
                                  !wait.hasCome(words[r][2]) || !wait.hasCome(words[r][3]);
              ++polls) {
           if (!wait.goesOn(polls))
             return;
-          load(r);
+          receive(r);
         }
 #pragma unroll
         for (int h = 0; h < 2; ++h)
           unit.halves[h] = (words[r][2 * h] & 0xffffffffu) | words[r][2 * h + 1] << 32;
-        forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
-          storeElements<T, N>(slots + r * exchange.slotStride + at[2], e, unit);
-        });
+        keep(r, p, unit);
       }
+      if (exchange.sum) {
 #pragma unroll
-      for (int e = 0; e < kElements; ++e)
-        sum[e] = combine(exchange.op, sum[e], widen(unit.v[e]));
+        for (int e = 0; e < kElements; ++e)
+          sum[e] = combine(exchange.op, sum[e], widen(unit.v[e]));
+      }
     }
+    if (!exchange.sum)
+      continue;
     Unit<T> result;
 #pragma unroll
     for (int e = 0; e < kElements; ++e)
       narrow(sum[e], result.v[e]);
-    forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
-      storeElements<T, N>(target + at[0], e, result);
-    });
+    store(exchange.sum, p, 0, result);
   }
   if (wait.told)
     storeShared(exchange.progress, ~uint64_t(0));
@@ -802,6 +816,8 @@ WORDS(f16, Half, 1)
 WORDS(f16, Half, 8)
 WORDS(bf16, Bfloat16, 1)
 WORDS(bf16, Bfloat16, 8)
+WORDS(i8, signed char, 1)
+WORDS(i8, signed char, 16)
 
 /// `count` elements, `stride` apart, as f32.
 #define WIDEN(name, T)                                                                             \

@@ -73,42 +73,6 @@ TEST(GpuExchange, OneKernelForAllParts) {
 
 using Types = std::vector<DType>;
 
-/// Gathers values of `types`, `count` elements of each rank, by one exchange. Each value is
-/// received in symmetric memory and copied to a result.
-static ProgramSpec gatherAll(const Types &types, int64_t count) {
-  ProgramSpec spec(2);
-  std::vector<uint32_t> inputs, results;
-  for (DType type : types)
-    inputs.push_back(spec.stacked(fmt::format("x{}", inputs.size()), false, type, {count}));
-  for (DType type : types)
-    results.push_back(spec.stacked(fmt::format("y{}", results.size()), true, type, {2 * count}));
-  for (RankSpec &rank : spec.ranks) {
-    uint16_t channel = rank.channel({0, 1}, OneSided);
-    rank.slots.assign(2, 1);
-    uint32_t peer = 1 - rank.rank;
-    CommandSpec &head = rank.add(sp::CommandKind::fused_exchange, 0);
-    head.value = 1;
-    head.aux = static_cast<uint32_t>(3 * types.size() + 2);
-    std::vector<std::pair<uint32_t, uint32_t>> arrived;
-    for (size_t k = 0; k < types.size(); ++k) {
-      uint64_t bytes = static_cast<uint64_t>(count) * sizeOf(types[k]);
-      auto part = [&](uint32_t buffer, uint32_t of) {
-        return rank.view(buffer, types[k], {count}, bytes * of);
-      };
-      uint32_t own = part(rank.argument(inputs[k], bytes), 0);
-      uint32_t result = rank.argument(results[k], 2 * bytes), all = rank.symmetric(2 * bytes);
-      rank.copy(0, part(result, rank.rank), own);
-      rank.put(0, channel, part(all, rank.rank), own, peer);
-      arrived.emplace_back(part(result, peer), part(all, peer));
-    }
-    rank.signal(0, channel, peer, rank.rank, 1, true);
-    rank.waitSignal(0, channel, peer, 1);
-    for (auto [to, from] : arrived)
-      rank.copy(0, to, from);
-  }
-  return spec;
-}
-
 /// Byte i of rank r is 50 r + i.
 static Status runGather(Context &context, Instance &instance, const Types &types, size_t count) {
   TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
@@ -121,7 +85,7 @@ static Status runGather(Context &context, Instance &instance, const Types &types
   TANDEM_RETURN_IF_ERROR(instance.run());
   for (size_t k = 0; k < types.size(); ++k) {
     size_t bytes = count * sizeOf(types[k]);
-    std::vector<int8_t> found(2 * bytes);
+    std::vector<int8_t> found(context.worldSize() * bytes);
     TANDEM_RETURN_IF_ERROR(
         context.device().download(found.data(), memory[types.size() + k]->data(), found.size()));
     for (size_t i = 0; i < found.size(); ++i)
@@ -138,7 +102,7 @@ TEST(GpuExchange, BytesAreMoved) {
       std::string kernel = count == 48 ? "launches.exchange_i8_16" : "launches.exchange_i8_1";
       int64_t launched = fakeNumber(kernel.c_str());
       expectAllOk(
-          runRanks(gatherAll(types, count), "peer", [&](Context &context, Instance &instance) {
+          runRanks(gatherSpec(2, types, count), "peer", [&](Context &context, Instance &instance) {
             return runGather(context, instance, types, static_cast<size_t>(count));
           }));
       launched = fakeNumber(kernel.c_str()) - launched;
@@ -307,6 +271,35 @@ TEST(GpuExchange, SignalsOfRanksThatShareAGpu) {
         EXPECT_EQ(log.find(other), std::string::npos) << log;
       EXPECT_EQ(fakeNumber("launches.words_f32_4") > words, signals == kByWords && !testsHip());
     }
+}
+
+TEST(GpuExchange, GathersByWords) {
+  // 5 elements are no whole unit of 16 bytes; i32 goes by the kernel of f32.
+  for (uint32_t ranks : {2, 4})
+    for (DType type : {DType::I8, DType::F32, DType::I32})
+      for (int64_t count : {5, 48}) {
+        std::string kernel = fmt::format("launches.words_{}_{}", type == DType::I8 ? "i8" : "f32",
+                                         count == 5 ? 1 : 16 / sizeOf(type));
+        int64_t launched = fakeNumber(kernel.c_str());
+        takeLog();
+        expectAllOk(runRanks(gatherSpec(ranks, {type}, count, 3, kByWords), "peer",
+                             [&](Context &context, Instance &instance) {
+                               return runGather(context, instance, {type},
+                                                static_cast<size_t>(count));
+                             }));
+        std::string log = takeLog();
+        EXPECT_EQ(fakeNumber(kernel.c_str()) > launched, !testsHip()) << kernel << log;
+        EXPECT_EQ(log.find("not by words"), std::string::npos) << log;
+      }
+  // One kernel moves rows and their scales, but not by words.
+  takeLog();
+  Types both{DType::I8, DType::F32};
+  expectAllOk(runRanks(gatherSpec(2, both, 48, 3, kByWords), "peer",
+                       [&](Context &context, Instance &instance) {
+                         return runGather(context, instance, both, 48);
+                       }));
+  if (!testsHip())
+    EXPECT_NE(takeLog().find("not by words: it is not one shot"), std::string::npos);
 }
 
 TEST(GpuExchange, RanksThatDisagreeSignalPerStep) {
