@@ -209,6 +209,11 @@ class Performance(harness.Test):
         data, parts = json.loads(whole), harness.read_json(self.path("docs/measured/four.json"))
         self.assertEqual(sorted(map(str, data["cases"])), sorted(map(str, parts["cases"])))
         self.assertEqual(parts["not_measured"], 2 * data["not_measured"])
+        # What one part had no time for, another one has measured.
+        bench, *others = self.split()
+        late = self.write("late.json", {**harness.read_json(bench), "not_measured": ["{op} {m}x{n}x{k} {dtype}".format(**BENCH["rows"][-1])]})
+        self.assertEqual(self.run_script("--add=four", "--commit=abc", "--date=2026-01-02", late, *others).code, 0)
+        self.assertEqual(harness.read_json(self.path("docs/measured/four.json"))["not_measured"], data["not_measured"])
 
     def test_the_picture_of_many_cases(self):
         self.write("docs/performance.md", page("four", ("sorted many.svg",)))

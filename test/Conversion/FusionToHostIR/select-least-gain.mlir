@@ -1,13 +1,13 @@
 // RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x4.json > %t.json
 // RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule=machine=%t.json | FileCheck %s
 
-// Few tokens on 4 H200 without fused exchanges, where both have been measured: each copy of the reduction begins behind a
-// matmul, and its push is slower than the sequence.
+// Few tokens on 4 H200 without fused exchanges: each copy of the reduction begins behind a matmul, and its push would be
+// slower than the sequence.
 #tp = #tandem.mesh<"tp", ["x" = 4]>
-!x = tensor<1024x14336xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-!w = tensor<14336x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
-!p = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
-!y = tensor<1024x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!x = tensor<640x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<640x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<640x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 
 // CHECK-LABEL: func.func @scatter
 // CHECK: fusion.stream_loop schedule <pipeline> from cost
@@ -20,7 +20,7 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 
 // -----
 
-// Those of the gather begin beside the own matmul: 7 % are gained.
+// Those of the gather begin beside the own matmul: 6 % are gained.
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 !x = tensor<1024x16384xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<1024x16384xbf16, #fusion.axes<#tp, [-, -]>>
