@@ -181,13 +181,21 @@ std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchan
   return std::move(*plan);
 }
 
-/// Whether the room that a rank offers is inside the memory of its signals.
-bool hasRoom(const program::ExchangeOffer &offer, const Member &member, uint64_t numMembers) {
+/// Whether what a rank offers lies in memory: its room in that of its signals, and its puts in that
+/// of their peers, who take their places from the offer.
+bool hasRoom(const program::ExchangeOffer &offer, const PeerMemory &peers, uint32_t offerer,
+             uint32_t numMembers) {
+  const Member &member = peers[offerer];
   uint64_t waits = 0, units = 0;
   for (const program::OfferedPart &offered : offer.parts) {
     waits += offered.part.kind == program::ExchangePart::Kind::Wait;
-    if (offered.part.kind == program::ExchangePart::Kind::Put)
-      units = std::max(units, (offered.part.out.layout.numBytes() + 15) / 16);
+    if (offered.part.kind != program::ExchangePart::Kind::Put)
+      continue;
+    const program::PlacedView &place = offered.part.out;
+    units = std::max(units, (place.layout.numBytes() + 15) / 16);
+    if (offered.part.peer >= numMembers ||
+        place.address + place.layout.spanBytes() > peers[offered.part.peer].halfBytes)
+      return false;
   }
   uint64_t all = member.numSignals;
   if (offer.sizeOfSet > all || offer.first > all || offer.firstOfWords > all ||
@@ -195,7 +203,7 @@ bool hasRoom(const program::ExchangeOffer &offer, const Member &member, uint64_t
     return false;
   uint64_t end = offer.sizeOfSet + offer.first + waits * offer.blocksOfRoom;
   if (offer.signals == program::ExchangeSignals::Word) {
-    if (numMembers * program::wordsOfUnits(units) > offer.halfOfWords)
+    if (uint64_t(numMembers) * program::wordsOfUnits(units) > offer.halfOfWords)
       return false;
     end = std::max(end, offer.sizeOfSet + offer.firstOfWords + 2 * offer.halfOfWords);
   }
@@ -225,7 +233,7 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
     std::istringstream in(members[m]);
     for (std::string line; std::getline(in, line);) {
       std::optional<program::ExchangeOffer> offer = program::ExchangeOffer::parse(line);
-      if (!offer || !hasRoom(*offer, peers[m], members.size()))
+      if (!offer || !hasRoom(*offer, peers, m, static_cast<uint32_t>(members.size())))
         return refuse(fmt::format("member {} gives no offer", m));
       offers.push_back(std::move(*offer));
     }
