@@ -257,3 +257,18 @@ func.func @three_gathers(%0: !s, %1: !s, %2: !s) -> !g {
   %7 = arith.addf %5, %6 : !g
   return %7 : !g
 }
+
+// By words, a kernel moves one value.
+
+// CHECK-LABEL: hostir.program @gathers_by_words
+// CHECK: hostir.fused_exchange on {{.*}} signals word
+// CHECK: hostir.copy
+// CHECK-NOT: hostir.copy
+// CHECK: hostir.signal
+// CHECK: hostir.fused_exchange on {{.*}} signals word
+func.func @gathers_by_words(%0: !s, %1: !s) -> !g {
+  %2 = fusion.reshard %0 {schedule = #fusion.schedule<direct, signals = "word">} : !s -> !g
+  %3 = fusion.reshard %1 {schedule = #fusion.schedule<direct, signals = "word">} : !s -> !g
+  %4 = arith.addf %2, %3 : !g
+  return %4 : !g
+}
