@@ -173,7 +173,7 @@ def merge(paths):
             found[kind] = report
     if "tandem_bench" not in found:
         refuse(f"{paths[0]}: expected a report of tandem-bench --json")
-    for report in found.values():  # what one had no time for another one may have measured
+    for report in found.values():  # what is missing in one report may be in another
         there = {"{} {}x{}x{} {}".format(*key(row)) for row in report["rows"]}
         report["not_measured"] = [name for name in report.get("not_measured", []) if name not in there]
     return found["tandem_bench"], found.get("torch_bench")

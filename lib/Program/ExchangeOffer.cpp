@@ -27,6 +27,7 @@ constexpr uint64_t kMostBlockWords = uint64_t(kMostExchangeWaits) * 1024;
 
 /// What decides about the room of one exchange.
 struct Needs {
+  bool hasKernel = true; ///< that uses words
   uint64_t waits = 0;
   uint64_t ranks = 1, bytes = 0; ///< that get a value, and of the largest one
   uint16_t channel = sp::kNoChannel;
@@ -40,11 +41,17 @@ Needs needsOf(const sp::RankProgram &data, uint32_t head) {
     if (part.channel() != sp::kNoChannel)
       needs.channel = part.channel();
     needs.waits += part.kind() == sp::CommandKind::wait_signal;
-    if (part.kind() != sp::CommandKind::put)
+    if (part.kind() != sp::CommandKind::put && part.kind() != sp::CommandKind::reduce)
       continue;
     const sp::Layout &value =
         *data.layouts()->Get(data.views()->Get(part.operands()->Get(0))->layout());
-    uint64_t bytes = sizeOf(static_cast<DType>(value.dtype()));
+    auto type = static_cast<DType>(value.dtype());
+    if (part.kind() == sp::CommandKind::reduce) {
+      needs.hasKernel &= exchangeKernelType(type, /*added=*/true).has_value();
+      continue;
+    }
+    needs.hasKernel &= exchangeKernelType(type, /*added=*/false).has_value();
+    uint64_t bytes = sizeOf(type);
     for (uint32_t d = 0; d < sizeOfVector(value.shape()); ++d)
       bytes *= static_cast<uint64_t>(value.shape()->Get(d));
     needs.bytes = std::max(needs.bytes, bytes);
@@ -81,7 +88,7 @@ ExchangeRoom exchangeRoom(const sp::RankProgram &data) {
     bool follows =
         channel == sp::kNoChannel || (channel == needs.channel && stream == head.stream());
     if (head.op() != static_cast<uint8_t>(ExchangeSignals::Word) || !follows || needs.bytes == 0 ||
-        needs.ranks > kMostWordRanks || needs.bytes > kMostWordValue)
+        !needs.hasKernel || needs.ranks > kMostWordRanks || needs.bytes > kMostWordValue)
       continue;
     place.signals = ExchangeSignals::Word;
     place.number = room.numByWords++;
@@ -314,8 +321,8 @@ private:
     return Status();
   }
 
-  /// Whether each member sends each one a value, into the slot of the sender, and only then uses
-  /// what it gets: it adds all, or copies some.
+  /// Why the members cannot exchange by words; empty: they can. There must be two steps: first each
+  /// member sends each one a value, into the slot of the sender. Then it adds all, or copies some.
   std::string findObstacleToWords() {
     auto members = static_cast<uint32_t>(offers.size());
     if (members > kMostWordRanks)
@@ -412,6 +419,8 @@ private:
       auto slot = std::find(slots.begin(), slots.end(), source.in);
       if (slot == slots.end() || target.kind == ExchangePart::Kind::Put || copies.out != sends.out)
         return "it copies other elements than it got";
+      if (slot - slots.begin() == m) // by words, own values are copied at once
+        return "it waits before it copies its own value";
       uint32_t &copy = match.copies[m][static_cast<size_t>(slot - slots.begin())];
       if (copy != ExchangeMatch::kNone)
         return "a value has several copies";

@@ -28,7 +28,7 @@ struct ExchangeSpec : ProgramSpec {
   CommandSpec &part(uint32_t rank, sp::CommandKind kind, uint32_t n = 0);
   /// Removes that one.
   void drop(uint32_t rank, sp::CommandKind kind, uint32_t n = 0);
-  /// Of two shots the first one: a reduce-scatter. "y" gets the sums of nobody.
+  /// Of two shots the first one: a reduce-scatter. "y" keeps its value.
   void dropSecondShot();
 };
 

@@ -84,14 +84,14 @@ struct ExchangeMatch {
   uint32_t blocks = 0; ///< of all kernels
   /// [member][n]: the n-th signal of the member is for this wait of its peer, counted likewise.
   std::vector<std::vector<uint32_t>> waitOf;
-  std::string whyNotByWords; ///< empty: words may carry flags. Only then there is what follows
-  /// Each member sends one value to each. Where it is among those of all: of a reduction, the term.
+  std::string whyNotByWords; ///< empty: words may carry flags. The fields below are valid only then
+  /// Index of each member's value: the term of a sum, else the number of the member.
   std::vector<uint32_t> terms;
   /// [member]: where its value lies on each member, in bytes from the start of symmetric memory.
   std::vector<uint64_t> slots;
   static constexpr uint32_t kNone = ~uint32_t(0);
-  /// [member][term]: the member's store, by number in both steps, that copies this value to one
-  /// more place of its own, or kNone.
+  /// [member][term]: the store that copies this value to one more place of the member, or kNone.
+  /// Numbers count the stores of step 0, then those of step 1.
   std::vector<std::vector<uint32_t>> copies;
 };
 

@@ -345,8 +345,13 @@ private:
     if (before == kNone)
       return start + changeAfter(kNone);
     double ready = start, hop = costs.overhead(Kind::Wait);
-    for (; before != kNone && world.commands[before].kind == Kind::Wait;
-         before = previous[before]) {
+    auto isEvent = [&](CommandId c) {
+      Kind kind = c == kNone ? Kind::Put : world.commands[c].kind;
+      return kind == Kind::Wait || kind == Kind::Record;
+    };
+    for (; isEvent(before); before = previous[before]) {
+      if (world.commands[before].kind == Kind::Record)
+        continue;
       CommandId record = world.commands[before].partner;
       ready = std::max(ready, result.end[record] + hop + changeAfter(previous[record]));
     }

@@ -150,6 +150,18 @@ TEST(SimulateCommunication, APutBehindOtherWorkChangesEngines) {
   EXPECT_NEAR(program.simulate(toyMachine()).seconds, 6 * kMs, kNear);
 }
 
+// Stream 2 waits for the first put. The record of it takes no time, and is no other work.
+TEST(SimulateCommunication, APutBehindARecordOfAPutDoesNotChangeEngines) {
+  ToyProgram program(2);
+  program.put(0, 1, 1, 2);
+  program[0].sync(2, 1);
+  program.put(0, 1, 1, 2);
+  program[0].record(1);
+  program.put(0, 1, 1, 2);
+  program[1].symmetricBytes = program[0].symmetricBytes;
+  EXPECT_NEAR(program.simulate(changingEngines("0.5", "3")).seconds, 6.5 * kMs, kNear);
+}
+
 TEST(SimulateCommunication, APutBehindAMatmulOfItsStreamChangesEngines) {
   ToyProgram program(2);
   program.matmul(0, 1, 1);

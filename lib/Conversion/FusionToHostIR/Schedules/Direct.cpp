@@ -551,14 +551,20 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   if (!bytes || bytes->whole > kMostOfCandidate)
     return;
   MLIRContext *context = loop.place->getContext();
-  bool isAllReduce = getKind(reshards.front()) == fusion::ReshardKind::AllReduce;
+  fusion::ReshardKind kind = getKind(reshards.front());
+  bool isAllReduce = kind == fusion::ReshardKind::AllReduce;
+  // Other sums have no kernel.
+  Type type = reshards.front().getType().getElementType();
+  bool canUseWords =
+      reshards.size() == 1 &&
+      (kind == fusion::ReshardKind::AllGather || type.isF32() || type.isF16() || type.isBF16()) &&
+      static_cast<uint64_t>(bytes->sent) <= program::kMostWordValue;
   for (StringRef signals : {"step", "block", "word"})
     for (StringRef shots : {"one", "two"}) {
       bool byWords = signals == "word", two = shots == "two";
       if (two && (byWords || !isAllReduce))
         continue;
-      if (byWords &&
-          (reshards.size() > 1 || static_cast<uint64_t>(bytes->sent) > program::kMostWordValue))
+      if (byWords && !canUseWords)
         continue;
       NamedAttrList options;
       if (isAllReduce)

@@ -181,12 +181,13 @@ std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchan
   return std::move(*plan);
 }
 
-/// Whether what a rank offers lies in memory: its room in that of its signals, and its puts in that
-/// of their peers, who take their places from the offer.
+/// Whether an offer is valid: its room lies in the memory of the rank's signals, and each put in
+/// the symmetric memory of its peer. Peers take the addresses from the offer.
 bool hasRoom(const program::ExchangeOffer &offer, const PeerMemory &peers, uint32_t offerer,
              uint32_t numMembers) {
   const Member &member = peers[offerer];
   uint64_t waits = 0, units = 0;
+  std::vector<uint32_t> others; // that get a value
   for (const program::OfferedPart &offered : offer.parts) {
     waits += offered.part.kind == program::ExchangePart::Kind::Wait;
     if (offered.part.kind != program::ExchangePart::Kind::Put)
@@ -196,6 +197,8 @@ bool hasRoom(const program::ExchangeOffer &offer, const PeerMemory &peers, uint3
     if (offered.part.peer >= numMembers ||
         place.address + place.layout.spanBytes() > peers[offered.part.peer].halfBytes)
       return false;
+    if (std::find(others.begin(), others.end(), offered.part.peer) == others.end())
+      others.push_back(offered.part.peer);
   }
   uint64_t all = member.numSignals;
   if (offer.sizeOfSet > all || offer.first > all || offer.firstOfWords > all ||
@@ -203,7 +206,7 @@ bool hasRoom(const program::ExchangeOffer &offer, const PeerMemory &peers, uint3
     return false;
   uint64_t end = offer.sizeOfSet + offer.first + waits * offer.blocksOfRoom;
   if (offer.signals == program::ExchangeSignals::Word) {
-    if (uint64_t(numMembers) * program::wordsOfUnits(units) > offer.halfOfWords)
+    if ((others.size() + 1) * program::wordsOfUnits(units) > offer.halfOfWords)
       return false;
     end = std::max(end, offer.sizeOfSet + offer.firstOfWords + 2 * offer.halfOfWords);
   }
@@ -234,7 +237,7 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
     for (std::string line; std::getline(in, line);) {
       std::optional<program::ExchangeOffer> offer = program::ExchangeOffer::parse(line);
       if (!offer || !hasRoom(*offer, peers, m, static_cast<uint32_t>(members.size())))
-        return refuse(fmt::format("member {} gives no offer", m));
+        return refuse(fmt::format("the offer of member {} is not valid", m));
       offers.push_back(std::move(*offer));
     }
   }

@@ -98,7 +98,7 @@ static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as 
 /// An exchange in one shot whose words carry flags: each unit of 16 bytes travels as four words of
 /// 4 bytes, each with the exchange's number behind it. Unit p of rank s is two pairs of words at
 /// number % 2 * half + 2 * (s * 2 * units + h * units + p), h = 0, 1, in words of 8 bytes.
-/// Ranks are those of the exchange.
+/// Arrays by rank have the term of a sum as index, else the number of the member.
 enum : int { kMostWordRanks = 8 };
 struct alignas(16) WordArguments {
   uint64_t *epoch = nullptr;

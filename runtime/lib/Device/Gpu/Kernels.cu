@@ -705,6 +705,19 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
     for (int r = 0; r < kMostWordRanks; ++r)
       if (r < ranks && r != own)
         receive(r);
+    // As behind the waits of a step, nothing is stored before all have come.
+#pragma unroll
+    for (int r = 0; r < kMostWordRanks; ++r) {
+      if (r >= ranks || r == own)
+        continue;
+      for (unsigned polls = 0; !wait.hasCome(words[r][0]) || !wait.hasCome(words[r][1]) ||
+                               !wait.hasCome(words[r][2]) || !wait.hasCome(words[r][3]);
+           ++polls) {
+        if (!wait.goesOn(polls))
+          return;
+        receive(r);
+      }
+    }
     A sum[kElements];
 #pragma unroll
     for (int e = 0; e < kElements; ++e)
@@ -718,13 +731,6 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
         if (exchange.sum)
           load(own, p, unit);
       } else {
-        for (unsigned polls = 0; !wait.hasCome(words[r][0]) || !wait.hasCome(words[r][1]) ||
-                                 !wait.hasCome(words[r][2]) || !wait.hasCome(words[r][3]);
-             ++polls) {
-          if (!wait.goesOn(polls))
-            return;
-          receive(r);
-        }
 #pragma unroll
         for (int h = 0; h < 2; ++h)
           unit.halves[h] = (words[r][2 * h] & 0xffffffffu) | words[r][2 * h + 1] << 32;
