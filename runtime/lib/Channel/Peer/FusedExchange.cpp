@@ -183,7 +183,7 @@ std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchan
 
 /// Whether an offer is valid: its room lies in the memory of the rank's signals, and each put in
 /// the symmetric memory of its peer. Peers take the addresses from the offer.
-bool hasRoom(const program::ExchangeOffer &offer, const PeerMemory &peers, uint32_t offerer,
+bool isValid(const program::ExchangeOffer &offer, const PeerMemory &peers, uint32_t offerer,
              uint32_t numMembers) {
   const Member &member = peers[offerer];
   uint64_t waits = 0, units = 0;
@@ -236,7 +236,7 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
     std::istringstream in(members[m]);
     for (std::string line; std::getline(in, line);) {
       std::optional<program::ExchangeOffer> offer = program::ExchangeOffer::parse(line);
-      if (!offer || !hasRoom(*offer, peers, m, static_cast<uint32_t>(members.size())))
+      if (!offer || !isValid(*offer, peers, m, static_cast<uint32_t>(members.size())))
         return refuse(fmt::format("the offer of member {} is not valid", m));
       offers.push_back(std::move(*offer));
     }

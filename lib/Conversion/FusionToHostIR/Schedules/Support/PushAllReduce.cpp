@@ -244,13 +244,21 @@ LogicalResult Emission::sumAndDeliver(Value round) {
     return finish(getSlice(from, round), /*isOwn=*/false);
   };
   Value one = program.getIndex(1), last = program.getIndex(all.digits.devices - 1);
+  // In one stream a put must not stand behind a wait.
+  bool sendsFirst = all.epilogue || program.getWorkers() == 1;
   deliver(one);
+  if (sendsFirst)
+    (void)program.loop(loc, 2, all.digits.devices, [&](Value distance) {
+      deliver(distance);
+      return success();
+    });
   if (failed(finish(own, /*isOwn=*/true)))
     return failure();
   LogicalResult done = program.loop(loc, 1, all.digits.devices - 1, [&](Value distance) {
     if (failed(receive(distance)))
       return failure();
-    deliver(arith::AddIOp::create(builder, loc, distance, one));
+    if (!sendsFirst)
+      deliver(arith::AddIOp::create(builder, loc, distance, one));
     return success();
   });
   return failed(done) ? failure() : receive(last);
