@@ -96,17 +96,19 @@ class TorchBench(harness.Test):
         script = load()
         for count in range(1, 8):
             for sets in (1, 2, 3):
-                last, before = None, {}
-                for number in range(12):
-                    slots = [script.slot_of(number, turn, count, sets) for turn in range(count)]
+                before, firsts = {}, set()
+                for number in range(60):
+                    slots = script.slots_of(number, count, sets)
                     self.assertEqual(sorted(program for program, _ in slots), list(range(count)))
+                    firsts.add(slots[0][0])
                     for program, inputs in slots:
                         self.assertIn(inputs, range(sets))
-                        if sets == 2 and count > 1:
+                        if sets > 1:
                             self.assertNotEqual(inputs, before.get(program))
                         before[program] = inputs
-                    if sets == 2 and count > 1:
+                    if sets > 1:
                         self.assertTrue(all(a[1] != b[1] for a, b in zip(slots, slots[1:])), (count, slots))
+                self.assertEqual(firsts, set(range(0, count, sets)))
 
     def test_default_rows_are_those_of_tandem_bench(self):
         script = load()

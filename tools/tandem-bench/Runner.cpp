@@ -16,6 +16,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <future>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -241,17 +242,21 @@ static constexpr uint32_t kLeastRounds = 3;
 /// Operations of a product up to which verifying it takes about a second.
 static constexpr double kVerifiedFlops = 2e9;
 
-Slot bench::slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets) {
-  if (sets == 2 && count % 2 == 1 && count > 1) {
-    // Around an odd ring two sets cannot alternate. Odd and even turns are rings of their own:
-    // what has an even turn keeps to these.
-    size_t odd = turn % 2, length = count / 2 + 1 - odd;
-    return {(turn / 2 + round) % length * 2 + odd, (round + static_cast<uint32_t>(odd)) % 2};
+std::vector<Slot> bench::slotsOf(uint32_t round, size_t count, uint32_t sets) {
+  std::vector<Slot> slots(count);
+  for (uint32_t part = 0; part < sets; ++part) {
+    std::vector<size_t> candidates;
+    for (size_t c = part; c < count; c += sets)
+      candidates.push_back(c);
+    // Of all ranks alike. Not std::shuffle, which libraries define differently.
+    std::minstd_rand random(1 + round * sets + part);
+    random.discard(8); // small seeds begin alike
+    for (size_t i = candidates.size(); i > 1; --i)
+      std::swap(candidates[i - 1], candidates[random() % i]);
+    for (size_t i = 0; i < candidates.size(); ++i)
+      slots[i * sets + part] = {candidates[i], (round + part) % sets};
   }
-  size_t candidate = (turn + round) % count;
-  // The last one is a neighbour of the first.
-  size_t shift = candidate + 1 == count && candidate % sets == 0 && candidate > 0 ? 1 : candidate;
-  return {candidate, static_cast<uint32_t>((round + shift) % sets)};
+  return slots;
 }
 
 Status Runner::start() {
@@ -328,12 +333,13 @@ Status Runner::time(std::vector<Candidate *> &candidates,
   std::vector<std::vector<double>> mine(2 * count);
   int64_t started = nanoseconds();
   bool stopped = false;
-  for (uint32_t round = 0; round < options.warmup + options.iterations && !stopped; ++round)
-    for (size_t turn = 0; turn < count && !stopped; ++turn) {
-      auto [c, set] = slotOf(round, turn, count, options.sets);
+  for (uint32_t round = 0; round < options.warmup + options.iterations && !stopped; ++round) {
+    bool isFirst = true;
+    for (auto [c, set] : slotsOf(round, count, options.sets)) {
       TANDEM_RETURN_IF_ERROR(candidates[c]->use(set));
       bool late = std::chrono::nanoseconds(nanoseconds() - started) > options.rowTime;
-      bool enough = turn == 0 && round >= options.warmup + kLeastRounds;
+      bool enough = isFirst && round >= options.warmup + kLeastRounds;
+      isFirst = false;
       TANDEM_ASSIGN_OR_RETURN(int64_t begin, meet(late && enough, stopped));
       if (stopped)
         break;
@@ -343,6 +349,7 @@ Status Runner::time(std::vector<Candidate *> &candidates,
       mine[2 * c].push_back(double(took.done - begin) * 1e-9 / options.batch);
       mine[2 * c + 1].push_back(double(took.enqueued - begin) * 1e-9 / options.batch);
     }
+  }
   for (size_t i = 0; i < mine.size(); ++i) {
     std::vector<double> all(mine[i].size() * bootstrap.worldSize());
     TANDEM_RETURN_IF_ERROR(

@@ -43,10 +43,10 @@ struct Slot {
   size_t candidate;
   uint32_t set;
 };
-/// Turn `turn` (from 0) of a round of `count` candidates. In a round each candidate has one turn,
-/// another one begins than in the round before, and neighbours read different sets; a candidate
-/// reads one set after the other.
-Slot slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets);
+/// The turns of a round of `count` candidates. Each has one turn; neighbours read different sets,
+/// and a candidate reads one set after the other. The order is another one in each round: what a
+/// program leaves behind (caches, clocks) meets all of them alike.
+std::vector<Slot> slotsOf(uint32_t round, size_t count, uint32_t sets);
 
 class Candidate;
 

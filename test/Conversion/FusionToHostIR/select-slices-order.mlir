@@ -3,8 +3,8 @@
 // A loop as a user may write it: a reshard of what the loop computes comes before one that needs nothing of it. Slices
 // of dimension 2 are tried for the gather, which has three dimensions, and not for the all-reduce, which has two.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
-!a = tensor<8192x4096xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-!w = tensor<4096x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!a = tensor<8192x16384xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<16384x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !p = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 !r = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
 !b = tensor<4x64x8192xbf16, #fusion.axes<#tp, [-, -, didx("x")]>>

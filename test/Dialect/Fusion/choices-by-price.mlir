@@ -1,8 +1,8 @@
 // RUN: tandem-opt %s -split-input-file -fusion-propagate-axes=machine=h200x8 | FileCheck %s --check-prefixes=PRICE,BOTH
 // RUN: tandem-opt %s -split-input-file -fusion-propagate-axes | FileCheck %s --check-prefixes=RULES,BOTH
-// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h200x8' | FileCheck %s --check-prefixes=RESHARDS,SPLIT
-// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h100x8' | FileCheck %s --check-prefixes=RESHARDS,WHOLE
-// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=mi300x8' | FileCheck %s --check-prefixes=RESHARDS,SPLIT
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h200x8' | FileCheck %s --check-prefixes=RESHARDS,WHOLE
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=mi300x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
 // Large weights: tokens go to their experts. By the rules the result decides, and weights go to the tokens.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
@@ -38,14 +38,14 @@ func.func @tokens(%x: !x, %v: !w, %w: !w) -> !x {
 
 // -----
 
-// A large all-reduce becomes a reduce-scatter, which overlaps the matmul, and an all-gather (H200), or stays whole where
-// the result's copies out of symmetric memory would cost what is gained (H100). A small one stays; so does one with an annotation.
+// A large all-reduce becomes a reduce-scatter, which overlaps the matmul, and an all-gather (MI300, with a link between each
+// two devices), or stays whole where slices of it overlap as well (H200). A small one stays; so does one with an annotation.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
-!x = tensor<65536x16384xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-!w = tensor<16384x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!x = tensor<65536x32768xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<32768x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !y = tensor<65536x8192xbf16, #fusion.axes<#tp, [-, -]>>
 
-// LOG: remark: fusion-insert-reshards: split the all-reduce into a reduce-scatter and an all-gather, which are faster on h200x8
+// LOG: remark: fusion-insert-reshards: split the all-reduce into a reduce-scatter and an all-gather, which are faster on mi300x8
 // RESHARDS-LABEL: func.func @all_reduce
 // SPLIT: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<65536x8192xbf16, #fusion.axes<#tp, {{.*}}didx("x")
 // SPLIT-NEXT: fusion.reshard {{.*}} -> tensor<65536x8192xbf16, #fusion.axes<#tp, [-, -]>>

@@ -21,27 +21,31 @@ namespace {
 
 void checkTurns(size_t count, uint32_t sets) {
   SCOPED_TRACE(testing::Message() << count << " candidates, " << sets << " sets");
-  // By candidate, what it has read in each round.
+  // By candidate, what it has read in each round, and whom it has followed.
   std::vector<std::vector<uint32_t>> read(count);
-  std::set<size_t> began;
+  std::vector<std::set<size_t>> followed(count);
   for (uint32_t round = 0; round < 60; ++round) {
+    std::vector<Slot> slots = slotsOf(round, count, sets);
+    ASSERT_EQ(slots.size(), count);
     for (size_t turn = 0; turn < count; ++turn) {
-      Slot slot = slotOf(round, turn, count, sets);
+      Slot slot = slots[turn];
       ASSERT_LT(slot.candidate, count);
       ASSERT_LT(slot.set, sets);
       ASSERT_EQ(read[slot.candidate].size(), round) << "one turn each";
-      if (turn > 0 && sets > 1) {
-        EXPECT_NE(slot.set, slotOf(round, turn - 1, count, sets).set) << "turn " << turn;
+      if (turn > 0) {
+        followed[slot.candidate].insert(slots[turn - 1].candidate);
+        if (sets > 1) {
+          EXPECT_NE(slot.set, slots[turn - 1].set) << "turn " << turn;
+        }
       }
       read[slot.candidate].push_back(slot.set);
     }
-    size_t first = slotOf(round, 0, count, sets).candidate;
-    began.insert(first);
-    if (count > 1) {
-      EXPECT_NE(first, slotOf(round + 1, 0, count, sets).candidate);
-    }
   }
-  EXPECT_GE(began.size(), (count + 1) / 2);
+  // All that read the set before.
+  for (size_t c = 0; c < count; ++c)
+    if (size_t part = c % sets; part > 0) {
+      EXPECT_EQ(followed[c].size(), (count - part) / sets + 1) << "candidate " << c;
+    }
   for (const std::vector<uint32_t> &mine : read) {
     if (sets > 1) {
       EXPECT_EQ(std::adjacent_find(mine.begin(), mine.end()), mine.end()) << "alternates";
