@@ -5,59 +5,56 @@
 // RUN: tandem-compile %s --entry=matmul_allreduce_push --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=FOUR
 
 // An all-reduce by puts: in each round a device computes a slice of its peer and puts it there, then one of its own. It
-// adds the two partial sums of its slice and puts the sum to its peer, behind the next round's partial sum: the two streams
-// take turns, and a put waits for the put before it, but not for its signal. It waits for the sum of its peer after its own
-// sum has been sent: before that, the waiting kernel would slow down the matmuls.
+// adds the two partial sums of its slice and puts the sum to its peer, behind the next round's partial sum and in the same
+// stream. It waits for the sum of its peer after its own sum has been sent: before that, the waiting kernel would slow down
+// the matmuls.
 //
 // CHECK: s0 matmul buf{{.*}}:f32[12,16] = arg0+
 // CHECK: s1 put c0 sym[[TERMS:[0-9]+]]:f32[12,16] <- buf{{.*}} to 1
 // CHECK-NEXT: s1 signal c0 slot 0 value 1 to 1
 // CHECK-NEXT: s0 matmul sym[[TERMS]]:f32[12,16] = arg0:
-// CHECK: s4 wait_signal c0 slot 1 value 1
-// CHECK-NEXT: s4 reduce sum arg2:f32[12,16] <- sym[[TERMS]]:f32[2,12,16]
+// CHECK: s3 wait_signal c0 slot 1 value 1
+// CHECK-NEXT: s3 reduce sum arg2:f32[12,16] <- sym[[TERMS]]:f32[2,12,16]
 // CHECK-NEXT: s0 matmul
 // CHECK: s1 put c0 sym[[TERMS]]+1536:f32[12,16] <- buf{{.*}} to 1
-// CHECK-NEXT: s1 record [[PUT:e[0-9]+]]
-// CHECK-NEXT: s3 wait [[PUT]]
 // CHECK-NEXT: s1 signal c0 slot 0 value 2 to 1
-// CHECK-NEXT: s4 record [[SUM:e[0-9]+]]
-// CHECK-NEXT: s3 wait [[SUM]]
-// CHECK-NEXT: s3 put c0 sym[[SUMS:[0-9]+]]:f32[12,16] <- arg2:f32[12,16] to 1
-// CHECK: s3 signal c0 slot 2 value 1 to 1
-// CHECK-NEXT: s3 record [[SENT:e[0-9]+]]
+// CHECK-NEXT: s3 record [[SUM:e[0-9]+]]
+// CHECK-NEXT: s1 wait [[SUM]]
+// CHECK-NEXT: s1 put c0 sym[[SUMS:[0-9]+]]:f32[12,16] <- arg2:f32[12,16] to 1
+// CHECK-NEXT: s1 signal c0 slot 2 value 1 to 1
+// CHECK-NEXT: s1 record [[SENT:e[0-9]+]]
 // CHECK-NEXT: s2 wait [[SENT]]
 // CHECK-NEXT: s2 wait_signal c0 slot 3 value 1
 // CHECK-NEXT: s2 copy arg2+1536:f32[12,16] <- sym[[SUMS]]+1536:f32[12,16]
 // CHECK-NEXT: s0 matmul
-// CHECK: s4 reduce sum arg2+768:f32[12,16]
+// CHECK: s3 reduce sum arg2+768:f32[12,16]
 //
 // With more devices, the first sum of a round comes behind the second partial sum of the next one: it is reduced meanwhile.
 // The wait for the n-th sum begins when the n-th copy of the own one has been sent.
 //
-// FOUR: s4 reduce sum arg2:f32[6,16]
+// FOUR: s3 reduce sum arg2:f32[6,16]
 // FOUR: s1 put c0 sym[[TERMS:[0-9]+]]+1536:f32[6,16] <- buf{{.*}} to 3
 // FOUR: s1 put c0 sym[[TERMS]]+1536:f32[6,16] <- buf{{.*}} to 2
-// FOUR-NEXT: s1 record [[PUT:e[0-9]+]]
-// FOUR-NEXT: s3 wait [[PUT]]
-// FOUR: s3 put c0 sym[[SUMS:[0-9]+]]:f32[6,16] <- arg2:f32[6,16] to 3
-// FOUR-NEXT: s3 record [[SUM:e[0-9]+]]
-// FOUR-NEXT: s1 wait [[SUM]]
-// FOUR-NEXT: s3 signal c0 slot 4 value 1 to 3
-// FOUR: s2 wait_signal c0 slot 5 value 1
+// FOUR-NEXT: s1 signal
+// FOUR: s1 put c0 sym[[SUMS:[0-9]+]]:f32[6,16] <- arg2:f32[6,16] to 3
+// FOUR-NEXT: s1 signal c0 slot 4 value 1 to 3
+// FOUR-NEXT: s1 record [[SENT:e[0-9]+]]
+// FOUR-NEXT: s2 wait [[SENT]]
+// FOUR-NEXT: s2 wait_signal c0 slot 5 value 1
 // FOUR-NEXT: s2 copy arg2+768:f32[6,16] <- sym[[SUMS]]+768:f32[6,16]
 // FOUR: s1 put c0 sym[[TERMS]]+1536:f32[6,16] <- buf{{.*}} to 1
-// FOUR: s3 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 2
-// FOUR: s3 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 1
-// FOUR: s4 reduce sum arg2+384:f32[6,16]
+// FOUR: s1 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 2
+// FOUR: s1 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 1
+// FOUR: s3 reduce sum arg2+384:f32[6,16]
 //
 // What follows works on the sums where they are, first on the own ones.
 //
-// NEXT: s4 reduce sum sym[[SUMS:[0-9]+]]:f32[12,16]
+// NEXT: s3 reduce sum sym[[SUMS:[0-9]+]]:f32[12,16]
 // NEXT: s2 launch
 // NEXT-NEXT: s2 matmul arg4:f32[12,12]
-// NEXT: s3 put c0 sym[[SUMS]]:f32[12,16] <- sym[[SUMS]]:f32[12,16] to 1
-// NEXT: s3 signal c0 slot 2 value 1 to 1
-// NEXT-NEXT: s3 record [[SENT:e[0-9]+]]
+// NEXT: s1 put c0 sym[[SUMS]]:f32[12,16] <- sym[[SUMS]]:f32[12,16] to 1
+// NEXT-NEXT: s1 signal c0 slot 2 value 1 to 1
+// NEXT-NEXT: s1 record [[SENT:e[0-9]+]]
 // NEXT-NEXT: s2 wait [[SENT]]
 // NEXT-NEXT: s2 wait_signal c0 slot 3 value 1
 // NEXT: s2 launch

@@ -27,6 +27,8 @@ static constexpr double kLeast = 1e-9;
 static constexpr double kLeastPart = 1. / 16;
 /// A startup becomes a curve where the largest message's is so many times the smallest one's.
 static constexpr double kGrowth = 1.5;
+/// From this share of the rate of contiguous memory on, a put with gaps is as quick.
+static constexpr double kWholeShare = .97;
 /// ... if the rate between the largest messages is at most so many times that of the whole largest
 /// one.
 static constexpr double kMostLateRate = 1.5;
@@ -529,6 +531,25 @@ void Calibration::applyMessages(Json &file) {
     set(file["links"]["node"], "latency", 0.0, 1e-6, "us", "links.node");
 }
 
+void Calibration::applyRows(Json &file) {
+  std::vector<Probe> probes = all(Work::Rows, false);
+  std::vector<std::pair<double, double>> shares;
+  for (const Probe &put : all(Work::Put, false))
+    if (auto whole = seconds(put); whole && put.bytes == kRowsBytes)
+      for (const Probe &probe : probes)
+        if (auto time = seconds(probe)) {
+          double moved = double(kRowsBytes / probe.bytes * probe.bytes) / kRowsBytes;
+          shares.emplace_back(double(probe.bytes), std::min(1., *whole * moved / *time));
+        }
+  if (shares.empty())
+    return;
+  Json &transport = file["transports"]["one_sided"];
+  transport.erase("rows");
+  if (std::any_of(shares.begin(), shares.end(),
+                  [](const auto &point) { return point.second < kWholeShare; }))
+    setCurve(transport, "rows", shares, 1, "1", "transports.one_sided");
+}
+
 /// SMs move a message in rounds, and reach the link's rate late in it: the rate, which is returned,
 /// is that between the two largest messages, and `startup` is the rest of each size's time. None,
 /// if that hardly grows, or if the rate must be noise.
@@ -672,6 +693,7 @@ Expected<std::string> Calibration::apply(const std::string &base, const std::str
                   [](const auto &entry) { return entry.first.second == Mode::Graph; }))
     applyLaunching(file["launch"], Mode::Graph);
   applyMessages(file);
+  applyRows(file);
   applyExchange(file);
   applyCollectives(file);
   std::string text = file.dump(2) + "\n";

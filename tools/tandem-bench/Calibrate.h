@@ -92,6 +92,7 @@ private:
   void applyInterference(Json &device);
   void applyLaunching(Json &launch, Mode mode);
   void applyMessages(Json &file);
+  void applyRows(Json &file);
   std::optional<double> applyStartups(Json &transport, const std::vector<Probe> &sizes,
                                       const std::string &path);
   void applyExchange(Json &file);

@@ -27,6 +27,7 @@ static constexpr std::pair<Work, const char *> kWorks[] = {
     {Work::Hop, "hop"},
     {Work::Message, "message"},
     {Work::Put, "put"},
+    {Work::Rows, "rows"},
     {Work::Signal, "signal"},
     {Work::AllGather, "all_gather"},
     {Work::ReduceScatter, "reduce_scatter"},
@@ -153,6 +154,12 @@ public:
                       : gpu          ? repeatsFor(double(bytes) / rate, 3)
                                      : kFewRepeats,
                       alone});
+  }
+
+  /// Rows as long as slices of columns have them: powers of two, and longer ones.
+  void rows() {
+    for (uint64_t row : {1024, 1536, 2048, 3072, 4096, 4608, 6144, 8192, 9216, 10240, 12288, 16384})
+      probes.push_back({Work::Rows, DType::F32, 0, 0, 0, row, 9, false});
   }
 
   void matmul(DType dtype, int64_t m, int64_t n, int64_t k, bool alone) {
@@ -327,8 +334,10 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   for (uint64_t bytes : sizes)
     if (gpu && bytes >= 64 * kibi)
       p.add(Work::AllReduce, bytes, false);
-  if (gpu)
+  if (gpu) {
+    p.rows();
     p.beside();
+  }
   for (uint64_t bytes : sizes)
     p.add(Work::Message, bytes, false);
   sizes = {64 * kibi, mebi, 16 * mebi};
@@ -423,6 +432,11 @@ Pieces piecesOf(const Probe &p, uint32_t ranks) {
   std::string all = memory(DType::F32, fmt::format("{}x{}", ranks, count));
   std::string shared = memory(DType::F32, std::to_string(count), ", #hostir.symmetric");
   std::string plain = fmt::format("%a: {}, %c: {} {{hostir.result}}", one, one);
+  const char *inRing = "hostir.signal %c0 = %c1 at %right via %ch on %main\n"
+                       "  hostir.wait_signal %c0 >= %c1 via %ch on %main\n"
+                       "  hostir.signal %c1 = %c1 at %left via %ch on %main\n"
+                       "  hostir.wait_signal %c1 >= %c1 via %ch on %main\n"
+                       "  hostir.dealloc %slot on %main : {}";
   switch (p.work) {
   case Work::Copy:
     return {plain, "", fmt::format("hostir.copy %a to %c on %main : {} to {}", one, one), ""};
@@ -467,14 +481,29 @@ Pieces piecesOf(const Probe &p, uint32_t ranks) {
                                 first, fmt::format(fmt::runtime(put), "%worker"), pieces.each);
     }
     pieces.before = fmt::format("%slot = hostir.alloc on %main {{offset = 0 : i64}} : {}", shared);
-    pieces.after = fmt::format("hostir.signal %c0 = %c1 at %right via %ch on %main\n"
-                               "  hostir.wait_signal %c0 >= %c1 via %ch on %main\n"
-                               "  hostir.signal %c1 = %c1 at %left via %ch on %main\n"
-                               "  hostir.wait_signal %c1 >= %c1 via %ch on %main\n"
-                               "  hostir.dealloc %slot on %main : {}",
-                               shared);
+    pieces.after = fmt::format(fmt::runtime(inRing), shared);
     pieces.can = "one_sided";
     pieces.symmetric = (count * 4 + 63) / 64 * 64;
+    return pieces;
+  }
+  case Work::Rows: {
+    uint64_t rows = kRowsBytes / p.bytes, columns = p.bytes / 4;
+    std::string source = memory(DType::F32, fmt::format("{}x{}", rows, columns));
+    std::string slot =
+        memory(DType::F32, fmt::format("{}x{}", rows, 2 * columns), ", #hostir.symmetric");
+    std::string view = fmt::format("memref<{}x{}xf32, strided<[{}, 1]>, #hostir.symmetric>", rows,
+                                   columns, 2 * columns);
+    Pieces pieces;
+    pieces.arguments = fmt::format("%a: {}, %c: {} {{hostir.result}}", source, source);
+    pieces.before =
+        fmt::format("%slot = hostir.alloc on %main {{offset = 0 : i64}} : {0}\n"
+                    "  %view = memref.subview %slot[0, 0] [{1}, {2}] [1, 1] : {0} to {3}",
+                    slot, rows, columns, view);
+    pieces.each =
+        fmt::format("hostir.put %a to %view at %right via %ch on %main : {} to {}", source, view);
+    pieces.after = fmt::format(fmt::runtime(inRing), slot);
+    pieces.can = "one_sided";
+    pieces.symmetric = (2 * rows * p.bytes + 63) / 64 * 64;
     return pieces;
   }
   case Work::AllReduce:

@@ -26,6 +26,8 @@ namespace tandem::bench {
 /// that waits for nothing, on all SMs. Exchange: a fused exchange of one thread block that puts to
 /// the right-hand rank, signals, and awaits the left-hand one; ExchangeTwice: twice in one kernel;
 /// ExchangeBlocks: by kExchangeBlocks; ExchangeReduce: a tiny one, and a reduction of two operands.
+/// Rows: a put of kRowsBytes in rows of so many bytes, between which as many are left out at the
+/// target.
 enum class Work : uint8_t {
   Matmul,
   Copy,
@@ -34,6 +36,7 @@ enum class Work : uint8_t {
   Hop,
   Message,
   Put,
+  Rows,
   Signal,
   AllGather,
   ReduceScatter,
@@ -47,6 +50,7 @@ enum class Work : uint8_t {
   ExchangeReduce
 };
 inline constexpr uint32_t kExchangeBlocks = 8;
+inline constexpr uint64_t kRowsBytes = 16 << 20;
 /// Whether it is a probe of fused exchanges.
 bool isExchange(Work work);
 std::string toString(Work work);
@@ -57,7 +61,7 @@ struct Probe {
   Work work = Work::Copy;
   DType dtype = DType::F32;
   int64_t m = 0, n = 0, k = 0; ///< of a matmul, also beside or before a put
-  uint64_t bytes = 0;          ///< of an operand, a message, a rank's slice
+  uint64_t bytes = 0;          ///< of an operand, a message, a rank's slice, a row
   uint32_t repeats = 1;
   bool alone = false; ///< only rank 0 works
 

@@ -92,6 +92,9 @@ struct Transport {
   double sms = 0; ///< SMs taken while a message is posted, if mover is Sm
   Curve startup;  ///< of a message, by its bytes
   double bandwidth = std::numeric_limits<double>::infinity(); ///< of one message
+  /// Of one-sided copies by copy engines into memory with gaps: the share of the rate of a copy
+  /// without, by the bytes of a row.
+  Curve rows{1};
 };
 
 /// Collectives: a ring, or a tree if it is faster.

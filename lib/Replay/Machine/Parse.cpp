@@ -445,7 +445,10 @@ private:
         root.object("transports", {"two_sided", "one_sided", "collectives", "fused_exchange"});
     const std::vector<const char *> known = {"mover", "sms", "startup", "bandwidth"};
     machine.twoSided = transport(object.object("two_sided", known));
-    machine.oneSided = transport(object.object("one_sided", known));
+    Object oneSided = object.object("one_sided", {"mover", "sms", "startup", "bandwidth", "rows"});
+    machine.oneSided = transport(oneSided);
+    if (oneSided.has("rows"))
+      machine.oneSided.rows = oneSided.curve("rows", Unit::Count, 0.01, 1);
     Object c = object.object("collectives", {"mover", "sms", "startup", "step", "network_step",
                                              "bandwidth", "all_reduce", "network_bandwidth"});
     Collectives &out = machine.collectives;

@@ -9,6 +9,7 @@
 
 #include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/FusedExchange.h"
+#include "tandem/Program/RowCopy.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -83,6 +84,16 @@ static MatmulAlignment alignmentsOf(const replay::World &world, const View &out,
 double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k) const {
   const View *view = world.operand(rank, command, k);
   return view ? layoutBytes[view->layout] : 0;
+}
+
+double CommandCosts::rowShare(const Rank &rank, const Command &put) const {
+  const View *target = world.operand(rank, put, 0), *source = world.operand(rank, put, 1);
+  if (!target || !source || machine.oneSided.mover != machine::Mover::Copy)
+    return 1;
+  std::optional<program::RowCopy> copy =
+      program::describeRowCopy(world.layoutOf(*target), world.layoutOf(*source));
+  bool hasGaps = copy && copy->rows > 1 && copy->dstPitch > copy->bytes;
+  return hasGaps ? machine.oneSided.rows.at(static_cast<double>(copy->bytes)) : 1;
 }
 
 bool CommandCosts::isFree(const Command &command) const {
@@ -585,7 +596,8 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
            (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
   case Kind::Put:
     return overhead(command) + machine.messageSeconds(machine.oneSided, linkOf(rank, command),
-                                                      bytes(owner, command, 1));
+                                                      bytes(owner, command, 1)) /
+                                   rowShare(owner, command);
   case Kind::Signal:
   case Kind::WaitSignal:
     return overhead(command);

@@ -112,6 +112,8 @@ public:
   double work(const replay::Rank &rank, const replay::Command &command);
   /// Bytes of operand `k`; 0 if absent.
   double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
+  /// Of the rate of a put without gaps at the target, what this one has (Transport::rows).
+  double rowShare(const replay::Rank &rank, const replay::Command &put) const;
   machine::CollectiveCost collective(uint32_t index);
   /// Seconds of the copy by which operand `k` of a message or collective comes from, or goes to,
   /// memory without gaps: what libraries send has none.

@@ -326,7 +326,10 @@ private:
     uses.clear();
     double rate =
         fabric.path(rank, command.peer, costs.reachOf(rank, command), bytes, transport.mover, uses);
-    run(id, bytes, std::min(rate, transport.bandwidth), uses.data(), uses.size());
+    rate = std::min(rate, transport.bandwidth);
+    if (command.kind == Kind::Put)
+      rate *= costs.rowShare(world.ranks[rank], command);
+    run(id, bytes, rate, uses.data(), uses.size());
   }
 
   /// Delay of a put after a command that it waits for; kNone: the start of the run.

@@ -105,6 +105,34 @@ TEST(SimulateCommunication, CopyEnginesAreFew) {
   EXPECT_NEAR(program.simulate(three).seconds, 4 * kMs, kNear);
 }
 
+// Gaps at the source cost nothing, nor do rows of other lengths.
+TEST(SimulateCommunication, APutIntoMemoryWithGapsMayBeSlower) {
+  const std::string rows = R"([[[8192, 1], [9216, 0.5], [10240, 1]], "1", "toy"])";
+  for (bool engines : {true, false})
+    for (int64_t columns : {2304, 2560})
+      for (bool atTarget : {true, false}) {
+        ToyProgram program(2);
+        RankSpec &spec = program[0];
+        const int64_t height = 512, pitch = 2 * columns;
+        auto view = [&](uint32_t buffer, bool gaps) {
+          return gaps ? spec.view(buffer, DType::F32, {height, columns}, {pitch, 1}, 0)
+                      : spec.view(buffer, DType::F32, {height, columns});
+        };
+        uint64_t bytes = uint64_t(height) * uint64_t(pitch) * 4;
+        uint32_t source = view(spec.arena(bytes), !atTarget);
+        spec.put(1, 0, view(spec.symmetric(bytes), atTarget), source, 1);
+        program[1].symmetricBytes = spec.symmetricBytes;
+        machine::Machine machine =
+            toyMachine({{"/transports/one_sided/rows", rows},
+                        {"/transports/one_sided/mover", engines ? R"("copy")" : R"("host")"}});
+        bool slow = engines && atTarget && columns == 2304;
+        simulate::Result result = program.simulate(machine);
+        double whole = double(bytes) / 2 / 1e6 * kMs;
+        EXPECT_NEAR(result.seconds, (slow ? 2 : 1) * whole, kNear) << columns << atTarget;
+        EXPECT_NEAR(result.sequential, (slow ? 2 : 1) * whole, kNear);
+      }
+}
+
 TEST(SimulateCommunication, CopiesDisturbAMatmul) {
   ToyProgram program(2);
   program.put(0, 1, 1, 3);

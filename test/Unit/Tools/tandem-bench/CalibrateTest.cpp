@@ -63,6 +63,9 @@ double rampOfMessages = 0;
 /// Whether matmuls are slower whose rows do not begin at lines of the cache.
 bool linesMatter = false;
 
+/// Whether puts are slower into memory with gaps, of rows of 9 KiB.
+bool gapsMatter = false;
+
 /// 1.4, 1.2 and 1.1 times, if the rows of both factors begin at multiples of 16, 32 and 64 bytes;
 /// half of the excess if only those of the left one do.
 double slowdownOf(const Probe &p) {
@@ -105,6 +108,9 @@ double secondsOf(const Probe &p) {
     return 7e-6 + (bytes - 4096) / 2e9 + rampOfMessages * std::min(1.0, bytes / (32 << 20));
   case Work::Put:
     return 5e-6 + (bytes - 4096) / 4e9;
+  case Work::Rows:
+    return (5e-6 + (double(kRowsBytes / p.bytes * p.bytes) - 4096) / 4e9) *
+           (gapsMatter && p.bytes == 9216 ? 1.25 : 1);
   case Work::AllGather:
     return 20e-6 + (bytes - 256) / 1e9;
   case Work::ReduceScatter:
@@ -369,6 +375,25 @@ TEST(Calibration, APutIsBesideMatmulsThatMemoryDoesNotLimit) {
   // Both take as long by their operations; with 256 rows, memory is what they wait for.
   EXPECT_EQ(rows.count(1024), 1U);
   EXPECT_EQ(rows.count(256), 0U);
+}
+
+TEST(Calibration, PutsMayBeSlowerIntoMemoryWithGaps) {
+  for (bool matters : {false, true}) {
+    gapsMatter = matters;
+    Calibration calibration(kRanks, true, kRanks, kCores);
+    calibration.note(measureGpu());
+    gapsMatter = false;
+    nlohmann::json base = nlohmann::json::parse(baseText("h200x8"));
+    base["transports"]["one_sided"]["rows"] = {0.5, "1", "estimate"};
+    machine::Machine machine = calibrated(calibration, base.dump());
+    for (double row : {1024, 8192, 16384})
+      EXPECT_NEAR(machine.oneSided.rows.at(row), 1, 1e-3) << row;
+    EXPECT_NEAR(machine.oneSided.rows.at(9216), matters ? 0.8 : 1, 1e-3);
+    EXPECT_EQ(
+        nlohmann::json::parse(*calibration.apply(base.dump(), "x", "y"))["transports"]["one_sided"]
+            .contains("rows"),
+        matters);
+  }
 }
 
 TEST(Calibration, MatmulsAreSlowerWhoseRowsDoNotBeginAtLines) {
