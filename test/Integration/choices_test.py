@@ -29,15 +29,23 @@ class Choices(harness.Test):
 
     def test_a_good_choice(self):
         # The matmul alone is no choice, nor is what was timed in the other mode, refused or wrong.
-        done = self.judge([row(arm("auto", 102, prediction_error=-0.04, same_as="gated"), arm("gated", 100),
+        done = self.judge([row(arm("auto", 102, prediction_error=-0.04, same_as="gated", times_us=[102]),
+                               arm("gated", 98, times_us=[98]), arm("direct", 99),
                                arm("sequence", 204, role="sequence"), arm("matmul", 50, role="matmul"),
                                arm("push", 10, mode="direct"), arm("ring", 20, failure="wrong"),
                                {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"})])
         self.assertEqual(done.code, 0, str(done))
-        self.assertIn("ag 8,16,32 bf16: auto 102.0 us (is gated), best gated 100.0 us, loss +2.0 %, 2.00 x sequence, "
-                      "1.27 of the limit, predicted -4.0 %\n1 cases: 0 lose more than 3 %, the most +2.0 %; "
+        self.assertIn("ag 8,16,32 bf16: auto 100.0 us (is gated), best direct 99.0 us, loss +1.0 %, 2.04 x sequence, "
+                      "1.25 of the limit, predicted -4.0 %\n1 cases: 0 lose more than 3 %, the most +1.0 %; "
                       "median prediction error 4.0 %\n", done.out)
         self.assertEqual(self.judge([row(arm("auto", 102), arm("gated", 100))], "--most-loss=1").code, 1)
+
+    def test_a_choice_that_is_another_arm(self):
+        # One program, twice as many times.
+        done = self.judge([row(arm("auto", 110, same_as="push", times_us=[100, 110, 120]),
+                               arm("push", 98, times_us=[90, 98, 99]), arm("gated", 100))])
+        self.assertEqual(done.code, 0, str(done))
+        self.assertIn("auto 99.5 us (is push), best push 99.5 us, loss +0.0 %", done.out)
 
     def test_a_bad_choice(self):
         done = self.judge([row(arm("auto", 100), arm("push", 99)), row(arm("auto", 110), arm("gated", 100))])
