@@ -538,8 +538,9 @@ void Calibration::applyRows(Json &file) {
     if (auto whole = seconds(put); whole && put.bytes == kRowsBytes)
       for (const Probe &probe : probes)
         if (auto time = seconds(probe)) {
-          double moved = double(kRowsBytes / probe.bytes * probe.bytes) / kRowsBytes;
-          shares.emplace_back(double(probe.bytes), std::min(1., *whole * moved / *time));
+          uint64_t moved = kRowsBytes - kRowsBytes % probe.bytes;
+          double share = *whole * double(moved) / double(kRowsBytes) / *time;
+          shares.emplace_back(double(probe.bytes), std::min(1., share));
         }
   if (shares.empty())
     return;

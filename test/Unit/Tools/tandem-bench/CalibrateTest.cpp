@@ -109,7 +109,7 @@ double secondsOf(const Probe &p) {
   case Work::Put:
     return 5e-6 + (bytes - 4096) / 4e9;
   case Work::Rows:
-    return (5e-6 + (double(kRowsBytes / p.bytes * p.bytes) - 4096) / 4e9) *
+    return (5e-6 + (double(kRowsBytes - kRowsBytes % p.bytes) - 4096) / 4e9) *
            (gapsMatter && p.bytes == 9216 ? 1.25 : 1);
   case Work::AllGather:
     return 20e-6 + (bytes - 256) / 1e9;
