@@ -36,8 +36,8 @@ class Choices(harness.Test):
                                {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"})])
         self.assertEqual(done.code, 0, str(done))
         self.assertIn("ag 8,16,32 bf16: auto 100.0 us (is gated), best direct 99.0 us, loss +1.0 %, 2.04 x sequence, "
-                      "1.25 of the limit, predicted -4.0 %\n1 cases: 0 lose more than 3 %, the most +1.0 %; "
-                      "median prediction error 4.0 %\n", done.out)
+                      "1.25 of the limit, predicted -2.1 %\n1 cases: 0 lose more than 3 %, the most +1.0 %; "
+                      "median prediction error 2.1 %\n", done.out)
         self.assertEqual(self.judge([row(arm("auto", 102), arm("gated", 100))], "--most-loss=1").code, 1)
 
     def test_a_choice_that_is_another_arm(self):

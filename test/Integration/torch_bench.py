@@ -96,7 +96,7 @@ class TorchBench(harness.Test):
         script = load()
         for count in range(1, 8):
             for sets in (1, 2, 3):
-                before, firsts = {}, set()
+                before, firsts, last = {}, set(), None
                 for number in range(60):
                     slots = script.slots_of(number, count, sets)
                     self.assertEqual(sorted(program for program, _ in slots), list(range(count)))
@@ -108,7 +108,10 @@ class TorchBench(harness.Test):
                         before[program] = inputs
                     if sets > 1:
                         self.assertTrue(all(a[1] != b[1] for a, b in zip(slots, slots[1:])), (count, slots))
-                self.assertEqual(firsts, set(range(0, count, sets)))
+                    if sets == 2:
+                        self.assertNotEqual(slots[0][1], last)
+                    last = slots[-1][1]
+                self.assertEqual(firsts, set(range(count) if count % sets == 0 else range(0, count, sets)))
 
     def test_default_rows_are_those_of_tandem_bench(self):
         script = load()

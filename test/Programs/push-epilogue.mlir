@@ -3,6 +3,7 @@
 // RUN: tandem-compile %s --entry=reduce_scatter_epilogue_transposed --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile %s --entry=all_reduce_epilogue --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=ALL
 // RUN: tandem-compile %s --entry=all_reduce_epilogue_layer --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1 --sms=132 | FileCheck %s --check-prefix=PROVEN
+// RUN: tandem-compile %s --entry=all_reduce_epilogue_layer --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=LAYER
 
 // The schedule `push` from the epilogue: one matmul stores the rows of each peer into its memory, the own rows last. Then
 // each device adds what has arrived.
@@ -40,6 +41,17 @@
 // ALL-NEXT: s0 signal c0 slot 5 value 1 to 0
 // ALL: s0 wait_signal c0 slot 6 value 1
 // ALL-NEXT: s0 copy arg2+1536:f32[12,16] <- sym[[S]]+1536:f32[12,16]
+// What follows an all-reduce in one stream comes behind the puts of the sums.
+//
+// LAYER: reduce sum sym[[SUMS:[0-9]+]]+768
+// LAYER-NOT: launch
+// LAYER: put c0 sym[[SUMS]]+768:f32[12,16] <- sym[[SUMS]]+768:f32[12,16] to 0
+// LAYER-NOT: launch
+// LAYER: put c0 sym[[SUMS]]+768:f32[12,16] <- sym[[SUMS]]+768:f32[12,16] to 3
+// LAYER-NOT: launch
+// LAYER: put c0 sym[[SUMS]]+768:f32[12,16] <- sym[[SUMS]]+768:f32[12,16] to 2
+// LAYER: launch
+
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 !x = tensor<?x24xf32, #fusion.axes<#tp, [-, didx("x")]>>

@@ -25,10 +25,10 @@ using namespace tandem::bench;
 static constexpr double kLeast = 1e-9;
 /// Of what a command of some size takes, if a tiny one takes as long: rates are no smaller numbers.
 static constexpr double kLeastPart = 1. / 16;
-/// A startup becomes a curve where the largest message's is so many times the smallest one's.
-static constexpr double kGrowth = 1.5;
 /// From this share of the rate of contiguous memory on, a put with gaps is as quick.
 static constexpr double kWholeShare = .97;
+/// A startup becomes a curve where the largest message's is so many times the smallest one's.
+static constexpr double kGrowth = 1.5;
 /// ... if the rate between the largest messages is at most so many times that of the whole largest
 /// one.
 static constexpr double kMostLateRate = 1.5;
@@ -540,14 +540,13 @@ void Calibration::applyRows(Json &file) {
         if (auto time = seconds(probe)) {
           uint64_t moved = kRowsBytes - kRowsBytes % probe.bytes;
           double share = *whole * double(moved) / double(kRowsBytes) / *time;
-          shares.emplace_back(double(probe.bytes), std::min(1., share));
+          shares.emplace_back(double(probe.bytes), share < kWholeShare ? share : 1.);
         }
   if (shares.empty())
     return;
   Json &transport = file["transports"]["one_sided"];
   transport.erase("rows");
-  if (std::any_of(shares.begin(), shares.end(),
-                  [](const auto &point) { return point.second < kWholeShare; }))
+  if (std::any_of(shares.begin(), shares.end(), [](const auto &point) { return point.second < 1; }))
     setCurve(transport, "rows", shares, 1, "1", "transports.one_sided");
 }
 

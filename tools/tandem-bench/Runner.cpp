@@ -244,6 +244,9 @@ static constexpr double kVerifiedFlops = 2e9;
 
 std::vector<Slot> bench::slotsOf(uint32_t round, size_t count, uint32_t sets) {
   std::vector<Slot> slots(count);
+  // Rounds that end with the last set begin with the first one. The others begin with another one,
+  // as the parts are not alike.
+  uint32_t shift = count % sets == 0 ? round : 0;
   for (uint32_t part = 0; part < sets; ++part) {
     std::vector<size_t> candidates;
     for (size_t c = part; c < count; c += sets)
@@ -254,7 +257,7 @@ std::vector<Slot> bench::slotsOf(uint32_t round, size_t count, uint32_t sets) {
     for (size_t i = candidates.size(); i > 1; --i)
       std::swap(candidates[i - 1], candidates[random() % i]);
     for (size_t i = 0; i < candidates.size(); ++i)
-      slots[i * sets + part] = {candidates[i], (round + part) % sets};
+      slots[i * sets + (part + shift) % sets] = {candidates[i], (round + part) % sets};
   }
   return slots;
 }

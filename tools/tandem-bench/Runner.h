@@ -43,9 +43,10 @@ struct Slot {
   size_t candidate;
   uint32_t set;
 };
-/// The turns of a round of `count` candidates. Each has one turn; neighbours read different sets,
-/// and a candidate reads one set after the other. The order is another one in each round: what a
-/// program leaves behind (caches, clocks) meets all of them alike.
+/// The turns of a round of `count` candidates. Each has one turn; neighbours read different sets
+/// (of two sets also where a round ends and the next one begins), and a candidate reads one set
+/// after the other. The order is another one in each round, so that what a program leaves behind
+/// (caches, clocks) does not always meet the same one.
 std::vector<Slot> slotsOf(uint32_t round, size_t count, uint32_t sets);
 
 class Candidate;

@@ -21,9 +21,10 @@ namespace {
 
 void checkTurns(size_t count, uint32_t sets) {
   SCOPED_TRACE(testing::Message() << count << " candidates, " << sets << " sets");
-  // By candidate, what it has read in each round, and whom it has followed.
+  // By candidate, what it has read in each round, and which ones it has followed.
   std::vector<std::vector<uint32_t>> read(count);
   std::vector<std::set<size_t>> followed(count);
+  uint32_t last = sets;
   for (uint32_t round = 0; round < 60; ++round) {
     std::vector<Slot> slots = slotsOf(round, count, sets);
     ASSERT_EQ(slots.size(), count);
@@ -40,6 +41,10 @@ void checkTurns(size_t count, uint32_t sets) {
       }
       read[slot.candidate].push_back(slot.set);
     }
+    if (sets == 2) {
+      EXPECT_NE(slots.front().set, last) << "round " << round;
+    }
+    last = slots.back().set;
   }
   // All that read the set before.
   for (size_t c = 0; c < count; ++c)

@@ -39,11 +39,10 @@ struct AllReduceLoop {
 /// handed out while round k + 1 is computed. If the matmul of the own slice adds, it comes one
 /// round later. By the epilogue there is one round, all of it on the main stream.
 ///
-/// All puts are in one stream: a partial sum of round k + 1 to a peer, a sum of round k to the one
-/// before it, and so on. So at any time all devices send at one distance, and no two to the same
-/// device. From two streams they lose step, and where two send to one device, the link into another
-/// is idle: on 4 H200 such runs took up to 1.4 times as long. (Two streams that take turns, so that
-/// no put waits for the signal before it, are slower: on 2 H200 by up to 6 %.)
+/// All devices put in the same order, from one stream: a partial sum of round k + 1 to a peer, a
+/// sum of round k to the one before it, and so on. So normally each receives from one device at a
+/// time. With two streams the devices drifted apart: two sent to one device, and another link was
+/// idle (4 H200: up to 1.45 times as long).
 class Emission {
 public:
   Emission(const AllReduceLoop &all, ProgramBuilder &program);
@@ -71,7 +70,7 @@ private:
   LogicalResult computeOthers(Value round, Value before = {});
   /// The partial sums of all slices, where their matmul stores them.
   LogicalResult computeAndStore(Value round);
-  /// Adds up the own slice of a round; then what follows, on it.
+  /// Adds up the own slice of a round.
   LogicalResult sum(Value round);
   /// Puts the sum of a round to a peer.
   void deliver(Value round, Value distance);
@@ -89,6 +88,7 @@ private:
   LogicalResult computeOwn(Value round, const SliceIndex &slice);
   /// What follows the all-reduce, on a slice that has arrived, or is the device's own.
   LogicalResult finish(const SliceIndex &slice, bool isOwn);
+  LogicalResult finishOwn(Value round) { return finish(getSlice(me, round), /*isOwn=*/true); }
   SliceIndex getSlice(Value owner, Value round) const {
     return all.digits.getIndex(builder, loc, owner, round, /*isFirst=*/false);
   }
@@ -262,7 +262,7 @@ LogicalResult Emission::sum(Value round) {
   }
   if (!all.consumers.empty())
     sync(getFinishStream(), after);
-  return finish(own, /*isOwn=*/true);
+  return success();
 }
 
 void Emission::deliver(Value round, Value distance) {
@@ -291,10 +291,14 @@ LogicalResult Emission::deliverToAll(Value round) {
     deliver(round, distance);
     return success();
   };
-  // In one stream a put must not stand behind a wait.
-  if (all.epilogue || program.getWorkers() == 1)
-    return failed(forEach(put)) ? failure()
-                                : forEach([&](Value distance) { return receive(round, distance); });
+  // In one stream a put must not stand behind a wait, nor behind what follows.
+  if (all.epilogue || program.getWorkers() == 1) {
+    if (failed(forEach(put)) || failed(finishOwn(round)))
+      return failure();
+    return forEach([&](Value distance) { return receive(round, distance); });
+  }
+  if (failed(finishOwn(round)))
+    return failure();
   return forEach([&](Value distance) { return deliverAndReceive(round, distance); });
 }
 
@@ -311,8 +315,11 @@ LogicalResult Emission::emitRounds() {
     return failure();
   LogicalResult done = program.loop(loc, 1, rounds, [&](Value round) {
     Value before = arith::SubIOp::create(builder, loc, round, program.getIndex(1));
-    if (!all.sums)
-      return failed(sum(before)) ? failure() : computeOthers(round, before);
+    if (!all.sums) {
+      if (failed(sum(before)) || failed(finishOwn(before)))
+        return failure();
+      return computeOthers(round, before);
+    }
     // The matmul that adds has this round's time to wait for its partial sums.
     if (failed(computeOthers(round)) || failed(sum(before)))
       return failure();
