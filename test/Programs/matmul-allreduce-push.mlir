@@ -3,6 +3,8 @@
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: tandem-compile %s --entry=allreduce_then_matmul_push --mesh x=2 -o %t.2.tsp && tandem-check %t.2.tsp --queues=1
 // RUN: tandem-compile %s --entry=matmul_allreduce_push --mesh x=4 --dump --rank=0 | FileCheck %s --check-prefix=FOUR
+// RUN: tandem-compile %s --entry=matmul_allreduce_push --mesh x=3 --workers=1 -o %t.3.tsp && tandem-check %t.3.tsp --queues=1
+// RUN: tandem-compile %s --entry=matmul_allreduce_push --mesh x=4 --workers=1 --dump --rank=0 | FileCheck %s --check-prefix=ONE
 
 // An all-reduce by puts: in each round a device computes a slice of its peer and puts it there, then one of its own. It
 // adds the two partial sums of its slice and puts the sum to its peer, behind the next round's partial sum and in the same
@@ -46,6 +48,17 @@
 // FOUR: s1 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 2
 // FOUR: s1 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 1
 // FOUR: s3 reduce sum arg2+384:f32[6,16]
+//
+// With one worker the partial sums of a round are sent before the wait for those of the round before.
+//
+// ONE: s1 put c0 sym[[TERMS:[0-9]+]]+1536:f32[6,16] <- buf{{.*}} to 3
+// ONE: s1 put c0 sym[[TERMS]]+1536:f32[6,16] <- buf{{.*}} to 2
+// ONE: s1 put c0 sym[[TERMS]]+1536:f32[6,16] <- buf{{.*}} to 1
+// ONE: s1 wait_signal
+// ONE: s1 reduce sum arg2:f32[6,16]
+// ONE: s1 put c0 sym[[SUMS:[0-9]+]]:f32[6,16] <- arg2:f32[6,16] to 3
+// ONE-NOT: wait_signal
+// ONE: s1 put c0 sym[[SUMS]]:f32[6,16] <- arg2:f32[6,16] to 1
 //
 // What follows works on the sums where they are, first on the own ones.
 //

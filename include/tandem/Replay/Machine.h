@@ -265,7 +265,9 @@ public:
   /// the largest measured piece, if that is slower than the rate of a piece of this size.
   double uncachedSeconds(double bytes) const;
   /// A message between two ranks with the links to itself.
-  double messageSeconds(const Transport &transport, const LinkClass &link, double bytes) const;
+  /// `share`: of the rate, what the message has.
+  double messageSeconds(const Transport &transport, const LinkClass &link, double bytes,
+                        double share = 1) const;
   /// `bytes` of one slice (see sp::CollectiveKind); the group spans `groupNodes` nodes.
   CollectiveCost collectiveCost(CollectiveKind kind, uint32_t group, uint32_t groupNodes,
                                 double bytes) const;

@@ -176,10 +176,10 @@ double slowdown(double contention, double busy, double cores) {
   return 1 + (contention - 1) * std::min(1.0, (busy - 1) / (cores - 1));
 }
 
-double Machine::messageSeconds(const Transport &transport, const LinkClass &link,
-                               double bytes) const {
+double Machine::messageSeconds(const Transport &transport, const LinkClass &link, double bytes,
+                               double share) const {
   return transport.startup.at(bytes) + link.latency +
-         bytes / std::min(transport.bandwidth, link.bandwidth.at(bytes));
+         bytes / (share * std::min(transport.bandwidth, link.bandwidth.at(bytes)));
 }
 
 CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint32_t groupNodes,

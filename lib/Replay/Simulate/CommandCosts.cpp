@@ -596,8 +596,8 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
            (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
   case Kind::Put:
     return overhead(command) + machine.messageSeconds(machine.oneSided, linkOf(rank, command),
-                                                      bytes(owner, command, 1)) /
-                                   rowShare(owner, command);
+                                                      bytes(owner, command, 1),
+                                                      rowShare(owner, command));
   case Kind::Signal:
   case Kind::WaitSignal:
     return overhead(command);

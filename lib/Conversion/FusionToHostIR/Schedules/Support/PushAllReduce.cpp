@@ -57,7 +57,8 @@ private:
   }
   Value getCopyStream() const { return getWorker(0); }
   Value getFinishStream() const { return getWorker(1); }
-  Value getReduceStream() const { return getWorker(2); }
+  /// Of two workers not the one that copies: a put would stand behind a wait.
+  Value getReduceStream() const { return getWorker(program.getWorkers() > 2 ? 2 : 1); }
   void sync(Value stream, Value after) const {
     if (!all.epilogue)
       hostir::SyncOp::create(builder, loc, stream, after);
@@ -65,8 +66,8 @@ private:
 
   LogicalResult prepare();
   LogicalResult emitRounds();
-  /// Computes the slices of others and puts them there. `before`: the round whose sum goes to each
-  /// of them behind it; null: none.
+  /// Computes the slices of others and puts them there. `before`: the round whose sums are
+  /// exchanged meanwhile; null: none.
   LogicalResult computeOthers(Value round, Value before = {});
   /// The partial sums of all slices, where their matmul stores them.
   LogicalResult computeAndStore(Value round);
@@ -80,6 +81,7 @@ private:
     deliver(round, distance);
     return receive(round, distance);
   }
+  /// The same with all peers; also what follows, on the own slice.
   LogicalResult deliverToAll(Value round);
   /// Holds `stream` until the partial sums of a round have come.
   void waitForParts(Value round, Value stream);
@@ -209,17 +211,15 @@ LogicalResult Emission::computeOthers(Value round, Value before) {
   int64_t devices = all.digits.devices;
   if (!before)
     return program.loop(loc, 1, devices, compute);
-  // With more peers the sums come one put later: the round before is being reduced.
+  // With more than one peer the sums come one put later: the round before is reduced meanwhile.
   int64_t late = devices > 2;
-  Value by = program.getIndex(late);
   auto exchange = [&](Value distance) { return deliverAndReceive(before, distance); };
   if (failed(program.loop(loc, 1, 1 + late, compute)))
     return failure();
   LogicalResult done = program.loop(loc, 1 + late, devices, [&](Value distance) {
     if (failed(compute(distance)))
       return failure();
-    return exchange(late ? arith::SubIOp::create(builder, loc, distance, by).getResult()
-                         : distance);
+    return exchange(arith::SubIOp::create(builder, loc, distance, program.getIndex(late)));
   });
   return failed(done) ? failure() : program.loop(loc, devices - late, devices, exchange);
 }
@@ -315,15 +315,16 @@ LogicalResult Emission::emitRounds() {
     return failure();
   LogicalResult done = program.loop(loc, 1, rounds, [&](Value round) {
     Value before = arith::SubIOp::create(builder, loc, round, program.getIndex(1));
-    if (!all.sums) {
-      if (failed(sum(before)) || failed(finishOwn(before)))
+    // The matmul that adds has this round's time to wait for its partial sums. In one stream no put
+    // of this round stands behind a wait of the one before.
+    if (all.sums || program.getWorkers() == 1) {
+      if (failed(computeOthers(round)) || failed(sum(before)))
         return failure();
-      return computeOthers(round, before);
+      return deliverToAll(before);
     }
-    // The matmul that adds has this round's time to wait for its partial sums.
-    if (failed(computeOthers(round)) || failed(sum(before)))
+    if (failed(sum(before)) || failed(finishOwn(before)))
       return failure();
-    return deliverToAll(before);
+    return computeOthers(round, before);
   });
   if (failed(done) || failed(sum(last)))
     return failure();
