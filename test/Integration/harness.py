@@ -14,6 +14,7 @@ import functools
 import itertools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -105,9 +106,16 @@ def run(command, env=None, limit=60):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return listener.getsockname()[1]
+    """Below those that Linux gives to connections by default: there a test beside this one could have taken it by the
+    time it is used."""
+    while True:
+        port = random.randrange(10240, 32768)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("", port))
+            except OSError:
+                continue
+            return port
 
 
 def wait_until_listening(process, port):

@@ -124,15 +124,19 @@ def shut(*sockets):
 
 
 class Job:
-    """Three ranks, as if started by hand; rank 1 behind a relay. It is killed at `until`, unless there is a `fault`."""
+    """Three ranks, as if started by hand; rank 1 behind a relay. It is killed at `until`, unless there is a `fault`.
+    `timeout`: of all waits, in seconds; `launch`: of the wait until all have come, instead."""
 
-    def __init__(self, test, until=None, fault=None, timeout=20, more=("--repeat=3", "--verify")):
+    def __init__(self, test, until=None, fault=None, timeout=20, more=("--repeat=3", "--verify"), launch=None):
         port = harness.free_port()
         self.started = threading.Event()
         self.relay = Relay(port, until, fault or self.kill)
         test.addCleanup(self.relay.close)
         environments = [{"RANK": rank, "WORLD_SIZE": RANKS, "MASTER_ADDR": "127.0.0.1", "TANDEM_SECRET": "of the test",
                          "MASTER_PORT": self.relay.port if rank == 1 else port} for rank in range(RANKS)]
+        if launch:
+            for environment in environments:
+                environment["TANDEM_LAUNCH_TIMEOUT"] = round(launch * harness.SLOWER)
         self.ranks = harness.start_ranks(environments, harness.program("matmul-3"), *more,
                                          f"--timeout={timeout * harness.SLOWER:g}")
         self.started.set()
@@ -211,15 +215,15 @@ class Link(harness.Test):
     def test_that_is_late(self):
         """A rank that lives is waited for, longer than the timeout: its signs of life pass."""
         def delay(root):
-            end = time.monotonic() + 3 * harness.SLOWER
+            end = time.monotonic() + 7 * harness.SLOWER
             while time.monotonic() < end:
                 root.sendall(HEADER.pack(MAGIC, ALIVE, 0, 0))
                 time.sleep(0.1)
             return True
 
-        job = Job(self, "exchange 4", delay, timeout=1)
+        job = Job(self, "exchange 4", delay, timeout=3, launch=20)
         done = job.finish()
-        self.assertTrue(job.relay.reached.is_set())
+        self.assertTrue(job.relay.reached.is_set(), "\n".join(map(str, done)))
         self.assertVerified(done[0], RANKS)
 
 
