@@ -82,7 +82,7 @@ SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp 
   int64_t elementBits = op.getType().getElementTypeBitWidth(), rank = op.getType().getRank();
   SmallVector<fusion::StreamFactor> factors;
   for (int64_t dim = 0; dim < rank; ++dim)
-    for (int64_t each : {2, 4, 8}) {
+    for (int64_t each : {1, 2, 4, 8}) {
       int64_t count = found->second * each;
       // A slice is one run of memory in each index of the dimensions before.
       bool hasRows =

@@ -19,8 +19,8 @@ SmallVector<fusion::StreamFactor> getOwnerFactor(fusion::ReshardOp op);
 /// 2 and 4 slices per owner or receiver, if there are at most 16 of these: one slice is too coarse
 /// to hide the transfer that comes first or last.
 SmallVector<fusion::StreamFactor> getFineOwnerFactors(fusion::ReshardOp op);
-/// 2, 4 and 8 slices for each device along each dimension of an all-reduce, if there are at most 16
-/// devices: each device reduces its slices and hands them out. Not with short rows, which copy
+/// 1, 2, 4 and 8 slices for each device along each dimension of an all-reduce, if there are at most
+/// 16 devices: each device reduces its slices and hands them out. Not with short rows, which copy
 /// engines do not move.
 SmallVector<fusion::StreamFactor> getAllReduceFactors(fusion::ReshardOp op);
 /// One slice of the rows for each device of an all-reduce.
