@@ -157,7 +157,8 @@ class Job:
 
 class StageTest(harness.CombinationTest):
     def check(self):
-        job = Job(self, self.combination.stage, timeout=4)
+        stage = self.combination.stage
+        job = Job(self, stage, timeout=4, launch=20 if stage.startswith("exchange") else None)
         done = job.finish()
         self.assertTrue(job.relay.reached.is_set(), job.relay.stages)
         self.assertEqual(done[1].code, -signal.SIGKILL, str(done[1]))
@@ -203,7 +204,7 @@ class Link(harness.Test):
             held.wait()
             return False
 
-        job = Job(self, "exchange 4", cut, timeout=2)
+        job = Job(self, "exchange 4", cut, timeout=2, launch=20)
         self.assertTrue(job.relay.reached.wait(30 * harness.SLOWER))
         done = job.finish()
         for rank in range(RANKS):
@@ -241,7 +242,7 @@ class LeaveTest(harness.CombinationTest):
             os.kill(job.ranks[1].pid, self.combination.signal)
             return True # the others have heard it
 
-        job = Job(self, last, fault, timeout=4)
+        job = Job(self, last, fault, timeout=4, launch=20)
         done = [harness.finish(job.ranks[rank]) for rank in (0, 2)]
         os.kill(job.ranks[1].pid, signal.SIGKILL)
         self.assertEqual(harness.finish(job.ranks[1]).code, -signal.SIGKILL)
