@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A graph is a list of nodes in the order of issue, which is an order that its dependencies allow.
+// When it runs, a node waits for its dependencies only: branches are threads, so a dependency that
+// is missing is a race, which TSan finds.
 // An executable refuses what CUDA's documentation says that one refuses: other dimensions of a
 // copy, and nodes of a graph that is gone.
 //
@@ -26,10 +28,17 @@ struct {
   std::set<Queue *> all;
 } queues;
 
+/// What a launch does.
+struct Plan {
+  std::vector<Work> work;
+  std::vector<std::vector<size_t>> before;   ///< by node: those in other branches that it waits for
+  std::vector<std::vector<size_t>> branches; ///< of nodes one after the other
+};
+
 struct Executable {
   std::shared_ptr<Graph> graph; ///< whose nodes name those of the executable
-  /// What a launch does; replaced as a whole, so that launches in a queue keep theirs.
-  std::shared_ptr<const std::vector<Work>> work;
+  /// Replaced as a whole, so that launches in a queue keep theirs.
+  std::shared_ptr<const Plan> plan;
 };
 
 struct {
@@ -56,11 +65,57 @@ void copyBytes(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
         __ATOMIC_RELEASE);
 }
 
-std::shared_ptr<const std::vector<Work>> workOf(const Graph &graph) {
-  auto work = std::make_shared<std::vector<Work>>();
-  for (const Node &node : graph.nodes)
-    work->push_back(node.work);
-  return work;
+std::shared_ptr<const Plan> planOf(const Graph &graph) {
+  auto plan = std::make_shared<Plan>();
+  std::map<const Node *, size_t> indexOf;
+  for (const Node &node : graph.nodes) {
+    size_t index = plan->work.size(), branch = plan->branches.size();
+    std::vector<size_t> &before = plan->before.emplace_back();
+    for (const Node *other : node.before)
+      before.push_back(indexOf.at(other));
+    // Behind the last node of a branch that it depends on.
+    for (size_t b = 0; b < plan->branches.size(); ++b)
+      if (auto found = std::find(before.begin(), before.end(), plan->branches[b].back());
+          found != before.end() && branch == plan->branches.size()) {
+        before.erase(found);
+        branch = b;
+      }
+    if (branch == plan->branches.size())
+      plan->branches.emplace_back();
+    plan->branches[branch].push_back(index);
+    plan->work.push_back(node.work);
+    indexOf[&node] = index;
+  }
+  return plan;
+}
+
+/// `run` does the work of a node.
+void runPlan(const Plan &plan, const std::function<void(size_t)> &run) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<char> done(plan.work.size());
+  auto runBranch = [&](const std::vector<size_t> &branch) {
+    for (size_t index : branch) {
+      if (!plan.before[index].empty()) {
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [&] {
+          return std::all_of(plan.before[index].begin(), plan.before[index].end(),
+                             [&](size_t other) { return done[other] != 0; });
+        });
+      }
+      run(index);
+      std::lock_guard<std::mutex> lock(mutex);
+      done[index] = 1;
+      changed.notify_all();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t b = 1; b < plan.branches.size(); ++b)
+    threads.emplace_back(runBranch, plan.branches[b]);
+  if (!plan.branches.empty())
+    runBranch(plan.branches[0]);
+  for (std::thread &thread : threads)
+    thread.join();
 }
 
 /// Names a library's kernel in the parameters of a node; its arguments are then the node.
@@ -77,9 +132,9 @@ CUresult setWork(CUgraphExec handle, CUgraphNode node, const Work &work) {
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < executable.graph->nodes.size(); ++i)
     if (&executable.graph->nodes[i] == reinterpret_cast<Node *>(node)) {
-      auto all = std::make_shared<std::vector<Work>>(*executable.work);
-      (*all)[i] = work;
-      executable.work = std::move(all);
+      auto plan = std::make_shared<Plan>(*executable.plan);
+      plan->work[i] = work;
+      executable.plan = std::move(plan);
       ++number("patches");
       return CUDA_SUCCESS;
     }
@@ -332,7 +387,7 @@ CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned lon
   waitForGpu(currentGpu());
   ++number("instantiations");
   *executable =
-      reinterpret_cast<CUgraphExec>(new Executable{graphOf(graph), workOf(*graphOf(graph))});
+      reinterpret_cast<CUgraphExec>(new Executable{graphOf(graph), planOf(*graphOf(graph))});
   std::lock_guard<std::mutex> lock(executables.mutex);
   executables.live.insert(*executable);
   return CUDA_SUCCESS;
@@ -348,30 +403,32 @@ CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateR
   if (number("no-update") != 0 || before.size() != now.size() ||
       !std::equal(before.begin(), before.end(), now.begin(), same))
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-  executable.work = workOf(*graphOf(graph));
+  executable.plan = planOf(*graphOf(graph));
   return CUDA_SUCCESS;
 }
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   GraphLaunch launch{currentGpu(), now(), 0, {}};
-  std::shared_ptr<const std::vector<Work>> all;
+  std::shared_ptr<const Plan> plan;
   std::shared_ptr<Graph> graph;
   {
     std::lock_guard<std::mutex> lock(executables.mutex);
     if (executables.live.count(executable) == 0) // an address that is gone
       return CUDA_ERROR_INVALID_VALUE;
-    all = reinterpret_cast<Executable *>(executable)->work;
+    plan = reinterpret_cast<Executable *>(executable)->plan;
     graph = reinterpret_cast<Executable *>(executable)->graph;
   }
   ++number("graph-launches");
   launch.end = now();
   if (!isProfiled())
     graph = nullptr;
-  add(stream, [all, graph, launch]() mutable {
-    for (size_t i = 0; i < all->size(); ++i)
+  add(stream, [plan, graph, launch]() mutable {
+    launch.nodes.resize(graph ? plan->work.size() : 0);
+    runPlan(*plan, [&](size_t i) {
       if (graph)
-        launch.nodes.push_back(timeOf(graph->nodes[i], (*all)[i]));
+        launch.nodes[i] = timeOf(graph->nodes[i], plan->work[i]);
       else
-        (*all)[i]();
+        plan->work[i]();
+    });
     if (graph)
       note(std::move(launch));
   });

@@ -62,9 +62,10 @@ void InstanceImpl::releaseOwn() {
   dropGraphs();
   steps.clear();
   operations.clear();
-  for (Barrier *barrier : {&barriers[0], &barriers[1], &meeting})
-    *barrier = Barrier();
+  barrier = Barrier();
+  meeting = Barrier();
   graphStreams.clear();
+  barrierStream.reset();
   shared->leave(*this);
   arena.reset();
   varying.reset();
@@ -240,10 +241,14 @@ Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing
   return context.health();
 }
 
-Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *> &others) {
+Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *> &others,
+                           Event *met) {
   auto streamOf = [&](uint32_t s) { return s == 0 ? main : others[s]; };
+  std::vector<char> isBehind(met ? others.size() : 0);
   for (const Step &step : steps) {
     Stream &stream = *streamOf(step.stream);
+    if (met && !step.isOwn && !std::exchange(isBehind[step.stream], 1))
+      TANDEM_RETURN_IF_ERROR(stream.wait(*met, kNoMarker));
     switch (step.kind) {
     case Step::Run:
       if (Status status = step.operation->enqueue(stream, slot.frame); !status.ok())
@@ -366,22 +371,25 @@ Status InstanceImpl::captureInto(Stream &main) {
   std::vector<Stream *> byNumber = captureStreams(), used;
   std::copy_if(byNumber.begin(), byNumber.end(), std::back_inserter(used),
                [](Stream *stream) { return stream; });
-  auto meet = [&](const Barrier &barrier) -> Status {
-    for (const auto *list : {&barrier.signals, &barrier.waits})
-      for (const auto &operation : *list)
-        TANDEM_RETURN_IF_ERROR(operation->enqueue(*byNumber[0], ofBarrier));
-    return Status();
-  };
   Device::CapturedParts parts;
-  parts.countsRuns = !barriers[0].waits.empty();
-  parts.firstCounts = barriers[0].signals.empty() && barriers[0].waits.size() == 1;
-  parts.first = [&] { return meet(barriers[0]); };
-  parts.body = [&] { return issue(run, byNumber[0], byNumber); };
-  parts.last = [&] { return meet(barriers[1]); };
+  if (barrierStream) {
+    used.push_back(barrierStream.get());
+    parts.countsRuns = true;
+    parts.firstCounts = barrier.signals.empty() && barrier.waits.size() == 1;
+    parts.first = [&]() -> Status {
+      for (const auto *list : {&barrier.signals, &barrier.waits})
+        for (const auto &operation : *list)
+          TANDEM_RETURN_IF_ERROR(operation->enqueue(*barrierStream, ofBarrier));
+      return barrierStream->record(*met, kNoMarker);
+    };
+  }
+  parts.body = [&] { return issue(run, byNumber[0], byNumber, met.get()); };
   // An abort must not drop graphs while NCCL is being captured.
   std::lock_guard<std::mutex> lock(graphMutex);
   TANDEM_RETURN_IF_ERROR(context.health()); // nor be followed by a capture
   captured = true;
+  if (symmetric)
+    (**symmetric).noteCapture();
   nextArena.reset();
   return context.device().captureInto(main, used, parts);
 }

@@ -34,6 +34,9 @@ struct Step {
   Marker marker = kNoMarker;
   Operation *operation = nullptr;
   Event *event = nullptr;
+  /// No other rank notices when it runs: a computation or a copy outside of symmetric memory. Or it
+  /// only orders streams.
+  bool isOwn = true;
 };
 
 class InstanceImpl final : public Instance,
@@ -161,10 +164,10 @@ private:
   /// be larger than needed; then, whether it is.
   Status takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes, uint32_t signals,
                     bool *grows);
-  /// How all ranks meet: in usual runs, and in the two barriers of runs in the caller's graphs.
+  /// How all ranks meet: in usual runs, and in runs in the caller's graphs.
   Status prepareMeeting();
-  Status prepareBarriers();
-  Status prepareMeeting(Barrier &barrier, uint32_t channel,
+  Status prepareBarrier();
+  Status prepareMeeting(Barrier &into, uint32_t channel,
                         const std::function<uint32_t(uint32_t)> &slotOf);
   /// Which half the run uses, and whether the ranks must meet before it.
   void takeTurn(Slot &slot);
@@ -218,8 +221,11 @@ private:
   void resolve(std::vector<void *> &pointers, unsigned half) const;
   void setAddress(uint32_t i, void *address);
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
-  /// Enqueues every step; `main`: stream 0.
-  Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others);
+  /// Whether no other rank notices when the command runs.
+  bool isOwn(const sp::Command &command) const;
+  /// Enqueues every step; `main`: stream 0. `met`: what other ranks notice comes behind it; may be
+  /// null.
+  Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others, Event *met = nullptr);
   Status dispatch(Slot &slot);
   /// The entry with a graph for the current bindings: moves, updates or makes one. If it must be
   /// made, waits for the runs in flight before that. `lock`: of graphMutex.
@@ -246,8 +252,8 @@ private:
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
-  Barrier barriers[2];   ///< of runs in the caller's graphs: before and after them
-  Barrier meeting;       ///< of usual runs behind those of other instances
+  Barrier barrier;       ///< of runs in the caller's graphs
+  Barrier meeting;       ///< of usual runs behind those of other instances, or perhaps replays
   uint64_t meetings = 0; ///< how often the ranks have met there
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
@@ -258,6 +264,8 @@ private:
   /// Streams for capture only: graphs count the runs of their instance on the first one. By number;
   /// null if no command uses it.
   std::vector<std::unique_ptr<Stream>> graphStreams;
+  std::unique_ptr<Stream> barrierStream; ///< for capture: beside the others; null without a barrier
+  std::unique_ptr<Event> met;            ///< behind the barrier
   bool graphs = false;
   bool captured = false; ///< a graph of the caller contains addresses of the arena
   std::mutex graphMutex; ///< an abort drops the graphs while the next run is enqueued

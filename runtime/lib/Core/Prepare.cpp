@@ -40,7 +40,7 @@ Status InstanceImpl::prepare() {
   if (operations.ok())
     operations = prepareMeeting();
   if (operations.ok() && context.device().hasGraphs())
-    operations = prepareBarriers();
+    operations = prepareBarrier();
   TANDEM_RETURN_IF_ERROR(agree(operations, "prepare the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnCommands());
   // Trying to capture may already wait for peers.
@@ -205,7 +205,8 @@ Status InstanceImpl::prepareOperations() {
       if (!one)
         return one.status().withPrefix(describe(i) + ": ");
       if (*one) {
-        addStep(command, i++, std::move(*one));
+        Step &step = addStep(command, i++, std::move(*one));
+        step.isOwn = step.isOwn && isOwn(*data.commands()->Get(i)); // the launch behind it
         continue;
       }
     }
@@ -261,11 +262,38 @@ Status InstanceImpl::noteAlignments(const Operation &operation) {
   return status;
 }
 
+bool InstanceImpl::isOwn(const sp::Command &command) const {
+  auto isSymmetric = [&](uint32_t view) {
+    return view != sp::kNoView &&
+           data.buffers()->Get(data.views()->Get(view)->buffer())->space() == sp::Space::symmetric;
+  };
+  switch (command.kind()) {
+  case sp::CommandKind::record:
+  case sp::CommandKind::wait:
+    return true;
+  case sp::CommandKind::copy:
+  case sp::CommandKind::matmul:
+  case sp::CommandKind::accumulate:
+  case sp::CommandKind::reduce:
+    return std::none_of(command.operands()->begin(), command.operands()->end(), isSymmetric);
+  case sp::CommandKind::launch: {
+    uint32_t first = command.operands()->Get(0), number = command.operands()->Get(1);
+    for (uint32_t k = first; k < first + number; ++k)
+      if (isSymmetric(data.launch_operands()->Get(k)))
+        return false;
+    return true;
+  }
+  default:
+    return false;
+  }
+}
+
 Step &InstanceImpl::addStep(const sp::Command &command, uint32_t i,
                             std::unique_ptr<Operation> operation) {
   Step &step = steps.emplace_back();
   step.stream = command.stream();
   step.marker = uint64_t(number) << 32 | i;
+  step.isOwn = isOwn(command);
   usesStream[step.stream] = 1;
   if (operation) {
     operation->marker = step.marker;
@@ -790,6 +818,15 @@ Status InstanceImpl::agreeOnGraphs() {
       graphStreams.back() = std::move(*stream);
     }
   }
+  if (status.ok() && !barrier.waits.empty()) {
+    auto stream = context.device().createStream(StreamPriority::High);
+    auto event = context.device().createEvent();
+    status = stream ? event.status() : stream.status();
+    if (status.ok()) {
+      barrierStream = std::move(*stream);
+      met = std::move(*event);
+    }
+  }
   if (status.ok())
     status = context.awaitRuns(); // of other instances
   bool refused = false;
@@ -800,8 +837,10 @@ Status InstanceImpl::agreeOnGraphs() {
     refused = status.code() == Code::Unsupported;
   }
   TANDEM_RETURN_IF_ERROR(gather(refused ? status.message() : "").withPrefix(prefix()));
-  if (!graphs)
+  if (!graphs) {
     graphStreams.clear();
+    barrierStream.reset();
+  }
   return agree(refused ? Status() : status, "prepare graphs");
 }
 

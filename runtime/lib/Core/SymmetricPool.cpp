@@ -67,7 +67,7 @@ SymmetricPool::Share::~Share() {
 SymmetricPool::Turn SymmetricPool::next(uint32_t instance, bool ordersRanks) {
   Turn turn;
   turn.half = static_cast<unsigned>(runs++ % 2);
-  turn.meets = last != 0 && last != instance && !(lastOrders && ordersRanks);
+  turn.meets = captured || (last != 0 && last != instance && !(lastOrders && ordersRanks));
   last = instance;
   lastOrders = ordersRanks;
   return turn;

@@ -54,6 +54,8 @@ public:
   };
   /// `ordersRanks`: in each run of the instance, all ranks begin before any rank ends.
   Turn next(uint32_t instance, bool ordersRanks);
+  /// A run has become part of a graph of the caller's: from now on, nobody knows of all runs.
+  void noteCapture() { captured = true; }
 
 private:
   SymmetricPool(uint32_t number, std::shared_ptr<Memory> block, uint64_t halfBytes,
@@ -70,6 +72,7 @@ private:
   uint64_t runs = 0;
   uint32_t last = 0; ///< instance of the last run; 0: none yet
   bool lastOrders = false;
+  bool captured = false; ///< there may be replays between the runs
 };
 
 } // namespace tandem::core

@@ -402,13 +402,12 @@ public:
 
   /// What a caller's capture gets; see captureInto().
   struct CapturedParts {
-    /// Enqueues on streams[0], before all other streams start, and after they have ended.
-    std::function<Status()> first, last;
-    /// Enqueues on all streams.
-    std::function<Status()> body;
+    /// Enqueue on any of the streams, which have begun; `first` before `body`.
+    std::function<Status()> first, body;
     /// Whether Frame::epoch matters: the device then counts the runs of the caller's graphs.
     bool countsRuns = false;
-    /// `first` is one operation that can count them as it reads the number.
+    /// `first` is one operation that can count them as it reads the number. Then what reads it in
+    /// `body` comes behind `first`.
     bool firstCounts = false;
   };
   /// Enqueues work into the capture of `main`, a stream for which isCapturing() holds. `streams`

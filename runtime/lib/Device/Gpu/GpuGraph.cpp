@@ -161,15 +161,17 @@ Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, Ev
   StreamHandle first = streams[0]->native();
   if (known.countRun && !known.readerCounts && !parts.firstCounts)
     TANDEM_RETURN_IF_ERROR(countRun(driver, first, known));
-  if (parts.first) {
-    how.countsItself = parts.firstCounts;
-    TANDEM_RETURN_IF_ERROR(parts.first());
-    how.countsItself = false;
-  }
   TANDEM_RETURN_IF_ERROR(driver.record(event, first));
   for (size_t s = 1; s < streams.size(); ++s)
     TANDEM_RETURN_IF_ERROR(driver.wait(streams[s]->native(), event));
-  Status status = parts.body();
+  Status status;
+  if (parts.first) {
+    how.countsItself = parts.firstCounts;
+    status = parts.first();
+    how.countsItself = false;
+  }
+  if (status.ok())
+    status = parts.body();
   // Also after an error: a stream that did not join back would stay in the capture.
   for (size_t s = 1; s < streams.size(); ++s) {
     Status joined = driver.record(event, streams[s]->native());
@@ -189,8 +191,6 @@ Status captureBehind(const Toolbox &tools, DeviceStream &main,
   TANDEM_RETURN_IF_ERROR(driver.record(event, main.native()));
   TANDEM_RETURN_IF_ERROR(driver.wait(streams[0]->native(), event));
   Status status = captureAll(driver, streams, event, how, how, parts);
-  if (status.ok())
-    status = parts.last();
   // Also after an error: the caller could not end its capture.
   Status joined = driver.record(event, streams[0]->native());
   if (joined.ok())
