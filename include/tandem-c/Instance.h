@@ -68,9 +68,9 @@ typedef struct tandem_run_options {
  * host only after tandem_wait, or in the order of the run's stream. Waits for all runs in flight
  * before it creates a graph: in each of the first two runs, and for addresses that cannot be
  * patched in. Over channels whose data host threads move (ucx, local), a run on a wrapped stream
- * returns when the whole run is in that stream. TANDEM_UNSUPPORTED: the caller is capturing the
- * stream, and the program runs without a graph, is traced, or has an extent that varies; nothing
- * has changed. */
+ * returns when the whole run is in that stream. If the caller is capturing the stream, the run
+ * becomes part of its graph: on all ranks, between the same runs. TANDEM_UNSUPPORTED: then the
+ * program runs without a graph, is traced, or has an extent that varies; nothing has changed. */
 tandem_code tandem_enqueue(tandem_instance *instance, const tandem_run_options *options);
 /* Waits for all enqueued runs: their results are complete on this rank. */
 tandem_code tandem_wait(tandem_instance *instance);

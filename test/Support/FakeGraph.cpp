@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A graph is a list of nodes in the order of issue, which is an order that its dependencies allow.
-// When it runs, a node waits for its dependencies only: branches are threads, so a dependency that
-// is missing is a race, which TSan finds.
+// When it runs, a node waits for its dependencies only: branches are threads, so TSan can find a
+// dependency that is missing.
 // An executable refuses what CUDA's documentation says that one refuses: other dimensions of a
 // copy, and nodes of a graph that is gone.
 //
@@ -52,17 +52,14 @@ thread_local CUstreamCaptureMode captureMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
-/// Words at a time where possible: they may be signals.
+/// A word may be a signal.
 void copyBytes(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
-  if (bytes % 8 != 0 || bytes > 2048 || (dst | src) % 8 != 0) {
+  if (bytes != 8 || (dst | src) % 8 != 0)
     std::memcpy(pointer(dst), pointer(src), bytes);
-    return;
-  }
-  for (size_t at = 0; at < bytes; at += 8)
-    __atomic_store_n(
-        static_cast<uint64_t *>(pointer(dst + at)),
-        __atomic_load_n(static_cast<const uint64_t *>(pointer(src + at)), __ATOMIC_ACQUIRE),
-        __ATOMIC_RELEASE);
+  else
+    __atomic_store_n(static_cast<uint64_t *>(pointer(dst)),
+                     __atomic_load_n(static_cast<const uint64_t *>(pointer(src)), __ATOMIC_ACQUIRE),
+                     __ATOMIC_RELEASE);
 }
 
 std::shared_ptr<const Plan> planOf(const Graph &graph) {
@@ -91,22 +88,15 @@ std::shared_ptr<const Plan> planOf(const Graph &graph) {
 
 /// `run` does the work of a node.
 void runPlan(const Plan &plan, const std::function<void(size_t)> &run) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<char> done(plan.work.size());
+  // One flag per node, so that nothing but the dependencies orders branches.
+  std::vector<std::atomic<bool>> done(plan.work.size());
   auto runBranch = [&](const std::vector<size_t> &branch) {
     for (size_t index : branch) {
-      if (!plan.before[index].empty()) {
-        std::unique_lock<std::mutex> lock(mutex);
-        changed.wait(lock, [&] {
-          return std::all_of(plan.before[index].begin(), plan.before[index].end(),
-                             [&](size_t other) { return done[other] != 0; });
-        });
-      }
+      for (size_t other : plan.before[index])
+        while (!done[other].load(std::memory_order_acquire))
+          std::this_thread::sleep_for(std::chrono::microseconds(20));
       run(index);
-      std::lock_guard<std::mutex> lock(mutex);
-      done[index] = 1;
-      changed.notify_all();
+      done[index].store(true, std::memory_order_release);
     }
   };
   std::vector<std::thread> threads;
@@ -167,7 +157,9 @@ void disturb() {
 Node nodeOf(const CUDA_MEMCPY3D &copy) {
   Node node;
   node.copy = copy;
-  node.work = [copy] {
+  node.work = [copy, gpu = currentGpu()] {
+    while (number("hold-copies-on") == gpu)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     for (size_t row = 0; row < copy.Height; ++row)
       copyBytes(copy.dstDevice + row * copy.dstPitch, copy.srcDevice + row * copy.srcPitch,
                 copy.WidthInBytes);

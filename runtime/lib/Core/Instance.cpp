@@ -247,7 +247,7 @@ Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *>
   std::vector<char> isBehind(met ? others.size() : 0);
   for (const Step &step : steps) {
     Stream &stream = *streamOf(step.stream);
-    if (met && !step.isOwn && !std::exchange(isBehind[step.stream], 1))
+    if (met && !step.isLocal && !std::exchange(isBehind[step.stream], 1))
       TANDEM_RETURN_IF_ERROR(stream.wait(*met, kNoMarker));
     switch (step.kind) {
     case Step::Run:
@@ -512,9 +512,11 @@ std::vector<uint64_t> InstanceImpl::runsInFlight() {
 
 std::string InstanceImpl::describe(uint32_t i) const {
   if (i >= kMeeting)
-    return fmt::format("the meeting of ranks before the run (a wait for {})",
-                       i - kMeeting < context.worldSize() ? fmt::format("rank {}", i - kMeeting)
-                                                          : "all others");
+    return fmt::format(
+        "the meeting of ranks before the run (a wait for {}{})",
+        i - kMeeting < context.worldSize() ? fmt::format("rank {}", i - kMeeting) : "all others",
+        symmetric && (**symmetric).isCaptured() ? "; all ranks must capture between the same runs"
+                                                : "");
   const sp::Command &command = *data.commands()->Get(i);
   std::string text = fmt::format("command {} ({}", i, sp::EnumNameCommandKind(command.kind()));
   auto member = [&](uint32_t peer) {

@@ -34,9 +34,8 @@ struct Step {
   Marker marker = kNoMarker;
   Operation *operation = nullptr;
   Event *event = nullptr;
-  /// No other rank notices when it runs: a computation or a copy outside of symmetric memory. Or it
-  /// only orders streams.
-  bool isOwn = true;
+  /// It needs neither other ranks nor symmetric memory.
+  bool isLocal = false;
 };
 
 class InstanceImpl final : public Instance,
@@ -99,6 +98,7 @@ private:
     std::atomic<bool> replays{false};   ///< the run is a replay of a graph
     std::atomic<uint64_t> order{0};     ///< its number among all runs of the context
     bool meets = false;                 ///< the ranks must meet before the run
+    uint64_t numberOfTurn = 0;          ///< see SymmetricPool
   };
 
   /// All members of a one-sided channel signal to each other, and wait: `waits` may be one kernel
@@ -221,9 +221,9 @@ private:
   void resolve(std::vector<void *> &pointers, unsigned half) const;
   void setAddress(uint32_t i, void *address);
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
-  /// Whether no other rank notices when the command runs.
-  bool isOwn(const sp::Command &command) const;
-  /// Enqueues every step; `main`: stream 0. `met`: what other ranks notice comes behind it; may be
+  /// Whether the command needs neither other ranks nor symmetric memory.
+  bool isLocal(const sp::Command &command) const;
+  /// Enqueues every step; `main`: stream 0. Steps that are not local wait for `met`, if it is not
   /// null.
   Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others, Event *met = nullptr);
   Status dispatch(Slot &slot);
@@ -252,9 +252,8 @@ private:
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
-  Barrier barrier;       ///< of runs in the caller's graphs
-  Barrier meeting;       ///< of usual runs behind those of other instances, or perhaps replays
-  uint64_t meetings = 0; ///< how often the ranks have met there
+  Barrier barrier; ///< of runs in the caller's graphs
+  Barrier meeting; ///< of usual runs behind those of other instances, or perhaps replays
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;

@@ -206,7 +206,7 @@ Status InstanceImpl::prepareOperations() {
         return one.status().withPrefix(describe(i) + ": ");
       if (*one) {
         Step &step = addStep(command, i++, std::move(*one));
-        step.isOwn = step.isOwn && isOwn(*data.commands()->Get(i)); // the launch behind it
+        step.isLocal = step.isLocal && isLocal(*data.commands()->Get(i)); // the launch behind it
         continue;
       }
     }
@@ -262,7 +262,7 @@ Status InstanceImpl::noteAlignments(const Operation &operation) {
   return status;
 }
 
-bool InstanceImpl::isOwn(const sp::Command &command) const {
+bool InstanceImpl::isLocal(const sp::Command &command) const {
   auto isSymmetric = [&](uint32_t view) {
     return view != sp::kNoView &&
            data.buffers()->Get(data.views()->Get(view)->buffer())->space() == sp::Space::symmetric;
@@ -293,7 +293,7 @@ Step &InstanceImpl::addStep(const sp::Command &command, uint32_t i,
   Step &step = steps.emplace_back();
   step.stream = command.stream();
   step.marker = uint64_t(number) << 32 | i;
-  step.isOwn = isOwn(command);
+  step.isLocal = isLocal(command);
   usesStream[step.stream] = 1;
   if (operation) {
     operation->marker = step.marker;

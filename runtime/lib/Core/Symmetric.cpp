@@ -36,14 +36,18 @@ uint32_t barrierSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t chann
 }
 
 /// The signal by which `rank` says that it begins a usual run before which the ranks meet.
-uint32_t meetingSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t rank) {
-  return barrierSlot(data, ranks, count(data.channels()), rank);
+uint32_t meetingSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel, uint32_t rank) {
+  return barrierSlot(data, ranks, count(data.channels()) + channel, rank);
+}
+
+uint32_t endOfMeetings(const sp::RankProgram &data, uint32_t ranks) {
+  return meetingSlot(data, ranks, count(data.channels()), 0);
 }
 
 /// Where the memory of exchanges that signal by blocks or words begins.
 uint32_t firstOfRoom(const sp::RankProgram &data, uint32_t ranks) {
   uint32_t unit = sp::kAlignment / sizeof(uint64_t);
-  return (meetingSlot(data, ranks, ranks) + unit - 1) / unit * unit;
+  return (endOfMeetings(data, ranks) + unit - 1) / unit * unit;
 }
 
 /// The most that any rank may need; what ranks say of their needs is not checked before.
@@ -143,7 +147,7 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
   SymmetricMemory memory;
   memory.halfBytes = roundUp(data.symmetric_bytes());
   memory.signalOffset = 2 * memory.halfBytes;
-  memory.numSignals = oneSided ? meetingSlot(data, ranks, ranks) : count(data.signal_slots());
+  memory.numSignals = oneSided ? endOfMeetings(data, ranks) : count(data.signal_slots());
   if (uint64_t room = oneSided ? program::exchangeRoom(data).size : 0) // two sets
     memory.numSignals = firstOfRoom(data, ranks) +
                         static_cast<uint32_t>(std::min<uint64_t>(2 * room, kMostSignals));
@@ -300,13 +304,20 @@ void InstanceImpl::addOffer(FusedExchange &exchange, uint32_t head) const {
 }
 
 Status InstanceImpl::prepareMeeting() {
-  if (peers.size() < 2 || !symmetric)
+  // Behind runs of other instances, if these can share the memory, and behind replays.
+  bool shares = peers.size() >= 2;
+  if (!symmetric || (!shares && !context.device().hasGraphs()))
     return Status();
-  uint32_t c = 0; // all one-sided channels have the same members
-  while (!channels[c] || !isOneSided(*data.channels()->Get(c)))
-    ++c;
-  return prepareMeeting(
-      meeting, c, [&](uint32_t rank) { return meetingSlot(data, context.worldSize(), rank); });
+  for (uint32_t c = 0; c < channels.size(); ++c) {
+    if (!channels[c] || !isOneSided(*data.channels()->Get(c)))
+      continue;
+    TANDEM_RETURN_IF_ERROR(prepareMeeting(meeting, c, [&](uint32_t rank) {
+      return meetingSlot(data, context.worldSize(), c, rank);
+    }));
+    if (shares) // all one-sided channels have the same members
+      break;
+  }
+  return Status();
 }
 
 Status InstanceImpl::prepareBarrier() {
@@ -365,6 +376,7 @@ void InstanceImpl::takeTurn(Slot &slot) {
   SymmetricPool::Turn turn{static_cast<unsigned>(slot.frame.epoch % 2)};
   if (symmetric)
     turn = (**symmetric).next(number, ordersRanks);
+  slot.numberOfTurn = turn.number;
   if (slot.frame.half != turn.half) {
     slot.frame.half = turn.half;
     slot.bindings = 0; // addresses of the other half
@@ -380,7 +392,9 @@ Status InstanceImpl::meet(Slot &slot) {
   size_t rounds = context.device().hostMemory() ? 2 : 1;
   for (size_t i = 0; i < rounds; ++i) {
     Frame &frame = slot.meetings[i];
-    frame.epoch = meetings++;
+    // The number of a run: also if ranks have not met equally often, which is an error of theirs,
+    // a signal is that of its run.
+    frame.epoch = 2 * slot.numberOfTurn + i;
     frame.errors = this;
     for (const auto *list : {&meeting.signals, &meeting.waits})
       for (const auto &operation : *list)

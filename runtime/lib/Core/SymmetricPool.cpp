@@ -66,7 +66,8 @@ SymmetricPool::Share::~Share() {
 
 SymmetricPool::Turn SymmetricPool::next(uint32_t instance, bool ordersRanks) {
   Turn turn;
-  turn.half = static_cast<unsigned>(runs++ % 2);
+  turn.number = runs++;
+  turn.half = static_cast<unsigned>(turn.number % 2);
   turn.meets = captured || (last != 0 && last != instance && !(lastOrders && ordersRanks));
   last = instance;
   lastOrders = ordersRanks;

@@ -10,6 +10,7 @@
 
 #include "tandem/Runtime/Channel.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,12 +51,15 @@ public:
   /// The next run.
   struct Turn {
     unsigned half = 0;
-    bool meets = false; ///< the ranks must meet before it
+    uint64_t number = 0; ///< among those of all instances
+    bool meets = false;  ///< the ranks must meet before it
   };
   /// `ordersRanks`: in each run of the instance, all ranks begin before any rank ends.
   Turn next(uint32_t instance, bool ordersRanks);
-  /// A run has become part of a graph of the caller's: from now on, nobody knows of all runs.
+  /// A run has become part of a graph of the caller's. Its replays are not among the runs here, so
+  /// from now on the ranks meet before each run.
   void noteCapture() { captured = true; }
+  bool isCaptured() const { return captured; }
 
 private:
   SymmetricPool(uint32_t number, std::shared_ptr<Memory> block, uint64_t halfBytes,
@@ -72,7 +76,7 @@ private:
   uint64_t runs = 0;
   uint32_t last = 0; ///< instance of the last run; 0: none yet
   bool lastOrders = false;
-  bool captured = false; ///< there may be replays between the runs
+  std::atomic<bool> captured{false};
 };
 
 } // namespace tandem::core

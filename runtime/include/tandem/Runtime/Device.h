@@ -402,12 +402,13 @@ public:
 
   /// What a caller's capture gets; see captureInto().
   struct CapturedParts {
-    /// Enqueue on any of the streams, which have begun; `first` before `body`.
+    /// Enqueue on any of the streams, which have begun: `first` before `body`, but what they
+    /// enqueue may run at the same time.
     std::function<Status()> first, body;
     /// Whether Frame::epoch matters: the device then counts the runs of the caller's graphs.
     bool countsRuns = false;
-    /// `first` is one operation that can count them as it reads the number. Then what reads it in
-    /// `body` comes behind `first`.
+    /// `first` is one operation that can count them as it reads the number. The caller orders
+    /// other readers behind it.
     bool firstCounts = false;
   };
   /// Enqueues work into the capture of `main`, a stream for which isCapturing() holds. `streams`

@@ -138,11 +138,12 @@ struct Capture {
   uint64_t *signalWord(uint64_t perRun, uint64_t value);
 
   DeviceState *state = nullptr;
-  /// The kernel run_words, the graph's first node, if a command reads the run number.
+  /// The kernel run_words, if a command reads the run number. It is the graph's first node, unless
+  /// the reader counts.
   FunctionHandle countRun = nullptr;
   bool readerCounts = false; ///< there is one reader, and it can write the number
   /// It does, so there is no node run_words for the others to wait for. Known from a capture
-  /// before.
+  /// before, or in the caller's capture of the barrier.
   bool countsItself = false;
   std::vector<SignalWord> signalWords;
   bool closed = false; ///< signalWords is final: the graph's first node already writes it

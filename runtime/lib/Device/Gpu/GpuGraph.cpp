@@ -154,18 +154,21 @@ Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
   return driver.launch(how.countRun, {1, 1, kMaxSignalWords}, stream, arguments);
 }
 
-/// Makes the other streams join the capture before `body` and the first stream after it. `how`: of
-/// this capture; `known`: what is known of it before.
+/// Makes the other streams join the capture before the parts, and the first stream after them.
+/// `how`: of this capture; `known`: what is known of it before.
 Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, EventHandle event,
                   Capture &how, const Capture &known, const Device::CapturedParts &parts) {
   StreamHandle first = streams[0]->native();
   if (known.countRun && !known.readerCounts && !parts.firstCounts)
     TANDEM_RETURN_IF_ERROR(countRun(driver, first, known));
   TANDEM_RETURN_IF_ERROR(driver.record(event, first));
-  for (size_t s = 1; s < streams.size(); ++s)
-    TANDEM_RETURN_IF_ERROR(driver.wait(streams[s]->native(), event));
   Status status;
-  if (parts.first) {
+  size_t numCaptured = 1;
+  while (status.ok() && numCaptured < streams.size()) {
+    status = driver.wait(streams[numCaptured]->native(), event);
+    numCaptured += status.ok() ? 1 : 0;
+  }
+  if (status.ok() && parts.first) {
     how.countsItself = parts.firstCounts;
     status = parts.first();
     how.countsItself = false;
@@ -173,7 +176,7 @@ Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, Ev
   if (status.ok())
     status = parts.body();
   // Also after an error: a stream that did not join back would stay in the capture.
-  for (size_t s = 1; s < streams.size(); ++s) {
+  for (size_t s = 1; s < numCaptured; ++s) {
     Status joined = driver.record(event, streams[s]->native());
     if (joined.ok())
       joined = driver.wait(first, event);

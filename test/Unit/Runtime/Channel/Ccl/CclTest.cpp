@@ -380,7 +380,7 @@ uint64_t communicatorsOf(const ProgramSpec &spec) {
         TANDEM_RETURN_IF_ERROR(instance->run());
     return Status();
   };
-  for (const Status &status : runRanks(spec, "ccl", runThree, seconds(20)))
+  for (const Status &status : runRanks(spec, "ccl", runThree))
     EXPECT_TRUE(status.ok()) << status.message();
   return fakeNumber("nccl-ids");
 }
@@ -406,15 +406,14 @@ void expectHeldRunsEnd(const char *graphs) {
   ProgramSpec spec = allReduce();
   auto start = Clock::now();
   std::unique_ptr<Knob> hold;
-  auto ended = runRanks(
-      spec, "ccl",
-      [&](Context &context, Instance &instance) -> Status {
-        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-        if (context.rank() == 0)
-          hold = std::make_unique<Knob>("nccl-hold", 1);
-        return instance.run();
-      },
-      milliseconds(2000));
+  auto ended = runRanks(spec, "ccl",
+                        [&](Context &context, Instance &instance) -> Status {
+                          TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+                          if (context.rank() == 0)
+                            hold = std::make_unique<Knob>("nccl-hold", 1);
+                          return instance.run();
+                        },
+                        {milliseconds(2000)});
   hold.reset();
   EXPECT_LT(Clock::now() - start, seconds(20));
   for (const Status &status : ended) {
@@ -434,14 +433,14 @@ TEST_F(Ccl, ATrialCaptureThatIsHeldEnds) {
   Variable mode("TANDEM_GRAPH", "1");
   Knob calls("nccl-calls", 0);
   auto prepared = [](Context &, Instance &) { return Status(); };
-  for (const Status &status : runRanks(allReduce(), "ccl", prepared, seconds(20)))
+  for (const Status &status : runRanks(allReduce(), "ccl", prepared))
     EXPECT_TRUE(status.ok()) << status.message();
   // The last call of preparing is that of the capture.
   Knob from("nccl-hold-from", fakeNumber("nccl-calls"));
   fakeNumber("nccl-calls") = 0;
   Knob hold("nccl-hold", 1);
   auto start = Clock::now();
-  auto ended = runRanks(allReduce(), "ccl", prepared, milliseconds(2000));
+  auto ended = runRanks(allReduce(), "ccl", prepared, {milliseconds(2000)});
   EXPECT_LT(Clock::now() - start, seconds(20));
   EXPECT_THAT(ended[0].message(), HasSubstr("no end after 2000 ms"));
   EXPECT_THAT(ended[0].message(), HasSubstr("command 0 (collective all_reduce"));
@@ -483,7 +482,7 @@ std::vector<Status> handOn(bool apart) {
     ended[r] = true;
     return status;
   };
-  return runRanks(spec, "ccl", ofRank, milliseconds(2000), apart);
+  return runRanks(spec, "ccl", ofRank, {milliseconds(2000), apart});
 }
 
 /// Ranks 1 and 2 find it on rank 0's board, or the bootstrap tells them, whichever comes first.

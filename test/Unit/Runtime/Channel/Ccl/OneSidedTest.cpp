@@ -167,13 +167,13 @@ TEST_F(CclOneSided, WhatIsSentIsAwaited) {
 }
 
 TEST_F(CclOneSided, ASignalThatDoesNotComeIsATimeout) {
-  auto ended = runRanks(
-      ring(2), "ccl",
-      [](Context &context, Instance &instance) -> Status {
-        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-        return context.rank() == 0 ? instance.run() : context.bootstrap().barrier();
-      },
-      std::chrono::milliseconds(1000));
+  auto ended =
+      runRanks(ring(2), "ccl",
+               [](Context &context, Instance &instance) -> Status {
+                 TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+                 return context.rank() == 0 ? instance.run() : context.bootstrap().barrier();
+               },
+               {std::chrono::milliseconds(1000)});
   EXPECT_THAT(ended[0].message(), HasSubstr("no end after 1000 ms"));
   EXPECT_THAT(ended[0].message(), HasSubstr("wait_signal"));
 }

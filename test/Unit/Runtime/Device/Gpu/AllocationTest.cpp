@@ -98,11 +98,13 @@ Status runRank(Context &context, Instance &instance, std::atomic<uint32_t> &arri
 uint64_t count(bool graphs) {
   std::atomic<uint32_t> arrived{0};
   uint64_t before = allocations;
+  RankOptions with;
+  with.graphs = graphs;
   takeLog();
   expectAllOk(runRanks(
       everything(), "peer",
       [&](Context &context, Instance &instance) { return runRank(context, instance, arrived); },
-      std::chrono::seconds(20), false, graphs));
+      with));
   counting = false;
   EXPECT_EQ(takeLog(), "");
   return allocations - before;

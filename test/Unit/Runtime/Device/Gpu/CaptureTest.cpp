@@ -16,6 +16,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <thread>
 
 using namespace tandem;
@@ -205,93 +206,139 @@ TEST(GpuCapture, RanksMeetByOneKernel) {
   EXPECT_EQ(counted[1] - counted[0], isOneKernel ? 0 : 2); // what prepare captures does not matter
 }
 
-/// Rank 0 puts x to rank 1, which copies it to y, and again `copies` times. Nothing goes back. On
-/// rank 0, y becomes x first.
-ProgramSpec oneWay(int copies) {
-  ProgramSpec spec(2);
+/// Rank 0 copies x to y, and puts it to rank 1, which copies it to y. Nothing goes back. `isMesh`:
+/// there are 2 x 2 ranks, with channels of columns and, for the put, of rows.
+ProgramSpec oneWay(bool isMesh) {
+  uint32_t ranks = isMesh ? 4 : 2;
+  ProgramSpec spec(ranks);
   uint32_t x = spec.stacked("x", false, DType::F32, {kCount});
   uint32_t y = spec.stacked("y", true, DType::F32, {kCount});
-  for (uint32_t r = 0; r < 2; ++r) {
+  for (uint32_t r = 0; r < ranks; ++r) {
     RankSpec &rank = spec.ranks[r];
     uint32_t from = rank.view(rank.argument(x, kCount * 4), DType::F32, {kCount});
     uint32_t to = rank.view(rank.argument(y, kCount * 4), DType::F32, {kCount});
     uint32_t space = rank.view(rank.symmetric(kCount * 4), DType::F32, {kCount});
-    uint16_t channel = rank.channel({0, 1}, OneSided);
     rank.slots = {1};
+    if (isMesh)
+      rank.channel({r % 2, r % 2 + 2}, OneSided);
+    uint16_t channel = rank.channel({r - r % 2, r - r % 2 + 1}, OneSided);
+    if (r == 1) {
+      rank.waitSignal(0, channel, 0, 1);
+      rank.copy(0, to, space);
+      continue;
+    }
+    rank.copy(0, to, from);
     if (r == 0) {
-      rank.copy(0, to, from);
       rank.put(0, channel, space, from, 1);
       rank.signal(0, channel, 1, 0, 1, true);
-    } else {
-      rank.waitSignal(0, channel, 0, 1);
-      for (int i = 0; i <= copies; ++i)
-        rank.copy(0, to, space);
     }
   }
   return spec;
 }
 
-/// The rank that sends could be ahead: in a replay or a usual run, of a replay that has not ended
-/// on the other rank.
-Status runAhead(Context &context, Instance &instance) {
-  constexpr int kRounds = 30;
-  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-  TANDEM_ASSIGN_OR_RETURN(auto caller, Caller::make(context.rank()));
-  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Stream> main,
-                          context.device().wrapStream(caller->stream));
-  TANDEM_RETURN_IF_ERROR(caller->capture([&] { return instance.enqueue(main); }));
-  std::vector<float> found(kCount);
-  for (int round = 0; round < kRounds; ++round) {
-    for (int run : {2 * round, 2 * round + 1}) {
-      TANDEM_RETURN_IF_ERROR(setInput(context, *memory[0], run));
-      if (run % 2 == 0)
-        TANDEM_RETURN_IF_ERROR(caller->replay());
-      else if (round % 2 == 0)
-        TANDEM_RETURN_IF_ERROR(instance.enqueue(main));
-      else
-        TANDEM_RETURN_IF_ERROR(caller->replay());
-      TANDEM_RETURN_IF_ERROR(caller->finish());
-      TANDEM_RETURN_IF_ERROR(
-          context.device().download(found.data(), memory[1]->data(), kCount * 4));
-      // Of both ranks: rank 0's x.
-      if (found != std::vector<float>(kCount, static_cast<float>(100 * run)))
-        return Status(Code::Internal,
-                      "run " + std::to_string(run) + ": found " + std::to_string(found[0]));
-    }
-    TANDEM_RETURN_IF_ERROR(instance.wait());
+/// What a test of oneWay() does on each rank.
+struct OneWay {
+  Context &context;
+  Instance &instance;
+  std::vector<std::unique_ptr<Memory>> memory;
+  std::unique_ptr<Caller> caller;
+  std::shared_ptr<Stream> main;
+
+  Status prepare() {
+    TANDEM_ASSIGN_OR_RETURN(memory, bindAll(context, instance));
+    TANDEM_ASSIGN_OR_RETURN(caller, Caller::make(context.rank()));
+    TANDEM_ASSIGN_OR_RETURN(main, context.device().wrapStream(caller->stream));
+    return caller->capture([&] { return instance.enqueue(main); });
   }
-  return Status();
+  /// Ranks 0 and 1 get rank 0's x of that run.
+  Status check(int run) {
+    if (context.rank() > 1)
+      return Status();
+    std::vector<float> found(kCount), expected(kCount, static_cast<float>(100 * run));
+    TANDEM_RETURN_IF_ERROR(context.device().download(found.data(), memory[1]->data(), kCount * 4));
+    return found == expected ? Status()
+                             : Status(Code::Internal, "run " + std::to_string(run) + ": found " +
+                                                          std::to_string(found[0]));
+  }
+};
+
+/// Rank 0 has ended a replay, and begins a run in the same half. Rank 1 has not read yet.
+Status runAhead(Context &context, Instance &instance, bool replays) {
+  OneWay test{context, instance, {}, nullptr, nullptr};
+  TANDEM_RETURN_IF_ERROR(test.prepare());
+  TANDEM_RETURN_IF_ERROR(setInput(context, *test.memory[0], 1));
+  TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
+  std::optional<Knob> hold;
+  if (context.rank() == 1)
+    hold.emplace("hold-copies-on", 2);
+  TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
+  TANDEM_RETURN_IF_ERROR(test.caller->replay());
+  auto second = [&] { return replays ? test.caller->replay() : test.instance.enqueue(test.main); };
+  if (context.rank() == 0) {
+    TANDEM_RETURN_IF_ERROR(test.caller->finish());
+    TANDEM_RETURN_IF_ERROR(test.check(1));
+    TANDEM_RETURN_IF_ERROR(setInput(context, *test.memory[0], 2));
+    TANDEM_RETURN_IF_ERROR(second());
+    // For a put that does not wait. If this is too short, the test passes without a reason.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
+  hold.reset();
+  if (context.rank() != 0) {
+    TANDEM_RETURN_IF_ERROR(test.caller->finish());
+    TANDEM_RETURN_IF_ERROR(test.check(1));
+    TANDEM_RETURN_IF_ERROR(second());
+  }
+  TANDEM_RETURN_IF_ERROR(test.caller->finish());
+  TANDEM_RETURN_IF_ERROR(instance.wait());
+  return test.check(2);
 }
 
 TEST(GpuCapture, NoRankIsAheadOfAReplay) {
-  for (const Status &status : runRanks(oneWay(1000), "peer", runAhead))
-    EXPECT_TRUE(status.ok()) << status.message();
+  Variable gpus("TANDEM_FAKE_GPUS", "4");
+  // In memory that instances share, in memory of their own, and of channels with other members.
+  for (bool shareMemory : {true, false})
+    for (bool isMesh : {false, true})
+      for (bool replays : {true, false}) {
+        auto part = [&](Context &context, Instance &instance) {
+          return runAhead(context, instance, replays);
+        };
+        RankOptions with;
+        with.shareMemory = shareMemory;
+        with.gpus = 4;
+        for (const Status &status : runRanks(oneWay(isMesh), "peer", part, with))
+          EXPECT_TRUE(status.ok()) << status.message() << ", shared: " << shareMemory
+                                   << ", mesh: " << isMesh << ", replays: " << replays;
+      }
 }
 
-/// What no other rank notices does not wait for the others.
-TEST(GpuCapture, OwnWorkDoesNotWaitForOtherRanks) {
-  auto run = [](Context &context, Instance &instance) -> Status {
-    TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-    TANDEM_ASSIGN_OR_RETURN(auto caller, Caller::make(context.rank()));
-    TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Stream> main,
-                            context.device().wrapStream(caller->stream));
-    TANDEM_RETURN_IF_ERROR(caller->capture([&] { return instance.enqueue(main); }));
-    TANDEM_RETURN_IF_ERROR(setInput(context, *memory[0], 3));
-    std::vector<float> found(kCount), expected(kCount, 300);
-    if (context.rank() == 0) {
-      TANDEM_RETURN_IF_ERROR(caller->replay());
-      while (found != expected) // of the copy; the put waits for rank 1
-        TANDEM_RETURN_IF_ERROR(
-            context.device().download(found.data(), memory[1]->data(), kCount * 4));
-    }
-    TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
-    if (context.rank() == 1)
-      TANDEM_RETURN_IF_ERROR(caller->replay());
-    TANDEM_RETURN_IF_ERROR(caller->finish());
-    TANDEM_RETURN_IF_ERROR(context.device().download(found.data(), memory[1]->data(), kCount * 4));
-    return found == expected ? Status() : Status(Code::Internal, std::to_string(found[0]));
-  };
-  for (const Status &status : runRanks(oneWay(0), "peer", run))
+/// Local commands do not wait for other ranks, and puts do.
+Status localFirst(Context &context, Instance &instance) {
+  OneWay test{context, instance, {}, nullptr, nullptr};
+  TANDEM_RETURN_IF_ERROR(test.prepare());
+  TANDEM_RETURN_IF_ERROR(setInput(context, *test.memory[0], 3));
+  Status copied;
+  if (context.rank() == 0) {
+    TANDEM_RETURN_IF_ERROR(test.caller->replay());
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    do
+      copied = test.check(3);
+    while (!copied.ok() && std::chrono::steady_clock::now() < end);
+    bool done = true;
+    TANDEM_RETURN_IF_ERROR(test.caller->driver->queryStream(test.caller->stream, &done));
+    if (done && copied.ok())
+      copied = Status(Code::Internal, "the put has not waited for rank 1");
+  }
+  TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
+  if (context.rank() == 1)
+    TANDEM_RETURN_IF_ERROR(test.caller->replay());
+  TANDEM_RETURN_IF_ERROR(test.caller->finish());
+  TANDEM_RETURN_IF_ERROR(copied);
+  return test.check(3);
+}
+
+TEST(GpuCapture, LocalCommandsDoNotWaitForOtherRanks) {
+  for (const Status &status : runRanks(oneWay(false), "peer", localFirst))
     EXPECT_TRUE(status.ok()) << status.message();
 }
 

@@ -114,7 +114,9 @@ Status run(const Layer &layer, bool graphs = true) {
       TANDEM_RETURN_IF_ERROR(instance.run());
     return context.device().download(y.data(), memory[4]->data(), y.size() * sizeof(float));
   };
-  Status status = runRanks(spec, "local", part, std::chrono::seconds(20), false, graphs)[0];
+  RankOptions with;
+  with.graphs = graphs;
+  Status status = runRanks(spec, "local", part, with)[0];
   TANDEM_RETURN_IF_ERROR(status);
   for (int64_t i = 0; i < layer.batch * layer.m; ++i)
     for (int64_t j = 0; j < layer.n; ++j) {

@@ -92,19 +92,20 @@ private:
 } // namespace
 
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
-                             std::chrono::milliseconds timeout, bool apart, bool graphs) {
+                             const RankOptions &with) {
   auto size = static_cast<uint32_t>(spec.ranks.size());
   std::string file = spec.encode();
   auto world = LocalWorld::create(size, std::chrono::seconds(20));
   std::vector<Status> results(size);
   auto rank = [&](uint32_t r) -> Status {
     ContextOptions options;
-    options.device = fakeDevice(channel == "ccl" ? r : r % 2);
+    options.device = fakeDevice(channel == "ccl" ? r : r % with.gpus);
     options.bootstrap = world->bootstrap(r);
-    if (apart)
+    if (with.apart)
       options.bootstrap = std::make_unique<ApartBootstrap>(std::move(options.bootstrap));
-    options.timeout = timeout;
-    options.graphs = graphs;
+    options.timeout = with.timeout;
+    options.graphs = with.graphs;
+    options.shareMemory = with.shareMemory;
     options.log = Log([](LogLevel, const std::string &message) {
       std::lock_guard<std::mutex> lock(logged.mutex);
       logged.text += message + "\n";

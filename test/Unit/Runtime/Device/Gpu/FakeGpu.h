@@ -61,12 +61,17 @@ std::string takeLog();
 
 /// What a rank does with its instance.
 using Part = std::function<Status(Context &context, Instance &instance)>;
-/// A thread per rank, rank r on GPU r modulo 2, over `channel` ("local" or "peer"; "ccl": on GPU
-/// r). What each rank ended with. `apart`: each rank says that it is on a host of its own.
-/// Without `graphs` every command is launched by itself.
+struct RankOptions {
+  std::chrono::milliseconds timeout = std::chrono::seconds(20);
+  bool apart = false;      ///< each rank says that it is on a host of its own
+  bool graphs = true;      ///< else every command is launched by itself
+  bool shareMemory = true; ///< else each instance has symmetric memory of its own
+  unsigned gpus = 2;       ///< rank r is on GPU r modulo this number; more than 2: TANDEM_FAKE_GPUS
+};
+/// A thread per rank, over `channel` ("local" or "peer"; "ccl": on GPU r). What each rank ended
+/// with.
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
-                             std::chrono::milliseconds timeout = std::chrono::seconds(20),
-                             bool apart = false, bool graphs = true);
+                             const RankOptions &with = {});
 
 /// Fails the test unless all ranks ended well.
 void expectAllOk(const std::vector<Status> &ranks);

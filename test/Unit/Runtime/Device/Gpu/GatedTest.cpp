@@ -450,20 +450,19 @@ TEST(GpuGated, AStallNamesIt) {
   for (const char *graph : {"1", "0"}) {
     Variable variable("TANDEM_GRAPH", graph);
     std::atomic<bool> ended{false};
-    auto ranks = runRanks(
-        GatedSpec(2), "peer",
-        [&](Context &context, Instance &instance) -> Status {
-          TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-          if (context.rank() == 0) {
-            Status status = instance.run();
-            ended = true;
-            return status;
-          }
-          for (int i = 0; i < 4000 && !ended; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
-          return Status();
-        },
-        std::chrono::seconds(2));
+    auto ranks = runRanks(GatedSpec(2), "peer",
+                          [&](Context &context, Instance &instance) -> Status {
+                            TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+                            if (context.rank() == 0) {
+                              Status status = instance.run();
+                              ended = true;
+                              return status;
+                            }
+                            for (int i = 0; i < 4000 && !ended; ++i)
+                              std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                            return Status();
+                          },
+                          {std::chrono::seconds(2)});
     EXPECT_NE(ranks[0].message().find("gated_matmul of 3 parts"), std::string::npos)
         << graph << ": " << ranks[0].message();
   }

@@ -405,14 +405,14 @@ ProgramSpec eachOther() {
 
 TEST(GpuGraph, AnAbortClearsSignalsBeforeItLetsGoOfWaits) {
   Knob knob("late-copies", 100); // between saying so and clearing
-  std::vector<Status> ended = runRanks(
-      eachOther(), "peer",
-      [](Context &context, Instance &instance) {
-        if (context.rank() == 1) // still waits when the other gives up
-          std::this_thread::sleep_for(std::chrono::milliseconds(400));
-        return instance.run();
-      },
-      std::chrono::milliseconds(500));
+  std::vector<Status> ended =
+      runRanks(eachOther(), "peer",
+               [](Context &context, Instance &instance) {
+                 if (context.rank() == 1) // still waits when the other gives up
+                   std::this_thread::sleep_for(std::chrono::milliseconds(400));
+                 return instance.run();
+               },
+               {std::chrono::milliseconds(500)});
   for (const Status &status : ended)
     EXPECT_NE(status.message().find("wait_signal slot"), std::string::npos) << status.message();
 }
@@ -422,7 +422,7 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 /// Runs whatever ends in an error; how long that took.
 Milliseconds timeToFail(const ProgramSpec &spec, const Part &part, const char *reason) {
   auto start = std::chrono::steady_clock::now();
-  for (const Status &status : runRanks(spec, "peer", part, std::chrono::milliseconds(300)))
+  for (const Status &status : runRanks(spec, "peer", part, {std::chrono::milliseconds(300)}))
     EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
   return std::chrono::steady_clock::now() - start;
 }
@@ -526,14 +526,13 @@ TEST(GpuGraph, ASignalIsBehindNoPutOfTheRunBefore) {
     rank.put(0, channel, space, from, 1 - r);
   }
   int64_t raised = fakeNumber("launches.signal_raise");
-  expectAllOk(runRanks(
-      spec, "peer",
-      [](Context &, Instance &instance) -> Status {
-        for (int run = 0; run < 3; ++run)
-          TANDEM_RETURN_IF_ERROR(instance.run());
-        return Status();
-      },
-      std::chrono::seconds(5)));
+  expectAllOk(runRanks(spec, "peer",
+                       [](Context &, Instance &instance) -> Status {
+                         for (int run = 0; run < 3; ++run)
+                           TANDEM_RETURN_IF_ERROR(instance.run());
+                         return Status();
+                       },
+                       {std::chrono::seconds(5)}));
   EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 12); // six captures of two ranks
 }
 
