@@ -158,7 +158,7 @@ Node nodeOf(const CUDA_MEMCPY3D &copy) {
   Node node;
   node.copy = copy;
   node.work = [copy, gpu = currentGpu()] {
-    while (number("hold-copies-on") == gpu)
+    while (gpu != 0 && number("hold-copies-on") == gpu)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     for (size_t row = 0; row < copy.Height; ++row)
       copyBytes(copy.dstDevice + row * copy.dstPitch, copy.srcDevice + row * copy.srcPitch,
