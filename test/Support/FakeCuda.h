@@ -61,6 +61,7 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   fp8-refused     there are no products of 8-bit floats
 ///   fp8-batch-refused  and none of more than one matrix
 ///   grouped-refused  there are kernels for grouped matmuls, but not for this one
+///   hold-copies-on  GPU (from 1) whose copies in graphs wait until the knob changes
 ///   cupti-no-calls  CUPTI cannot record calls of the driver
 ///   cupti-dropped   records that CUPTI says it has dropped
 ///   nccl-no-init-on   rank (from 1) that does not come where a communicator is made
