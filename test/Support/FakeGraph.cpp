@@ -5,7 +5,7 @@
 //
 // A graph is a list of nodes in the order of issue, which is an order that its dependencies allow.
 // When it runs, a node waits for its dependencies only: branches are threads, so TSan can find a
-// dependency that is missing.
+// dependency that is missing, except between short copies, whose words are atomic.
 // An executable refuses what CUDA's documentation says that one refuses: other dimensions of a
 // copy, and nodes of a graph that is gone.
 //
@@ -52,14 +52,17 @@ thread_local CUstreamCaptureMode captureMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
-/// A word may be a signal.
+/// Words at a time where possible: they may be signals. An abort copies many of them at once.
 void copyBytes(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
-  if (bytes != 8 || (dst | src) % 8 != 0)
+  if (bytes % 8 != 0 || bytes > 2048 || (dst | src) % 8 != 0) {
     std::memcpy(pointer(dst), pointer(src), bytes);
-  else
-    __atomic_store_n(static_cast<uint64_t *>(pointer(dst)),
-                     __atomic_load_n(static_cast<const uint64_t *>(pointer(src)), __ATOMIC_ACQUIRE),
-                     __ATOMIC_RELEASE);
+    return;
+  }
+  for (size_t at = 0; at < bytes; at += 8)
+    __atomic_store_n(
+        static_cast<uint64_t *>(pointer(dst + at)),
+        __atomic_load_n(static_cast<const uint64_t *>(pointer(src + at)), __ATOMIC_ACQUIRE),
+        __ATOMIC_RELEASE);
 }
 
 std::shared_ptr<const Plan> planOf(const Graph &graph) {
