@@ -253,7 +253,7 @@ private:
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
   Barrier barrier; ///< of runs in the caller's graphs
-  Barrier meeting; ///< of usual runs behind those of other instances, or perhaps replays
+  Barrier meeting; ///< of usual runs that follow another instance's run, or may follow a replay
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
@@ -263,8 +263,8 @@ private:
   /// Streams for capture only: graphs count the runs of their instance on the first one. By number;
   /// null if no command uses it.
   std::vector<std::unique_ptr<Stream>> graphStreams;
-  std::unique_ptr<Stream> barrierStream; ///< for capture: beside the others; null without a barrier
-  std::unique_ptr<Event> met;            ///< behind the barrier
+  std::unique_ptr<Stream> barrierStream; ///< of the barrier, in captures; null: there is none
+  std::unique_ptr<Event> met;            ///< the barrier has ended; null: there is none
   bool graphs = false;
   bool captured = false; ///< a graph of the caller contains addresses of the arena
   std::mutex graphMutex; ///< an abort drops the graphs while the next run is enqueued
