@@ -12,11 +12,7 @@
 #include <vector>
 
 #ifdef JIT_FUSER_PTX
-__asm__(".section .rodata\n"
-        "jitFuserPtx:\n"
-        ".incbin \"" JIT_FUSER_PTX "\"\n"
-        "jitFuserPtxEnd:\n"
-        ".previous\n");
+// Kernels.S
 extern "C" const char jitFuserPtx[], jitFuserPtxEnd[];
 #endif
 

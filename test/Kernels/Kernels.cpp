@@ -24,11 +24,7 @@
 #include <vector>
 
 #ifdef TANDEM_TEST_KERNELS_PTX
-__asm__(".section .rodata\n"
-        "tandemTestKernels:\n"
-        ".incbin \"" TANDEM_TEST_KERNELS_PTX "\"\n"
-        "tandemTestKernelsEnd:\n"
-        ".previous\n");
+// Kernels.S
 extern "C" __attribute__((visibility("hidden"))) const char tandemTestKernels[],
     tandemTestKernelsEnd[];
 #endif

@@ -14,16 +14,7 @@
 #define TANDEM_HAVE_NVTX 1
 #endif
 
-// The output of nvcc for Kernels.cu.
-__asm__(".section .rodata\n"
-        ".balign 64\n"
-        ".globl tandemCudaKernels\n"
-        "tandemCudaKernels:\n"
-        ".incbin \"" TANDEM_CUDA_KERNELS "\"\n"
-        ".globl tandemCudaKernelsEnd\n"
-        "tandemCudaKernelsEnd:\n"
-        ".byte 0\n"
-        ".previous\n");
+// Kernels.S
 extern "C" const char tandemCudaKernels[], tandemCudaKernelsEnd[];
 
 namespace tandem::gpu {

@@ -11,16 +11,7 @@
 
 #include "tandem/Program/stream_program_generated.h"
 
-// The output of clang for Kernels.cu: an offload bundle with a code object per kind of GPU.
-__asm__(".section .rodata\n"
-        ".balign 4096\n" // code objects in it are aligned to pages
-        ".globl tandemHipKernels\n"
-        "tandemHipKernels:\n"
-        ".incbin \"" TANDEM_HIP_KERNELS "\"\n"
-        ".globl tandemHipKernelsEnd\n"
-        "tandemHipKernelsEnd:\n"
-        ".byte 0\n"
-        ".previous\n");
+// Kernels.S
 extern "C" const char tandemHipKernels[], tandemHipKernelsEnd[];
 
 namespace tandem::gpu {

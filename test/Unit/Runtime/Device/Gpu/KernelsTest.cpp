@@ -7,12 +7,22 @@
 
 #include "FakeGpu.h"
 
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 
 using namespace tandem;
 using namespace tandem::test;
+
+#ifdef TANDEM_CUDA_KERNELS
+extern "C" const char tandemCudaKernels[], tandemCudaKernelsEnd[];
+#endif
+#ifdef TANDEM_HIP_KERNELS
+extern "C" const char tandemHipKernels[], tandemHipKernelsEnd[];
+#endif
 
 namespace {
 
@@ -71,7 +81,7 @@ TEST(GpuKernels, PtxOfThisGpuOrAnOlderOneRuns) {
 
 /// `rows` runs it, which the stand-in knows; it refuses `strided`.
 TEST(GpuKernels, PtxRunsByRowsIfAllColumnsHaveOneElement) {
-  for (std::vector<int64_t> strides : {std::vector<int64_t>{1, 0}, {0, 0}, {0, 1}}) {
+  for (const std::vector<int64_t> &strides : {std::vector<int64_t>{1, 0}, {0, 0}, {0, 1}}) {
     ProgramSpec spec(1);
     uint32_t x = spec.stacked("x", false, DType::F32, {8, 12});
     uint32_t y = spec.stacked("y", true, DType::F32, {8, 12});
@@ -123,6 +133,24 @@ TEST(GpuKernels, WithoutCodeForThisGpuTheProgramIsRejected) {
     EXPECT_NE(status.message().find("kernel \"kernel\": " + expected), std::string::npos)
         << status.message();
   }
+}
+
+// ccache can return an object with old kernels.
+TEST(GpuKernels, AreThoseOfTheBuild) {
+  auto expectContent = [](const char *path, const char *begin, const char *end) {
+    std::ifstream file(path, std::ios::binary);
+    ASSERT_TRUE(file) << path;
+    std::string content{std::istreambuf_iterator<char>(file), {}};
+    std::string_view embedded(begin, static_cast<size_t>(end - begin));
+    EXPECT_TRUE(embedded == content)
+        << path << ": " << embedded.size() << " bytes of " << content.size();
+  };
+#ifdef TANDEM_CUDA_KERNELS
+  expectContent(TANDEM_CUDA_KERNELS, tandemCudaKernels, tandemCudaKernelsEnd);
+#endif
+#ifdef TANDEM_HIP_KERNELS
+  expectContent(TANDEM_HIP_KERNELS, tandemHipKernels, tandemHipKernelsEnd);
+#endif
 }
 
 } // namespace
