@@ -20,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -95,6 +96,10 @@ struct Transport {
   /// Of one-sided copies by copy engines into memory with gaps: the share of the rate of a copy
   /// without, by the bytes of a row.
   Curve rows{1};
+  /// Of one-sided copies by copy engines whose bytes are sums of what peers have sent, of a device
+  /// that sends to several: the share of their rate, by the bytes of sums that it puts in a run.
+  /// Such devices drift apart, and then two send to the same one. None: not known.
+  std::optional<Curve> drift;
 };
 
 /// Collectives: a ring, or a tree if it is faster.
@@ -160,6 +165,8 @@ struct ExchangeKernel {
   double besideCompute = 0;
   double blockSignal = 0; ///< as `signal`, where each block signals; 0: not known
   double wordSignal = 0;  ///< from a word's store until peers see it; 0: not known
+  /// Bytes of words from peers that a kernel reads per second to add their values.
+  double wordReads = std::numeric_limits<double>::infinity();
 
   bool prices(program::ExchangeSignals signals) const {
     return signals == program::ExchangeSignals::Step ||

@@ -137,6 +137,7 @@ struct Rank {
   /// Numbers of its stream 0 and event 0 among those of all ranks.
   uint32_t firstStream = 0, firstEvent = 0;
   uint64_t arenaBytes = 0, symmetricBytes = 0;
+  uint32_t putPeers = 0; ///< to how many ranks it puts
   std::vector<View> views;
   std::vector<CallPlace> callPlaces; ///< of a call, from Command::value on
   std::vector<Buffer> buffers;

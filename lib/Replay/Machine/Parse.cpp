@@ -445,10 +445,13 @@ private:
         root.object("transports", {"two_sided", "one_sided", "collectives", "fused_exchange"});
     const std::vector<const char *> known = {"mover", "sms", "startup", "bandwidth"};
     machine.twoSided = transport(object.object("two_sided", known));
-    Object oneSided = object.object("one_sided", {"mover", "sms", "startup", "bandwidth", "rows"});
+    Object oneSided =
+        object.object("one_sided", {"mover", "sms", "startup", "bandwidth", "rows", "drift"});
     machine.oneSided = transport(oneSided);
     if (oneSided.has("rows"))
       machine.oneSided.rows = oneSided.curve("rows", Unit::Count, 0.01, 1);
+    if (oneSided.has("drift"))
+      machine.oneSided.drift = oneSided.curve("drift", Unit::Count, 0.01, 1);
     Object c = object.object("collectives", {"mover", "sms", "startup", "step", "network_step",
                                              "bandwidth", "all_reduce", "network_bandwidth"});
     Collectives &out = machine.collectives;
@@ -466,7 +469,7 @@ private:
     if (object.has("fused_exchange"))
       fusedExchange(object.object("fused_exchange",
                                   {"startup", "signal", "count", "block_stores", "block_memory",
-                                   "beside_compute", "block_signal", "word_signal"}));
+                                   "beside_compute", "block_signal", "word_signal", "word_reads"}));
   }
 
   void fusedExchange(const Object &object) {
@@ -482,6 +485,7 @@ private:
     object.number("beside_compute", Unit::Count, 0, 1, kernel.besideCompute);
     object.number("block_signal", Unit::Time, 0, 1, kernel.blockSignal);
     object.number("word_signal", Unit::Time, 0, 1, kernel.wordSignal);
+    object.number("word_reads", Unit::Bandwidth, 1, 1e18, kernel.wordReads);
   }
 
   Machine &machine;

@@ -48,6 +48,8 @@ void scaleLatency(Machine &m, double f) {
   m.collectives.networkStep *= f;
   m.exchange.signal *= f;
   m.exchange.count *= f;
+  m.exchange.blockSignal *= f;
+  m.exchange.wordSignal *= f;
 }
 
 void scaleIssue(Machine &m, double f) {
@@ -87,6 +89,7 @@ constexpr Parameter kParameters[] = {
        for (Curve &bandwidth : m.memory)
          bandwidth.scale(f);
        m.exchange.memory *= f;
+       m.exchange.wordReads *= f;
      }},
     {"copy.engines",
      [](Machine &m, double f) {

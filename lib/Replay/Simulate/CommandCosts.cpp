@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <set>
 
 namespace tandem::simulate {
@@ -94,6 +96,63 @@ double CommandCosts::rowShare(const Rank &rank, const Command &put) const {
       program::describeRowCopy(world.layoutOf(*target), world.layoutOf(*source));
   bool hasGaps = copy && copy->rows > 1 && copy->dstPitch > copy->bytes;
   return hasGaps ? machine.oneSided.rows.at(static_cast<double>(copy->bytes)) : 1;
+}
+
+void CommandCosts::findPutsOfSums() {
+  std::vector<char> behind(world.commands.size()); // a wait for a signal
+  driftShares.assign(world.commands.size(), 1);
+  for (const Rank &rank : world.ranks) {
+    if (rank.putPeers < 2)
+      continue;
+    std::vector<char> ofStream(rank.numStreams);
+    // Buffer and address where a sum begins; the address where it ends, or its first byte does if
+    // it has gaps.
+    std::map<std::pair<uint32_t, uint64_t>, uint64_t> sums;
+    std::vector<CommandId> puts;
+    double sent = 0;
+    auto holdsSum = [&](const Command &command, uint32_t operand) {
+      const View *view = world.operand(rank, command, operand);
+      if (!view)
+        return false;
+      auto next = sums.upper_bound({view->buffer, view->address});
+      if (next == sums.begin())
+        return false;
+      const auto &[begin, end] = *std::prev(next);
+      return begin.first == view->buffer && view->address < end;
+    };
+    auto write = [&](const Command &command, bool isSum) {
+      const View *view = world.operand(rank, command, 0);
+      if (!view)
+        return;
+      const Layout &layout = world.layouts[view->layout];
+      uint64_t end = view->address + (layout.isDense() ? layout.numBytes() : 1);
+      sums.erase(sums.lower_bound({view->buffer, view->address}),
+                 sums.lower_bound({view->buffer, end}));
+      if (isSum)
+        sums.insert_or_assign({view->buffer, view->address}, end);
+    };
+    for (CommandId c = rank.begin; c < rank.end; ++c) {
+      const Command &command = world.commands[c];
+      char &isBehind = ofStream[command.stream];
+      isBehind |= command.kind == Kind::WaitSignal ||
+                  (command.kind == Kind::Wait && command.partner != replay::kNone &&
+                   behind[command.partner]);
+      behind[c] = isBehind;
+      bool accumulates = command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
+      if (command.kind == Kind::Put && holdsSum(command, 1)) {
+        puts.push_back(c);
+        sent += bytes(rank, command, 1);
+      } else if (command.kind == Kind::Reduce || command.kind == Kind::Accumulate) {
+        write(command, isBehind);
+      } else if (command.kind == Kind::Matmul) {
+        write(command, isBehind && accumulates);
+      } else if (command.kind == Kind::Copy) {
+        write(command, holdsSum(command, 1));
+      }
+    }
+    for (CommandId put : puts)
+      driftShares[put] = machine.oneSided.drift->at(sent);
+  }
 }
 
 bool CommandCosts::isFree(const Command &command) const {
@@ -260,11 +319,17 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
     return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
   case Kind::Copy:
   case Kind::Reduce: {
-    double moved = bytes(rank, command, 0) + bytes(rank, command, 1);
+    double result = bytes(rank, command, 0), moved = result + bytes(rank, command, 1);
+    // Half of each word is a flag. Own values are no words.
+    double words =
+        command.kind == Kind::Reduce && exchangeSignals(part) == program::ExchangeSignals::Word
+            ? 2 * (bytes(rank, command, 1) - result)
+            : 0;
     auto work =
         command.kind == Kind::Copy ? machine::MemoryWork::Copy : machine::MemoryWork::Reduce;
     double most = machine.memory[static_cast<size_t>(work)].most();
-    return moved / std::min(most, exchangeBlocks(part) * machine.exchange.memory);
+    return moved / std::min(most, exchangeBlocks(part) * machine.exchange.memory) +
+           words / machine.exchange.wordReads;
   }
   default:
     return 0;

@@ -30,6 +30,8 @@ public:
       findExchangeKernels();
     if (machine.hasGatedMatmuls())
       findPartsAlone();
+    if (machine.oneSided.drift && machine.oneSided.mover == machine::Mover::Copy)
+      findPutsOfSums();
   }
 
   static machine::Cost costOf(replay::Kind kind);
@@ -114,6 +116,10 @@ public:
   double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
   /// Of the rate of a put without gaps at the target, what this one has (Transport::rows).
   double rowShare(const replay::Rank &rank, const replay::Command &put) const;
+  /// The share of its rate that a put of a sum of peers' data has (Transport::drift); 1 for others.
+  double driftShare(replay::CommandId put) const {
+    return driftShares.empty() ? 1 : driftShares[put];
+  }
   machine::CollectiveCost collective(uint32_t index);
   /// Seconds of the copy by which operand `k` of a message or collective comes from, or goes to,
   /// memory without gaps: what libraries send has none.
@@ -126,6 +132,7 @@ private:
   void findExchangeKernels();
   bool hasKernel(const replay::Rank &rank, replay::CommandId exchange) const;
   void findPartsAlone();
+  void findPutsOfSums();
   /// Whether kernels compute a gated matmul, and can store as its puts do.
   bool hasGatedKernel(const replay::Rank &rank, replay::CommandId gated) const;
   bool ownRowsAreTiles(const replay::Rank &rank, const replay::Command *first,
@@ -147,6 +154,7 @@ private:
   std::vector<double> layoutBytes;
   std::vector<char> exchangeKernels; ///< by command; empty: none
   std::vector<char> partsAlone;      ///< gated matmuls that no kernel runs, and parts; empty: none
+  std::vector<double> driftShares;   ///< by command; empty: all are 1
   /// By layouts, and how the operands lie.
   std::map<std::array<uint32_t, 4>, double> matmuls;
   std::unordered_map<replay::CommandId, GatedKernel> gated; ///< by their heads

@@ -328,7 +328,7 @@ private:
         fabric.path(rank, command.peer, costs.reachOf(rank, command), bytes, transport.mover, uses);
     rate = std::min(rate, transport.bandwidth);
     if (command.kind == Kind::Put)
-      rate *= costs.rowShare(world.ranks[rank], command);
+      rate *= costs.rowShare(world.ranks[rank], command) * costs.driftShare(id);
     run(id, bytes, rate, uses.data(), uses.size());
   }
 

@@ -135,6 +135,43 @@ TEST(SimulateCommunication, APutIntoMemoryWithGapsMayBeSlower) {
       }
 }
 
+// Sums behind a wait: not of a device that sends to one other, not what a matmul has written since.
+TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
+  enum Case { Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost };
+  for (Case c : {Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost}) {
+    ToyProgram program(3);
+    RankSpec &spec = program[0];
+    for (uint32_t rank = 0; rank < 3; ++rank)
+      program[rank].slots = {1};
+    auto at = [&](uint32_t buffer) { return spec.view(buffer, DType::F32, {kMegabyte}); };
+    uint32_t sum = spec.arena(4 * kMegabyte), other = spec.arena(4 * kMegabyte);
+    program.put(0, 1, 1, 2);
+    program[1].signal(1, 0, 0, 0, 1);
+    if (c != SumOfOwn)
+      spec.waitSignal(2, 0, 0, 1);
+    spec.add(sp::CommandKind::accumulate, 2, {at(sum), at(other)});
+    if (c == Copied)
+      spec.copy(2, at(other), at(sum));
+    if (c == Overwritten)
+      spec.copy(2, at(sum), at(other));
+    spec.sync(1, 2);
+    spec.put(1, 0, at(spec.symmetric(4 * kMegabyte)), at(c == Copied ? other : sum),
+             c == OneOther ? 1 : 2);
+    program[1].symmetricBytes = program[2].symmetricBytes = spec.symmetricBytes;
+    auto seconds = [&](const char *drift) {
+      return program
+          .simulate(toyMachine(
+              {{"/transports/one_sided/drift", drift},
+               {"/transports/one_sided/mover", c == ByHost ? R"("host")" : R"("copy")"}}))
+          .seconds;
+    };
+    bool slow = c == Sum || c == Copied;
+    EXPECT_NEAR(seconds(R"([0.5, "1", "toy"])") - seconds(R"([1, "1", "toy"])"),
+                (slow ? 1 : 0) * kMs, kNear)
+        << c;
+  }
+}
+
 TEST(SimulateCommunication, CopiesDisturbAMatmul) {
   ToyProgram program(2);
   program.put(0, 1, 1, 3);

@@ -74,6 +74,19 @@ TEST(SimulateFusedExchange, SignalsOfBlocksAndWords) {
                 kNear);
 }
 
+TEST(SimulateFusedExchange, WordsFromPeersAreReadAtTheirOwnRate) {
+  machine::Machine machine = withKernel(
+      R"({"startup": [1, "ms", "toy"], "signal": [2, "ms", "toy"], "block_signal": [0.5, "ms", "toy"],
+          "word_signal": [0.25, "ms", "toy"], "word_reads": [0.5, "GB/s", "toy"],
+          "block_stores": [0.25, "GB/s", "toy"], "block_memory": [0.25, "GB/s", "toy"]})");
+  // 2 MB of words from each peer, whose values also count as memory.
+  EXPECT_NEAR(exchange(4, 2, 2).simulate(machine).seconds, (4 + 1 + 2 + 2 + 0.25 + 3 + 4) * kMs,
+              kNear);
+  EXPECT_NEAR(exchange(4, 4, 2).simulate(machine).seconds, (4 + 1 + 2 + 6 + 0.25 + 5 + 12) * kMs,
+              kNear);
+  EXPECT_NEAR(exchange(4, 4, 1).simulate(machine).seconds, (4 + 1 + 2 + 3 + 0.5 + 5) * kMs, kNear);
+}
+
 TEST(SimulateFusedExchange, ItsBlocksTakeSms) {
   // Half of the 100 SMs, for 13 ms.
   ToyProgram program = exchange(50);
