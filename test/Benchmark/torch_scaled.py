@@ -5,9 +5,10 @@ into torch's graphs, on 2 GPUs. TANDEM_MACHINE names the machine file by which T
 
     PYTHONPATH=build/python TANDEM_MACHINE=h100x2 python3 test/Benchmark/torch_scaled.py
 
-Microseconds of a replay, from its launch behind a small all-reduce to its end, on the slower GPU; medians of 40 interleaved
-rounds on random data. N, K: of both ranks together. The last number is the error of tandem's result, relative to that of
-torch's sequence."""
+Microseconds of a replay, from the end of a small all-reduce before it to its own end, on the slower GPU; medians of 40
+interleaved rounds on random data. First behind a kernel that lets the GPU wait until the graph is launched, then without it:
+these times contain what is left of the launch. N, K: of both ranks together. The last number is the error of tandem's result,
+relative to that of torch's sequence."""
 
 import os
 
@@ -21,6 +22,7 @@ from torch.distributed import _symmetric_memory
 import tandem.torch as tt
 
 RANKS, ROUNDS, WARMUP = 2, 40, 4
+WAIT = 600_000  # clocks of a GPU, some 300 us: more than the launch of a graph takes
 SHAPES = (("ag", 2752, 4096), ("ag", 7168, 8192), ("rs", 4096, 2752), ("rs", 8192, 7168))
 TOKENS = (640, 2048, 8192)
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
@@ -85,16 +87,20 @@ def capture(call):
     return graph, result
 
 
-def measure(graphs):
-    """{name: median}."""
-    tiny, events = torch.zeros(1), {name: [] for name in graphs}
+def measure(graphs, launched):
+    """{name: median}. launched: the GPU begins when the graph has been launched."""
+    tiny, events, late = torch.zeros(1), {name: [] for name in graphs}, 0
     for number in range(WARMUP + ROUNDS):
         for name, graph in graphs.items():
+            waited, begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+            if launched:
+                torch.cuda._sleep(WAIT)
+                waited.record()
             dist.all_reduce(tiny)
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
             graph.replay()
             end.record()
+            late += launched and waited.query()
             if number >= WARMUP:
                 events[name].append((begin, end))
         torch.cuda.synchronize()
@@ -103,6 +109,8 @@ def measure(graphs):
         times = torch.tensor([begin.elapsed_time(end) * 1e3 for begin, end in pairs])
         dist.all_reduce(times, op=dist.ReduceOp.MAX)
         medians[name] = times.median().item()
+    if late:
+        print(f"rank {dist.get_rank()}: {late} graphs were launched too late", flush=True)
     return medians
 
 
@@ -119,13 +127,17 @@ def work(rank):
             for op, n, k in SHAPES:
                 calls = (gather if op == "ag" else scatter)(rank, group, m, n, k, by_row)
                 captured = {name: capture(call) for name, call in calls.items()}
-                medians = measure({name: graph for name, (graph, _) in captured.items()})
+                graphs = {name: graph for name, (graph, _) in captured.items()}
+                times = []
+                for launched in (True, False):
+                    medians = measure(graphs, launched)
+                    times.append(", ".join(f"{name} {us:.1f}" for name, us in medians.items())
+                                 + f", fused / tandem {medians['fused'] / medians['tandem']:.2f}")
                 right, found = (captured[name][1].float() for name in ("sequence", "tandem"))
                 if rank == 0:
-                    times = ", ".join(f"{name} {us:.1f}" for name, us in medians.items())
-                    print(f"{op} {m} x {n} x {k}, a scale per {'row' if by_row else 'tensor'}: {times}; fused / tandem "
-                          f"{medians['fused'] / medians['tandem']:.2f}; error {((found - right).norm() / right.norm()).item():.1e}",
-                          flush=True)
+                    print(f"{op} {m} x {n} x {k}, a scale per {'row' if by_row else 'tensor'}: {times[0]}; with the launch "
+                          f"{times[1]}; error {((found - right).norm() / right.norm()).item():.1e}", flush=True)
+                del graphs
                 del captured
     dist.barrier()
     os._exit(0)  # graphs hold NCCL's communicators
