@@ -1,4 +1,4 @@
-//===- Kernels.S - the fuser's kernels, for GPUs ------------------------------------------------===//
+//===- Kernels.S - the fuser's kernels, for GPUs --------------------------===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,6 @@
 //===----------------------------------------------------------------------===//
 
     .section .rodata
-    .balign 1
     .globl jitFuserPtx
     .hidden jitFuserPtx
 jitFuserPtx:

@@ -1,4 +1,4 @@
-//===- Kernels.S - the kernels of an embedder, for GPUs ------------------------------------------------===//
+//===- Kernels.S - the kernels of an embedder, for GPUs -------------------===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,6 @@
 //===----------------------------------------------------------------------===//
 
     .section .rodata
-    .balign 1
     .globl tandemTestKernels
     .hidden tandemTestKernels
 tandemTestKernels:

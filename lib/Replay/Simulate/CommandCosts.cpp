@@ -148,6 +148,8 @@ void CommandCosts::findPutsOfSums() {
         write(command, isBehind && accumulates);
       } else if (command.kind == Kind::Copy) {
         write(command, holdsSum(command, 1));
+      } else if (command.kind == Kind::Launch || command.kind == Kind::Call) {
+        write(command, false);
       }
     }
     for (CommandId put : puts)

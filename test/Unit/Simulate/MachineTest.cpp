@@ -198,6 +198,14 @@ TEST(Machine, ScalesWhatIsNamed) {
   EXPECT_TRUE(machine.scale("device.overhead", 2).ok());
   EXPECT_EQ(machine.graph.engineStart, 6e-6);
   EXPECT_EQ(machine.graph.engineChange, 6e-6);
+  machine.exchange.blockSignal = 4e-6;
+  machine.exchange.wordSignal = 2e-6;
+  machine.exchange.wordReads = 5e11;
+  EXPECT_TRUE(machine.scale("link.latency", 2).ok());
+  EXPECT_EQ(machine.exchange.blockSignal, 8e-6);
+  EXPECT_EQ(machine.exchange.wordSignal, 4e-6);
+  EXPECT_TRUE(machine.scale("memory.bandwidth", 2).ok());
+  EXPECT_EQ(machine.exchange.wordReads, 1e12);
   EXPECT_THAT(machine.scale("link.width", 2).message(),
               HasSubstr("no parameter \"link.width\", expected one of link.bandwidth"));
   EXPECT_THAT(machine.scale("link.latency", 0).message(), HasSubstr("expected a factor above 0"));

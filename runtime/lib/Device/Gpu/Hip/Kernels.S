@@ -1,4 +1,4 @@
-//===- Kernels.S - the kernels of device hip ------------------------------------------------===//
+//===- Kernels.S - the kernels of device hip ------------------------------===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
