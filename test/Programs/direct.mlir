@@ -6,6 +6,7 @@
 // RUN: tandem-compile %s --entry=direct_gather --mesh x=4 --dump --rank=1 | FileCheck %s --check-prefix=GATHER
 // RUN: tandem-compile %s --entry=direct_scatter --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=SCATTER
 // RUN: tandem-compile %s --entry=direct_returns --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=RETURNS
+// RUN: tandem-compile %s --entry=direct_odd_rows --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=ODD
 // RUN: tandem-compile %s --entry=direct_slices --mesh x=2 --dump --rank=0 | FileCheck %s --check-prefix=SLICES
 
 // Reshards of few bytes by one kernel (schedule `direct`). An all-reduce after the matmul. One shot: the partial sums go to slot 0
@@ -82,6 +83,13 @@
 // RETURNS: s1   copy arg4
 // RETURNS: s1 fused_exchange 8 parts by 1 blocks
 // RETURNS: s1 copy arg5:f32[48,8]{16,1} <- sym
+//
+// ODD: s0 fused_exchange 9 parts by 1 blocks signals block
+// ODD-NEXT: s0   copy sym[[SLOTS:[0-9]+]]+224:f32[56] <- buf[[OWN:[0-9]+]]+224:f32[56]
+// ODD-NEXT: s0   put c0 sym[[SLOTS]]+224:f32[56] <- buf[[OWN]]:f32[56] to 0
+// ODD: s0   reduce sum arg2+224:f32[56] <- sym[[SLOTS]]:f32[2,56] dims 0x1
+// ODD: s0   copy arg2:f32[56] <- sym
+// ODD: s0 fused_exchange 8 parts by 1 blocks
 //
 // Slices are exchanged on a stream of their own; what follows them is on another one.
 //
@@ -223,6 +231,20 @@ func.func @direct_returns(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"
   %3 = fusion.matmul %v, %w : !x, !w -> !ct
   %4 = fusion.reshard %3 {schedule = #fusion.schedule<direct, shots = "two">} : !ct -> !cy
   return %0, %2, %4 : !gg, !qy, !cy
+}
+
+// Rows that the devices do not divide: the elements are cut as one row.
+
+!ox = tensor<7x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!ot = tensor<7x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!oy = tensor<7x16xf32, #fusion.axes<#tp, [-, -]>>
+func.func @direct_odd_rows(%x: !ox {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!oy {fusion.name = "y"}, !oy {fusion.name = "z"}) {
+  %0 = fusion.matmul %x, %w : !ox, !w -> !ot
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !ot -> !oy
+  %2 = fusion.matmul %x, %w : !ox, !w -> !ot
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "two">} : !ot -> !oy
+  %4 = math.tanh %3 : !oy
+  return %1, %4 : !oy, !oy
 }
 
 !rt = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(3), -], partial = ["x"]>>

@@ -108,15 +108,14 @@ func.func @scatter(%x: !x, %w: !w) -> !ry {
   return %1 : !ry
 }
 
-// Rows that the devices do not divide: two shots cut columns, so a result of the function takes a copy behind the kernel. Then
-// the collective is about as quick.
+// Rows that the devices do not divide: two shots cut all elements as one row, so the kernel copies a result of the function, too.
 
 !ox = tensor<65x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 !ot = tensor<65x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 !oy = tensor<65x4096xbf16, #fusion.axes<#tp, [-, -]>>
 
 // SIGNALS-LABEL: func @returned
-// SIGNALS: fusion.stream_loop schedule <pipeline> from cost
+// SIGNALS: fusion.stream_loop schedule <direct, shots = two, signals = block> from cost
 func.func @returned(%x: !ox, %w: !w) -> !oy {
   %0 = fusion.matmul %x, %w : !ox, !w -> !ot
   %1 = fusion.reshard %0 : !ot -> !oy

@@ -47,7 +47,8 @@ struct DirectLoop {
   fusion::ReshardOp reshard;             ///< the only one, or the first gather
   ReshardPlan plan;                      ///< of any slice, without indices
   SmallVector<fusion::ReshardOp> others; ///< more gathers
-  /// Two-shot: the dimension of a slice that is cut into a part per device.
+  /// Two-shot: the dimension of a slice that is cut into a part per device, or along which its
+  /// elements are if they are cut as one row (`DirectEmission::flatten`).
   std::optional<int64_t> cut;
   int64_t blocks = 1;
   program::ExchangeSignals signals = program::ExchangeSignals::Step;
@@ -110,12 +111,16 @@ private:
     Value own, target, outside;
   };
   FailureOr<Ends> getEnds(fusion::ReshardOp op, Value stored, const SliceIndex &index);
+  /// Makes the ends one row each, if their parts along `cut` have gaps and the whole has none:
+  /// parts of the row have none either. True if it did.
+  bool flatten(Ends &value);
   /// The kernel's commands.
   void emitGathers(ArrayRef<Ends> values);
   void emitReduction(const Ends &value);
   /// Whether these copies fit into the kernel: moves of two shapes, and so many stores.
   bool copiesInKernel(const Ends &value) const;
-  /// Part `number` of a buffer along its first dimension; or that of a device along `cut`.
+  /// Part `number` of a buffer along its first dimension; or that of a device along `cut`, or of
+  /// the one row.
   Value getElement(Value buffer, Value number) {
     return hostir::buildElementView(builder, loc, buffer, number);
   }
@@ -187,9 +192,37 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
 }
 
 Value DirectEmission::getCut(Value buffer, Value device) {
-  int64_t size = cast<MemRefType>(buffer.getType()).getDimSize(*all.cut) / devices;
+  auto type = cast<MemRefType>(buffer.getType());
+  int64_t dim = type.getRank() == 1 ? 0 : *all.cut, size = type.getDimSize(dim) / devices;
   Value first = arith::MulIOp::create(builder, loc, device, program.getIndex(size));
-  return hostir::buildRangeView(builder, loc, buffer, *all.cut, first, size);
+  return hostir::buildRangeView(builder, loc, buffer, dim, first, size);
+}
+
+/// The buffer with the dimensions from `first` on as one.
+static Value collapseFrom(OpBuilder &builder, Location loc, Value buffer, int64_t first) {
+  SmallVector<ReassociationIndices> groups(first + 1);
+  for (int64_t dim = 0, rank = cast<MemRefType>(buffer.getType()).getRank(); dim < rank; ++dim)
+    groups[std::min(dim, first)].push_back(dim);
+  return memref::CollapseShapeOp::create(builder, loc, buffer, groups);
+}
+
+bool DirectEmission::flatten(Ends &value) {
+  auto type = cast<MemRefType>(value.target.getType());
+  auto isDense = [](Value buffer) {
+    auto type = cast<MemRefType>(buffer.getType());
+    return type.hasStaticShape() && hostir::isDense(type);
+  };
+  if (!all.cut || llvm::all_of(type.getShape().take_front(*all.cut),
+                               [](int64_t extent) { return extent == 1; }))
+    return false;
+  SmallVector<Value *> ends{&value.own, &value.target};
+  if (value.outside)
+    ends.push_back(&value.outside);
+  if (!llvm::all_of(ends, [&](Value *end) { return isDense(*end); }))
+    return false;
+  for (Value *end : ends)
+    *end = collapseFrom(builder, loc, *end, 0);
+  return true;
 }
 
 void DirectEmission::forEachPeer(function_ref<void(Value)> body, bool isSource) {
@@ -254,7 +287,8 @@ bool DirectEmission::copiesInKernel(const Ends &value) const {
   if (gathers())
     return 2 * devices * static_cast<int64_t>(results.size()) <= program::kMostExchangeStores;
   auto isDense = [](Value buffer) { return hostir::isDense(cast<MemRefType>(buffer.getType())); };
-  auto before = cast<MemRefType>(value.target.getType()).getShape().take_front(*all.cut);
+  auto type = cast<MemRefType>(value.target.getType());
+  auto before = type.getShape().take_front(type.getRank() == 1 ? 0 : *all.cut);
   return 3 * devices - 1 <= program::kMostExchangeStores && isDense(value.own) &&
          isDense(value.target) && isDense(value.outside) &&
          llvm::all_of(before, [](int64_t extent) { return extent == 1; });
@@ -284,6 +318,8 @@ LogicalResult DirectEmission::exchange(const SliceIndex &index) {
   }
   if (received)
     slots = getElement(received, number);
+  if (flatten(values.front()))
+    slots = collapseFrom(builder, loc, slots, 1);
   SmallVector<Ends> behind; // copies that do not fit into the kernel
   for (Ends &value : values)
     if (value.outside && !copiesInKernel(value)) {
