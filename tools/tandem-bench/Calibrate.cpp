@@ -662,13 +662,23 @@ void Calibration::applyCollectives(Json &file) {
     }
   setCurve(collectives, "bandwidth", points, 1e9, "GB/s", "transports.collectives");
   std::vector<std::pair<double, double>> rates;
-  auto reduced = seconds(tiny(Work::AllReduce));
   for (const Probe &p : all(Work::AllReduce, false))
-    if (auto time = seconds(p); time && reduced && points.size() > 1) {
-      double through =
-          program::collectiveRoute(CollectiveKind::AllReduce, ranks, double(p.bytes)).ringBytes;
-      double rate = through / std::max(*time - *reduced, *time * kLeastPart);
-      rates.emplace_back(through, rate / machine::Curve(points).at(through));
+    if (auto time = seconds(p); time && points.size() > 1) {
+      program::CollectiveRoute route =
+          program::collectiveRoute(CollectiveKind::AllReduce, ranks, double(p.bytes));
+      // The model takes the quicker one of a ring and a tree. It takes as long as this one did if
+      // the rate is the lesser one of those by which either does.
+      std::optional<std::pair<double, double>> least;
+      auto consider = [&](double steps, double through) {
+        double left = *time - timeOf(collectives["startup"]) - steps * timeOf(collectives["step"]);
+        double rate = through / std::max(left, *time * kLeastPart);
+        if (!least || rate < least->second)
+          least = {through, rate};
+      };
+      consider(route.ringSteps, route.ringBytes);
+      if (route.treeSteps >= 0)
+        consider(route.treeSteps, route.treeBytes);
+      rates.emplace_back(least->first, least->second / machine::Curve(points).at(least->first));
     }
   if (!rates.empty())
     setCurve(collectives, "all_reduce", rates, 1, "1", "transports.collectives");

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -177,15 +178,17 @@ Probe signalOnce() {
 }
 
 /// A GPU in both modes: direct, the host is what all but matmuls wait for.
-std::vector<Measurement> measureGpu(const std::vector<Case> &cases = kCases) {
+std::vector<Measurement>
+measureGpu(const std::vector<Case> &cases = kCases, uint32_t ranks = kRanks,
+           const std::function<double(const Probe &)> &timeOf = secondsOf) {
   std::vector<Measurement> all;
-  for (const Probe &probe : probesFor(kRanks, true, cases))
+  for (const Probe &probe : probesFor(ranks, true, cases))
     for (const Probe &program : {probe.once(), probe})
       for (Mode mode : {Mode::Direct, Mode::Graph}) {
         Measurement m;
         m.name = program.name();
         m.mode = mode;
-        double each = secondsOf(program);
+        double each = timeOf(program);
         // Two rounds lost time that both programs lost.
         for (double lost : {0., 5e-3, 0., 1e-3, 0.})
           if (mode == Mode::Graph) {
@@ -300,6 +303,35 @@ TEST(Calibration, NothingAtAllChangesNoNumber) {
   EXPECT_EQ(machine.node.bandwidth.at(1 << 26), base->node.bandwidth.at(1 << 26));
   EXPECT_EQ(machine.graph.run.at(0), base->graph.run.at(0));
   EXPECT_EQ(machine.graph.engineChange, base->graph.engineChange);
+}
+
+// Among four a tree has fewer steps than a ring, and moves more: few bytes go by it.
+TEST(Calibration, AllReducesTakeAsLongAsTheyDid) {
+  constexpr uint32_t ranks = 4;
+  auto timeOf = [](const Probe &p) {
+    double bytes = double(p.bytes), start = 2e-6;
+    switch (p.work) {
+    case Work::AllGather:
+    case Work::ReduceScatter:
+      return start + 3 * kStep + 3 * bytes / 200e9;
+    case Work::AllReduce:
+      return start + std::min(4 * kStep + 2 * bytes / 150e9, 6 * kStep + 1.5 * bytes / 300e9);
+    default:
+      return secondsOf(p);
+    }
+  };
+  Calibration calibration(ranks, true, ranks, kCores);
+  calibration.note(measureGpu({}, ranks, timeOf));
+  machine::Machine machine = calibrated(calibration, baseText("h200x4"));
+  EXPECT_NEAR(machine.collectives.step, kStep, 1e-8);
+  bool byTree = false, byRing = false;
+  for (const Probe &probe : probesFor(ranks, true))
+    if (probe.work == Work::AllReduce) {
+      auto cost = machine.collectiveCost(CollectiveKind::AllReduce, ranks, 1, double(probe.bytes));
+      (cost.tree ? byTree : byRing) = true;
+      EXPECT_NEAR(cost.seconds / timeOf(probe), 1, 0.05) << probe.bytes;
+    }
+  EXPECT_TRUE(byTree && byRing);
 }
 
 TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
