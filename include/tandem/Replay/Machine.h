@@ -97,9 +97,9 @@ struct Transport {
   /// without, by the bytes of a row.
   Curve rows{1};
   /// Of one-sided copies by copy engines whose bytes are sums of what peers have sent, of a device
-  /// that sends to several: the share of their rate, by the bytes of sums that it puts in a run.
-  /// Such devices drift apart, and then two send to the same one. None: not known.
-  std::optional<Curve> drift;
+  /// that sends to several, beside what it has not awaited: the share of their rate. Such devices
+  /// drift apart, and then two send to the same one. 1: not known.
+  double drift = 1;
 };
 
 /// Collectives: a ring, or a tree if it is faster.

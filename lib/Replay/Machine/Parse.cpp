@@ -451,7 +451,7 @@ private:
     if (oneSided.has("rows"))
       machine.oneSided.rows = oneSided.curve("rows", Unit::Count, 0.01, 1);
     if (oneSided.has("drift"))
-      machine.oneSided.drift = oneSided.curve("drift", Unit::Count, 0.01, 1);
+      machine.oneSided.drift = oneSided.number("drift", Unit::Count, 0.01, 1);
     Object c = object.object("collectives", {"mover", "sms", "startup", "step", "network_step",
                                              "bandwidth", "all_reduce", "network_bandwidth"});
     Collectives &out = machine.collectives;

@@ -99,17 +99,19 @@ double CommandCosts::rowShare(const Rank &rank, const Command &put) const {
 }
 
 void CommandCosts::findPutsOfSums() {
-  std::vector<char> behind(world.commands.size()); // a wait for a signal
+  // The last wait for a signal that a command is behind, plus one; 0: it is behind none.
+  std::vector<CommandId> waits(world.commands.size());
   driftShares.assign(world.commands.size(), 1);
   for (const Rank &rank : world.ranks) {
     if (rank.putPeers < 2)
       continue;
-    std::vector<char> ofStream(rank.numStreams);
+    std::vector<CommandId> ofStream(rank.numStreams);
     // Buffer and address where a sum begins; the address where it ends, or its first byte does if
     // it has gaps.
     std::map<std::pair<uint32_t, uint64_t>, uint64_t> sums;
     std::vector<CommandId> puts;
-    double sent = 0;
+    size_t together = 0;
+    bool drifts = false;
     auto holdsSum = [&](const Command &command, uint32_t operand) {
       const View *view = world.operand(rank, command, operand);
       if (!view)
@@ -133,15 +135,22 @@ void CommandCosts::findPutsOfSums() {
     };
     for (CommandId c = rank.begin; c < rank.end; ++c) {
       const Command &command = world.commands[c];
-      char &isBehind = ofStream[command.stream];
-      isBehind |= command.kind == Kind::WaitSignal ||
-                  (command.kind == Kind::Wait && command.partner != replay::kNone &&
-                   behind[command.partner]);
-      behind[c] = isBehind;
+      CommandId &wait = ofStream[command.stream];
+      if (command.kind == Kind::WaitSignal)
+        wait = c + 1;
+      else if (command.kind == Kind::Wait && command.partner != replay::kNone)
+        wait = std::max(wait, waits[command.partner]);
+      waits[c] = wait;
+      bool isBehind = wait;
       bool accumulates = command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
       if (command.kind == Kind::Put && holdsSum(command, 1)) {
+        // Without a wait between: a second one to some peer.
+        together = !puts.empty() && wait <= puts.back() ? together + 1 : 1;
+        drifts |= together > rank.putPeers;
         puts.push_back(c);
-        sent += bytes(rank, command, 1);
+      } else if (command.kind == Kind::Put) {
+        // Of something else, beside sums.
+        drifts |= !puts.empty() && wait <= puts.back();
       } else if (command.kind == Kind::Reduce || command.kind == Kind::Accumulate) {
         write(command, isBehind);
       } else if (command.kind == Kind::Matmul) {
@@ -152,8 +161,9 @@ void CommandCosts::findPutsOfSums() {
         write(command, false);
       }
     }
-    for (CommandId put : puts)
-      driftShares[put] = machine.oneSided.drift->at(sent);
+    if (drifts)
+      for (CommandId put : puts)
+        driftShares[put] = machine.oneSided.drift;
   }
 }
 

@@ -30,7 +30,7 @@ public:
       findExchangeKernels();
     if (machine.hasGatedMatmuls())
       findPartsAlone();
-    if (machine.oneSided.drift && machine.oneSided.mover == machine::Mover::Copy)
+    if (machine.oneSided.drift < 1 && machine.oneSided.mover == machine::Mover::Copy)
       findPutsOfSums();
   }
 
@@ -116,7 +116,8 @@ public:
   double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
   /// Of the rate of a put without gaps at the target, what this one has (Transport::rows).
   double rowShare(const replay::Rank &rank, const replay::Command &put) const;
-  /// The share of its rate that a put of a sum of peers' data has (Transport::drift); 1 for others.
+  /// The share of its rate that a put of a sum beside other puts has (Transport::drift); 1 for
+  /// others.
   double driftShare(replay::CommandId put) const {
     return driftShares.empty() ? 1 : driftShares[put];
   }

@@ -135,18 +135,31 @@ TEST(SimulateCommunication, APutIntoMemoryWithGapsMayBeSlower) {
       }
 }
 
-// Sums behind a wait: not of a device that sends to one other, not what a matmul has written since.
+// Sums behind a wait, if the device puts other slices beside them, or a second one to some peer:
+// not of a device that sends to one other, not what a matmul has written since.
 TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
-  enum Case { Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost };
-  for (Case c : {Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost}) {
+  enum Case {
+    Sum,
+    SumOfOwn,
+    Copied,
+    Overwritten,
+    OneOther,
+    ByHost,
+    Last,    ///< nothing is put behind it
+    Awaited, ///< what follows is behind a wait
+    Again,   ///< so many that a peer gets two
+    AgainAwaited
+  };
+  for (Case c :
+       {Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost, Last, Awaited, Again, AgainAwaited}) {
     ToyProgram program(3);
     RankSpec &spec = program[0];
     for (uint32_t rank = 0; rank < 3; ++rank)
-      program[rank].slots = {1};
+      program[rank].slots = {1, 1};
     auto at = [&](uint32_t buffer) { return spec.view(buffer, DType::F32, {kMegabyte}); };
     uint32_t sum = spec.arena(4 * kMegabyte), other = spec.arena(4 * kMegabyte);
-    program.put(0, 1, 1, 2);
     program[1].signal(1, 0, 0, 0, 1);
+    program[1].signal(1, 0, 0, 1, 1);
     if (c != SumOfOwn)
       spec.waitSignal(2, 0, 0, 1);
     spec.add(sp::CommandKind::accumulate, 2, {at(sum), at(other)});
@@ -155,8 +168,21 @@ TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
     if (c == Overwritten)
       spec.copy(2, at(sum), at(other));
     spec.sync(1, 2);
-    spec.put(1, 0, at(spec.symmetric(4 * kMegabyte)), at(c == Copied ? other : sum),
-             c == OneOther ? 1 : 2);
+    if (c == Last)
+      program.put(0, 1, 1, 2);
+    auto putSum = [&](uint32_t peer) {
+      spec.put(1, 0, at(spec.symmetric(4 * kMegabyte)), at(c == Copied ? other : sum), peer);
+    };
+    putSum(c == OneOther ? 1 : 2);
+    if (c == Awaited || c == AgainAwaited)
+      spec.waitSignal(1, 0, 1, 1);
+    if (c == Again || c == AgainAwaited) {
+      putSum(1);
+      putSum(2);
+    }
+    // Of something else.
+    if (c != Again && c != AgainAwaited && c != Last)
+      program.put(0, 1, 1, 2);
     program[1].symmetricBytes = program[2].symmetricBytes = spec.symmetricBytes;
     auto seconds = [&](const char *drift) {
       return program
@@ -165,9 +191,9 @@ TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
                {"/transports/one_sided/mover", c == ByHost ? R"("host")" : R"("copy")"}}))
           .seconds;
     };
-    bool slow = c == Sum || c == Copied;
-    EXPECT_NEAR(seconds(R"([0.5, "1", "toy"])") - seconds(R"([1, "1", "toy"])"),
-                (slow ? 1 : 0) * kMs, kNear)
+    double slower = c == Sum || c == Copied ? 1 : c == Again ? 3 : 0;
+    EXPECT_NEAR(seconds(R"([0.5, "1", "toy"])") - seconds(R"([1, "1", "toy"])"), slower * kMs,
+                kNear)
         << c;
   }
 }
