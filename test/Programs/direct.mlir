@@ -90,6 +90,7 @@
 // ODD: s0   reduce sum arg2+224:f32[56] <- sym[[SLOTS]]:f32[2,56] dims 0x1
 // ODD: s0   copy arg2:f32[56] <- sym
 // ODD: s0 fused_exchange 8 parts by 1 blocks
+// ODD-NEXT: s0   copy sym{{.*}}:f32[56] <- buf{{.*}}:f32[56]
 //
 // Slices are exchanged on a stream of their own; what follows them is on another one.
 //

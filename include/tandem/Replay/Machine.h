@@ -96,9 +96,10 @@ struct Transport {
   /// Of one-sided copies by copy engines into memory with gaps: the share of the rate of a copy
   /// without, by the bytes of a row.
   Curve rows{1};
-  /// Of one-sided copies by copy engines whose bytes are sums of what peers have sent, of a device
-  /// that sends to several, beside what it has not awaited: the share of their rate. Such devices
-  /// drift apart, and then two send to the same one. 1: not known.
+  /// Of one-sided copies by copy engines: the share of the rate of those whose bytes are sums of
+  /// what peers have sent, if their channel has more than two ranks, and the device puts something
+  /// else there, or a second sum to some peer, before it waits for a peer. Such devices drift
+  /// apart, and then two send to the same one. 1: no loss.
   double drift = 1;
 };
 

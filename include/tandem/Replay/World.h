@@ -137,7 +137,6 @@ struct Rank {
   /// Numbers of its stream 0 and event 0 among those of all ranks.
   uint32_t firstStream = 0, firstEvent = 0;
   uint64_t arenaBytes = 0, symmetricBytes = 0;
-  uint32_t putPeers = 0; ///< to how many ranks it puts
   std::vector<View> views;
   std::vector<CallPlace> callPlaces; ///< of a call, from Command::value on
   std::vector<Buffer> buffers;
@@ -251,6 +250,14 @@ struct World {
   /// Group size of the channel of a command.
   uint32_t groupSize(const MatchedCollective &collective) const {
     return static_cast<uint32_t>(groups[collective.group].size());
+  }
+  /// Ranks that a channel connects with `rank`, which is one of them; 1 if it is no member. In a
+  /// world of classes all that these stand for.
+  uint32_t groupSize(const Rank &rank, uint16_t channel) const {
+    uint32_t group = channel < rank.groups.size() ? rank.groups[channel] : kNone;
+    if (group == kNone)
+      return 1;
+    return group < spans.size() ? spans[group].ranks : static_cast<uint32_t>(groups[group].size());
   }
   /// The slot of a signal or wait_signal; null if the target rank has no such slot.
   const Slot *slotOf(uint32_t rank, uint32_t slot) const;

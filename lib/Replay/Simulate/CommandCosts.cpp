@@ -98,20 +98,33 @@ double CommandCosts::rowShare(const Rank &rank, const Command &put) const {
   return hasGaps ? machine.oneSided.rows.at(static_cast<double>(copy->bytes)) : 1;
 }
 
+namespace {
+
+/// Puts of sums by one channel that nothing separates: a loop.
+struct PutsOfSums {
+  std::vector<CommandId> puts;
+  size_t together = 0; ///< of the last ones, between which no peer was awaited
+  bool drift = false;
+};
+
+} // namespace
+
 void CommandCosts::findPutsOfSums() {
   // The last wait for a signal that a command is behind, plus one; 0: it is behind none.
   std::vector<CommandId> waits(world.commands.size());
   driftShares.assign(world.commands.size(), 1);
+  auto close = [&](PutsOfSums &sums) {
+    if (sums.drift)
+      for (CommandId put : sums.puts)
+        driftShares[put] = machine.oneSided.drift;
+    sums = {};
+  };
   for (const Rank &rank : world.ranks) {
-    if (rank.putPeers < 2)
-      continue;
     std::vector<CommandId> ofStream(rank.numStreams);
     // Buffer and address where a sum begins; the address where it ends, or its first byte does if
     // it has gaps.
     std::map<std::pair<uint32_t, uint64_t>, uint64_t> sums;
-    std::vector<CommandId> puts;
-    size_t together = 0;
-    bool drifts = false;
+    std::map<uint16_t, PutsOfSums> byChannel;
     auto holdsSum = [&](const Command &command, uint32_t operand) {
       const View *view = world.operand(rank, command, operand);
       if (!view)
@@ -133,6 +146,28 @@ void CommandCosts::findPutsOfSums() {
       if (isSum)
         sums.insert_or_assign({view->buffer, view->address}, end);
     };
+    auto put = [&](CommandId c, CommandId wait) {
+      const Command &command = world.commands[c];
+      uint32_t peers = world.groupSize(rank, command.channel) - 1;
+      PutsOfSums &before = byChannel[command.channel];
+      if (peers < 2)
+        return;
+      bool isSum = holdsSum(command, 1);
+      if (!before.puts.empty()) {
+        if (wait <= before.puts.back()) {
+          // Beside a sum: something else, or a second sum to some peer.
+          before.drift |= !isSum || before.together == peers;
+        } else {
+          before.together = 0;
+          if (!isSum || !before.drift)
+            close(before);
+        }
+      }
+      if (isSum) {
+        before.puts.push_back(c);
+        ++before.together;
+      }
+    };
     for (CommandId c = rank.begin; c < rank.end; ++c) {
       const Command &command = world.commands[c];
       CommandId &wait = ofStream[command.stream];
@@ -141,29 +176,20 @@ void CommandCosts::findPutsOfSums() {
       else if (command.kind == Kind::Wait && command.partner != replay::kNone)
         wait = std::max(wait, waits[command.partner]);
       waits[c] = wait;
-      bool isBehind = wait;
       bool accumulates = command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
-      if (command.kind == Kind::Put && holdsSum(command, 1)) {
-        // Without a wait between: a second one to some peer.
-        together = !puts.empty() && wait <= puts.back() ? together + 1 : 1;
-        drifts |= together > rank.putPeers;
-        puts.push_back(c);
-      } else if (command.kind == Kind::Put) {
-        // Of something else, beside sums.
-        drifts |= !puts.empty() && wait <= puts.back();
-      } else if (command.kind == Kind::Reduce || command.kind == Kind::Accumulate) {
-        write(command, isBehind);
-      } else if (command.kind == Kind::Matmul) {
-        write(command, isBehind && accumulates);
-      } else if (command.kind == Kind::Copy) {
+      if (command.kind == Kind::Put)
+        put(c, wait);
+      else if (command.kind == Kind::Reduce || command.kind == Kind::Accumulate)
+        write(command, wait);
+      else if (command.kind == Kind::Matmul)
+        write(command, wait && accumulates);
+      else if (command.kind == Kind::Copy)
         write(command, holdsSum(command, 1));
-      } else if (command.kind == Kind::Launch || command.kind == Kind::Call) {
+      else if (command.kind == Kind::Launch || command.kind == Kind::Call)
         write(command, false);
-      }
     }
-    if (drifts)
-      for (CommandId put : puts)
-        driftShares[put] = machine.oneSided.drift;
+    for (auto &[channel, sums] : byChannel)
+      close(sums);
   }
 }
 

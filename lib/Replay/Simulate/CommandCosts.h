@@ -116,8 +116,7 @@ public:
   double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
   /// Of the rate of a put without gaps at the target, what this one has (Transport::rows).
   double rowShare(const replay::Rank &rank, const replay::Command &put) const;
-  /// The share of its rate that a put of a sum beside other puts has (Transport::drift); 1 for
-  /// others.
+  /// The share of its rate that a put of a sum has (Transport::drift); 1 for other puts.
   double driftShare(replay::CommandId put) const {
     return driftShares.empty() ? 1 : driftShares[put];
   }

@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace tandem::replay {
 
@@ -210,7 +209,6 @@ private:
     classes.numSlots = numSlots;
     for (uint32_t rank : first) {
       auto &list = classes.communications.emplace_back();
-      std::set<uint32_t> putPeers;
       for (uint32_t i = 0; i < items.size(); ++i) {
         if (items[i].kind == Kind::WaitSignal) {
           list.push_back({kNone, marks[rank][i], Reach::Unknown});
@@ -221,10 +219,7 @@ private:
                        : items[i].kind == Kind::Signal ? marks[peer][i]
                                                        : marks[rank][i];
         list.push_back({classOf[peer], aux, reachOf(rank, peer)});
-        if (items[i].kind == Kind::Put)
-          putPeers.insert(peer);
       }
-      classes.putPeers.push_back(static_cast<uint32_t>(putPeers.size()));
     }
     for (uint32_t channel = 0; channel < groupOf.size(); ++channel) {
       auto &groups = classes.groups.emplace_back();

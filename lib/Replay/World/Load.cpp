@@ -18,7 +18,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -304,7 +303,6 @@ public:
         world.groups.push_back(members);
         world.spans.push_back(span);
       }
-      world.ranks[c].putPeers = classes->putPeers[c];
       const RankClasses::Communication *next = classes->communications[c].data();
       for (Command &command : lists[c])
         if (isCommunication(command.kind)) {
@@ -340,11 +338,6 @@ private:
       return Status(Code::InvalidProgram,
                     fmt::format("rank {}: channels or signals differ from those of rank 0", r));
     RankDecoder(*program, interner, world.ranks[r], lists[r]).run();
-    std::set<uint32_t> putPeers;
-    for (const Command &command : lists[r])
-      if (command.kind == Kind::Put)
-        putPeers.insert(command.peer);
-    world.ranks[r].putPeers = static_cast<uint32_t>(putPeers.size());
     return Status();
   }
 

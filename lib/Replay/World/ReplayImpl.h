@@ -29,7 +29,6 @@ struct RankClasses {
     Reach reach = Reach::Unknown;
   };
   std::vector<std::vector<Communication>> communications;
-  std::vector<uint32_t> putPeers; ///< by class: to how many ranks each of its ranks puts
   /// By channel and class: the classes of its group, and what that stands for.
   std::vector<std::vector<std::pair<std::vector<uint32_t>, Span>>> groups;
   uint32_t numSlots = 0;

@@ -136,7 +136,7 @@ TEST(SimulateCommunication, APutIntoMemoryWithGapsMayBeSlower) {
 }
 
 // Sums behind a wait, if the device puts other slices beside them, or a second one to some peer:
-// not of a device that sends to one other, not what a matmul has written since.
+// not among two devices, not what a matmul has written since.
 TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
   enum Case {
     Sum,
@@ -147,14 +147,17 @@ TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
     ByHost,
     Last,    ///< nothing is put behind it
     Awaited, ///< what follows is behind a wait
+    Synced,  ///< behind a wait of another stream
     Again,   ///< so many that a peer gets two
-    AgainAwaited
+    AgainAwaited,
+    TwoLoops ///< what drifts is awaited before another sum is put, which nothing is beside
   };
-  for (Case c :
-       {Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost, Last, Awaited, Again, AgainAwaited}) {
-    ToyProgram program(3);
+  for (Case c : {Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost, Last, Awaited, Synced, Again,
+                 AgainAwaited, TwoLoops}) {
+    ToyProgram program(c == OneOther ? 2 : 3);
     RankSpec &spec = program[0];
-    for (uint32_t rank = 0; rank < 3; ++rank)
+    uint32_t last = c == OneOther ? 1 : 2;
+    for (uint32_t rank = 0; rank <= last; ++rank)
       program[rank].slots = {1, 1};
     auto at = [&](uint32_t buffer) { return spec.view(buffer, DType::F32, {kMegabyte}); };
     uint32_t sum = spec.arena(4 * kMegabyte), other = spec.arena(4 * kMegabyte);
@@ -169,13 +172,17 @@ TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
       spec.copy(2, at(sum), at(other));
     spec.sync(1, 2);
     if (c == Last)
-      program.put(0, 1, 1, 2);
+      program.put(0, 1, last, 2);
     auto putSum = [&](uint32_t peer) {
       spec.put(1, 0, at(spec.symmetric(4 * kMegabyte)), at(c == Copied ? other : sum), peer);
     };
-    putSum(c == OneOther ? 1 : 2);
+    putSum(last);
     if (c == Awaited || c == AgainAwaited)
       spec.waitSignal(1, 0, 1, 1);
+    if (c == Synced) {
+      spec.waitSignal(2, 0, 1, 1);
+      spec.sync(1, 2);
+    }
     if (c == Again || c == AgainAwaited) {
       putSum(1);
       putSum(2);
@@ -183,7 +190,12 @@ TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
     // Of something else.
     if (c != Again && c != AgainAwaited && c != Last)
       program.put(0, 1, 1, 2);
-    program[1].symmetricBytes = program[2].symmetricBytes = spec.symmetricBytes;
+    if (c == TwoLoops) {
+      spec.waitSignal(1, 0, 1, 1);
+      program.put(0, 1, 1, 2);
+      putSum(1);
+    }
+    program[1].symmetricBytes = program[last].symmetricBytes = spec.symmetricBytes;
     auto seconds = [&](const char *drift) {
       return program
           .simulate(toyMachine(
@@ -191,7 +203,7 @@ TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
                {"/transports/one_sided/mover", c == ByHost ? R"("host")" : R"("copy")"}}))
           .seconds;
     };
-    double slower = c == Sum || c == Copied ? 1 : c == Again ? 3 : 0;
+    double slower = c == Sum || c == Copied || c == TwoLoops ? 1 : c == Again ? 3 : 0;
     EXPECT_NEAR(seconds(R"([0.5, "1", "toy"])") - seconds(R"([1, "1", "toy"])"), slower * kMs,
                 kNear)
         << c;

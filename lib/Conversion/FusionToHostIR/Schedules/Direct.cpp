@@ -198,19 +198,25 @@ Value DirectEmission::getCut(Value buffer, Value device) {
   return hostir::buildRangeView(builder, loc, buffer, dim, first, size);
 }
 
-/// The buffer with the dimensions from `first` on as one.
-static Value collapseFrom(OpBuilder &builder, Location loc, Value buffer, int64_t first) {
+/// All dimensions from `first` on as one.
+static SmallVector<ReassociationIndices> groupFrom(MemRefType type, int64_t first) {
   SmallVector<ReassociationIndices> groups(first + 1);
-  for (int64_t dim = 0, rank = cast<MemRefType>(buffer.getType()).getRank(); dim < rank; ++dim)
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
     groups[std::min(dim, first)].push_back(dim);
-  return memref::CollapseShapeOp::create(builder, loc, buffer, groups);
+  return groups;
+}
+
+static Value collapseFrom(OpBuilder &builder, Location loc, Value buffer, int64_t first) {
+  return memref::CollapseShapeOp::create(builder, loc, buffer,
+                                         groupFrom(cast<MemRefType>(buffer.getType()), first));
 }
 
 bool DirectEmission::flatten(Ends &value) {
   auto type = cast<MemRefType>(value.target.getType());
   auto isDense = [](Value buffer) {
     auto type = cast<MemRefType>(buffer.getType());
-    return type.hasStaticShape() && hostir::isDense(type);
+    return type.hasStaticShape() && hostir::isDense(type) &&
+           memref::CollapseShapeOp::isGuaranteedCollapsible(type, groupFrom(type, 0));
   };
   if (!all.cut || llvm::all_of(type.getShape().take_front(*all.cut),
                                [](int64_t extent) { return extent == 1; }))

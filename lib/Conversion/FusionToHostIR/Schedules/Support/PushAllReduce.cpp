@@ -40,9 +40,9 @@ struct AllReduceLoop {
 /// round later. By the epilogue there is one round, all of it on the main stream.
 ///
 /// All devices put in the same order, from one stream: a partial sum of round k + 1 to a peer, a
-/// sum of round k to the one before it, and so on. So normally each receives from one device at a
-/// time. With two streams the devices drifted apart: two sent to one device, and another link was
-/// idle (4 H200: up to 1.45 times as long).
+/// sum of round k to the one before it, and so on. With one round each receives from one device at
+/// a time. With more, more than two devices drift apart: two send to one device, and another link
+/// is idle. With two streams they did so more often (4 H200: up to 1.45 times as long).
 class Emission {
 public:
   Emission(const AllReduceLoop &all, ProgramBuilder &program);
