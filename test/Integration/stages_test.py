@@ -166,7 +166,8 @@ class StageTest(harness.CombinationTest):
             text = done[rank].out + done[rank].err
             self.assertLess(done[rank].seconds, 30 * harness.SLOWER, str(done[rank]))
             self.assertEqual(done[rank].code, 1, str(done[rank]))
-            self.assertRegex(text, "rank 1", str(done[rank]))
+            # A slow rank 2 may be one of those that have not connected, too.
+            self.assertRegex(text, "rank 1|ranks 1, 2", str(done[rank]))
         self.assertEqual(os.listdir(self.folder), [])
 
 
