@@ -135,15 +135,15 @@ TEST(SimulateCommunication, APutIntoMemoryWithGapsMayBeSlower) {
       }
 }
 
-// Sums behind a wait, if the device puts other slices beside them, or a second one to some peer:
-// not among two devices, not what a matmul has written since.
+// A put of a sum is slower if the device puts another slice, or a second sum to the same peer,
+// before it waits. With two devices it is not, nor if a matmul has overwritten the sum.
 TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
   enum Case {
     Sum,
     SumOfOwn,
     Copied,
     Overwritten,
-    OneOther,
+    TwoRanks,
     ByHost,
     Last,    ///< nothing is put behind it
     Awaited, ///< what follows is behind a wait
@@ -152,11 +152,11 @@ TEST(SimulateCommunication, PutsOfSumsMayBeSlowerByDrift) {
     AgainAwaited,
     TwoLoops ///< what drifts is awaited before another sum is put, which nothing is beside
   };
-  for (Case c : {Sum, SumOfOwn, Copied, Overwritten, OneOther, ByHost, Last, Awaited, Synced, Again,
+  for (Case c : {Sum, SumOfOwn, Copied, Overwritten, TwoRanks, ByHost, Last, Awaited, Synced, Again,
                  AgainAwaited, TwoLoops}) {
-    ToyProgram program(c == OneOther ? 2 : 3);
+    ToyProgram program(c == TwoRanks ? 2 : 3);
     RankSpec &spec = program[0];
-    uint32_t last = c == OneOther ? 1 : 2;
+    uint32_t last = c == TwoRanks ? 1 : 2;
     for (uint32_t rank = 0; rank <= last; ++rank)
       program[rank].slots = {1, 1};
     auto at = [&](uint32_t buffer) { return spec.view(buffer, DType::F32, {kMegabyte}); };

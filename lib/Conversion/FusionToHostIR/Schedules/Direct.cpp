@@ -47,8 +47,8 @@ struct DirectLoop {
   fusion::ReshardOp reshard;             ///< the only one, or the first gather
   ReshardPlan plan;                      ///< of any slice, without indices
   SmallVector<fusion::ReshardOp> others; ///< more gathers
-  /// Two-shot: the dimension of a slice that is cut into a part per device, or along which its
-  /// elements are if they are cut as one row (`DirectEmission::flatten`).
+  /// Two-shot: the dimension of a slice that is cut into a part per device. If its parts would have
+  /// gaps, all elements may be cut as one row instead (`DirectEmission::flatten`).
   std::optional<int64_t> cut;
   int64_t blocks = 1;
   program::ExchangeSignals signals = program::ExchangeSignals::Step;
