@@ -55,7 +55,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(shape.heads * shape.head, shape.hidden, bias=False)
 
     def forward(self, x, table):
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        q, k, v = tandem.torch.column_linears(x, [self.q_proj, self.k_proj, self.v_proj])
         # All tokens, and this rank's heads: their number is that of the tensor.
         q, k, v = (one.view(one.shape[0], -1, self.head) for one in (q, k, v))
         q, k = rotate(q, table), rotate(k, table)
@@ -72,7 +72,8 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(shape.inner, shape.hidden, bias=False)
 
     def forward(self, x):
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = tandem.torch.column_linears(x, [self.gate_proj, self.up_proj])
+        return self.down_proj(F.silu(gate) * up)
 
 
 class Block(nn.Module):

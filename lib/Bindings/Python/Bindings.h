@@ -216,6 +216,7 @@ private:
   Py_buffer buffer = {};
   bool hasBuffer = false;
   nb::object capsule;
+  nb::object copy; ///< owns `data`, where the object could not be read in place
 };
 
 /// "f32"; "" if unknown.

@@ -165,6 +165,10 @@ void Operator::Tensors::add(nb::handle given, bool isWeight) {
     nb::object object = nb::borrow(PySequence_Fast_GET_ITEM(sequence.ptr(), i));
     auto what = [&] { return (isWeight ? "weight " : "tensor ") + std::to_string(i); };
     TorchTensor tensor = readTorch(object, what);
+    if (tensor.isNegative) {
+      object = object.attr("resolve_neg")();
+      tensor = readTorch(object, what);
+    }
     if (tensor.layout == Layout::Other || (tensor.layout == Layout::Transposed && !isWeight)) {
       object = object.attr("contiguous")();
       tensor = readTorch(object, what);

@@ -106,6 +106,7 @@ void Tensor::release() {
   if (hasBuffer)
     PyBuffer_Release(&buffer);
   hasBuffer = false;
+  copy.reset();
   if (!capsule.is_valid())
     return;
   if (auto *managed = static_cast<dlpack::ManagedTensor *>(
@@ -160,6 +161,11 @@ static void checkDevice(const Naming &what, const RuntimeContext &context, bool 
 
 void Tensor::readTorch(nb::handle object, const Naming &what, const RuntimeContext &context) {
   TorchTensor found = python::readTorch(object, what);
+  isReadOnly = found.isNegative; // what is written to the copy below would be lost
+  if (found.isNegative) {
+    copy = object.attr("resolve_neg")();
+    found = python::readTorch(copy, what);
+  }
   checkDevice(what, context, found.device < 0, found.device);
   dtype = found.dtype;
   rank = found.rank;

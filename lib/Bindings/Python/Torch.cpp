@@ -23,7 +23,7 @@ constexpr std::array<const char *, 11> kTorchTypes = {{"float32", "float16", "bf
 struct Names {
   nb::object dataPtr = make("data_ptr"), shape = make("shape"), dtype = make("dtype"),
              isContiguous = make("is_contiguous"), isCpu = make("is_cpu"),
-             getDevice = make("get_device"), stride = make("stride"), newEmpty = make("new_empty"),
+             getDevice = make("get_device"), isNeg = make("is_neg"), stride = make("stride"), newEmpty = make("new_empty"),
              dtypeKeyword = nb::make_tuple(make("dtype"));
 
   static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }
@@ -187,8 +187,10 @@ std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to)
   const Torch &torch = *Torch::get();
   auto *kind = (PyObject *)Py_TYPE(object.ptr());
   if (torch.exchange && (kind == torch.tensor.ptr() || kind == torch.parameter.ptr()) &&
-      readLent(*torch.exchange, object, to))
+      readLent(*torch.exchange, object, to)) {
+    to.isNegative = call(object, names.isNeg).is(Py_True);
     return std::nullopt;
+  }
   nb::object type = nb::getattr(object, names.dtype);
   size_t found = 0;
   while (found < kTorchTypes.size() && torch.dtypes[found].ptr() != type.ptr())
@@ -209,6 +211,7 @@ std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to)
   if (!isHost && to.device < 0)
     return std::string("expected memory of the CPU or of a GPU, found another device");
   to.layout = layoutOf(object, to);
+  to.isNegative = call(object, names.isNeg).is(Py_True);
   to.data = dataOfTorch(object);
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 import datetime
 import logging
 import os
+import threading
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,7 @@ from tandem._program import _channel_names
 log = logging.getLogger("tandem.torch")
 _contexts = {}  # (name of the group, device) -> (group, context, bootstrap, torch_memory)
 _made = {}  # name of the group -> how many contexts it has had
+_lock = threading.RLock()  # of both: a second context of a group would wait for ranks that make none
 
 
 def resolve(group):
@@ -29,11 +31,23 @@ def resolve(group):
     return group
 
 
+def timeout_of(group):
+    """The timeout of a process group, in seconds: how long its collectives wait for a rank."""
+    for kind in ("cpu", "cuda"):
+        try:
+            return group._get_backend(torch.device(kind)).options._timeout.total_seconds()
+        except (AttributeError, RuntimeError):
+            continue  # the group has no backend for this device, or one without options
+    return c10d.default_pg_timeout.total_seconds()
+
+
 class StoreBootstrap:
     """Exchanges bytes among the ranks of a group through the store with which torch made the group. Uses no collective
-    of the group, so it works in any thread and while the group is busy."""
+    of the group, so it works in any thread and while the group is busy. timeout: seconds that it waits for a rank; None:
+    the timeout of the group."""
 
-    def __init__(self, group, timeout=60.0):
+    def __init__(self, group, timeout=None):
+        timeout = timeout_of(group) if timeout is None else timeout
         self.rank, self.world_size = dist.get_rank(group), dist.get_world_size(group)
         name = group.group_name
         number = _made[name] = _made.get(name, 0) + 1
@@ -53,7 +67,7 @@ class StoreBootstrap:
         self._store.set(keys[self.rank], b"=" + data)
         try:
             self._store.wait(keys, self._timeout)
-        except Exception as error:
+        except RuntimeError as error:  # torch's DistError is one
             missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
             raise tandem.Timeout(f"ranks {missing} of the group did not come within {self._timeout}") from error
         parts = [self._store.get(key)[1:] for key in keys]
@@ -66,19 +80,24 @@ class StoreBootstrap:
         self.all_gather(b"")
 
 
-def context(group=None, device=None, channels="", torch_memory=None):
+def context(group=None, device=None, channels="", torch_memory=None, timeout=None):
     """The tandem.Context of a process group (None: the default one) on a device (None: the current GPU for groups with
     NCCL, else the CPU). Collective over the group when it is first called; then `channels` chooses how its ranks
     communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs. Ranks that share a GPU need "ucx", because NCCL rejects them.
     `torch_memory`, also chosen then (None: true): memory on GPUs comes from torch's caching allocator, except what peers
-    access."""
+    access. `timeout`, also chosen then: seconds that a call waits for other ranks (None: the timeout of the process group)."""
     group = resolve(group)
     if device is None:
         device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    _, made, _, has_torch_memory = _context(group.group_name, device, channels, torch_memory is not False)
+    if timeout is not None and not timeout > 0:
+        raise tandem.ArgumentError(f"context: expected a timeout of more than 0 seconds, found {timeout}")
+    _, made, bootstrap, has_torch_memory = _context(group.group_name, device, channels, torch_memory is not False, timeout)
+    if timeout is not None and bootstrap._timeout.total_seconds() != timeout:
+        raise tandem.ArgumentError(f"context: expected timeout={timeout} before the group is first used; its context has "
+                                   f"{bootstrap._timeout.total_seconds()}")
     if torch_memory not in (None, has_torch_memory):
         raise tandem.ArgumentError(f"context: expected torch_memory={torch_memory} before the group is first used")
     if channels and made.channels != channels:
@@ -86,18 +105,19 @@ def context(group=None, device=None, channels="", torch_memory=None):
     return made
 
 
-def _context(name, device, channels="", torch_memory=True):
+def _context(name, device, channels="", torch_memory=True, timeout=None):
     """(group, context, bootstrap, torch_memory) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)
-    found = _contexts.get(key)
-    if found is not None:
-        if found[0] is group:
-            return found
-        found[1].close()  # of a group that is gone; its name is used again
-    bootstrap = StoreBootstrap(group)
-    _contexts[key] = made = group, _make_context(bootstrap, device, channels, torch_memory), bootstrap, torch_memory
-    return made
+    with _lock:
+        found = _contexts.get(key)
+        if found is not None:
+            if found[0] is group:
+                return found
+            found[1].close()  # of a group that is gone; its name is used again
+        bootstrap = StoreBootstrap(group, timeout)
+        _contexts[key] = made = group, _make_context(bootstrap, device, channels, torch_memory), bootstrap, torch_memory
+        return made
 
 
 def _agree(name, device, op, call):
@@ -113,10 +133,12 @@ def _agree(name, device, op, call):
 def _make_context(bootstrap, device, channels, torch_memory):
     allocator = _allocator(device) if torch_memory else None
     if device.type == "cpu":
-        return tandem.Context("cpu", channels, bootstrap=bootstrap, matmul_threads=torch.get_num_threads(), allocator=allocator)
+        return tandem.Context("cpu", channels, bootstrap=bootstrap, timeout=bootstrap._timeout.total_seconds(),
+                              matmul_threads=torch.get_num_threads(), allocator=allocator)
     if device.type != "cuda":
         raise tandem.ArgumentError(f"expected tensors on a CPU or a GPU of NVIDIA, found {device}")
-    return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap, allocator=allocator)
+    return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap, timeout=bootstrap._timeout.total_seconds(),
+                          allocator=allocator)
 
 
 def _allocator(device):

@@ -305,8 +305,19 @@ def _needs_grad(x, weights):
 
 
 def _check_once(op):
-    if torch.is_grad_enabled():  # create_graph=True
-        raise RuntimeError(f"{op}: its gradient has no gradient")
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
+        raise RuntimeError(f"{op}: its gradient has no gradient: expected create_graph=False")
+
+
+def _check_transforms(op, x, weights):
+    """Raises under torch.func's transforms and for forward-mode AD: what they ask for would be dropped."""
+    if torch.compiler.is_compiling():
+        return
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(f"{op}: expected no transform of torch.func, found one: vmap, grad, jvp and others are not supported")
+    if torch.autograd.forward_ad._current_level >= 0 and any(
+            torch.autograd.forward_ad.unpack_dual(one).tangent is not None for one in (x, *weights)):
+        raise RuntimeError(f"{op}: expected no tangent, found one: forward-mode AD is not supported")
 
 
 def _gradient_of_weight(weight, x, grad):
@@ -320,6 +331,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, dim, group, tokens, *weights):
+        ctx.set_materialize_grads(False)
         ctx.dim, ctx.group, ctx.rows = dim, group, x.shape[dim]
         keeps = any(ctx.needs_input_grad[4:])
         made = _gather(group, (dim, tokens, keeps), (x,), weights)
@@ -334,16 +346,18 @@ class _Gather(torch.autograd.Function):
 
 
 def _gradients_of_gather(whole, weights, grads, dim, group, rows, need_x, needs):
-    """(dx or None, None, None, None, dw or None, ..)."""
+    """(dx or None, None, None, None, dw or None, ..). Results that nothing used have no gradient; they are the same on all
+    ranks."""
+    _check_once("all_gather_matmul")
     dx = None
-    if need_x:
-        transposes = [weight.t() for weight in weights]
-        if _is_direct(grads[0], (*grads, *transposes)):
-            _check_once("all_gather_matmul")
-            dx = _scatter(group, (dim,), grads, transposes)[0]
+    used = [(weight.t(), grad) for weight, grad in zip(weights, grads) if grad is not None]
+    if need_x and used:
+        transposes, grads_used = map(list, zip(*used))
+        if _is_direct(grads_used[0], (*grads_used, *transposes)):
+            dx = _scatter(group, (dim,), grads_used, transposes)[0]
         else:
-            dx = torch.ops.tandem.matmul_reduce_scatter(grads, transposes, dim, group, rows)
-    return dx, None, None, None, *(_gradient_of_weight(weight, whole, grad) if need else None
+            dx = torch.ops.tandem.matmul_reduce_scatter(grads_used, transposes, dim, group, rows)
+    return dx, None, None, None, *(_gradient_of_weight(weight, whole, grad) if need and grad is not None else None
                                    for weight, grad, need in zip(weights, grads, needs))
 
 
@@ -353,13 +367,11 @@ def _save_gather(ctx, inputs, output):
     ctx.save_for_backward(output[-1] if ctx.gathered else x, *weights)
     if ctx.gathered:
         ctx.mark_non_differentiable(output[-1])
-    ctx.outputs = [(one.shape, one.dtype, one.device) for one in output[:len(weights)]]
 
 
 def _backward_of_gather(ctx, grads):
+    _check_once("all_gather_matmul")
     kept, *weights = ctx.saved_tensors
-    grads = [torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
-             for grad, (shape, dtype, device) in zip(grads, ctx.outputs)]
     needs = _needed(ctx.needs_input_grad[1], len(weights))
     if any(needs) and not ctx.gathered:
         kept = torch.ops.tandem.all_gather_matmul(kept, weights[:1], ctx.dim, ctx.group, ctx.tokens, True)[-1]
@@ -386,8 +398,8 @@ class _Scatter(torch.autograd.Function):
 
 def _gradients_of_scatter(x, weight, grad, dim, group, need_x, need_weight):
     """(dx or None, dw or None)."""
+    _check_once("matmul_reduce_scatter")
     if _is_direct(x, (weight, grad)):
-        _check_once("matmul_reduce_scatter")
         made = _scatter_backward(group, (dim, need_x, need_weight), (x, grad), (weight,))
     else:
         made = torch.ops.tandem.matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight)
@@ -406,7 +418,8 @@ def _needed(flags, count):
 
 
 def _backward_of_scatter(ctx, grad):
-    xs, weights = ctx.saved_tensors[:ctx.count], ctx.saved_tensors[ctx.count:]
+    saved = ctx.saved_tensors  # once: checkpointing unpacks a tensor once
+    xs, weights = saved[:ctx.count], saved[ctx.count:]
     needs = zip(*(_needed(flags, ctx.count) for flags in ctx.needs_input_grad[:2]))
     made = [_gradients_of_scatter(x, weight, grad, ctx.dim, ctx.group, *need) if any(need) else (None, None)
             for x, weight, need in zip(xs, weights, needs)]
@@ -425,6 +438,7 @@ class _Reduce(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        _check_once("matmul_all_reduce")
         x, weight = ctx.saved_tensors
         need_x, need_weight, _ = ctx.needs_input_grad
         return grad @ weight.t() if need_x else None, _gradient_of_weight(weight, x, grad) if need_weight else None, None
@@ -437,7 +451,9 @@ def _save_reduce(ctx, inputs, output):
 
 
 def _backward_of_reduce(ctx, grad):
-    xs, weights = ctx.saved_tensors[:ctx.count], ctx.saved_tensors[ctx.count:]
+    _check_once("matmul_all_reduce")
+    saved = ctx.saved_tensors
+    xs, weights = saved[:ctx.count], saved[ctx.count:]
     return ([grad @ weight.t() for weight in weights],
             [_gradient_of_weight(weight, x, grad) for x, weight in zip(xs, weights)], None)
 
@@ -452,21 +468,23 @@ class _Replicated(torch.autograd.Function):
     @staticmethod
     def forward(ctx, group, x, *weights):
         ctx.group = group
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, *weights)
         return tuple(x @ weight for weight in weights)
 
     @staticmethod
     def backward(ctx, *grads):
+        _check_once("column_parallel")
         x, *weights = ctx.saved_tensors
         dx = None
-        if ctx.needs_input_grad[1]:
-            transposes = [weight.t() for weight in weights]
-            if _is_direct(grads[0], (*grads, *transposes)):
-                _check_once("column_parallel")
-                dx = _reduce(ctx.group, (), grads, transposes)[0]
+        used = [(grad, weight.t()) for grad, weight in zip(grads, weights) if grad is not None]
+        if ctx.needs_input_grad[1] and used:
+            grads_used, transposes = map(list, zip(*used))
+            if _is_direct(grads_used[0], (*grads_used, *transposes)):
+                dx = _reduce(ctx.group, (), grads_used, transposes)[0]
             else:
-                dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in grads], transposes, ctx.group)
-        return (None, dx, *(_gradient_of_weight(weight, x, grad) if needed else None
+                dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in grads_used], transposes, ctx.group)
+        return (None, dx, *(_gradient_of_weight(weight, x, grad) if needed and grad is not None else None
                             for weight, grad, needed in zip(weights, grads, ctx.needs_input_grad[2:])))
 
 
@@ -516,6 +534,7 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
+    _check_transforms("all_gather_matmul", x, weights)
     if _is_merged(x, dim):
         dim, tokens = dim % x.dim(), _tokens_of(x, dim, group, tokens)
         merged = _merged("all_gather_matmul", x, dim, group, tokens)
@@ -545,6 +564,7 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     ranks divide the tokens. Differentiable. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
+    _check_transforms("matmul_reduce_scatter", x, (weight,))
     if _is_merged(x, dim):
         dim, tokens = dim % x.dim(), x.shape[dim]
         y = matmul_reduce_scatter(_merged("matmul_reduce_scatter", x, dim, group, tokens), weight, dim, group)
@@ -566,6 +586,7 @@ def matmul_all_reduce(x, weight, group=None):
     ranks. Differentiable: the gradient of the result is the same on all ranks. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
+    _check_transforms("matmul_all_reduce", x, (weight,))
     if _is_alone(group):
         _check("matmul_all_reduce", x, [weight], 0)
         return x @ weight
@@ -581,6 +602,7 @@ def column_parallel(x, weights, group=None):
     the ranks, hidden behind the product. weights: one, or a list that shares the sum."""
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
+    _check_transforms("column_parallel", x, weights)
     if _is_alone(group):
         made = [x @ weight for weight in weights]
     else:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Styles for torch.distributed.tensor.parallel.parallelize_module, and plans for models with usual names."""
 
-import copy
 import fnmatch
-import types
+import logging
 
 import torch
+import torch.distributed.tensor.parallel as torch_parallel
 from torch import nn
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle, SequenceParallel, parallelize_module
@@ -15,13 +15,48 @@ import tandem
 
 from . import _ops
 
+log = logging.getLogger("tandem.torch")
+
 # Names of linear layers and norms in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
-# Layers that hold several projections one after another (qkv_proj, gate_up_proj) are not among them: a rank would get
-# columns of one projection only.
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "wq", "wk", "wv", "w1", "w3", "c_fc", "fc1",
             "dense_h_to_4h")
 _ROWS = ("o_proj", "down_proj", "wo", "w2", "c_proj", "fc2", "dense_4h_to_h", "out_proj")
 _NORMS = ("*norm*", "ln_*")
+# Layers that hold several projections one after another: with the styles below, a rank would get columns of one projection.
+_PACKED = ("qkv_proj", "gate_up_proj", "query_key_value", "c_attn", "Wqkv", "wqkv", "W_pack", "in_proj")
+
+
+class Linear(nn.Linear):
+    """A linear layer that `ColwiseParallel` or `RowwiseParallel` has split. The styles change the class of a plain
+    nn.Linear to this one, so that the layer can be copied, pickled and called like any other."""
+
+    def forward(self, input):
+        try:
+            y = self._tandem_style._run(self, input)
+        except tandem.ArgumentError as error:
+            raise tandem.ArgumentError(f"layer {self._tandem_name}: {error}") from error
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            return _Unchanged.apply(y, self.weight) if y.requires_grad else y
+        return y
+
+
+def _problem(module):
+    """Why the weight of an nn.Linear cannot be split, or None."""
+    if nn.utils.parametrize.is_parametrized(module):
+        kinds = [type(one).__name__ for parts in module.parametrizations.values() for one in parts]
+        return f"expected parameters that are tensors, found the parametrization {', '.join(kinds)}: remove it before"
+    weight = module._parameters.get("weight")
+    if weight is None:
+        return "expected a parameter named weight, found none: a hook such as the old weight_norm computes it; remove it before"
+    if tuple(weight.shape) != (module.out_features, module.in_features) or not weight.is_floating_point():
+        return (f"expected a floating-point weight of shape {(module.out_features, module.in_features)}, found {weight.dtype} "
+                f"of shape {tuple(weight.shape)}: quantised layers cannot be split")
+    return None
+
+
+def _is_plain(module):
+    """Whether the layer computes F.linear(x, weight, bias) and nothing else."""
+    return type(module) in (nn.Linear, Linear) and "forward" not in vars(module)
 
 
 class _Linear(ParallelStyle):
@@ -36,22 +71,41 @@ class _Linear(ParallelStyle):
         self.use_local_output = use_local_output
 
     def _apply(self, module, device_mesh):
-        name = type(self).__name__
-        if not isinstance(module, nn.Linear):
-            raise tandem.ArgumentError(f"{name}: expected a torch.nn.Linear, found {type(module).__name__}")
-        if device_mesh.ndim != 1:
-            raise tandem.ArgumentError(f"{name}: expected a mesh of one dimension, such as mesh[\"tp\"], found {device_mesh}")
-        features = module.weight.shape[self.weight_placement.dim]
-        if features % device_mesh.size():
-            raise tandem.ArgumentError(f"{name}: expected features that {device_mesh.size()} ranks divide, found {features}")
+        self._check(module, device_mesh)
+        if not _is_plain(module):
+            # LoRA, FP8, fake quantisation, accelerate's hooks: torch's style calls the layer's own forward.
+            log.warning("%s: %s computes more than its product, so its communication is not overlapped: torch's style splits it",
+                        type(self).__name__, type(module).__name__)
+            style = self.of_torch(input_layouts=self.input_layout, output_layouts=self.output_layout,
+                                  use_local_output=self.use_local_output)
+            style.src_data_rank = self.src_data_rank
+            return style._apply(module, device_mesh)
         for key, placement in (("weight", self.weight_placement), ("bias", self.bias_placement)):
             value = getattr(module, key)
             if value is not None and not isinstance(value, DTensor):
                 split = distribute_tensor(value, device_mesh, [placement], src_data_rank=self.src_data_rank)
                 module.register_parameter(key, nn.Parameter(split, requires_grad=value.requires_grad))
-        module._tandem_style, module._tandem_mesh = self, device_mesh
-        module.forward = types.MethodType(_forward, module)
+        module._tandem_style, module._tandem_name = self, type(self).__name__
+        module.__class__ = Linear
         return module
+
+    def _check(self, module, mesh):
+        """Raises unless the layer can be split over the mesh. Changes nothing."""
+        name = type(self).__name__
+        if not isinstance(module, nn.Linear):
+            raise tandem.ArgumentError(f"{name}: expected a torch.nn.Linear, found {type(module).__name__}")
+        if mesh.ndim != 1:
+            raise tandem.ArgumentError(f"{name}: expected a mesh of one dimension, such as mesh[\"tp\"], found {mesh}")
+        if problem := _problem(module):
+            raise tandem.ArgumentError(f"{name}: {problem}")
+        features = module.weight.shape[self.weight_placement.dim]
+        if features % mesh.size():
+            raise tandem.ArgumentError(f"{name}: expected features that {mesh.size()} ranks divide, found {features}")
+        for key, placement in (("weight", self.weight_placement), ("bias", self.bias_placement)):
+            value = getattr(module, key)
+            if isinstance(value, DTensor) and (value.placements != (placement,) or value.device_mesh != mesh):
+                raise tandem.ArgumentError(f"{name}: expected a {key} with placement {placement} on {mesh}, or a plain tensor, "
+                                           f"found placements {value.placements} on {value.device_mesh}")
 
     def _local(self, x, mesh):
         """(this rank's part of an input, its placement, its global shape or None)."""
@@ -74,24 +128,37 @@ class _Linear(ParallelStyle):
 
 
 class _Transpose(torch.autograd.Function):
-    """weight.to_local().t() of a DTensor, whose gradient is split as it is: much quicker than to_local's backward."""
+    """weight.to_local().t() of a DTensor, whose gradient is split as the weight is: much faster than to_local's backward."""
 
     @staticmethod
     def forward(ctx, weight):
         ctx.spec = weight._spec
+        ctx.set_materialize_grads(False)
         return weight._local_tensor.t()
 
     @staticmethod
     def backward(ctx, grad):
-        return DTensor(grad.t(), ctx.spec, requires_grad=False)
+        return None if grad is None else DTensor(grad.t(), ctx.spec, requires_grad=False)
+
+
+class _Unchanged(torch.autograd.Function):
+    """y itself; its backward raises torch's error if the weight was changed in place since. The product has saved the local
+    part of the weight, and torch counts changes of the DTensor only."""
+
+    @staticmethod
+    def forward(ctx, y, weight):
+        ctx.mark_dirty(y)
+        ctx.save_for_backward(weight)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.saved_tensors  # noqa: B018 - checks the version
+        return grad, None
 
 
 def _transpose(weight):
     return weight.to_local().t() if torch.compiler.is_compiling() else _Transpose.apply(weight)
-
-
-def _forward(module, x):
-    return module._tandem_style._run(module, x)
 
 
 def _dim(placement, x):
@@ -104,9 +171,10 @@ class ColwiseParallel(_Linear):
     input_layouts: Shard(d), sequence parallelism: the gather along dimension d is hidden behind the product; or
     Replicate(): in the backward pass the sum of the input's gradient is. output_layouts: Shard(-1).
 
-    Linear layers of one module with the same input (q, k, v; gate, up) share one gather: see `parallelize`.
+    Each layer gathers its input. `column_linears` computes several layers of one input (q, k, v; gate, up) with one gather.
     """
 
+    of_torch = torch_parallel.ColwiseParallel
     weight_placement, bias_placement = Shard(0), Shard(0)
 
     def __init__(self, *, input_layouts=None, output_layouts=None, use_local_output=True):
@@ -115,15 +183,12 @@ class ColwiseParallel(_Linear):
         if not isinstance(self.input_layout, (Shard, Replicate)) or self.output_layout != Shard(-1):
             raise tandem.ArgumentError("ColwiseParallel: expected input_layouts Shard(d) or Replicate() and output_layouts "
                                        f"Shard(-1), found {self.input_layout} and {self.output_layout}")
-        self.siblings = None
 
     def _run(self, module, x):
-        if self.siblings is not None and (y := self.siblings.take(module, x)) is not None:
-            return y
         return self._products([module], x)[0]
 
     def _products(self, modules, x):
-        mesh = modules[0]._tandem_mesh
+        mesh = modules[0].weight.device_mesh
         group = mesh.get_group().group_name
         local, layout, shape = self._local(x, mesh)
         weights = [_transpose(module.weight) for module in modules]
@@ -148,6 +213,7 @@ class RowwiseParallel(_Linear):
     behind the product; or Replicate(): an all-reduce.
     """
 
+    of_torch = torch_parallel.RowwiseParallel
     weight_placement, bias_placement = Shard(1), Replicate()
 
     def __init__(self, *, input_layouts=None, output_layouts=None, use_local_output=True):
@@ -163,7 +229,7 @@ class RowwiseParallel(_Linear):
         return super()._local(x, mesh)
 
     def _run(self, module, x):
-        mesh = module._tandem_mesh
+        mesh = module.weight.device_mesh
         group = mesh.get_group().group_name
         local, _, _ = self._local(x, mesh)
         weight = _transpose(module.weight)
@@ -183,53 +249,145 @@ class RowwiseParallel(_Linear):
         return self._made(y, mesh, (*local.shape[:-1], module.out_features))
 
 
-class _Siblings:
-    """Linear layers of one module that are called with the same input: the first call computes all of them. If some
-    were then not called with it, each is computed by itself from then on."""
+def column_linears(x, layers):
+    """[layer(x) for layer in layers], with one gather of x if ColwiseParallel has split all of them with equal layouts: q, k,
+    v or gate, up of one module. So a model can call it before it is split, too.
 
-    def __init__(self, modules):
-        self.modules, self.input, self.version, self.made = modules, None, None, {}
-
-    def take(self, module, x):
-        if self.modules is None or torch.compiler.is_compiling():
-            return None  # in compiled code CollectiveMatmulPass merges the gathers
-        if self.made:
-            if x is self.input and _version(x) == self.version and module in self.made:
-                y = self.made.pop(module)
-                if not self.made:
-                    self.input = None
-                return y
-            self.modules, self.input, self.made = None, None, {}
-            return None
-        style = module._tandem_style
-        self.made = dict(zip(self.modules, style._products(self.modules, x)))
-        y = self.made.pop(module)
-        self.input, self.version = x, _version(x)
-        return y
+    Hooks of the layers do not run where they share the gather. Differentiable. Collective. Under torch.compile,
+    `overlap_compiled()` merges the gathers of single layers by itself.
+    """
+    layers = list(layers)
+    styles = [one._tandem_style for one in layers if isinstance(one, Linear) and isinstance(one._tandem_style, ColwiseParallel)]
+    kinds = {(style.input_layout, style.use_local_output) for style in styles}
+    if len(styles) < len(layers) or len(kinds) != 1 or any(one.weight.device_mesh != layers[0].weight.device_mesh for one in layers):
+        return [layer(x) for layer in layers]
+    made = styles[0]._products(layers, x)
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return made
+    return [_Unchanged.apply(y, one.weight) if y.requires_grad else y for y, one in zip(made, layers)]
 
 
-def _version(x):
-    """Changes if x does; not known for tensors of inference mode."""
-    return None if x.is_inference() else x._version
+class _LocalLinear(nn.Linear):
+    """A linear layer on this rank's tokens; its parameters are replicated."""
+
+    def forward(self, input):
+        weight, bias = (None if one is None else one.to_local(grad_placements=[Partial()]) for one in (self.weight, self.bias))
+        return nn.functional.linear(input, weight, bias)
+
+
+class _OnTokens(ParallelStyle):
+    """A linear layer that is not split and works on this rank's tokens: the gradients of its parameters are summed over the
+    ranks. torch's SequenceParallel refuses linear layers whose tokens are not the first dimension."""
+
+    def _apply(self, module, device_mesh):
+        if not _is_plain(module) or (problem := _problem(module)):
+            raise tandem.ArgumentError(f"expected a plain torch.nn.Linear, found {problem if _is_plain(module) else type(module)}")
+        for key, value in list(module.named_parameters(recurse=False)):
+            whole = distribute_tensor(value, device_mesh, [Replicate()], src_data_rank=self.src_data_rank)
+            module.register_parameter(key, nn.Parameter(whole, requires_grad=value.requires_grad))
+        module.__class__ = _LocalLinear
+        return module
+
+
+class _Plan:
+    """Finds the layers of a model by their names."""
+
+    def __init__(self, model, sequence_dim):
+        self.tokens = None if sequence_dim is None else Shard(sequence_dim)
+        self.styles = {}
+        self.left = {}  # name -> what it is: named like a layer that is split, but cannot be
+        for name, part in model.named_modules():
+            last = name.rpartition(".")[2]
+            if last in _COLUMNS or last in _ROWS:
+                self._add(name, part, last in _COLUMNS)
+            elif last in _PACKED and next(part.parameters(), None) is not None:
+                self.left[name] = "several projections in one layer"
+            elif self.tokens and any(fnmatch.fnmatch(last.lower(), one) for one in _NORMS) and not list(part.children()):
+                self.styles[name] = SequenceParallel(sequence_dim=sequence_dim, use_local_output=True)
+        # A row-parallel layer needs a column-parallel one that feeds it.
+        parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, ColwiseParallel)}
+        self.styles = {name: style for name, style in self.styles.items()
+                       if not isinstance(style, RowwiseParallel) or self._parent(name) in parents}
+
+    @staticmethod
+    def _parent(name):
+        """The name of the module that has the layer, also for a part of a wrapper (q_proj.base_layer, q_proj.lora_A.default)."""
+        parts = name.split(".")
+        return ".".join(parts[:max(at for at, one in enumerate(parts) if one in _COLUMNS or one in _ROWS)])
+
+    def _add(self, name, part, is_column):
+        if isinstance(part, nn.Linear):
+            self.styles[name] = self._style(is_column)
+            return
+        base = getattr(part, "base_layer", None)
+        if not isinstance(base, nn.Linear):
+            if next(part.parameters(), None) is not None:
+                self.left[name] = type(part).__name__
+            return
+        # peft: base_layer(x) + lora_B(lora_A(x)). Anything else with parameters of its own is not known.
+        adapters = {"base_layer": [], "lora_A": [], "lora_B": []}
+        for key, value in part.named_parameters():
+            key, _, rest = key.partition(".")
+            if key not in adapters or rest.rpartition(".")[2] not in ("weight", "bias"):
+                self.left[name] = f"{type(part).__name__} with {key}"
+                return
+        for key, layer in part.named_modules():
+            if isinstance(layer, nn.Linear):
+                adapters[key.partition(".")[0]].append(f"{name}.{key}")
+        self.styles[f"{name}.base_layer"] = self._style(is_column)
+        # The layer with few outputs or inputs that is not split works on this rank's tokens, as norms do.
+        for key in adapters["lora_B" if is_column else "lora_A"]:
+            self.styles[key] = self._style(is_column)
+        for key in adapters["lora_A" if is_column else "lora_B"] if self.tokens else ():
+            self.styles[key] = _OnTokens()
+
+    def _style(self, is_column):
+        return ColwiseParallel(input_layouts=self.tokens) if is_column else RowwiseParallel(output_layouts=self.tokens)
+
+    def check(self):
+        """Raises if a model would be half split: a layer next to split ones, or, where ranks have some of the tokens, one that
+        would see no others."""
+        parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, _Linear)}
+        wrong = [f"{name} ({what})" for name, what in self.left.items()
+                 if parents and (self.tokens or name.rpartition(".")[0] in parents)]
+        if wrong:
+            raise tandem.ArgumentError(f"parallelize: expected an nn.Linear, or one with peft's LoRA, found {', '.join(wrong)}; "
+                                       "other layers of the model would be split: give a plan")
 
 
 def plan(module, sequence_dim=0):
     """The plan that `parallelize` uses for a model with usual names: {"layers.0.self_attn.q_proj": ColwiseParallel, ..}.
     Norms work on this rank's tokens (torch's SequenceParallel)."""
-    made = {}
-    tokens = None if sequence_dim is None else Shard(sequence_dim)
+    return _Plan(module, sequence_dim).styles
+
+
+def _named(module, chosen):
+    """(name, layer, style) of each layer that a plan names; patterns as in torch's parallelize_module."""
     for name, part in module.named_modules():
-        last = name.rpartition(".")[2]
-        if isinstance(part, nn.Linear) and last in _COLUMNS:
-            made[name] = ColwiseParallel(input_layouts=tokens)
-        elif isinstance(part, nn.Linear) and last in _ROWS:
-            made[name] = RowwiseParallel(output_layouts=tokens)
-        elif tokens and any(fnmatch.fnmatch(last.lower(), pattern) for pattern in _NORMS) and not list(part.children()):
-            made[name] = SequenceParallel(sequence_dim=sequence_dim, use_local_output=True)
-    # A row-parallel layer needs a column-parallel one that feeds it.
-    parents = {name.rpartition(".")[0] for name, style in made.items() if isinstance(style, ColwiseParallel)}
-    return {name: style for name, style in made.items()
-            if not isinstance(style, RowwiseParallel) or name.rpartition(".")[0] in parents}
+        for pattern, style in chosen.items():
+            parts, wanted = name.split("."), pattern.split(".")
+            if len(parts) == len(wanted) and all(map(fnmatch.fnmatch, parts, wanted)):
+                yield name, part, style
+                break
+
+
+def _check_layers(module, chosen, mesh):
+    """Raises, naming the layer, before anything is changed."""
+    names = {}
+    for name, part in module.named_modules():
+        for key, value in part.named_parameters(recurse=False):
+            names.setdefault(id(value), []).append(f"{name}.{key}")
+    for name, part, style in _named(module, chosen):
+        if not isinstance(style, _Linear):
+            continue
+        try:
+            style._check(part, mesh)
+        except tandem.ArgumentError as error:
+            raise tandem.ArgumentError(f"layer {name}: {error}") from error
+        for key, value in part.named_parameters(recurse=False):
+            if len(tied := names[id(value)]) > 1:
+                raise tandem.ArgumentError(f"layer {name}: expected a {key} of its own, found one that is tied: "
+                                           f"{', '.join(tied)}; untie it, or leave the layer out of the plan")
 
 
 def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data_rank=0):
@@ -241,26 +399,26 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
     gets its own back. None: every rank has all tokens. src_data_rank: the rank whose weights are split, as for torch;
     None: each rank splits its own, which are the same on all ranks.
 
-    Column-parallel layers of one module with one input (q, k, v; gate, up) share one gather.
-    Raises tandem.ArgumentError if no layer is found.
+    The product of a plain nn.Linear is overlapped. A subclass, or a layer whose forward was replaced, keeps its forward:
+    torch's style splits it, and the log says so.
+    Raises tandem.ArgumentError, and changes nothing, if no layer is found or one cannot be split.
     """
-    chosen = plan(module, sequence_dim) if parallelize_plan is None else dict(parallelize_plan)
-    if not chosen:
-        raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
-                                   "found none: give a plan")
+    if parallelize_plan is None:
+        found = _Plan(module, sequence_dim)
+        found.check()
+        chosen = found.styles
+    else:
+        found, chosen = None, dict(parallelize_plan)
     if not any(isinstance(style, _Linear) for style in chosen.values()):
-        raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan")
+        if found is None and chosen:
+            raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan, "
+                                       "found none")
+        others = "".join(f"; {name} is {what}" for name, what in (found.left if found else {}).items())
+        raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
+                                   f"found none{others}: give a plan")
+    _check_layers(module, chosen, mesh)
     module = parallelize_module(module, mesh, chosen, src_data_rank=src_data_rank)
-    parents = {}
     for name, part in module.named_modules():
-        style = getattr(part, "_tandem_style", None)
-        if isinstance(style, ColwiseParallel):
-            key = name.rpartition(".")[0], style.input_layout, style.use_local_output, part.in_features
-            parents.setdefault(key, []).append(part)
-    for parts in parents.values():
-        if len(parts) > 1:
-            siblings = _Siblings(parts)
-            for part in parts:
-                part._tandem_style = copy.copy(part._tandem_style)  # one style may be that of several layers
-                part._tandem_style.siblings = siblings
+        if isinstance(part, Linear):
+            part._tandem_name = name or type(part).__name__
     return module

@@ -1,0 +1,404 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What each rank of test_features.py does: torch's features on layers that are split over ranks. Each result is that of the
+same layers on one rank, or an error that says what is not supported."""
+
+import copy
+import functools
+import io
+import itertools
+import random
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+import tandem
+import tandem.torch as tt
+
+close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
+
+
+class MLP(nn.Module):
+    def __init__(self, bias=True):
+        super().__init__()
+        self.gate_proj, self.up_proj = nn.Linear(8, 16, bias), nn.Linear(8, 16, bias)
+        self.down_proj = nn.Linear(16, 8, bias)
+
+    def forward(self, x):
+        return self.down_proj(torch.relu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LoRALinear(nn.Linear):
+    """A linear layer with a forward of its own, as FP8 and fake-quantised layers have."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.a, self.b = nn.Parameter(torch.randn(2, inputs)), nn.Parameter(torch.randn(outputs, 2))
+
+    def forward(self, x):
+        return super().forward(x) + x @ self.a.t() @ self.b.t()
+
+
+class Adapted(nn.Module):
+    """As peft's LoRA layers are."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base_layer = base
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(base.in_features, 2, False)})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(2, base.out_features, False)})
+
+    def forward(self, x):
+        return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](x))
+
+
+def _mesh(ranks):
+    return init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
+
+
+def _part(x, rank, ranks, dim=0):
+    return x.chunk(ranks, dim)[rank].clone()
+
+
+def _both(ranks, make=MLP, **options):
+    torch.manual_seed(1)
+    whole = make()
+    split = copy.deepcopy(whole)
+    return whole, tt.parallelize(split, _mesh(ranks), **options)
+
+
+def _full(value):
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _refused(error, call, *words):
+    try:
+        call()
+    except error as raised:
+        assert all(word in str(raised) for word in words), raised
+    else:
+        raise AssertionError(f"expected {error.__name__} with {words}")
+
+
+def _agree(rank, ranks, whole, split, dim, step=lambda model, x: model(x)):
+    """Outputs and all gradients of the two models. Gradients of plain parameters are those of this rank's tokens."""
+    torch.manual_seed(3)
+    x = torch.randn(2 * ranks, 3, 8) if dim == 0 else torch.randn(3, 2 * ranks, 8)
+    mine = (x if dim is None else _part(x, rank, ranks, dim)).requires_grad_()
+    x.requires_grad_()
+    expected, found = step(whole, x), step(split, mine)
+    close(found, expected if dim is None else _part(expected, rank, ranks, dim))
+    (expected ** 2).sum().backward()
+    (found ** 2).sum().backward()
+    close(mine.grad, x.grad if dim is None else _part(x.grad, rank, ranks, dim))
+    parameters = dict(split.named_parameters())
+    for name, parameter in whole.named_parameters():
+        grad = parameters[name].grad
+        assert (grad is None) == (parameter.grad is None), name
+        if grad is not None:
+            close(_full(grad), parameter.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def own_forward(rank, ranks):
+    """A layer that computes more than F.linear keeps what it computes."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up_proj, self.down_proj = LoRALinear(8, 16), LoRALinear(16, 8)
+
+        def forward(self, x):
+            return self.down_proj(torch.relu(self.up_proj(x)))
+
+    for dim in (None, 0):
+        _agree(rank, ranks, *_both(ranks, Model, sequence_dim=dim), dim)
+    torch.manual_seed(1)
+    whole = MLP()
+    split = copy.deepcopy(whole)
+    for model in (whole, split):  # as accelerate's hooks
+        before = model.up_proj.forward
+        model.up_proj.forward = lambda x, before=before: 2 * before(x)
+    tt.parallelize(split, _mesh(ranks), sequence_dim=None)
+    _agree(rank, ranks, whole, split, None)
+
+
+def adapters(rank, ranks):
+    """LoRA next to split layers, in front of them and in place of them; wrappers that are not known are refused."""
+    def make(names):
+        model = MLP()
+        for name in names:
+            setattr(model, name, Adapted(getattr(model, name)))
+        return model
+
+    for names, dim in itertools.product((["up_proj"], ["down_proj"], ["gate_proj", "up_proj", "down_proj"]), (None, 0, 1)):
+        _agree(rank, ranks, *_both(ranks, lambda names=names: make(names), sequence_dim=dim), dim)
+
+    class Magnitude(Adapted):
+        def __init__(self, base):
+            super().__init__(base)
+            self.magnitude = nn.Parameter(torch.ones(1))
+
+    class Quantised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.packed = nn.Parameter(torch.ones(4))
+
+    for layer in (Magnitude(nn.Linear(8, 16)), Quantised()):
+        model = MLP()
+        model.up_proj = layer
+        _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", type(layer).__name__)
+        assert not isinstance(model.gate_proj.weight, DTensor)
+    model = MLP()
+    model.attention = nn.Module()
+    model.attention.qkv_proj = nn.Linear(8, 24)
+    _refused(tandem.ArgumentError, lambda: tt.parallelize(model, _mesh(ranks)), "attention.qkv_proj", "several projections")
+    tt.parallelize(model, _mesh(ranks), sequence_dim=None)  # every rank has all tokens: it stays whole
+    assert not isinstance(model.attention.qkv_proj.weight, DTensor)
+
+
+def modes(rank, ranks):
+    """Layers of one input do not see each other's modes, inputs or weights."""
+    for mode in (torch.inference_mode, torch.no_grad):
+        whole, split = _both(ranks)
+        x = torch.randn(2 * ranks, 8, generator=torch.Generator().manual_seed(2))
+        mine = _part(x, rank, ranks)
+        with mode():
+            for model, value in ((whole, x.clone()), (split, mine.clone())):
+                model.gate_proj(value)
+                value.add_(1)
+                model.found = model.up_proj(value)
+            close(split.found, _part(whole.found, rank, ranks, 1))
+        assert split.up_proj(mine).requires_grad
+        with mode():
+            assert not split.gate_proj(mine).requires_grad
+            for model in (whole, split):
+                for parameter in model.parameters():
+                    parameter.mul_(2)
+            close(split.up_proj(mine), _part(whole.up_proj(x), rank, ranks, 1))
+    whole, split = _both(ranks)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert split.gate_proj(mine).dtype == torch.bfloat16
+    assert split.up_proj(mine).dtype == torch.float32
+
+
+def losses(rank, ranks):
+    """Several losses; parts of a model that a loss does not use have no gradient, not a zero one."""
+    for dim in (0, None):
+        whole, split = _both(ranks, sequence_dim=dim)
+        x = torch.randn(2 * ranks, 8)
+        for model in (whole, split):
+            value = x if dim is None or model is whole else _part(x, rank, ranks)
+            a, b = model.gate_proj(value), model.up_proj(value)
+            a.sum().backward()
+            (3 * b).sum().backward()
+        for name in ("gate_proj", "up_proj"):
+            grad = getattr(split, name).weight.grad
+            assert isinstance(grad, DTensor)
+            if dim is None:
+                close(grad.full_tensor(), getattr(whole, name).weight.grad)
+    _, split = _both(ranks)
+    x = torch.randn(2, 8)
+    gate, up = tt.column_linears(x, [split.gate_proj, split.up_proj])
+    close(gate, split.gate_proj(x))
+    close(up, split.up_proj(x))
+    up.sum().backward()
+    assert split.gate_proj.weight.grad is None and split.up_proj.weight.grad is not None
+    for one, other in zip(tt.column_linears(x, [whole.gate_proj, whole.up_proj]), (whole.gate_proj, whole.up_proj)):
+        close(one, other(x))  # layers that are not split
+
+
+def checkpoints(rank, ranks):
+    """Checkpointing of all kinds, also while the profiler looks."""
+    selective = functools.partial(create_selective_checkpoint_contexts,
+                                  lambda context, op, *args, **kwargs: CheckpointPolicy.PREFER_RECOMPUTE)
+    for dim, options in itertools.product((0, None), ({"use_reentrant": False}, {"use_reentrant": True},
+                                                      {"use_reentrant": False, "context_fn": selective})):
+        def step(model, x, options=options):
+            return checkpoint(model, x, **options)
+        _agree(rank, ranks, *_both(ranks, sequence_dim=dim), dim, step)
+        with torch.profiler.profile():
+            _agree(rank, ranks, *_both(ranks, sequence_dim=dim), dim, step)
+
+
+def changes(rank, ranks):
+    """A weight that changes between forward and backward is torch's error, also of a frozen layer."""
+    for dim, frozen, name in itertools.product((0, None), (False, True), ("gate_proj", "down_proj")):
+        _, split = _both(ranks, sequence_dim=dim)
+        for parameter in split.parameters():
+            parameter.requires_grad_(not frozen)
+        x = torch.randn(2, 8, requires_grad=True)
+        loss = split(x).sum()
+        with torch.no_grad():
+            getattr(split, name).weight.mul_(2)
+        _refused(RuntimeError, loss.backward, "modified by an inplace operation")
+        dist.barrier()
+
+
+def transforms(rank, ranks):
+    """Double backward, vmap, func.grad and forward-mode AD are refused by a sentence of this package."""
+    x, w = torch.randn(2, 8, requires_grad=True), torch.randn(8, 4 * ranks, requires_grad=True)
+    calls = {"all_gather_matmul": lambda x: tt.all_gather_matmul(x, w), "matmul_all_reduce": lambda x: tt.matmul_all_reduce(x, w),
+             "matmul_reduce_scatter": lambda x: tt.matmul_reduce_scatter(x, w), "column_parallel": lambda x: tt.column_parallel(x, w)}
+    for name, call in calls.items():
+        _refused(RuntimeError, lambda call=call: torch.autograd.grad(call(x).sum(), x, create_graph=True), name, "no gradient")
+        with torch.profiler.profile():  # through the dispatcher
+            _refused(RuntimeError, lambda call=call: torch.autograd.grad(call(x).sum(), x, create_graph=True), name, "no gradient")
+        _refused(RuntimeError, lambda call=call: torch.func.vmap(call)(x[None]), name, "torch.func")
+        _refused(RuntimeError, lambda call=call: torch.func.grad(lambda x: call(x).sum())(x), name, "torch.func")
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x.detach(), torch.ones_like(x))
+            _refused(RuntimeError, lambda call=call, dual=dual: call(dual), name, "forward-mode")
+
+
+def life(rank, ranks):
+    """Copies, files, keywords, weights that are split already; what cannot be split is refused by its name."""
+    whole, split = _both(ranks)
+    x = torch.randn(2, 8)
+    expected = split(x).detach()
+    file = io.BytesIO()
+    torch.save(split, file)
+    file.seek(0)
+    for other in (copy.deepcopy(split), torch.load(file, weights_only=False)):
+        close(other(x), expected)
+        with torch.no_grad():
+            for parameter in other.parameters():
+                parameter.zero_()
+        close(split(x), expected)  # it has parameters of its own
+        other.load_state_dict(split.state_dict())
+        close(other(x), expected)
+    close(split.gate_proj(input=x), split.gate_proj(x))
+    seen = []
+    split.gate_proj.register_forward_hook(lambda module, args, output: seen.append(output.shape))
+    split(x)
+    assert len(seen) == 1
+
+    again = MLP()
+    for name, dim in (("gate_proj", 0), ("up_proj", 1)):
+        layer = getattr(again, name)
+        layer.weight = nn.Parameter(distribute_tensor(layer.weight.detach(), _mesh(ranks), [Shard(dim)]))
+    _refused(tandem.ArgumentError, lambda: tt.parallelize(again, _mesh(ranks)), "up_proj", "placement")
+
+    tied = MLP()
+    tied.up_proj.weight = tied.gate_proj.weight
+    _refused(tandem.ArgumentError, lambda: tt.parallelize(tied, _mesh(ranks)), "tied", "gate_proj.weight", "up_proj.weight")
+    for norm in (nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm, nn.utils.spectral_norm):
+        model = MLP()
+        norm(model.up_proj)
+        _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", "remove it before")
+        assert not isinstance(model.gate_proj.weight, DTensor)
+    _refused(tandem.ArgumentError, lambda: split.gate_proj(torch.randn(2, 7)), "layer gate_proj", "expected weights of 7 rows")
+
+
+def late(rank, ranks):
+    """The timeout is that of the process group or of the context, and a live rank is waited for."""
+    assert tt._groups.timeout_of(dist.group.WORLD) == 1800
+    _refused(tandem.ArgumentError, lambda: tt.context(timeout=0), "timeout")
+    context = tt.context(timeout=40)
+    assert tt.context() is context and tt.context(timeout=40) is context
+    _refused(tandem.ArgumentError, lambda: tt.context(timeout=41), "40")
+    if rank == 0:
+        time.sleep(0.5)
+    close(tt.all_gather_matmul(torch.ones(4, 8), torch.ones(8, 4)), torch.full((4 * ranks, 4), 8.0))
+
+
+def negative(rank, ranks):
+    """Tensors with torch's negative bit."""
+    x, w = torch.randn(4, 8), torch.randn(8, 4 * ranks)
+    found = tt.all_gather_matmul(torch._neg_view(x), torch._neg_view(w))
+    close(found, tt.all_gather_matmul(x, w))
+    close(tt.all_gather_matmul(torch._neg_view(x), w.t().contiguous().t()), -found)
+
+
+class _Random(nn.Module):
+    """A few MLPs with random features of torch; the same on all ranks by its seed."""
+
+    def __init__(self, random, dim):
+        super().__init__()
+        self.blocks = nn.ModuleList()
+        self.kinds = []
+        for _ in range(random.randint(1, 3)):
+            block = MLP(random.random() < 0.5)
+            for name in ("gate_proj", "up_proj", "down_proj"):
+                kind = random.random()
+                if kind < 0.2:
+                    setattr(block, name, Adapted(getattr(block, name)))
+                elif kind < 0.3 and dim != 1:  # torch's style splits it, and refuses dimension 1
+                    old = getattr(block, name)
+                    setattr(block, name, LoRALinear(old.in_features, old.out_features))
+                elif kind < 0.4:
+                    getattr(block, name).weight.requires_grad_(False)
+            self.blocks.append(block)
+            self.kinds.append(random.choice(["plain", "plain", "checkpoint", "reentrant", "hook", "twice"]))
+            if self.kinds[-1] == "hook":
+                block.up_proj.register_forward_hook(lambda module, args, output: output * 0.5)
+
+    def forward(self, x):
+        for block, kind in zip(self.blocks, self.kinds):
+            if kind in ("checkpoint", "reentrant"):
+                y = checkpoint(block, x, use_reentrant=kind == "reentrant")
+            else:
+                y = block(block(x)) if kind == "twice" else block(x)
+            x = x + torch.tanh(y)
+        return x
+
+
+def fuzz(rank, ranks, first, seconds):
+    """Random modules with random features against the unsharded module, for so many seconds. All ranks stop together."""
+    count, end = 0, time.monotonic() + float(seconds)
+    while True:
+        more = torch.tensor(float(time.monotonic() < end))
+        dist.broadcast(more, 0)
+        if not more:
+            break
+        seed = int(first) + count
+        chosen = random.Random(seed)
+        dim = chosen.choice([None, 0, 1])
+        torch.manual_seed(seed)
+        whole = _Random(chosen, dim).double()  # so that the order of sums does not matter
+        split = copy.deepcopy(whole)
+        tt.parallelize(split, _mesh(ranks), sequence_dim=dim)
+        try:
+            for step in range(chosen.randint(1, 3)):
+                torch.manual_seed(100 * seed + step)
+                shape = [3, 8]
+                shape.insert(dim or 0, 2 * ranks)
+                x = torch.randn(shape, dtype=torch.float64)
+                mine = x if dim is None else _part(x, rank, ranks, dim)
+                modes = [None, None, torch.no_grad, torch.inference_mode]
+                if any(isinstance(one, LoRALinear) for one in whole.modules()):
+                    modes.pop()  # torch's DTensors have views that inference mode refuses
+                mode = chosen.choice(modes)
+                if mode:
+                    with mode():
+                        found, expected = split(mine), whole(x)
+                        close(found, expected if dim is None else _part(expected, rank, ranks, dim))
+                        if chosen.random() < 0.5:
+                            mine.add_(1)
+                            x.add_(1)
+                        found, expected = split(mine), whole(x)
+                        close(found, expected if dim is None else _part(expected, rank, ranks, dim))
+                    continue
+                found, expected = split(mine.requires_grad_()), whole(x.requires_grad_())
+                close(found, expected if dim is None else _part(expected, rank, ranks, dim))
+                scales = [1.0, 0.5][:chosen.randint(1, 2)]  # one loss or two
+                for scale in scales:
+                    for value in (found, expected):
+                        (scale * value ** 2).sum().backward(retain_graph=scale != scales[-1])
+                parameters = dict(split.named_parameters())
+                for name, parameter in whole.named_parameters():
+                    grad = parameters[name].grad
+                    assert (grad is None) == (parameter.grad is None), name
+                    if grad is not None:
+                        close(_full(grad), parameter.grad, msg=lambda text, name=name: f"{name}: {text}")
+                for model in (whole, split):
+                    torch.optim.SGD(model.parameters(), lr=0.01, foreach=False).step()
+                    model.zero_grad()
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}, sequence_dim={dim}, {whole.kinds}") from error
+        count += 1
+    assert count, "expected at least one module"
+    print(f"{count} modules", flush=True)

@@ -1,0 +1,21 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Features of torch on layers of tandem.torch, against the same layers on one rank (docs/torch.md)."""
+
+import os
+
+import pytest
+from ranks import run
+
+FEATURES = ("own_forward", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "late", "negative")
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_feature(feature):
+    run(feature, 2)
+
+
+def test_random_modules():
+    """TANDEM_TEST_FUZZ=SEED,SECONDS: others, for longer."""
+    seed, seconds = os.environ.get("TANDEM_TEST_FUZZ", "0,20").split(",")
+    run("fuzz", 2, seed, seconds, seconds=float(seconds) + 60)
