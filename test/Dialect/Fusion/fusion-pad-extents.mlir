@@ -115,3 +115,12 @@ func.func @causal(%q: tensor<10x4xf32, #rows>, %k: tensor<10x4xf32, #rows>) -> t
   %y = fusion.attention %q, %k, %k {causal} : tensor<10x4xf32, #rows>, tensor<10x4xf32, #rows>, tensor<10x4xf32, #rows> -> tensor<10x4xf32, #rows>
   return %y : tensor<10x4xf32, #rows>
 }
+
+// One element of a splat tells of all 10^12.
+// CHECK-LABEL: @splat(
+// CHECK:         arith.constant dense<1.000000e+00> : tensor<1000004x1000000xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @splat(%x: tensor<1000003x1000000xbf16, #rows>) -> tensor<1000003x1000000xbf16, #rows> {
+  %one = arith.constant dense<1.0> : tensor<1000003x1000000xbf16, #rows>
+  %y = arith.maximumf %x, %one : tensor<1000003x1000000xbf16, #rows>
+  return %y : tensor<1000003x1000000xbf16, #rows>
+}

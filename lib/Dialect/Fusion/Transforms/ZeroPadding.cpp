@@ -130,6 +130,9 @@ bool ZeroPadding::hasGivenElements(OpResult result) const {
   Operation *op = result.getOwner();
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     auto floats = dyn_cast<DenseFPElementsAttr>(constant.getValue());
+    // The iterator visits each element of a splat, of which there may be millions.
+    if (floats && floats.isSplat())
+      return floats.getSplatValue<APFloat>().isFinite();
     return !floats || llvm::all_of(floats, [](const APFloat &value) { return value.isFinite(); });
   }
   return isa<ReshardOp, PermuteOp, ReshapeOp, SliceOp, BroadcastOp, ConcatOp, arith::NegFOp,
