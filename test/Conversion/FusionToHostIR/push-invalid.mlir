@@ -405,3 +405,18 @@ func.func @nothing_combined(%0: tensor<16x8xf32, #rows>) -> tensor<16x8xf32, #sl
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, combine = whole>} : tensor<16x8xf32, #rows> -> tensor<16x8xf32, #slices>
   return %1 : tensor<16x8xf32, #slices>
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 3]>
+!x = tensor<12x12xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<12x10xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<12x10xf32, #fusion.axes<#tp, [stream("x") * stream(2), -], partial = ["x"]>>
+!y = tensor<12x10xf32, #fusion.axes<#tp, [stream("x") * stream(2), -]>>
+
+func.func @all_reduce_xor_of_three(%0: !x, %1: !w) -> !y {
+  %2 = fusion.matmul %0, %1 : !x, !w -> !p
+  // expected-error @below {{schedule push, order xor: expected a number of devices that is a power of 2, found 3; order rotated takes any}}
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, order = xor>} : !p -> !y
+  return %3 : !y
+}

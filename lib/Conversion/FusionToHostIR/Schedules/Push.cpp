@@ -619,6 +619,16 @@ static SmallVector<Batch> cutBatches(ArrayRef<int64_t> merge, int64_t devices, b
   return batches;
 }
 
+/// Whether each of the devices has a peer in each step of the order.
+static LogicalResult verifyOrder(fusion::ScheduleAttr schedule, int64_t devices,
+                                 function_ref<InFlightDiagnostic()> why) {
+  if (getOrder(schedule) != PeerOrder::Xor || llvm::isPowerOf2_64(devices))
+    return success();
+  return why()
+         << "schedule push, order xor: expected a number of devices that is a power of 2, found "
+         << devices << "; order rotated takes any";
+}
+
 /// The batches that the options ask for, if these fit the plan's devices and their slices.
 /// `gather`: the loop, null for a reduction.
 static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const ReshardPlan &plan,
@@ -628,10 +638,8 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
   fusion::ScheduleAttr schedule = loop.schedule;
   int64_t devices = plan.groupSize();
   bool isXor = getOrder(schedule) == PeerOrder::Xor;
-  if (isXor && !llvm::isPowerOf2_64(devices))
-    return why()
-           << "schedule push, order xor: expected a number of devices that is a power of 2, found "
-           << devices << "; order rotated takes any";
+  if (failed(verifyOrder(schedule, devices, why)))
+    return failure();
   ArrayRef<int64_t> merge = schedule.getIntegers("merge");
   if (merge.empty())
     return SmallVector<Batch>();
@@ -672,7 +680,8 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
         loop.schedule.getInteger("copies") > 1)
       return why() << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
     FailureOr<ReshardPlan> plan = planReshard(loop.reshards().front(), why);
-    if (failed(plan) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
+    if (failed(plan) || failed(verifyOrder(loop.schedule, plan->groupSize(), why)) ||
+        failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
       return failure();
     FailureOr<bool> sums = isSumByMatmul(loop, &*plan, why);
     if (failed(sums))
