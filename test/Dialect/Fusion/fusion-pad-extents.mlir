@@ -116,6 +116,45 @@ func.func @causal(%q: tensor<10x4xf32, #rows>, %k: tensor<10x4xf32, #rows>) -> t
   return %y : tensor<10x4xf32, #rows>
 }
 
+// What an op takes and gives is decided for the extents as written, not when some of its operands are cut: a reshape of
+// 3x3 whose rows stay and whose columns are cut is none of 4x3.
+#two = #tandem.mesh<"two", ["x" = 2]>
+#rows2 = #fusion.axes<#two, [didx("x"), -]>
+#columns2 = #fusion.axes<#two, [-, didx("x")]>
+#last2 = #fusion.axes<#two, [-, -, didx("x")]>
+// CHECK-LABEL: @reshape(
+// CHECK:         %[[CUT:.*]] = fusion.slice {{.*}} -> tensor<4x3xf32, #fusion.axes<#two, [didx("x"), -]>>
+// CHECK:         %[[R:.*]] = fusion.reshape %[[CUT]] : {{.*}} -> tensor<4x1x3xf32>
+// CHECK:         fusion.concat %[[R]], {{.*}} dim 2 : {{.*}} -> tensor<4x1x4xf32>
+func.func @reshape(%a: tensor<3x3xf32, #rows2>) -> (tensor<3x1x3xf32, #last2>, tensor<3x3xf32, #columns2>) {
+  %b = fusion.reshape %a : tensor<3x3xf32, #rows2> -> tensor<3x1x3xf32>
+  %y = fusion.reshard %b : tensor<3x1x3xf32> -> tensor<3x1x3xf32, #last2>
+  %c = fusion.reshard %a : tensor<3x3xf32, #rows2> -> tensor<3x3xf32, #columns2>
+  return %y, %c : tensor<3x1x3xf32, #last2>, tensor<3x3xf32, #columns2>
+}
+
+// Rows in groups are cut; what is contracted stays padded on both sides.
+// CHECK-LABEL: @grouped(
+// CHECK:         %[[X:.*]] = fusion.slice {{.*}} -> tensor<3x4xf32, #fusion.axes<#two, [-, didx("x")]>>
+// CHECK-NOT:     fusion.slice
+// CHECK:         fusion.grouped_matmul %[[X]], {{.*}} : tensor<3x4xf32, {{.*}}, tensor<2x4x8xf32
+func.func @grouped(%x: tensor<3x3xf32, #columns2>, %w: tensor<2x3x8xf32, #fusion.axes<#two, [-, -, -]>>,
+    %ends: tensor<2xi32, #fusion.axes<#two, [-]>>) -> (tensor<3x8xf32, #fusion.axes<#two, [-, -]>>, tensor<3x3xf32, #rows2>) {
+  %y = fusion.grouped_matmul %x, %w, %ends : tensor<3x3xf32, #columns2>, tensor<2x3x8xf32, #fusion.axes<#two, [-, -, -]>>, tensor<2xi32, #fusion.axes<#two, [-]>> -> tensor<3x8xf32, #fusion.axes<#two, [-, -]>>
+  %r = fusion.reshard %x : tensor<3x3xf32, #columns2> -> tensor<3x3xf32, #rows2>
+  return %y, %r : tensor<3x8xf32, #fusion.axes<#two, [-, -]>>, tensor<3x3xf32, #rows2>
+}
+
+// Features, which attention contracts, are needed whole.
+// CHECK-LABEL: @features(
+// CHECK:         %[[Q:.*]] = fusion.slice {{.*}} -> tensor<12x3xf32, #fusion.axes<#two, [-, -]>>
+// CHECK:         fusion.attention %[[Q]],
+func.func @features(%q: tensor<12x3xf32, #columns2>, %k: tensor<4x3xf32, #fusion.axes<#two, [-, -]>>,
+    %v: tensor<4x4xf32, #fusion.axes<#two, [-, -]>>) -> tensor<12x4xf32, #fusion.axes<#two, [-, -]>> {
+  %y = fusion.attention %q, %k, %v : tensor<12x3xf32, #columns2>, tensor<4x3xf32, #fusion.axes<#two, [-, -]>>, tensor<4x4xf32, #fusion.axes<#two, [-, -]>> -> tensor<12x4xf32, #fusion.axes<#two, [-, -]>>
+  return %y : tensor<12x4xf32, #fusion.axes<#two, [-, -]>>
+}
+
 // One element of a splat tells of all 10^12.
 // CHECK-LABEL: @splat(
 // CHECK:         arith.constant dense<1.000000e+00> : tensor<1000004x1000000xbf16, #fusion.axes<#tp, [didx("x"), -]>>

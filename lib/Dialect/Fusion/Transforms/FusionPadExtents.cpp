@@ -52,6 +52,7 @@ private:
     return paddedExtent(value, dim) != typeOf(value).getDimSize(dim);
   }
 
+  void decide(Operation *op);
   bool takesPadding(Operation *op, unsigned operand, int64_t dim);
   bool addsNothing(Operation *op, int64_t factor);
   LogicalResult fit(Operation *op);
@@ -67,6 +68,9 @@ private:
   /// By leader: the padded extent, where it is another one.
   DenseMap<Dim, int64_t> padded;
   std::optional<ZeroPadding> padding;
+  /// By dimension: whether an op takes an operand with padding, and gives a result with it.
+  DenseMap<OpOperand *, SmallVector<bool>> takes;
+  DenseMap<Value, SmallVector<bool>> gives;
   DenseMap<Value, RankedTensorType> types; // new ones
 };
 } // namespace
@@ -245,6 +249,22 @@ bool Padder::takesPadding(Operation *op, unsigned operand, int64_t dim) {
   return false;
 }
 
+/// Fills `takes` and `gives` for an op. Its axes rule says so for the extents as written: beside
+/// operands that are cut and others that are not, a reshape's would be that of another reshape, and
+/// a matmul would not find the padding of what it contracts.
+void Padder::decide(Operation *op) {
+  for (OpOperand &operand : op->getOpOperands())
+    if (RankedTensorType type = typeOf(operand.get()))
+      for (int64_t dim = 0; dim < type.getRank(); ++dim)
+        takes[&operand].push_back(!isPadded(operand.get(), dim) ||
+                                  takesPadding(op, operand.getOperandNumber(), dim));
+  for (OpResult result : op->getResults())
+    if (RankedTensorType type = typeOf(result))
+      for (int64_t dim = 0; dim < type.getRank(); ++dim)
+        gives[result].push_back(!isPadded(result, dim) ||
+                                givesPadding(op, result.getResultNumber(), dim));
+}
+
 /// `value` with these extents, its first indices in each dimension. A slice needs what it cuts
 /// whole, so each device gets all of these dimensions.
 Value Padder::cut(Operation *op, Value value, ArrayRef<int64_t> extents) {
@@ -296,7 +316,7 @@ void Padder::extend(OpResult result) {
   Value value = result;
   SmallPtrSet<Operation *, 8> made;
   for (int64_t dim = 0; dim < type.getRank(); ++dim)
-    if (givesPadding(op, result.getResultNumber(), dim))
+    if (gives.lookup(result)[dim])
       shape[dim] = wanted[dim];
   SmallVector<DimAxesAttr> digits(axes ? axes.getDims() : ArrayRef<DimAxesAttr>());
   for (int64_t dim = 0; axes && dim < type.getRank(); ++dim)
@@ -351,8 +371,8 @@ LogicalResult Padder::fit(Operation *op) {
     SmallVector<int64_t> extents = paddedShape(value);
     bool mustCut = false;
     for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
-      if (isPadded(value, dim) && !takesPadding(op, operand.getOperandNumber(), dim)) {
-        if (isa<AttentionOp>(op) && operand.getOperandNumber() == 0)
+      if (!takes.lookup(&operand)[dim]) {
+        if (attention && attention.getZigzag() && operand.getOperandNumber() == 0 && dim == tokens)
           return op->emitError() << "expected tokens that the devices divide with 'zigzag', found "
                                  << typeOf(value).getDimSize(dim);
         extents[dim] = typeOf(value).getDimSize(dim);
@@ -393,17 +413,15 @@ LogicalResult Padder::run() {
   padding.emplace(function);
   SmallVector<Operation *> ops;
   function.getBody().walk([&](Operation *op) { ops.push_back(op); });
+  for (Operation *op : ops)
+    decide(op);
   SmallVector<OpResult> extended;
   for (Operation *op : ops) {
     if (failed(fit(op)))
       return failure();
     for (OpResult result : op->getResults())
-      if (typeOf(result))
-        for (int64_t dim = 0; dim < typeOf(result).getRank(); ++dim)
-          if (isPadded(result, dim) && !givesPadding(op, result.getResultNumber(), dim)) {
-            extended.push_back(result);
-            break;
-          }
+      if (llvm::is_contained(gives.lookup(result), false))
+        extended.push_back(result);
   }
   for (OpResult result : extended)
     extend(result);
