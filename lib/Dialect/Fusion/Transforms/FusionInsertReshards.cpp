@@ -86,6 +86,7 @@ struct FusionInsertReshardsPass
     made.clear();
     mended.clear();
     before = after = writtenOut = 0;
+    pricer.reset(); // that of the function before
     if (failed(verifyFits(getOperation())))
       return signalPassFailure();
     // The unsharded reference has no reshards; report a bad machine only once.

@@ -121,6 +121,7 @@ struct FusionPropagateAxesPass
       return signalPassFailure();
     if (function.isExternal() || failed(collect(function)) || values.empty())
       return;
+    pricer.reset(); // that of the function before
     // Where a sum is added up decides its last bits: then no cost does.
     if (!machine.empty() && !function->hasAttr(kOracleOfAttrName) && !isDeterministic(function)) {
       std::string error;
