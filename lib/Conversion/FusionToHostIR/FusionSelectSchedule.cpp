@@ -171,6 +171,9 @@ private:
       signature = getSignature(op);
       signature.append(reinterpret_cast<const char *>(returned.data()),
                        returned.size() * sizeof(unsigned));
+      // Loops that are alike but for what option `among` leaves them are decided apart.
+      for (StringRef text : allowed)
+        signature.append(("|" + text).str());
     }
     if (pricer || !tuned.empty()) {
       std::string hash = getHash(op);
