@@ -209,6 +209,8 @@ private:
 
   /// Whether the plan adds floats in another order than the function allows.
   bool breaksOrder(const SchedulePlan &plan, const StreamLoop &loop) const {
+    if (deterministic && plan.addsBiasApart)
+      return true;
     return deterministic && !plan.addsInRankOrder &&
            llvm::any_of(loop.reshards(), [](ReshardOp reshard) {
              return isa<FloatType>(reshard.getType().getElementType()) &&
@@ -333,6 +335,12 @@ private:
              << schedule->getName()
              << " needs one-sided messages, which the target's channels do not have; name another "
                 "one";
+    if (deterministic && plan->addsBiasApart)
+      return op.emitError("schedule ")
+             << loop.schedule.str()
+             << ": expected matmuls without bias, which it adds to rounded products, since the "
+                "function has '"
+             << kDeterministicAttrName << "', found one with a bias";
     if (breaksOrder(*plan, loop))
       return op.emitError("schedule ")
              << loop.schedule.str()

@@ -29,6 +29,9 @@ struct SchedulePlan {
   /// Whether partial sums are added in the order of the ranks, as the unoverlapped baseline of a
   /// deterministic program adds them.
   bool addsInRankOrder = true;
+  /// Whether a command of its own adds a matmul's bias, to what has been rounded: other bits than
+  /// the matmul's.
+  bool addsBiasApart = false;
   /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
   /// gain nothing.
   bool isGated = false;

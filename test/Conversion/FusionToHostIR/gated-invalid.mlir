@@ -74,3 +74,35 @@ func.func @columns(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %a: 
   %2 = fusion.matmul %a, %1 : !a, !g -> !y
   return %2 : !y
 }
+
+// -----
+
+// A command of its own adds the bias to rounded products.
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!g = tensor<4x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+!w = tensor<8x12xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!b = tensor<12xf32, #fusion.axes<#tp, [didx("x")]>>
+!y = tensor<4x12xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+
+func.func @bias(%0: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %w: !w, %b: !b) -> !y
+    attributes {fusion.deterministic = "bitwise"} {
+  // expected-error @below {{schedule gated: expected matmuls without bias, which it adds to rounded products, since the function has 'fusion.deterministic', found one with a bias}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
+  %2 = fusion.matmul %1, %w bias %b : !g, !w, !b -> !y
+  return %2 : !y
+}
+
+// -----
+
+// Without a bias there is nothing else to round.
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!g = tensor<4x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+!w = tensor<8x12xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<4x12xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+
+func.func @no_bias(%0: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %w: !w) -> !y
+    attributes {fusion.deterministic = "bitwise"} {
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<gated>} : tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
+  %2 = fusion.matmul %1, %w : !g, !w -> !y
+  return %2 : !y
+}

@@ -486,7 +486,10 @@ FailureOr<SchedulePlan> Gated::match(const StreamLoop &loop,
   SchedulePlan plan{[gather = *gather, blocks = *blocks](ProgramBuilder &program) {
                       return GatedGather(gather, program, blocks).emit();
                     },
-                    /*isOneSided=*/true, /*addsInRankOrder=*/true, /*isGated=*/true};
+                    /*isOneSided=*/true};
+  plan.isGated = true;
+  plan.addsBiasApart = llvm::any_of(
+      GatedOps(*gather).gated, [](fusion::MatmulOp matmul) { return bool(matmul.getBias()); });
   if (*blocks)
     plan.stores = Stores::BesideCompute;
   return plan;
