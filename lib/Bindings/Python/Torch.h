@@ -31,7 +31,8 @@ struct TorchTensor {
   int32_t device = -1; ///< the GPU's number; -1: the CPU
   uint32_t rank = 0;
   int64_t shape[kMaxDims] = {};
-  /// Torch's negative bit: the values are the negatives of those in memory (`resolve_neg()` copies).
+  /// Torch's negative bit: the values are the negatives of those in memory (`resolve_neg()`
+  /// copies).
   bool isNegative = false;
 };
 

@@ -209,7 +209,7 @@ private:
 
   /// Whether the plan adds floats in another order than the function allows.
   bool breaksOrder(const SchedulePlan &plan, const StreamLoop &loop) const {
-    if (deterministic && plan.addsBiasApart)
+    if (deterministic && plan.addsBiasSeparately)
       return true;
     return deterministic && !plan.addsInRankOrder &&
            llvm::any_of(loop.reshards(), [](ReshardOp reshard) {
@@ -335,7 +335,7 @@ private:
              << schedule->getName()
              << " needs one-sided messages, which the target's channels do not have; name another "
                 "one";
-    if (deterministic && plan->addsBiasApart)
+    if (deterministic && plan->addsBiasSeparately)
       return op.emitError("schedule ")
              << loop.schedule.str()
              << ": expected matmuls without bias, which it adds to rounded products, since the "

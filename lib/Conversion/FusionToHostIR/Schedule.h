@@ -31,7 +31,7 @@ struct SchedulePlan {
   bool addsInRankOrder = true;
   /// Whether a command of its own adds a matmul's bias, to what has been rounded: other bits than
   /// the matmul's.
-  bool addsBiasApart = false;
+  bool addsBiasSeparately = false;
   /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
   /// gain nothing.
   bool isGated = false;

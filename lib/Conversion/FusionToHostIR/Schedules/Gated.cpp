@@ -488,7 +488,7 @@ FailureOr<SchedulePlan> Gated::match(const StreamLoop &loop,
                     },
                     /*isOneSided=*/true};
   plan.isGated = true;
-  plan.addsBiasApart = llvm::any_of(
+  plan.addsBiasSeparately = llvm::any_of(
       GatedOps(*gather).gated, [](fusion::MatmulOp matmul) { return bool(matmul.getBias()); });
   if (*blocks)
     plan.stores = Stores::BesideCompute;
