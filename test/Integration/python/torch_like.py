@@ -19,6 +19,9 @@ class Tensor:
     def is_contiguous(self):
         return True
 
+    def is_neg(self):
+        return False
+
     def data_ptr(self):
         return self.tensor.address.value
 
