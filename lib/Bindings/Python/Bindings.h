@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <nanobind/nanobind.h>
 #include <optional>
 #include <string>
@@ -142,12 +143,16 @@ public:
 
 private:
   friend class PythonKernel;
+  friend class ContextLock;
   void readBootstrap(nb::object given, tandem_launch &launch);
   void joinJob();
   static void log(void *user, tandem_log_level level, const char *message);
   static int allGather(void *user, const void *mine, size_t bytes, void *all);
   static int barrier(void *user);
 
+  /// Held by the thread that uses what the runtime lets one thread use at a time. Recursive: what
+  /// Python code runs meanwhile, such as a kernel or a finalizer, may use the context again.
+  std::recursive_mutex mutex;
   tandem_context *handle = nullptr;
   tandem_job *job = nullptr; ///< of a launcher
   std::shared_ptr<World> world;
@@ -158,6 +163,25 @@ private:
   std::vector<std::unique_ptr<PythonKernel>> kernels;
   std::vector<std::weak_ptr<ContextPart>> parts;
   std::vector<std::pair<void *, tandem_stream *>> streams; ///< those that were wrapped
+};
+
+/// Threads that share a context use it one after another: to prepare, run and close. The
+/// interpreter's lock is given up while another thread is waited for, so whoever waits for a
+/// context never keeps its holder from the interpreter. `context` outlives the lock.
+class ContextLock {
+public:
+  explicit ContextLock(RuntimeContext &context) : context(context) {
+    if (context.mutex.try_lock())
+      return;
+    nb::gil_scoped_release unlocked;
+    context.mutex.lock();
+  }
+  ~ContextLock() { context.mutex.unlock(); }
+  ContextLock(const ContextLock &) = delete;
+  ContextLock &operator=(const ContextLock &) = delete;
+
+private:
+  RuntimeContext &context;
 };
 
 /// The stream of a run. On the CPU there is none, and a call waits for its run.

@@ -232,6 +232,7 @@ void RuntimeContext::add(const std::shared_ptr<ContextPart> &part) {
 }
 
 void RuntimeContext::close() {
+  ContextLock lock(*this); // the run of another thread ends before
   for (std::weak_ptr<ContextPart> &place : std::exchange(parts, {}))
     if (std::shared_ptr<ContextPart> part = place.lock())
       part->close();
@@ -283,8 +284,8 @@ void tandem::python::bindContexts(nb::module_ &module) {
 
   nb::class_<RuntimeContext>(
       module, "Context",
-      "This rank's device, channels and connections to the other ranks. For one thread at a "
-      "time.\n\n"
+      "This rank's device, channels and connections to the other ranks. Threads that share "
+      "it use it one after another.\n\n"
       "Context(device='cpu', channels='', world=None, rank=0, bootstrap=None, timeout=60.0,\n"
       "        matmul_threads=0, graphs=True, require_proof=False,\n"
       "        no_native=False, allocator=None)\n\n"

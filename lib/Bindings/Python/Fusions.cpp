@@ -10,6 +10,8 @@
 
 #include <list>
 #include <nanobind/stl/shared_ptr.h>
+#include <optional>
+#include <utility>
 
 using namespace tandem::python;
 
@@ -47,7 +49,7 @@ public:
 private:
   Recent<Known> &programsOf(const std::shared_ptr<RuntimeContext> &context);
 
-  std::vector<int64_t> key;
+  std::vector<int64_t> lastKey;
   struct Rank {
     std::shared_ptr<RuntimeContext> context;
     Recent<Known> programs;
@@ -76,16 +78,22 @@ Recent<Known> &Fusion::programsOf(const std::shared_ptr<RuntimeContext> &context
 nb::object Fusion::call(nb::handle self, const nb::args &given, const nb::kwargs &keywords) {
   CallOptions options(keywords);
   Inputs inputs(given, options, [](size_t i) { return "argument " + std::to_string(i); });
-  // Reused, so that a call allocates nothing for it; the lock is held.
+  // Reused, so that a call allocates nothing for it. Taken out meanwhile: others may call.
+  std::vector<int64_t> key = std::exchange(lastKey, {});
   key.clear();
   for (const Tensor &tensor : inputs.tensors) {
     key.push_back(tensor.isRead ? static_cast<int64_t>(tensor.rank) : -1);
     key.insert(key.end(), tensor.shape, tensor.shape + tensor.rank);
   }
-  Known *known = programsOf(options.context).find(key);
-  std::shared_ptr<Prepared> prepared = known ? known->prepared : nullptr;
-  if (!prepared || !prepared->instance) {
-    std::vector<int64_t> mine = key; // others may call meanwhile
+  auto find = [&] {
+    Known *known = programsOf(options.context).find(key);
+    return known && known->prepared->instance ? known->prepared : nullptr;
+  };
+  // Taken by the run, too: held here so that no other thread's call forgets the program before it.
+  std::optional<ContextLock> lock(std::in_place, *options.context);
+  std::shared_ptr<Prepared> prepared = find();
+  if (!prepared) {
+    lock.reset(); // the compiler needs no context, and runs one thread's call of this fusion
     nb::list shapes;
     for (const Tensor &tensor : inputs.tensors) {
       nb::list shape;
@@ -94,10 +102,14 @@ nb::object Fusion::call(nb::handle self, const nb::args &given, const nb::kwargs
       shapes.append(tensor.isRead ? nb::object(nb::tuple(shape)) : nb::none());
     }
     nb::object program = self.attr("_specialize")(nb::tuple(shapes), options.context);
-    prepared = nb::cast<Program &>(program).prepare(options.context);
-    programsOf(options.context)
-        .add(std::move(mine), Known(std::move(program), prepared), mostPrograms);
+    lock.emplace(*options.context);
+    prepared = find(); // of another thread
+    if (!prepared) {
+      prepared = nb::cast<Program &>(program).prepare(options.context);
+      programsOf(options.context).add(key, Known(std::move(program), prepared), mostPrograms);
+    }
   }
+  lastKey = std::move(key);
   return prepared->run(inputs, options.out);
 }
 

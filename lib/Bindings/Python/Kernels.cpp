@@ -49,6 +49,7 @@ int PythonKernel::run(void *user, const tandem_kernel_call *call) {
 void RuntimeContext::registerKernel(const std::string &name, nb::object function, nb::bytes image,
                                     const std::string &entry, uint32_t threads,
                                     uint32_t indicesPerBlock) {
+  ContextLock lock(*this);
   tandem_kernel kernel = {};
   kernel.struct_size = sizeof kernel;
   kernel.name = name.c_str();

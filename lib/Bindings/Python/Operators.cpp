@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <list>
 #include <nanobind/stl/shared_ptr.h>
+#include <optional>
 #include <string_view>
 
 using namespace tandem::python;
@@ -230,11 +231,14 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
   Group &group = groups->get(name, tensors.device(), like);
   // Kept, should another thread's call forget them while this one makes results.
   std::shared_ptr<RuntimeContext> context = group.context;
+  // Until the end, for other threads' gradients.
+  std::optional<ContextLock> lock(std::in_place, *context);
   std::shared_ptr<const Call> kept = find(group, numbers, tensors);
   if (!kept)
     kept = make(group, name, numbers, tensors);
   const Call &call = *kept;
   if (call.instead.is_valid()) {
+    lock.reset();
     auto [rows, weights] = tensors.lists();
     return call.instead(rows, weights);
   }

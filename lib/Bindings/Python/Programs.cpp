@@ -20,7 +20,7 @@ static std::shared_ptr<RuntimeContext> contextOrInit(std::shared_ptr<RuntimeCont
     given = currentContext();
   if (!given)
     given = nb::cast<std::shared_ptr<RuntimeContext>>(
-        nb::module_::import_("tandem._context").attr("init")());
+        nb::module_::import_("tandem._context").attr("_init_once")());
   return given;
 }
 
@@ -57,6 +57,7 @@ static nb::tuple toTuple(const int64_t *numbers, size_t count) {
 
 Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes, Upto upto)
     : context(std::move(given)) {
+  ContextLock lock(*context);
   tandem_context *handle = context->get();
   tandem_code code = TANDEM_OK;
   {
@@ -88,6 +89,7 @@ Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes
 }
 
 void Prepared::close() {
+  ContextLock lock(*context); // another thread's run may use the instance
   tandem_instance *lastInstance = std::exchange(instance, nullptr);
   tandem_program *lastProgram = std::exchange(program, nullptr);
   if (!lastInstance && !lastProgram)
@@ -114,6 +116,8 @@ void Prepared::check(size_t index, const Tensor &tensor) const {
 }
 
 void Prepared::enqueue(void **data, const RunStream &stream) {
+  ContextLock lock(*context); // until the error is read
+  checkOpen();
   tandem_run_options options = {};
   options.struct_size = sizeof options;
   options.stream = stream.handle;
@@ -126,6 +130,23 @@ void Prepared::enqueue(void **data, const RunStream &stream) {
       code = tandem_wait(instance);
   }
   context->check(code);
+}
+
+void Prepared::wait() {
+  ContextLock lock(*context);
+  checkOpen();
+  tandem_code code = TANDEM_OK;
+  {
+    nb::gil_scoped_release unlocked;
+    code = tandem_wait(instance);
+  }
+  context->check(code);
+}
+
+void Prepared::checkOpen() const {
+  (void)context->get();
+  if (!instance)
+    raiseArgument(name + ": expected a prepared program, found one that another thread has closed");
 }
 
 nb::object Prepared::run(Inputs &inputs, nb::handle out) {
@@ -199,6 +220,11 @@ std::shared_ptr<Prepared> Program::load(const std::shared_ptr<RuntimeContext> &c
 std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext> &context) {
   if (std::shared_ptr<Prepared> found = find(prepared, context))
     return found;
+  ContextLock lock(*context);
+  // Another thread may have prepared it meanwhile. A second time would be one collective call more
+  // than the other ranks make.
+  if (std::shared_ptr<Prepared> found = find(prepared, context))
+    return found;
   auto made = std::make_shared<Prepared>(context, bytes);
   context->add(made);
   // Those of closed contexts go.
@@ -267,13 +293,7 @@ void tandem::python::bindPrograms(nb::module_ &module) {
       .def(
           "wait",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
-            std::shared_ptr<Prepared> prepared = program.prepare(contextOrInit(std::move(context)));
-            tandem_code code = TANDEM_OK;
-            {
-              nb::gil_scoped_release unlocked;
-              code = tandem_wait(prepared->instance);
-            }
-            prepared->context->check(code);
+            program.prepare(contextOrInit(std::move(context)))->wait();
           },
           nb::arg("context") = nb::none())
       .def(

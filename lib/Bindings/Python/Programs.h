@@ -62,6 +62,8 @@ public:
   nb::object run(Inputs &inputs, nb::handle out);
   /// Runs with the memory of all arguments, which was checked.
   void enqueue(void **data, const RunStream &stream);
+  /// Waits for the last run.
+  void wait();
   std::string nameOf(size_t argument) const;
 
   const std::shared_ptr<RuntimeContext> context;
@@ -72,6 +74,7 @@ public:
   size_t numInputs = 0, numResults = 0;
 
 private:
+  void checkOpen() const;
   void check(size_t argument, const Tensor &tensor) const;
 };
 

@@ -19,6 +19,15 @@ def init(device="cpu", channels="", **options):
     return context
 
 
+_initializing = threading.Lock()
+
+
+def _init_once():
+    """The context of `init`, which the first of the threads makes that need it."""
+    with _initializing:
+        return _tandem.current_context() or init()
+
+
 class LocalWorld:
     """Ranks as threads of this process; see local_world. `options` are those of Context."""
 
