@@ -18,6 +18,8 @@
  *   otherwise. Destroy functions may be called by any thread at any time, as finalizers do.
  * Lifetimes: handles may be destroyed in any order, and a null handle is ignored. A handle keeps
  *   alive what it needs: an instance works after its program and its context were destroyed.
+ * fork: a child has none of the runtime's threads. There, calls with a context or what was made
+ *   from it are TANDEM_INVALID_ARGUMENT, and destroying does nothing. It can make its own context.
  */
 
 #ifndef TANDEM_C_BASE_H

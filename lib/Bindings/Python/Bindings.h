@@ -21,6 +21,7 @@
 #include <nanobind/nanobind.h>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace tandem::python {
@@ -153,6 +154,7 @@ private:
   /// Held by the thread that uses what the runtime lets one thread use at a time. Recursive: what
   /// Python code runs meanwhile, such as a kernel or a finalizer, may use the context again.
   std::recursive_mutex mutex;
+  const pid_t pid = getpid(); ///< of the process that made it
   tandem_context *handle = nullptr;
   tandem_job *job = nullptr; ///< of a launcher
   std::shared_ptr<World> world;
@@ -171,17 +173,24 @@ private:
 class ContextLock {
 public:
   explicit ContextLock(RuntimeContext &context) : context(context) {
-    if (context.mutex.try_lock())
+    isHeld = context.mutex.try_lock();
+    // In a fork no thread gives it up that held it; every call of the C API is an error there.
+    if (isHeld || context.pid != getpid())
       return;
     nb::gil_scoped_release unlocked;
     context.mutex.lock();
+    isHeld = true;
   }
-  ~ContextLock() { context.mutex.unlock(); }
+  ~ContextLock() {
+    if (isHeld)
+      context.mutex.unlock();
+  }
   ContextLock(const ContextLock &) = delete;
   ContextLock &operator=(const ContextLock &) = delete;
 
 private:
   RuntimeContext &context;
+  bool isHeld = false;
 };
 
 /// The stream of a run. On the CPU there is none, and a call waits for its run.

@@ -11,7 +11,10 @@
 #include "tandem/Runtime/Link.h"
 #include "tandem/Runtime/Registry.h"
 
+#include <atomic>
 #include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::capi;
@@ -211,7 +214,17 @@ Status createContext(const tandem_context_options *given, ContextState &context)
   return Status();
 }
 
+std::atomic<uint64_t> forksOfThis{0};
+
 } // namespace
+
+Owner::Owner() : pid(getpid()), forks(forksNow()) {
+  // Without memory for it, a child's calls are what they were without the check.
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { ++forksOfThis; });
+}
+
+uint64_t Owner::forksNow() { return forksOfThis.load(std::memory_order_relaxed); }
 
 extern "C" {
 
@@ -227,13 +240,18 @@ tandem_code tandem_local_world_create(uint32_t worldSize, uint32_t timeoutMs,
   return guarded(nullptr, [&]() -> Status {
     if (!world || worldSize == 0)
       return Status(Code::InvalidArgument, "expected a size above 0 and a non-null world");
-    *world = new tandem_local_world{
-        LocalWorld::create(worldSize, std::chrono::milliseconds(timeoutMs ? timeoutMs : 60000))};
+    auto made = std::make_unique<tandem_local_world>();
+    made->world =
+        LocalWorld::create(worldSize, std::chrono::milliseconds(timeoutMs ? timeoutMs : 60000));
+    *world = made.release();
     return Status();
   });
 }
 
-void tandem_local_world_destroy(tandem_local_world *world) { delete world; }
+void tandem_local_world_destroy(tandem_local_world *world) {
+  if (world)
+    destroy(world, world->owner);
+}
 
 tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context) {
   if (!context)
@@ -249,13 +267,22 @@ tandem_code tandem_context_create(const tandem_context_options *options, tandem_
   return guarded(&state, [&] { return createContext(options, state); });
 }
 
-void tandem_context_destroy(tandem_context *context) { delete context; }
+void tandem_context_destroy(tandem_context *context) {
+  if (context)
+    destroy(context, context->state->owner);
+}
 
 const char *tandem_last_error(const tandem_context *context) {
   if (!context)
     return "no context";
   thread_local std::string copy; // another thread may replace the message
   try {
+    if (const Owner &owner = context->state->owner; owner.isParent()) {
+      copy = fmt::format("expected a call from process {}, which made the context, found one from "
+                         "its fork {}: make a context of its own there",
+                         owner.pid, getpid());
+      return copy.c_str();
+    }
     std::lock_guard<std::mutex> lock(context->state->errorMutex);
     copy = context->state->lastError;
   } catch (...) {

@@ -51,7 +51,7 @@ tandem_code tandem_stream_synchronize(tandem_stream *stream) {
   return guardedBy(stream, [&] { return stream->stream->synchronize(); });
 }
 
-void tandem_stream_destroy(tandem_stream *stream) { delete stream; }
+void tandem_stream_destroy(tandem_stream *stream) { destroy(stream); }
 
 tandem_code tandem_memory_create(tandem_context *context, uint64_t bytes, tandem_memory **memory) {
   return guardedBy(context, [&]() -> Status {
@@ -64,7 +64,7 @@ tandem_code tandem_memory_create(tandem_context *context, uint64_t bytes, tandem
   });
 }
 
-void tandem_memory_destroy(tandem_memory *memory) { delete memory; }
+void tandem_memory_destroy(tandem_memory *memory) { destroy(memory); }
 
 void *tandem_memory_data(tandem_memory *memory) {
   return memory ? memory->memory->data() : nullptr;

@@ -70,7 +70,7 @@ tandem_code tandem_prepare(tandem_context *context, const tandem_program *progra
   });
 }
 
-void tandem_instance_destroy(tandem_instance *instance) { delete instance; }
+void tandem_instance_destroy(tandem_instance *instance) { destroy(instance); }
 
 tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, uint64_t bytes,
                         tandem_dtype dtype, uint32_t rank, const int64_t *shape) {

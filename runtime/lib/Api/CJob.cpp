@@ -28,6 +28,7 @@ struct Job : std::enable_shared_from_this<Job> {
 } // namespace
 
 struct tandem_job {
+  const capi::Owner owner = {};
   std::shared_ptr<Job> state = std::make_shared<Job>();
 };
 
@@ -145,7 +146,10 @@ const char *tandem_job_error(const tandem_job *job) {
   return job ? job->state->error.c_str() : "no job";
 }
 
-void tandem_job_destroy(tandem_job *job) { delete job; }
+void tandem_job_destroy(tandem_job *job) {
+  if (job)
+    capi::destroy(job, job->owner);
+}
 
 tandem_code tandem_node(char *node, size_t size) {
   if (!node || size == 0)

@@ -94,7 +94,7 @@ tandem_code tandem_program_load_memory(tandem_context *context, const void *byte
   });
 }
 
-void tandem_program_destroy(tandem_program *program) { delete program; }
+void tandem_program_destroy(tandem_program *program) { destroy(program); }
 
 const char *tandem_program_name(const tandem_program *program) {
   return program ? program->program->name().data() : ""; // FlatBuffers strings are null-terminated

@@ -25,7 +25,23 @@
 
 namespace tandem::capi {
 
+/// The process that made a handle. A child that it forks has the handle's memory, but none of its
+/// threads: there, calls are errors, and destroying does nothing.
+class Owner {
+public:
+  Owner();
+  /// Is this a child of that process?
+  bool isParent() const { return forks != forksNow(); }
+  const int64_t pid;
+
+private:
+  /// How many forks lead from the process that loaded the runtime to this one.
+  static uint64_t forksNow();
+  const uint64_t forks;
+};
+
 struct ContextState {
+  const Owner owner;
   std::unique_ptr<Context> context; ///< null if its creation failed
   std::optional<uint32_t> rank;     ///< once it is known
   std::string description, device;
@@ -65,6 +81,8 @@ inline Status caughtIn(const char *call) {
 template <typename Body>
 tandem_code guarded(ContextState *context, Body &&body,
                     const char *call = __builtin_FUNCTION()) noexcept {
+  if (context && context->owner.isParent())
+    return TANDEM_INVALID_ARGUMENT; // with no lock, which a thread of the parent may have held
   try {
     try {
       return fail(context, body());
@@ -91,6 +109,16 @@ std::shared_ptr<void> jobOf(const tandem_launch &launch);
 /// What the user should know of this job, once; empty: nothing, or the callbacks are the
 /// embedder's.
 std::string takeWarning(const tandem_launch &launch);
+
+/// Destroys a handle in the process that made it.
+template <typename Handle> void destroy(Handle *handle, const Owner &owner) {
+  if (!owner.isParent())
+    delete handle;
+}
+template <typename Handle> void destroy(Handle *handle) {
+  if (handle)
+    destroy(handle, handle->context->owner);
+}
 
 inline Status missing(const char *what) {
   return Status(Code::InvalidArgument, fmt::format("{}: null pointer", what));
@@ -135,6 +163,7 @@ struct tandem_memory {
 };
 
 struct tandem_local_world {
+  const tandem::capi::Owner owner = {};
   std::shared_ptr<tandem::LocalWorld> world;
 };
 

@@ -9,7 +9,10 @@
 
 #include "Support/ProgramSpec.h"
 
+#include <cstring>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -149,6 +152,52 @@ TEST_F(CLifetimes, AFailedBindingChangesNothing) {
   EXPECT_STREQ(tandem_last_error(context), "rank 0: @copies: argument 1 \"y\": null pointer");
   ASSERT_EQ(tandem_run(instance), TANDEM_OK);
   EXPECT_EQ(y.back(), 1);
+}
+
+// Its threads are not in the child, which would wait for them.
+TEST_F(CLifetimes, AForkedChildIsToldSo) {
+  tandem_memory *memory = nullptr;
+  tandem_stream *stream = nullptr;
+  ASSERT_EQ(tandem_memory_create(context, 16, &memory), TANDEM_OK);
+  ASSERT_EQ(tandem_stream_create(context, &stream), TANDEM_OK);
+  ASSERT_EQ(enqueue(x, y, stream), TANDEM_OK) << tandem_last_error(context);
+  pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(10);
+    int failed = 0;
+    auto expect = [&](int number, bool is) {
+      if (!is && !failed)
+        failed = number;
+    };
+    expect(1, enqueue(x, y) == TANDEM_INVALID_ARGUMENT);
+    expect(2, std::strstr(tandem_last_error(context), "which made the context, found one from its "
+                                                      "fork") != nullptr);
+    expect(3, tandem_wait(instance) == TANDEM_INVALID_ARGUMENT);
+    expect(4, tandem_run(instance) == TANDEM_INVALID_ARGUMENT);
+    expect(5, tandem_context_health(context) == TANDEM_INVALID_ARGUMENT);
+    expect(6, tandem_stream_synchronize(stream) == TANDEM_INVALID_ARGUMENT);
+    tandem_instance *second = nullptr;
+    expect(7, tandem_prepare(context, program, &second) == TANDEM_INVALID_ARGUMENT);
+    tandem_instance_destroy(instance);
+    tandem_program_destroy(program);
+    tandem_memory_destroy(memory);
+    tandem_stream_destroy(stream);
+    tandem_context_destroy(context);
+    tandem_context_options options{};
+    options.struct_size = sizeof options;
+    expect(8, tandem_context_create(&options, &context) == TANDEM_OK);
+    expect(9, tandem_context_health(context) == TANDEM_OK);
+    tandem_context_destroy(context);
+    _exit(failed);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "signal " << WTERMSIG(status) << ", check " << WEXITSTATUS(status);
+  EXPECT_EQ(tandem_wait(instance), TANDEM_OK) << tandem_last_error(context);
+  EXPECT_EQ(tandem_run(instance), TANDEM_OK) << tandem_last_error(context);
+  tandem_memory_destroy(memory);
+  tandem_stream_destroy(stream);
 }
 
 TEST_F(CLifetimes, WrappedStreamsNeedAGpu) {
