@@ -77,6 +77,12 @@ static Status convert(const tandem_compile_options *given, CompileOptions &to) {
   return Status();
 }
 
+static Status checkText(const char *text, size_t size) {
+  return text || !size ? Status()
+                       : Status(Code::InvalidArgument,
+                                fmt::format("text: expected {} bytes, found a null pointer", size));
+}
+
 /// A compilation that has not begun.
 static std::shared_ptr<const CompileResult> refused(const Status &why) {
   CompileResult result;
@@ -107,7 +113,10 @@ const char *tandem_compiler_version_string(void) { return TANDEM_VERSION_STRING;
 tandem_compilation *tandem_compile(const char *text, size_t size, const char *name,
                                    const tandem_compile_options *options) {
   CompileOptions converted;
-  if (Status status = convert(options, converted); !status.ok())
+  Status status = checkText(text, size);
+  if (status.ok())
+    status = convert(options, converted);
+  if (!status.ok())
     return wrap(refused(status));
   return wrap(std::make_shared<const CompileResult>(
       compileText({text, size}, converted, name ? name : "input.mlir")));
@@ -149,7 +158,11 @@ tandem_module_compiler *tandem_module_compiler_create(const char *text, size_t s
                                                       const tandem_module_options *options) {
   CompilerSettings settings;
   tandem_module_options given{};
-  Status status = options ? readStruct(options, "tandem_module_options", given) : Status();
+  Status status = checkText(text, size);
+  if (!status.ok())
+    size = 0;
+  else if (options)
+    status = readStruct(options, "tandem_module_options", given);
   if (given.name)
     settings.name = given.name;
   if (given.max_programs)

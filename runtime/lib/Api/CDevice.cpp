@@ -73,6 +73,8 @@ void *tandem_memory_data(tandem_memory *memory) {
 tandem_code tandem_memory_write(tandem_memory *memory, uint64_t offset, const void *from,
                                 uint64_t bytes) {
   return guardedBy(memory, [&]() -> Status {
+    if (!from && bytes)
+      return missing("from");
     TANDEM_ASSIGN_OR_RETURN(std::byte * to, placeOf(*memory, offset, bytes));
     return memory->context->context->device().upload(to, from, bytes);
   });
@@ -80,6 +82,8 @@ tandem_code tandem_memory_write(tandem_memory *memory, uint64_t offset, const vo
 
 tandem_code tandem_memory_read(tandem_memory *memory, uint64_t offset, void *to, uint64_t bytes) {
   return guardedBy(memory, [&]() -> Status {
+    if (!to && bytes)
+      return missing("to");
     TANDEM_ASSIGN_OR_RETURN(std::byte * from, placeOf(*memory, offset, bytes));
     return memory->context->context->device().download(to, from, bytes);
   });

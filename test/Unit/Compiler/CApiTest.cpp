@@ -43,6 +43,26 @@ struct Sizes {
 
 } // namespace
 
+TEST(CompilerCApi, TextThatIsNull) {
+  Sizes sizes;
+  auto expectRefused = [](tandem_compilation *compilation) {
+    EXPECT_FALSE(tandem_compilation_ok(compilation));
+    tandem_diagnostic why{};
+    why.struct_size = sizeof why;
+    ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &why));
+    EXPECT_STREQ(why.message, "text: expected 5 bytes, found a null pointer");
+    tandem_compilation_destroy(compilation);
+  };
+  expectRefused(tandem_compile(nullptr, 5, nullptr, &sizes.options));
+  tandem_module_compiler *compiler = tandem_module_compiler_create(nullptr, 5, nullptr);
+  expectRefused(tandem_module_compile(compiler, &sizes.options));
+  tandem_module_compiler_destroy(compiler);
+  // No text is one without functions.
+  tandem_compilation *empty = tandem_compile(nullptr, 0, nullptr, &sizes.options);
+  EXPECT_FALSE(tandem_compilation_ok(empty));
+  tandem_compilation_destroy(empty);
+}
+
 TEST(CompilerCApi, SameBytesAsFromCpp) {
   Sizes sizes;
   tandem_compile_options &options = sizes.options;

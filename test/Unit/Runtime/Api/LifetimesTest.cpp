@@ -200,6 +200,18 @@ TEST_F(CLifetimes, AForkedChildIsToldSo) {
   tandem_stream_destroy(stream);
 }
 
+TEST_F(CLifetimes, MemoryIsCopiedToAndFromSomewhere) {
+  tandem_memory *memory = nullptr;
+  ASSERT_EQ(tandem_memory_create(context, 16, &memory), TANDEM_OK);
+  EXPECT_EQ(tandem_memory_write(memory, 0, nullptr, 16), TANDEM_INVALID_ARGUMENT);
+  EXPECT_STREQ(tandem_last_error(context), "from: null pointer");
+  EXPECT_EQ(tandem_memory_read(memory, 0, nullptr, 16), TANDEM_INVALID_ARGUMENT);
+  EXPECT_STREQ(tandem_last_error(context), "to: null pointer");
+  EXPECT_EQ(tandem_memory_write(memory, 16, nullptr, 0), TANDEM_OK);
+  EXPECT_EQ(tandem_memory_read(memory, 16, nullptr, 0), TANDEM_OK);
+  tandem_memory_destroy(memory);
+}
+
 TEST_F(CLifetimes, WrappedStreamsNeedAGpu) {
   tandem_stream *stream = nullptr;
   EXPECT_EQ(tandem_stream_wrap(context, nullptr, &stream), TANDEM_UNSUPPORTED);
