@@ -14,6 +14,7 @@
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Tuned.h"
 #include "tandem/Support/SilenceDiagnostics.h"
@@ -569,6 +570,7 @@ std::string Diagnostic::str() const {
   if (!text.empty())
     text += ": ";
   text += names[static_cast<unsigned>(severity)].str() + ": " + message;
+  text = escapeControls(text);
   for (const Diagnostic &note : notes)
     text += "\n" + note.str();
   return text;

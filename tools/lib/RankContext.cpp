@@ -7,6 +7,8 @@
 
 #include "RankContext.h"
 
+#include "tandem/Program/Printable.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -84,7 +86,7 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   options.link = request.link.empty() ? nullptr : request.link.c_str();
   options.matmul_threads = matmulThreads(bootstrap, world != nullptr);
   options.log = [](void *, tandem_log_level, const char *message) {
-    fmt::print(stderr, "tandem: {}\n", message);
+    fmt::print(stderr, "tandem: {}\n", escapeControls(message));
   };
   self->gpu = request.device.compare(0, 4, "cuda") == 0 || request.device.compare(0, 3, "hip") == 0;
   TANDEM_RETURN_IF_ERROR(self->check(tandem_context_create(&options, &self->context)));

@@ -8,6 +8,7 @@
 #include "CommandLine.h"
 #include "ToolMain.h"
 
+#include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Check.h"
 #include "tandem/Replay/World.h"
@@ -32,7 +33,7 @@ an invalid stream program; 3 no error found, but not everything could be decided
 constexpr int kOk = 0, kErrors = 1, kBadInput = 2, kUndecided = 3;
 
 int fail(const std::string &message) {
-  fmt::print(stderr, "tandem-check: error: {}\n", message);
+  fmt::print(stderr, "tandem-check: error: {}\n", escapeControls(message));
   return kBadInput;
 }
 
@@ -106,7 +107,8 @@ static int checkMain(int argc, char **argv) {
     options.sms = check::defaultSMs((*world)->target);
   check::Report report = check::check(**world, options);
   auto checked = Clock::now();
-  fmt::print("{}", json ? check::toJson(**world, report) : check::toText(**world, report));
+  fmt::print("{}", json ? check::toJson(**world, report)
+                        : escapeControls(check::toText(**world, report)));
   if (time) {
     auto ms = [](Clock::duration d) {
       return std::chrono::duration<double, std::milli>(d).count();

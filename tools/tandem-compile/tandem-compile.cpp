@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Compiler/Certify.h"
+#include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -109,7 +110,7 @@ cl::opt<uint64_t> maxCommands("max-commands",
 
 /// Prints an error on stderr; returns the exit code.
 int fail(const llvm::Twine &message) {
-  llvm::WithColor::error(llvm::errs(), "tandem-compile") << message << "\n";
+  llvm::WithColor::error(llvm::errs(), "tandem-compile") << escapeControls(message.str()) << "\n";
   return 1;
 }
 
@@ -249,7 +250,7 @@ int certifyResult(compiler::CompileResult &result, const compiler::CompileOption
   if (!certificate) {
     if (!isChecked)
       return fail(certificate.status().message());
-    llvm::errs() << certificate.status().message();
+    llvm::errs() << escapeControls(certificate.status().message());
     return fail("the program may not run as it should: nothing is written (--check=false writes it "
                 "all the same)");
   }

@@ -9,6 +9,7 @@
 
 #include "Files.h"
 
+#include "tandem/Program/Printable.h"
 #include "tandem/Replay/Waits.h"
 
 #include <algorithm>
@@ -208,7 +209,7 @@ Status run::writeHangReport(const std::string &path, const HangBoard &board,
   if (!world)
     out["not_analysed"] = why;
   for (const std::string &line : report.text())
-    fmt::print(stderr, "tandem-run: {}\n", line);
+    fmt::print(stderr, "tandem-run: {}\n", escapeControls(line));
   return writeFile(path, out.dump(2, ' ', false, json::error_handler_t::replace) + "\n")
       .withPrefix("--hang-report: ");
 }

@@ -12,6 +12,7 @@
 #include "HangBoard.h"
 #include "Ranks.h"
 #include "ToolMain.h"
+#include "tandem/Program/Printable.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -235,14 +236,14 @@ private:
       report.failure = report.mine = rankMessage(rank, status.message());
     std::string prefix = options.several() ? report.file + ": " : "";
     if (rank != 0 && !report.mine.empty())
-      fmt::print(stderr, "tandem-run: {}{}\n", prefix, report.mine);
+      fmt::print(stderr, "tandem-run: {}{}\n", prefix, escapeControls(report.mine));
     if (rank == 0) {
       if (!options.several() && !options.json.empty()) {
         Status written = writeJson(options, {report}, tally);
         if (!written.ok() && report.failure.empty())
           report.failure = written.message();
       }
-      fmt::print("{}", reportLines(options, report, prefix));
+      fmt::print("{}", escapeControls(reportLines(options, report, prefix)));
       std::fflush(stdout);
     }
     ++(report.failure.empty() ? tally.passed : tally.failed);
@@ -287,7 +288,7 @@ Status run::checkOutputs(const Options &options) {
 }
 
 int run::failed(const std::string &message) {
-  fmt::print(stderr, "tandem-run: {}\n", message);
+  fmt::print(stderr, "tandem-run: {}\n", escapeControls(message));
   return 1;
 }
 

@@ -18,6 +18,7 @@
 #include "Session.h"
 #include "SharedPrograms.h"
 #include "ToolMain.h"
+#include "tandem/Program/Printable.h"
 #include "tandem/Runtime/Environment.h"
 #include "tandem/Runtime/NodeMap.h"
 #include "tandem/Runtime/Rendezvous.h"
@@ -207,7 +208,8 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
                                               : (*exits)[0].killed ? "hung"
                                                                    : "was ended by a signal");
     ++tally.failed;
-    fmt::print("{}", reportLines(options, report, options.several() ? report.file + ": " : ""));
+    fmt::print("{}", escapeControls(reportLines(options, report,
+                                                options.several() ? report.file + ": " : "")));
     if (options.several())
       fmt::print("{}\n", totalLine(options, tally));
   }
@@ -325,7 +327,7 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
 }
 
 int fail(const Status &status) {
-  fmt::print(stderr, "tandem-run: {}\n", status.message());
+  fmt::print(stderr, "tandem-run: {}\n", escapeControls(status.message()));
   return 2;
 }
 

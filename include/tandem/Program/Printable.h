@@ -1,0 +1,43 @@
+//===- Printable.h - texts of others for a terminal -------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PROGRAM_PRINTABLE_H
+#define TANDEM_PROGRAM_PRINTABLE_H
+
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+/// A text to print that has names of a program or words of another process in it, which could
+/// clear a terminal or hide what else is there: control characters (of ASCII, and U+0080 to U+009F)
+/// become \x1b and the like. Lines and tabulators stay.
+inline std::string escapeControls(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string result;
+  result.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto byte = static_cast<unsigned char>(text[i]);
+    bool isLate = byte == 0xc2 && i + 1 < text.size() && // the first byte of U+0080 to U+00BF
+                  static_cast<unsigned char>(text[i + 1]) < 0xa0 &&
+                  static_cast<unsigned char>(text[i + 1]) >= 0x80;
+    if (isLate)
+      byte = static_cast<unsigned char>(text[++i]);
+    if (isLate || byte == 0x7f || (byte < ' ' && byte != '\n' && byte != '\t')) {
+      result += "\\x";
+      result += digits[byte >> 4];
+      result += digits[byte & 15];
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+} // namespace tandem
+
+#endif // TANDEM_PROGRAM_PRINTABLE_H
