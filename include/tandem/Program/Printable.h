@@ -1,4 +1,4 @@
-//===- Printable.h - texts of others for a terminal -------------*- C++ -*-===//
+//===- Printable.h - escape control characters ------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,9 +13,9 @@
 
 namespace tandem {
 
-/// A text to print that has names of a program or words of another process in it, which could
-/// clear a terminal or hide what else is there: control characters (of ASCII, and U+0080 to U+009F)
-/// become \x1b and the like. Lines and tabulators stay.
+/// Makes a message safe for a terminal. A name in a program, or a message of another process, could
+/// clear the screen. Control characters (ASCII, and U+0080 to U+009F in UTF-8) become \x1b and the
+/// like. Newlines and tabs stay.
 inline std::string escapeControls(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string result;

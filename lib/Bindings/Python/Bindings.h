@@ -151,8 +151,8 @@ private:
   static int allGather(void *user, const void *mine, size_t bytes, void *all);
   static int barrier(void *user);
 
-  /// Held by the thread that uses what the runtime lets one thread use at a time. Recursive: what
-  /// Python code runs meanwhile, such as a kernel or a finalizer, may use the context again.
+  /// Held during a call, because the runtime allows one thread at a time. Recursive: Python code
+  /// that this thread runs during the call, such as a finalizer, may use the context again.
   std::recursive_mutex mutex;
   const pid_t pid = getpid(); ///< of the process that made it
   tandem_context *handle = nullptr;
@@ -167,14 +167,14 @@ private:
   std::vector<std::pair<void *, tandem_stream *>> streams; ///< those that were wrapped
 };
 
-/// Threads that share a context use it one after another: to prepare, run and close. The
-/// interpreter's lock is given up while another thread is waited for, so whoever waits for a
-/// context never keeps its holder from the interpreter. `context` outlives the lock.
+/// Serialises the threads that share a context: they prepare, run and close one after another.
+/// Waiting releases the GIL, so the thread that holds the context can go on. `context` must outlive
+/// the lock.
 class ContextLock {
 public:
   explicit ContextLock(RuntimeContext &context) : context(context) {
     isHeld = context.mutex.try_lock();
-    // In a fork no thread gives it up that held it; every call of the C API is an error there.
+    // In a forked child the thread that held it does not exist. The C API refuses the call there.
     if (isHeld || context.pid != getpid())
       return;
     nb::gil_scoped_release unlocked;

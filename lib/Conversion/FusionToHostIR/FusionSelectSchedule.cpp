@@ -171,7 +171,7 @@ private:
       signature = getSignature(op);
       signature.append(reinterpret_cast<const char *>(returned.data()),
                        returned.size() * sizeof(unsigned));
-      // Loops that are alike but for what option `among` leaves them are decided apart.
+      // Equal loops may have different candidates: option `among` names loops.
       for (StringRef text : allowed)
         signature.append(("|" + text).str());
     }

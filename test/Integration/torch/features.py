@@ -57,6 +57,7 @@ class Adapted(nn.Module):
         return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](x))
 
 
+@functools.cache
 def _mesh(ranks):
     return init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
 
@@ -147,10 +148,12 @@ def adapters(rank, ranks):
             super().__init__()
             self.packed = nn.Parameter(torch.ones(4))
 
-    for layer in (Magnitude(nn.Linear(8, 16)), Quantised()):
+    special = Adapted(nn.Linear(8, 16))
+    special.lora_A["default"] = LoRALinear(8, 2)
+    for layer in (Magnitude(nn.Linear(8, 16)), Quantised(), special):
         model = MLP()
         model.up_proj = layer
-        _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", type(layer).__name__)
+        _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", "LoRALinear" if layer is special else type(layer).__name__)
         assert not isinstance(model.gate_proj.weight, DTensor)
     model = MLP()
     model.attention = nn.Module()
@@ -291,6 +294,8 @@ def life(rank, ranks):
         _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", "remove it before")
         assert not isinstance(model.gate_proj.weight, DTensor)
     _refused(tandem.ArgumentError, lambda: split.gate_proj(torch.randn(2, 7)), "layer gate_proj", "expected weights of 7 rows")
+    _refused(tandem.ArgumentError, lambda: tt.column_linears(torch.randn(2, 7), [split.gate_proj, split.up_proj]),
+             "layer gate_proj, up_proj")
 
 
 def late(rank, ranks):

@@ -17,5 +17,5 @@ def test_feature(feature):
 
 def test_random_modules():
     """TANDEM_TEST_FUZZ=SEED,SECONDS: others, for longer."""
-    seed, seconds = os.environ.get("TANDEM_TEST_FUZZ", "0,20").split(",")
+    seed, seconds = os.environ.get("TANDEM_TEST_FUZZ", "0,60").split(",")
     run("fuzz", 2, seed, seconds, seconds=float(seconds) + 60)

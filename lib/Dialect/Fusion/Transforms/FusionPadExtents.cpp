@@ -249,9 +249,9 @@ bool Padder::takesPadding(Operation *op, unsigned operand, int64_t dim) {
   return false;
 }
 
-/// Fills `takes` and `gives` for an op. Its axes rule says so for the extents as written: beside
-/// operands that are cut and others that are not, a reshape's would be that of another reshape, and
-/// a matmul would not find the padding of what it contracts.
+/// Fills `takes` and `gives` for an op, before any op is changed. The op's axes rule needs the
+/// extents as written. Example: after its operand 3x3 was padded to 4x3, the rule of a reshape to
+/// 3x1x3 would be that of another reshape.
 void Padder::decide(Operation *op) {
   for (OpOperand &operand : op->getOpOperands())
     if (RankedTensorType type = typeOf(operand.get()))

@@ -13,6 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
+#include "tandem/Support/ElementTypes.h"
 #include "tandem/Support/VaryingAttrs.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -29,14 +30,6 @@ using namespace tandem::fusion;
 
 using Shape = SmallVector<int64_t>;
 
-/// Whether buffers hold such elements.
-static bool isElementType(Type type) {
-  if (auto integer = dyn_cast<IntegerType>(type))
-    return integer.isSignless() && llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth());
-  return isa<Float64Type, Float32Type, Float16Type, BFloat16Type, Float8E4M3FNType, Float8E5M2Type>(
-      type);
-}
-
 static LogicalResult verifyKnown(Value value, const Twine &what) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type)
@@ -45,9 +38,7 @@ static LogicalResult verifyKnown(Value value, const Twine &what) {
   Type element = type.getElementType();
   if (isa<BlockArgument>(value) ? !isElementType(element) : !element.isIntOrFloat())
     return emitError(value.getLoc())
-           << "expected elements of " << what
-           << " of f64, f32, f16, bf16, f8E4M3FN, f8E5M2, i64, i32, i16, i8 or i1, found "
-           << element;
+           << "expected elements of " << what << " of " << kElementTypes << ", found " << element;
   if (AxesAttr axes = getAxes(value))
     for (const MeshAxis &axis : axes.getMesh().getAxes())
       if (ShapedType::isDynamic(axis.size))

@@ -18,6 +18,7 @@ from tandem import _tandem
 
 from . import _fusions, _padding
 from ._groups import resolve as _resolve
+from ._unsupported import check_once, check_transforms
 
 _library = torch.library.Library("tandem", "DEF")
 _library.define("all_gather_matmul(Tensor x, Tensor[] weights, int dim, str group, SymInt? tokens, bool gathered) "
@@ -304,20 +305,10 @@ def _needs_grad(x, weights):
     return torch.is_grad_enabled() and (x.requires_grad or any(weight.requires_grad for weight in weights))
 
 
-def _check_once(op):
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
-        raise RuntimeError(f"{op}: its gradient has no gradient: expected create_graph=False")
-
-
-def _check_transforms(op, x, weights):
-    """Raises under torch.func's transforms and for forward-mode AD: what they ask for would be dropped."""
-    if torch.compiler.is_compiling():
-        return
-    if torch._C._are_functorch_transforms_active():
-        raise RuntimeError(f"{op}: expected no transform of torch.func, found one: vmap, grad, jvp and others are not supported")
-    if torch.autograd.forward_ad._current_level >= 0 and any(
-            torch.autograd.forward_ad.unpack_dual(one).tangent is not None for one in (x, *weights)):
-        raise RuntimeError(f"{op}: expected no tangent, found one: forward-mode AD is not supported")
+def _used(grads, weights):
+    """(gradients, transposed weights) of the results that something used; those are the same on all ranks."""
+    pairs = [(grad, weight.t()) for grad, weight in zip(grads, weights) if grad is not None]
+    return [grad for grad, _ in pairs], [transpose for _, transpose in pairs]
 
 
 def _gradient_of_weight(weight, x, grad):
@@ -346,17 +337,15 @@ class _Gather(torch.autograd.Function):
 
 
 def _gradients_of_gather(whole, weights, grads, dim, group, rows, need_x, needs):
-    """(dx or None, None, None, None, dw or None, ..). Results that nothing used have no gradient; they are the same on all
-    ranks."""
-    _check_once("all_gather_matmul")
+    """(dx or None, None, None, None, dw or None, ..)."""
+    check_once("all_gather_matmul")
     dx = None
-    used = [(weight.t(), grad) for weight, grad in zip(weights, grads) if grad is not None]
+    used, transposes = _used(grads, weights)
     if need_x and used:
-        transposes, grads_used = map(list, zip(*used))
-        if _is_direct(grads_used[0], (*grads_used, *transposes)):
-            dx = _scatter(group, (dim,), grads_used, transposes)[0]
+        if _is_direct(used[0], (*used, *transposes)):
+            dx = _scatter(group, (dim,), used, transposes)[0]
         else:
-            dx = torch.ops.tandem.matmul_reduce_scatter(grads_used, transposes, dim, group, rows)
+            dx = torch.ops.tandem.matmul_reduce_scatter(used, transposes, dim, group, rows)
     return dx, None, None, None, *(_gradient_of_weight(weight, whole, grad) if need and grad is not None else None
                                    for weight, grad, need in zip(weights, grads, needs))
 
@@ -370,7 +359,7 @@ def _save_gather(ctx, inputs, output):
 
 
 def _backward_of_gather(ctx, grads):
-    _check_once("all_gather_matmul")
+    check_once("all_gather_matmul")
     kept, *weights = ctx.saved_tensors
     needs = _needed(ctx.needs_input_grad[1], len(weights))
     if any(needs) and not ctx.gathered:
@@ -398,7 +387,7 @@ class _Scatter(torch.autograd.Function):
 
 def _gradients_of_scatter(x, weight, grad, dim, group, need_x, need_weight):
     """(dx or None, dw or None)."""
-    _check_once("matmul_reduce_scatter")
+    check_once("matmul_reduce_scatter")
     if _is_direct(x, (weight, grad)):
         made = _scatter_backward(group, (dim, need_x, need_weight), (x, grad), (weight,))
     else:
@@ -438,7 +427,7 @@ class _Reduce(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        _check_once("matmul_all_reduce")
+        check_once("matmul_all_reduce")
         x, weight = ctx.saved_tensors
         need_x, need_weight, _ = ctx.needs_input_grad
         return grad @ weight.t() if need_x else None, _gradient_of_weight(weight, x, grad) if need_weight else None, None
@@ -451,7 +440,7 @@ def _save_reduce(ctx, inputs, output):
 
 
 def _backward_of_reduce(ctx, grad):
-    _check_once("matmul_all_reduce")
+    check_once("matmul_all_reduce")
     saved = ctx.saved_tensors
     xs, weights = saved[:ctx.count], saved[ctx.count:]
     return ([grad @ weight.t() for weight in weights],
@@ -474,16 +463,15 @@ class _Replicated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        _check_once("column_parallel")
+        check_once("column_parallel")
         x, *weights = ctx.saved_tensors
         dx = None
-        used = [(grad, weight.t()) for grad, weight in zip(grads, weights) if grad is not None]
+        used, transposes = _used(grads, weights)
         if ctx.needs_input_grad[1] and used:
-            grads_used, transposes = map(list, zip(*used))
-            if _is_direct(grads_used[0], (*grads_used, *transposes)):
-                dx = _reduce(ctx.group, (), grads_used, transposes)[0]
+            if _is_direct(used[0], (*used, *transposes)):
+                dx = _reduce(ctx.group, (), used, transposes)[0]
             else:
-                dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in grads_used], transposes, ctx.group)
+                dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in used], transposes, ctx.group)
         return (None, dx, *(_gradient_of_weight(weight, x, grad) if needed and grad is not None else None
                             for weight, grad, needed in zip(weights, grads, ctx.needs_input_grad[2:])))
 
@@ -534,7 +522,7 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
-    _check_transforms("all_gather_matmul", x, weights)
+    check_transforms("all_gather_matmul", x, weights)
     if _is_merged(x, dim):
         dim, tokens = dim % x.dim(), _tokens_of(x, dim, group, tokens)
         merged = _merged("all_gather_matmul", x, dim, group, tokens)
@@ -564,7 +552,7 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     ranks divide the tokens. Differentiable. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
-    _check_transforms("matmul_reduce_scatter", x, (weight,))
+    check_transforms("matmul_reduce_scatter", x, (weight,))
     if _is_merged(x, dim):
         dim, tokens = dim % x.dim(), x.shape[dim]
         y = matmul_reduce_scatter(_merged("matmul_reduce_scatter", x, dim, group, tokens), weight, dim, group)
@@ -586,7 +574,7 @@ def matmul_all_reduce(x, weight, group=None):
     ranks. Differentiable: the gradient of the result is the same on all ranks. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
-    _check_transforms("matmul_all_reduce", x, (weight,))
+    check_transforms("matmul_all_reduce", x, (weight,))
     if _is_alone(group):
         _check("matmul_all_reduce", x, [weight], 0)
         return x @ weight
@@ -602,7 +590,7 @@ def column_parallel(x, weights, group=None):
     the ranks, hidden behind the product. weights: one, or a list that shares the sum."""
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
-    _check_transforms("column_parallel", x, weights)
+    check_transforms("column_parallel", x, weights)
     if _is_alone(group):
         made = [x @ weight for weight in weights]
     else:

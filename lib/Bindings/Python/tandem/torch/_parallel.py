@@ -31,13 +31,18 @@ class Linear(nn.Linear):
     nn.Linear to this one, so that the layer can be copied, pickled and called like any other."""
 
     def forward(self, input):
-        try:
-            y = self._tandem_style._run(self, input)
-        except tandem.ArgumentError as error:
-            raise tandem.ArgumentError(f"layer {self._tandem_name}: {error}") from error
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            return _Unchanged.apply(y, self.weight) if y.requires_grad else y
-        return y
+        return _results([self], lambda: [self._tandem_style._run(self, input)])[0]
+
+
+def _results(layers, call):
+    """call(), the results of split layers. Errors name the layers; a weight that changes before the backward is an error."""
+    try:
+        made = call()
+    except tandem.ArgumentError as error:
+        raise tandem.ArgumentError(f"layer {', '.join(one._tandem_name for one in layers)}: {error}") from error
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return made
+    return [_Unchanged.apply(y, one.weight) if y.requires_grad else y for y, one in zip(made, layers)]
 
 
 def _problem(module):
@@ -261,10 +266,7 @@ def column_linears(x, layers):
     kinds = {(style.input_layout, style.use_local_output) for style in styles}
     if len(styles) < len(layers) or len(kinds) != 1 or any(one.weight.device_mesh != layers[0].weight.device_mesh for one in layers):
         return [layer(x) for layer in layers]
-    made = styles[0]._products(layers, x)
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return made
-    return [_Unchanged.apply(y, one.weight) if y.requires_grad else y for y, one in zip(made, layers)]
+    return _results(layers, lambda: styles[0]._products(layers, x))
 
 
 class _LocalLinear(nn.Linear):
@@ -279,9 +281,15 @@ class _OnTokens(ParallelStyle):
     """A linear layer that is not split and works on this rank's tokens: the gradients of its parameters are summed over the
     ranks. torch's SequenceParallel refuses linear layers whose tokens are not the first dimension."""
 
+    def _check(self, module, mesh):
+        """Raises unless the layer can be replicated. Changes nothing."""
+        if not _is_plain(module):
+            raise tandem.ArgumentError(f"expected a plain torch.nn.Linear, found {type(module).__name__}")
+        if problem := _problem(module):
+            raise tandem.ArgumentError(problem)
+
     def _apply(self, module, device_mesh):
-        if not _is_plain(module) or (problem := _problem(module)):
-            raise tandem.ArgumentError(f"expected a plain torch.nn.Linear, found {problem if _is_plain(module) else type(module)}")
+        self._check(module, device_mesh)
         for key, value in list(module.named_parameters(recurse=False)):
             whole = distribute_tensor(value, device_mesh, [Replicate()], src_data_rank=self.src_data_rank)
             module.register_parameter(key, nn.Parameter(whole, requires_grad=value.requires_grad))
@@ -295,13 +303,13 @@ class _Plan:
     def __init__(self, model, sequence_dim):
         self.tokens = None if sequence_dim is None else Shard(sequence_dim)
         self.styles = {}
-        self.left = {}  # name -> what it is: named like a layer that is split, but cannot be
+        self.unsplit = {}  # name -> what it is: named like a layer that is split, but cannot be
         for name, part in model.named_modules():
             last = name.rpartition(".")[2]
             if last in _COLUMNS or last in _ROWS:
                 self._add(name, part, last in _COLUMNS)
             elif last in _PACKED and next(part.parameters(), None) is not None:
-                self.left[name] = "several projections in one layer"
+                self.unsplit[name] = "several projections in one layer"
             elif self.tokens and any(fnmatch.fnmatch(last.lower(), one) for one in _NORMS) and not list(part.children()):
                 self.styles[name] = SequenceParallel(sequence_dim=sequence_dim, use_local_output=True)
         # A row-parallel layer needs a column-parallel one that feeds it.
@@ -322,14 +330,14 @@ class _Plan:
         base = getattr(part, "base_layer", None)
         if not isinstance(base, nn.Linear):
             if next(part.parameters(), None) is not None:
-                self.left[name] = type(part).__name__
+                self.unsplit[name] = type(part).__name__
             return
         # peft: base_layer(x) + lora_B(lora_A(x)). Anything else with parameters of its own is not known.
         adapters = {"base_layer": [], "lora_A": [], "lora_B": []}
         for key, value in part.named_parameters():
             key, _, rest = key.partition(".")
             if key not in adapters or rest.rpartition(".")[2] not in ("weight", "bias"):
-                self.left[name] = f"{type(part).__name__} with {key}"
+                self.unsplit[name] = f"{type(part).__name__} with {key}"
                 return
         for key, layer in part.named_modules():
             if isinstance(layer, nn.Linear):
@@ -348,7 +356,7 @@ class _Plan:
         """Raises if a model would be half split: a layer next to split ones, or, where ranks have some of the tokens, one that
         would see no others."""
         parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, _Linear)}
-        wrong = [f"{name} ({what})" for name, what in self.left.items()
+        wrong = [f"{name} ({what})" for name, what in self.unsplit.items()
                  if parents and (self.tokens or name.rpartition(".")[0] in parents)]
         if wrong:
             raise tandem.ArgumentError(f"parallelize: expected an nn.Linear, or one with peft's LoRA, found {', '.join(wrong)}; "
@@ -378,7 +386,7 @@ def _check_layers(module, chosen, mesh):
         for key, value in part.named_parameters(recurse=False):
             names.setdefault(id(value), []).append(f"{name}.{key}")
     for name, part, style in _named(module, chosen):
-        if not isinstance(style, _Linear):
+        if not isinstance(style, (_Linear, _OnTokens)):
             continue
         try:
             style._check(part, mesh)
@@ -413,7 +421,7 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
         if found is None and chosen:
             raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan, "
                                        "found none")
-        others = "".join(f"; {name} is {what}" for name, what in (found.left if found else {}).items())
+        others = "".join(f"; {name} is {what}" for name, what in (found.unsplit if found else {}).items())
         raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
                                    f"found none{others}: give a plan")
     _check_layers(module, chosen, mesh)

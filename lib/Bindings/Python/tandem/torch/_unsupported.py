@@ -1,0 +1,21 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Refuses what the operators do not support, where torch would otherwise drop a derivative without an error."""
+
+import torch
+
+
+def check_once(op):
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
+        raise RuntimeError(f"{op}: its gradient has no gradient: expected create_graph=False")
+
+
+def check_transforms(op, x, weights):
+    """Raises under torch.func's transforms and for forward-mode AD: what they ask for would be dropped."""
+    if torch.compiler.is_compiling():
+        return
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(f"{op}: expected no transform of torch.func, found one: vmap, grad, jvp and others are not supported")
+    if torch.autograd.forward_ad._current_level >= 0 and any(
+            torch.autograd.forward_ad.unpack_dual(one).tangent is not None for one in (x, *weights)):
+        raise RuntimeError(f"{op}: expected no tangent, found one: forward-mode AD is not supported")
