@@ -148,12 +148,14 @@ def adapters(rank, ranks):
             super().__init__()
             self.packed = nn.Parameter(torch.ones(4))
 
-    special = Adapted(nn.Linear(8, 16))
+    patched, special = Adapted(nn.Linear(8, 16)), Adapted(nn.Linear(8, 16))
+    patched.lora_A["default"].forward = torch.relu
     special.lora_A["default"] = LoRALinear(8, 2)
-    for layer in (Magnitude(nn.Linear(8, 16)), Quantised(), special):
+    for layer, words in ((Magnitude(nn.Linear(8, 16)), "Magnitude with the parameter magnitude"), (Quantised(), "Quantised"),
+                         (special, "Adapted with the parameter lora_A.default.a"), (patched, "up_proj.lora_A.default")):
         model = MLP()
         model.up_proj = layer
-        _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", "LoRALinear" if layer is special else type(layer).__name__)
+        _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", words)
         assert not isinstance(model.gate_proj.weight, DTensor)
     model = MLP()
     model.attention = nn.Module()

@@ -284,7 +284,7 @@ class _OnTokens(ParallelStyle):
     def _check(self, module, mesh):
         """Raises unless the layer can be replicated. Changes nothing."""
         if not _is_plain(module):
-            raise tandem.ArgumentError(f"expected a plain torch.nn.Linear, found {type(module).__name__}")
+            raise tandem.ArgumentError(f"expected a torch.nn.Linear with nn.Linear's forward, found {type(module).__name__} with another")
         if problem := _problem(module):
             raise tandem.ArgumentError(problem)
 
@@ -334,10 +334,10 @@ class _Plan:
             return
         # peft: base_layer(x) + lora_B(lora_A(x)). Anything else with parameters of its own is not known.
         adapters = {"base_layer": [], "lora_A": [], "lora_B": []}
-        for key, value in part.named_parameters():
-            key, _, rest = key.partition(".")
+        for parameter, _ in part.named_parameters():
+            key, _, rest = parameter.partition(".")
             if key not in adapters or rest.rpartition(".")[2] not in ("weight", "bias"):
-                self.unsplit[name] = f"{type(part).__name__} with {key}"
+                self.unsplit[name] = f"{type(part).__name__} with the parameter {parameter}"
                 return
         for key, layer in part.named_modules():
             if isinstance(layer, nn.Linear):
