@@ -135,6 +135,14 @@ const char *tandem_context_device(tandem_context *context);
 /* 1: the device has kernels for gated matmuls. 0: it runs their parts one by one, or the creation
  * of the context failed. */
 int tandem_context_has_gated_kernels(tandem_context *context);
+/* 1: each run is compared with that of the same number on all other ranks before one of them ends,
+ * and is an error on all ranks if it is of another program, extent or tandem_run_options.call. So
+ * it is for ranks of one host, from the first tandem_prepare on. 0: ranks of other hosts are not
+ * compared; what differs there ends with a timeout, or is not found if only `call` differs. */
+int tandem_context_compares_runs(tandem_context *context);
+/* All ranks are about to do what `call` says, between the same runs, such as to compile a program:
+ * compared as runs are, so that a rank that does something else in its place is an error on all. */
+tandem_code tandem_context_agree(tandem_context *context, const char *call);
 /* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
 tandem_code tandem_context_health(tandem_context *context);
 

@@ -61,6 +61,9 @@ typedef struct tandem_run_options {
   const uint64_t *bytes; /* sizes of the memory at `data`; NULL: not checked */
   /* In place of `data`: a const DLTensor * per argument, as for tandem_bind_dlpack. */
   const void *const *dl_tensors;
+  /* What else all ranks must agree on about this run, as text: numbers of tokens that share a
+   * program by padding, say. NULL: nothing. See tandem_context_compares_runs. */
+  const char *call;
 } tandem_run_options;
 
 /* Binds and enqueues a run. NULL options: the defaults. Up to 16 runs are in flight, 2 on GPUs

@@ -340,6 +340,17 @@ void tandem::python::bindContexts(nb::module_ &module) {
       .def_prop_ro("description", &RuntimeContext::description)
       .def("close", &RuntimeContext::close,
            "Ends what was made from the context, and the context. Waits for no other rank.")
+      .def_prop_ro(
+          "compares_runs",
+          [](RuntimeContext &context) { return tandem_context_compares_runs(context.get()) != 0; })
+      .def(
+          "agree",
+          [](RuntimeContext &context, const char *call) {
+            ContextLock lock(context);
+            context.check(tandem_context_agree(context.get(), call));
+          },
+          nb::arg("call"),
+          "All ranks are about to do what `call` says, between the same runs; else an error.")
       .def(
           "check_health",
           [](RuntimeContext &context) { context.check(tandem_context_health(context.get())); },

@@ -35,6 +35,7 @@ struct Call {
     bool isTransposed = false;
   };
   std::vector<Result> results;
+  std::string text; ///< of all global shapes: what the ranks compare at each run
 };
 
 /// A group of ranks on one device.
@@ -96,13 +97,15 @@ class Operator {
 public:
   /// `prepare(group, numbers, rows, weights)` checks the arguments and compiles; group: (its name,
   /// context, a dict of its own). It returns (program, numbers of tensors in the order of its
-  /// inputs, [(shape, is it the transpose)]): rows and weights are counted together, shapes are
-  /// those of memory. Or it returns a function (rows, weights) -> [result], which then is what a
-  /// call does.
+  /// inputs, [(shape, is it the transpose)], the call as text): rows and weights are counted
+  /// together, shapes are those of memory, and the text must be equal on all ranks. Or it returns a
+  /// function (rows, weights) -> [result], which then is what a call does.
   Operator(std::shared_ptr<Groups> groups, nb::object prepare)
       : groups(std::move(groups)), prepare(std::move(prepare)), number(next++) {}
 
-  nb::object call(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights);
+  /// `text`: the call of which this one is a part, or None; see Call::text.
+  nb::object call(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights,
+                  nb::handle text);
   /// Is there a program? Does what a call does until it has found it.
   bool has(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights) {
     Tensors tensors(rows, weights);
@@ -217,6 +220,7 @@ std::shared_ptr<const Call> Operator::make(Group &group, nb::handle name, nb::ha
     call.inputs.push_back(nb::cast<size_t>(one));
   for (nb::handle one : nb::borrow<nb::iterable>(made[2]))
     call.results.push_back({nb::borrow(one[0]), nb::cast<bool>(one[1])});
+  call.text = nb::cast<std::string>(made[3]);
   call.prepared = nb::cast<Program &>(call.program).prepare(group.context);
   if (call.inputs.size() != call.prepared->numInputs ||
       call.results.size() != call.prepared->numResults)
@@ -224,8 +228,8 @@ std::shared_ptr<const Call> Operator::make(Group &group, nb::handle name, nb::ha
   return group.calls.add(std::move(mine), std::move(kept), groups->mostPrograms);
 }
 
-nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
-                          nb::handle weights) {
+nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights,
+                          nb::handle text) {
   Tensors tensors(rows, weights);
   nb::handle like = tensors.objects[0];
   Group &group = groups->get(name, tensors.device(), like);
@@ -266,7 +270,8 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
     results.append(std::move(result));
   }
   RunStream stream(*context, nb::none(), like);
-  prepared->enqueue(data.data(), stream);
+  prepared->enqueue(data.data(), stream,
+                    text.is_none() ? call.text.c_str() : PyUnicode_AsUTF8(text.ptr()));
   return results;
 }
 
@@ -278,6 +283,7 @@ void tandem::python::bindOperators(nb::module_ &module) {
       .def_rw("most_programs", &Groups::mostPrograms);
   nb::class_<Operator>(module, "Operator")
       .def(nb::init<std::shared_ptr<Groups>, nb::object>(), nb::arg("groups"), nb::arg("prepare"))
-      .def("__call__", &Operator::call)
+      .def("__call__", &Operator::call, nb::arg("group"), nb::arg("numbers"), nb::arg("rows"),
+           nb::arg("weights"), nb::arg("text").none() = nb::none())
       .def("has", &Operator::has);
 }

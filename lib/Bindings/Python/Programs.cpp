@@ -115,13 +115,14 @@ void Prepared::check(size_t index, const Tensor &tensor) const {
     raiseArgument(nameOf(index) + ": expected memory that can be written");
 }
 
-void Prepared::enqueue(void **data, const RunStream &stream) {
+void Prepared::enqueue(void **data, const RunStream &stream, const char *call) {
   ContextLock lock(*context); // until the error is read
   checkOpen();
   tandem_run_options options = {};
   options.struct_size = sizeof options;
   options.stream = stream.handle;
   options.data = data;
+  options.call = call;
   tandem_code code = TANDEM_OK;
   {
     nb::gil_scoped_release unlocked;

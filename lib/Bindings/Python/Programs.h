@@ -61,7 +61,8 @@ public:
   /// Runs with the inputs; returns the results.
   nb::object run(Inputs &inputs, nb::handle out);
   /// Runs with the memory of all arguments, which was checked.
-  void enqueue(void **data, const RunStream &stream);
+  /// `call`: tandem_run_options.call.
+  void enqueue(void **data, const RunStream &stream, const char *call = nullptr);
   /// Waits for the last run.
   void wait();
   std::string nameOf(size_t argument) const;

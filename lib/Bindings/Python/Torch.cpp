@@ -23,7 +23,7 @@ constexpr std::array<const char *, 11> kTorchTypes = {{"float32", "float16", "bf
 struct Names {
   nb::object dataPtr = make("data_ptr"), shape = make("shape"), dtype = make("dtype"),
              isContiguous = make("is_contiguous"), isCpu = make("is_cpu"),
-             getDevice = make("get_device"), isNeg = make("is_neg"), stride = make("stride"),
+             getDevice = make("get_device"), isNeg = make("is_neg"), requiresGrad = make("requires_grad"), stride = make("stride"),
              newEmpty = make("new_empty"), dtypeKeyword = nb::make_tuple(make("dtype"));
 
   static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }
@@ -178,6 +178,12 @@ nb::object tandem::python::currentTorchStream(int32_t device) {
   // The function that compiled code of torch calls, too: torch.cuda.current_stream makes an object.
   static PyObject *raw = nullptr;
   return imported(raw, "torch._C", "_cuda_getCurrentRawStream")(device);
+}
+
+bool tandem::python::needsGradient(nb::handle object) {
+  static PyObject *isEnabled = nullptr;
+  return nb::getattr(object, Names::get().requiresGrad).is(Py_True) &&
+         imported(isEnabled, "torch", "is_grad_enabled")().is(Py_True);
 }
 
 std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to) {

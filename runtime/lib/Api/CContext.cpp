@@ -318,6 +318,23 @@ const char *tandem_context_device(tandem_context *context) {
   return context ? context->state->device.c_str() : "";
 }
 
+int tandem_context_compares_runs(tandem_context *context) {
+  bool compares = false;
+  (void)guardedBy(context, [&]() -> Status {
+    compares = context->state->context->comparesRuns();
+    return Status();
+  });
+  return compares ? 1 : 0;
+}
+
+tandem_code tandem_context_agree(tandem_context *context, const char *call) {
+  return guardedBy(context, [&]() -> Status {
+    if (!call)
+      return missing("call");
+    return context->state->context->agree(call);
+  });
+}
+
 tandem_code tandem_context_health(tandem_context *context) {
   return guardedBy(context, [&] { return context->state->context->health(); });
 }

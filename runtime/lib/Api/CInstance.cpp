@@ -11,7 +11,7 @@
 using namespace tandem;
 using namespace tandem::capi;
 
-static_assert(TANDEM_NO_PADDING_AFTER(tandem_run_options, dl_tensors));
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_run_options, call));
 static_assert(sizeof(CommandTime) == 2 * sizeof(int64_t));
 
 /// The addresses of a DLTensor per argument, into instance.addresses.
@@ -45,12 +45,13 @@ static Status enqueue(tandem_instance &instance, const tandem_run_options *given
   if (options.stream && options.stream->context != instance.context)
     return Status(Code::InvalidArgument, "the stream is of another context than the instance");
   std::shared_ptr<Stream> stream = options.stream ? options.stream->stream : nullptr;
+  std::string_view call = options.call ? options.call : "";
   if (options.data)
-    return instance.instance->enqueue(std::move(stream), options.data, options.bytes);
+    return instance.instance->enqueue(std::move(stream), options.data, options.bytes, call);
   if (!options.dl_tensors)
-    return instance.instance->enqueue(std::move(stream));
+    return instance.instance->enqueue(std::move(stream), call);
   TANDEM_RETURN_IF_ERROR(readTensors(instance, options.dl_tensors));
-  return instance.instance->enqueue(std::move(stream), instance.addresses.data(), nullptr);
+  return instance.instance->enqueue(std::move(stream), instance.addresses.data(), nullptr, call);
 }
 
 extern "C" {

@@ -290,9 +290,27 @@ uint64_t ContextImpl::progress() const {
   return sum;
 }
 
-uint64_t ContextImpl::noteRun() {
-  bootstrap().noteBegun(++runs);
-  return runs;
+Status ContextImpl::noteRun(std::string_view what, uint64_t &number) {
+  number = ++runs;
+  bootstrap().noteBegun(runs);
+  return agree(what);
+}
+
+Status ContextImpl::agree(std::string_view call) {
+  Status same = board.begin(++calls, call).withPrefix(fmt::format("rank {}: ", rank()));
+  if (!same.ok())
+    poison(same);
+  return same;
+}
+
+Status ContextImpl::connectRuns() {
+  if (isBoardConnected || worldSize() == 1)
+    return Status();
+  std::vector<RunBoard::Address> all(worldSize());
+  TANDEM_RETURN_IF_ERROR(bootstrap().allGather(&board.address(), sizeof all[0], all.data()));
+  board.connect(all);
+  isBoardConnected = true;
+  return Status();
 }
 
 Status ContextImpl::awaitRuns() {
@@ -348,6 +366,12 @@ void ContextImpl::guard() {
         if (stall.empty() && instance->deadline() <= now)
           stall = fmt::format("no end after {} ms: {}", options.timeout.count(),
                               instance->describeStall());
+    if (Status same = reason.ok() ? board.compare() : Status(); !same.ok()) {
+      lock.unlock();
+      poison(same.withPrefix(fmt::format("rank {}: ", rank())));
+      lock.lock();
+      continue;
+    }
     if (reason.ok() && stall.empty())
       if (Status known = bootstrap().health(); !known.ok())
         if (auto running = std::find_if(watched.begin(), watched.end(), isRunning);

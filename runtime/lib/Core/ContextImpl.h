@@ -8,6 +8,7 @@
 #ifndef TANDEM_LIB_CORE_CONTEXTIMPL_H
 #define TANDEM_LIB_CORE_CONTEXTIMPL_H
 
+#include "RunBoard.h"
 #include "SharedArena.h"
 #include "SymmetricPool.h"
 
@@ -51,7 +52,8 @@ public:
 
 class ContextImpl final : public Context {
 public:
-  explicit ContextImpl(ContextOptions options) : options(std::move(options)) {}
+  explicit ContextImpl(ContextOptions options)
+      : options(std::move(options)), board(rank(), worldSize()) {}
   ~ContextImpl() override;
 
   Device &device() override { return *options.device; }
@@ -91,8 +93,14 @@ public:
   Status checkRun();
   /// Grows while data moves on any channel.
   uint64_t progress() const;
-  /// The number of a run that begins, from 1 on: equal on all ranks.
-  uint64_t noteRun();
+  /// A run begins that is `what`: its number, from 1 on, in `number`. Both are equal on all ranks;
+  /// if it is known that `what` is not, poisons the context. Then no rank's run of that number
+  /// ends.
+  Status noteRun(std::string_view what, uint64_t &number);
+  Status agree(std::string_view call) override;
+  /// Collective, when first called: from then on runs are compared.
+  Status connectRuns();
+  bool comparesRuns() const override { return board.isComplete(); }
   bool wantsGraphs() const { return options.graphs; }
   bool sharesMemory() const override { return options.shareMemory; }
   /// The arena of a new instance: that of the context, or one of its own.
@@ -141,6 +149,9 @@ private:
   std::map<std::vector<uint32_t>, std::vector<std::weak_ptr<SymmetricPool>>> pools; ///< by members
   std::vector<std::string> hosts; ///< by rank; empty until first needed
   uint64_t runs = 0;
+  uint64_t calls = 0; ///< of agree(): runs, and what else the ranks do together
+  RunBoard board;
+  bool isBoardConnected = false;
 
   std::mutex retiredMutex; ///< guards the three fields below; never held in a call of an instance
   uint32_t instances = 0;

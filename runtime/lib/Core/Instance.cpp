@@ -117,7 +117,7 @@ void InstanceImpl::resolve(std::vector<void *> &pointers, unsigned half) const {
 }
 
 Status InstanceImpl::run() {
-  TANDEM_RETURN_IF_ERROR(enqueue(nullptr));
+  TANDEM_RETURN_IF_ERROR(enqueue(nullptr, {}));
   return wait();
 }
 
@@ -182,22 +182,37 @@ Status InstanceImpl::checkCapture(bool isCapturing) const {
 }
 
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, void *const *addresses,
-                             const uint64_t *bytes) {
+                             const uint64_t *bytes, std::string_view call) {
   TANDEM_RETURN_IF_ERROR(context.health());
   bool isCapturing = main && main->isCapturing();
   TANDEM_RETURN_IF_ERROR(checkCapture(isCapturing));
   TANDEM_RETURN_IF_ERROR(bindAll(addresses, bytes));
-  return enqueueBound(std::move(main), isCapturing);
+  return enqueueBound(std::move(main), isCapturing, call);
 }
 
-Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
+Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, std::string_view call) {
   TANDEM_RETURN_IF_ERROR(context.health());
   bool isCapturing = main && main->isCapturing();
   TANDEM_RETURN_IF_ERROR(checkCapture(isCapturing));
-  return enqueueBound(std::move(main), isCapturing);
+  return enqueueBound(std::move(main), isCapturing, call);
 }
 
-Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing) {
+std::string_view InstanceImpl::describeRun(std::string_view call) {
+  if (what.empty()) {
+    what = fmt::format("run @{} (program {} of the context, {})", programHandle->name(), number,
+                       logicalShapes());
+    nameSize = what.size();
+  }
+  what.resize(nameSize);
+  if (varying)
+    fmt::format_to(std::back_inserter(what), ", extent {}", varying->extent());
+  if (!call.empty())
+    what.append(", ").append(call);
+  return what;
+}
+
+Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing,
+                                  std::string_view call) {
   TANDEM_RETURN_IF_ERROR(checkBindings());
   if (isCapturing)
     return captureInto(*main).withPrefix(prefix());
@@ -212,10 +227,13 @@ Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing
   // Whether the time limit starts behind other work on the stream.
   slot.hasBegin = slot.mainHeld || !context.sharesMemory() || shared->isBehindOthers(*this);
   slot.run = slot.frame.epoch;
-  slot.order = context.noteRun();
+  uint64_t order = 0;
+  Status status = context.noteRun(describeRun(call), order);
+  slot.order = order;
   slot.enqueuing = true;
   slot.inFlight = true;
-  Status status = shared->follow(*slot.main.load(), slot.followed);
+  if (status.ok())
+    status = shared->follow(*slot.main.load(), slot.followed);
   if (status.ok() && slot.hasBegin)
     status = slot.main.load()->record(*slot.begin, kNoMarker);
   takeTurn(slot);

@@ -59,8 +59,9 @@ public:
     return varying ? varying->argument(i) : programHandle->arguments()[i];
   }
   Status run() override;
-  Status enqueue(std::shared_ptr<Stream> main) override;
-  Status enqueue(std::shared_ptr<Stream> main, void *const *data, const uint64_t *bytes) override;
+  Status enqueue(std::shared_ptr<Stream> main, std::string_view call) override;
+  Status enqueue(std::shared_ptr<Stream> main, void *const *data, const uint64_t *bytes,
+                 std::string_view call) override;
   Status wait() override;
   Expected<bool> query() override;
   Status trace(bool on) override;
@@ -155,6 +156,8 @@ private:
   /// Collective: every rank's status; success only if all succeeded.
   Status agree(const Status &mine, const char *what);
   Status agreeOnProgram();
+  /// Of all arguments, by name.
+  std::string logicalShapes() const;
   Status agreeOnCommands();
   /// Collective: chooses or makes the symmetric memory.
   Status makeSymmetric();
@@ -191,7 +194,9 @@ private:
   /// Unsupported if a run is being captured and those of this instance cannot be.
   Status checkCapture(bool isCapturing) const;
   /// enqueue(), once arguments are bound and checkCapture() has passed.
-  Status enqueueBound(std::shared_ptr<Stream> main, bool isCapturing);
+  Status enqueueBound(std::shared_ptr<Stream> main, bool isCapturing, std::string_view call);
+  /// What the ranks must agree on about the next run. Valid until the next call.
+  std::string_view describeRun(std::string_view call);
   /// Notes what an operation asks of the addresses of arguments. Unsupported if none would do.
   Status noteAlignments(const Operation &operation);
   /// An error if a result overlaps another argument.
@@ -240,7 +245,9 @@ private:
   ContextImpl &context;
   std::shared_ptr<const Program> programHandle;
   const sp::RankProgram &data;
-  uint32_t number; ///< of this instance in its context
+  std::string what;    ///< see describeRun()
+  size_t nameSize = 0; ///< the part of `what` that is the same for all runs
+  uint32_t number;     ///< of this instance in its context
 
   std::shared_ptr<SharedArena> shared;             ///< gives `arena`, and orders runs
   std::shared_ptr<Memory> arena, nextArena;        ///< next: from the next run on; null: the same

@@ -22,6 +22,8 @@ std::string InstanceImpl::prefix() const {
 }
 
 Status InstanceImpl::prepare() {
+  // Otherwise a rank that runs another program would wait for those that prepare this one.
+  TANDEM_RETURN_IF_ERROR(context.agree(fmt::format("prepare @{}", programHandle->name())));
   TANDEM_RETURN_IF_ERROR(context.releaseRetired());
   // A failure on one rank must not leave the others waiting in a collective. So do local work
   // first, then agree.
@@ -34,6 +36,7 @@ Status InstanceImpl::prepare() {
     local = makeStreams();
   TANDEM_RETURN_IF_ERROR(agree(local, "load the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnProgram());
+  TANDEM_RETURN_IF_ERROR(context.connectRuns());
   TANDEM_RETURN_IF_ERROR(makeSymmetric());
   TANDEM_RETURN_IF_ERROR(makeChannels());
   Status operations = prepareOperations();
@@ -698,13 +701,34 @@ Status InstanceImpl::agreeOnProgram() {
           fmt::format("{}rank {} speaks version {} of the protocol, this rank version {}: "
                       "all ranks need the same version of Tandem",
                       prefix(), r, all[r].version, mine.version));
-  for (uint32_t r = 0; r < all.size(); ++r)
-    if (all[r].id != mine.id)
-      return Status(Code::InvalidArgument,
-                    fmt::format("{}rank {} loaded another program: its id is {:016x}, expected "
-                                "{:016x}",
-                                prefix(), r, all[r].id, mine.id));
-  return Status();
+  auto other = std::find_if(all.begin(), all.end(),
+                            [&](const Said &said) { return said.id != all.front().id; });
+  if (other == all.end())
+    return Status();
+  // All ranks know of it, so all of them exchange what may be the reason.
+  auto first = static_cast<uint32_t>(other - all.begin());
+  TANDEM_ASSIGN_OR_RETURN(auto arguments, allGatherStrings(context.bootstrap(), logicalShapes()));
+  std::string text =
+      fmt::format("{}rank {} loaded another program: its id is {:016x}, that of rank "
+                  "0 {:016x}",
+                  prefix(), first, other->id, all.front().id);
+  auto differs = std::find_if(arguments.begin(), arguments.end(),
+                              [&](const std::string &one) { return one != arguments.front(); });
+  if (differs != arguments.end())
+    text +=
+        fmt::format("; logical shapes are {} on rank 0, {} on rank {}: an extent that the ranks "
+                    "do not divide is stated when the program is compiled (in Python: "
+                    "compile(shapes=...)), since it does not follow from a rank's part",
+                    arguments.front(), *differs, differs - arguments.begin());
+  return Status(Code::InvalidArgument, text);
+}
+
+std::string InstanceImpl::logicalShapes() const {
+  std::string text;
+  for (const ArgumentInfo &argument : programHandle->arguments())
+    text += fmt::format("{}\"{}\" [{}]", text.empty() ? "" : ", ", argument.name,
+                        fmt::join(argument.shape, ", "));
+  return text;
 }
 
 /// Takes "5 hello" from the front of a peer's text; false if it is anything else.

@@ -10,6 +10,7 @@ import itertools
 import random
 import time
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -312,12 +313,51 @@ def late(rank, ranks):
     close(tt.all_gather_matmul(torch.ones(4, 8), torch.ones(8, 4)), torch.full((4 * ranks, 4), 8.0))
 
 
+def disagree(rank, ranks, kind):
+    """Ranks that make other calls: an error on all of them that says what each does, long before the timeout."""
+    w = torch.ones(8, 4)
+    gather = lambda rows: tt.all_gather_matmul(torch.ones(rows, 8), w)
+    # After 64 numbers of tokens, others share programs.
+    for rows in range(1, 70) if kind == "padded" else (1, 3, 4):
+        gather(rows)
+    start = time.monotonic()
+    # A rank that prepares a program waits for others in another place than one that runs a program.
+    rows, said = {"padded": (67 + rank, ("134 tokens", "136 tokens")), "known": (3 + rank, ("6 tokens", "8 tokens")),
+                  "new": (4 + rank, ("8 tokens", "10 tokens")), "operator": (3, ("all_gather_matmul", "matmul_all_reduce"))}[kind]
+    with pytest.raises(tandem.Error) as error:
+        if kind == "operator" and rank == 1:
+            tt.matmul_all_reduce(torch.ones(rows, 8), w)
+        else:
+            gather(rows)
+    assert all(text in str(error.value) for text in said), error.value
+    assert time.monotonic() - start < 60, "the timeout of the group is 1800 s"
+
+
 def negative(rank, ranks):
     """Tensors with torch's negative bit."""
     x, w = torch.randn(4, 8), torch.randn(8, 4 * ranks)
     found = tt.all_gather_matmul(torch._neg_view(x), torch._neg_view(w))
     close(found, tt.all_gather_matmul(x, w))
     close(tt.all_gather_matmul(torch._neg_view(x), w.t().contiguous().t()), -found)
+
+
+def gradients_of_fuse(rank, ranks):
+    """A traced function has no gradient, so it does not take tensors that need one, where autograd records."""
+    mesh = tandem.Mesh("tp", x=None)
+
+    @tandem.fuse(x=tandem.Tensor("f32", (4, 8), mesh["x", None]), w=tandem.Tensor("f32", (8, 4), mesh[None, None]),
+                 results=mesh[None, None])
+    def gather(x, w):
+        return x @ w
+
+    x, w, context = torch.ones(4 // ranks, 8), nn.Parameter(torch.ones(8, 4)), tt.context()
+    _refused(tandem.ArgumentError, lambda: gather(x, w, context=context), "argument 1: needs a gradient")
+    out = torch.zeros(4, 4, requires_grad=True)
+    _refused(tandem.ArgumentError, lambda: gather(x, w.detach(), out=out, context=context), "needs a gradient")
+    expected = torch.full((4, 4), 8.0)
+    with torch.no_grad():
+        close(gather(x, w, context=context), expected)
+    close(gather(x, w.detach(), context=context), expected)
 
 
 class _Random(nn.Module):

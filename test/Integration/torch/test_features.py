@@ -7,12 +7,18 @@ import os
 import pytest
 from ranks import run
 
-FEATURES = ("own_forward", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "late", "negative")
+FEATURES = ("own_forward", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "late", "negative",
+            "gradients_of_fuse")
 
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_feature(feature):
     run(feature, 2)
+
+
+@pytest.mark.parametrize("kind", ["padded", "known", "new", "operator"])
+def test_ranks_that_disagree(kind):
+    run("disagree", 2, kind)
 
 
 def test_random_modules():

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem {
@@ -82,6 +83,13 @@ public:
   virtual bool sharesMemory() const = 0;
   /// Success unless poisoned.
   virtual Status health() const = 0;
+  /// Whether each run is compared with that of the same number on all other ranks, before either
+  /// ends: its program, its extent and what the caller says of it (Instance::enqueue). From the
+  /// first instance on. Only ranks of one host are compared.
+  virtual bool comparesRuns() const = 0;
+  /// All ranks are about to do what `call` says, between the same runs: compared as runs are. Ranks
+  /// that do something else in its place are an error, which poisons the context.
+  virtual Status agree(std::string_view call) = 0;
   /// What the oldest run of each instance is doing. After a failure: what it was doing then. Any
   /// thread.
   virtual std::vector<CommandInFlight> inFlight() const = 0;
@@ -148,11 +156,13 @@ public:
   /// (see docs/gpu.md, "Graphs"), it first waits for the context's runs in flight. If the
   /// caller is capturing `main`, the run becomes part of the caller's graph (see docs/gpu.md, "The
   /// caller's graphs"); nothing runs, and nothing is waited for.
-  virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;
+  /// `call`: what else the ranks must agree on about this run, in the caller's words; compared, not
+  /// kept (Context::comparesRuns).
+  virtual Status enqueue(std::shared_ptr<Stream> main = nullptr, std::string_view call = {}) = 0;
   /// bindAll() and enqueue() in one call: if `main` is being captured and this run cannot be,
   /// nothing is bound either.
-  virtual Status enqueue(std::shared_ptr<Stream> main, void *const *data,
-                         const uint64_t *bytes) = 0;
+  virtual Status enqueue(std::shared_ptr<Stream> main, void *const *data, const uint64_t *bytes,
+                         std::string_view call = {}) = 0;
   /// Waits for all enqueued runs. Returns the first error of them.
   virtual Status wait() = 0;
   /// Whether all enqueued runs have ended, without waiting; the error if one has failed.

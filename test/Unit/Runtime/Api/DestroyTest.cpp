@@ -90,7 +90,7 @@ struct Rank {
   }
   bool enqueue() {
     void *data[] = {x.data(), y.data()};
-    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr};
+    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr, nullptr};
     return check(tandem_enqueue(instance, &run));
   }
   bool run() { return enqueue() && check(tandem_wait(instance)); }
@@ -209,7 +209,7 @@ TEST_P(CDestroy, APoisonedRank) {
     auto start = Clock::now();
     if (r == 0) { // rank 1 does not run
       void *data[] = {rank.x.data(), rank.y.data()};
-      tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr};
+      tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr, nullptr};
       tandem_code code = tandem_enqueue(rank.instance, &run); // tells it if rank 1 has left by now
       if (code == TANDEM_OK)
         code = tandem_wait(rank.instance);
@@ -233,7 +233,7 @@ TEST_P(CDestroy, APoisonedRankWithOneOutsideOfTheMesh) {
     rank.check(tandem_prepare(rank.context, program, &second));
     auto start = Clock::now();
     void *data[] = {rank.x.data(), rank.y.data()};
-    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr};
+    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr, nullptr};
     tandem_code code =
         r == 1 ? TANDEM_OK : tandem_enqueue(rank.instance, &run); // rank 1 does not run
     if (code == TANDEM_OK && r != 1)

@@ -58,7 +58,7 @@ public:
                       tandem_stream *stream = nullptr) {
     void *data[] = {from.data(), to.data()};
     uint64_t bytes[] = {from.size() * sizeof(float), to.size() * sizeof(float)};
-    tandem_run_options run{sizeof run, stream, data, bytes, nullptr};
+    tandem_run_options run{sizeof run, stream, data, bytes, nullptr, nullptr};
     return tandem_enqueue(instance, &run);
   }
 
@@ -108,7 +108,7 @@ TEST_F(CLifetimes, HandlesInTheWrongOrder) {
   context = nullptr;
   program = nullptr;
   void *data[] = {x.data(), tandem_memory_data(memory)};
-  tandem_run_options run{sizeof run, stream, data, nullptr, nullptr};
+  tandem_run_options run{sizeof run, stream, data, nullptr, nullptr, nullptr};
   EXPECT_EQ(tandem_enqueue(instance, &run), TANDEM_OK);
   EXPECT_EQ(tandem_stream_synchronize(stream), TANDEM_OK);
   float last = 0;
@@ -147,7 +147,7 @@ TEST_F(CLifetimes, AFailedBindingChangesNothing) {
   EXPECT_STREQ(tandem_last_error(context),
                "rank 0: @copies: argument 1 \"y\": expected at least 200000 bytes, found 199996");
   void *null[] = {z.data(), nullptr};
-  tandem_run_options run{sizeof run, nullptr, null, nullptr, nullptr};
+  tandem_run_options run{sizeof run, nullptr, null, nullptr, nullptr, nullptr};
   EXPECT_EQ(tandem_enqueue(instance, &run), TANDEM_INVALID_ARGUMENT);
   EXPECT_STREQ(tandem_last_error(context), "rank 0: @copies: argument 1 \"y\": null pointer");
   ASSERT_EQ(tandem_run(instance), TANDEM_OK);

@@ -6,6 +6,7 @@ import datetime
 import logging
 import os
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from tandem._program import _channel_names
 log = logging.getLogger("tandem.torch")
 _contexts = {}  # (name of the group, device) -> (group, context, bootstrap, torch_memory)
 _made = {}  # name of the group -> how many contexts it has had
+_SLICE = datetime.timedelta(seconds=1)  # of waiting
 _lock = threading.RLock()  # of both: a second context of a group would wait for ranks that make none
 
 
@@ -60,16 +62,21 @@ class StoreBootstrap:
         if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none are told apart
             self.local_rank, self.local_size = self.rank, self.world_size
 
-    def all_gather(self, data):
-        """The bytes of all ranks, in the order of ranks."""
+    def all_gather(self, data, check=None):
+        """The bytes of all ranks, in the order of ranks. check: called while it waits; its error ends the wait."""
         self._exchange += 1
         keys = [f"{self._exchange}/{rank}" for rank in range(self.world_size)]
         self._store.set(keys[self.rank], b"=" + data)
-        try:
-            self._store.wait(keys, self._timeout)
-        except RuntimeError as error:  # torch's DistError is one
-            missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
-            raise tandem.Timeout(f"ranks {missing} of the group did not come within {self._timeout}") from error
+        until = time.monotonic() + self._timeout.total_seconds()
+        while not self._store.check(keys):
+            try:
+                self._store.wait(keys, min(self._timeout, _SLICE))
+            except RuntimeError as error:  # torch's DistError is one
+                if check:
+                    check()
+                if time.monotonic() > until:
+                    missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+                    raise tandem.Timeout(f"ranks {missing} of the group did not come within {self._timeout}") from error
         parts = [self._store.get(key)[1:] for key in keys]
         # All ranks have begun this exchange, so none reads the one before.
         if self._exchange > 1:
@@ -120,14 +127,15 @@ def _context(name, device, channels="", torch_memory=True, timeout=None):
         return made
 
 
-def _agree(name, device, op, call):
+def _agree(name, device, call):
     """Raises unless all ranks of the group are about to make the same call: a text. Collective."""
-    bootstrap = _context(name, device)[2]
-    for rank, other in enumerate(bootstrap.all_gather(call.encode())):
+    _, context, bootstrap, _ = _context(name, device)
+    context.agree(f"prepare {call}")  # a rank that runs what it has prepared does not come to the exchange
+    for rank, other in enumerate(bootstrap.all_gather(call.encode(), context.check_health)):
         if other != call.encode():
             raise tandem.ArgumentError(
-                f"{op}: expected the same global shapes on all ranks of the group, found {call} on rank {bootstrap.rank} and "
-                f"{other.decode()} on rank {rank}; with other numbers of tokens on each rank, pass tokens=")
+                f"expected the same call on all ranks of the group, found {call} on rank {bootstrap.rank} and {other.decode()} "
+                f"on rank {rank}; with other numbers of tokens on each rank, pass tokens=")
 
 
 def _make_context(bootstrap, device, channels, torch_memory):

@@ -126,16 +126,17 @@ def _prepare_gather(group, numbers, rows, weights):
     _check_piece(x, dim, group[0], tokens)
     *outer, _, columns = _folded(x.shape, dim)
     kinds, flags = _global(weights, ranks, 1), (gathered,)
-    bound = _padding.padded_rows(group, "all_gather_matmul", x, ranks, tokens, outer, columns, kinds, flags)
+    bound, call = _padding.padded_rows(group, "all_gather_matmul", x, ranks, tokens, outer, columns, kinds, flags)
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
-            made = _gather(group[0], (dim, ranks * bound, gathered), (_padding.pad(rows[0], dim, 1, *mine),), weights)
+            made = _gather(group[0], (dim, ranks * bound, gathered), (_padding.pad(rows[0], dim, 1, *mine),), weights,
+                           _padding.agreed(group, x, call))
             return [_padding.cut(one, dim, ranks, *mine, tokens) for one in made]
         return padded
     program = _fusions.compiled(_fusions.all_gather_matmul, group, x, (*outer, tokens, columns), kinds, flags)
     columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
-    return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns]
+    return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns], call
 
 
 def _check_sum(op, xs, weights, dim):
@@ -160,15 +161,16 @@ def _prepare_scatter(group, numbers, rows, weights):
     kinds, shapes = _global(weights, ranks, 0), tuple(_shape(_folded(x.shape, dim), ranks, -1) for x in rows)
     *outer, tokens, _ = shapes[0]
     here, columns = _piece(tokens, group[0]), tuple(shape[-1] for shape in shapes)
-    bound = _padding.padded_rows(group, "matmul_reduce_scatter", rows[0], ranks, tokens, outer, columns, kinds)
+    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter", rows[0], ranks, tokens, outer, columns, kinds)
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
-            made = _scatter(group[0], numbers, [_padding.pad(x, dim, ranks, *mine) for x in rows], weights)
+            made = _scatter(group[0], numbers, [_padding.pad(x, dim, ranks, *mine) for x in rows], weights,
+                            _padding.agreed(group, rows[0], call))
             return [_padding.cut(made[0], dim, 1, *mine, here)]
         return padded
     program = _fusions.compiled(_fusions.matmul_reduce_scatter, group, rows[0], shapes, kinds, ())
-    return program, _interleaved(len(rows)), [(_like(rows[0], dim, here, weights[0].shape[1]), False)]
+    return program, _interleaved(len(rows)), [(_like(rows[0], dim, here, weights[0].shape[1]), False)], call
 
 
 def _is_quicker_apart(program, gather):
@@ -186,12 +188,13 @@ def _prepare_scatter_backward(group, numbers, rows, weights):
     dim, ranks = dim % x.dim(), group[1].world_size
     (kind,), flags = _global(weights, ranks, 0), (need_x, need_weight)
     *outer, tokens, columns = _shape(_folded(x.shape, dim), ranks, -1)
-    bound = _padding.padded_rows(group, "matmul_reduce_scatter_backward", x, ranks, tokens, outer, columns, kind, flags)
+    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter_backward", x, ranks, tokens, outer, columns, kind,
+                                       flags)
     if bound is not None:
         def padded(rows, weights):
             (x, grad), mine = rows, (-(-tokens // ranks), bound)
             rows = _padding.pad(x, dim, ranks, *mine), _padding.pad(grad, dim, 1, *mine)
-            made = _scatter_backward(group[0], numbers, rows, weights)
+            made = _scatter_backward(group[0], numbers, rows, weights, _padding.agreed(group, x, call))
             return [_padding.cut(made[0], dim, ranks, *mine, tokens), *made[1:]] if need_x else made
         return padded
     program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x, (*outer, tokens, columns), kind, flags)
@@ -205,7 +208,7 @@ def _prepare_scatter_backward(group, numbers, rows, weights):
         return apart
     inputs = [*([0] if need_weight else []), *([2] if need_x else []), 1]
     made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weight else [])]
-    return program, inputs, made
+    return program, inputs, made, call
 
 
 def _prepare_reduce(group, numbers, rows, weights):
@@ -213,15 +216,16 @@ def _prepare_reduce(group, numbers, rows, weights):
     _check_sum("matmul_all_reduce", rows, weights, 0)
     columns = tuple(x.shape[-1] * ranks for x in rows)
     kinds, tokens = _global(weights, ranks, 0), math.prod(shape)
-    bound = _padding.padded_rows(group, "matmul_all_reduce", rows[0], 1, tokens, [], columns, kinds)
+    bound, call = _padding.padded_rows(group, "matmul_all_reduce", rows[0], 1, tokens, [], columns, kinds)
     if bound is not None:
         def padded(rows, weights):
             rows = [_padding.pad(x.reshape(tokens, -1), 0, 1, tokens, bound) for x in rows]
-            return [_reduce(group[0], numbers, rows, weights)[0][:tokens].unflatten(0, shape)]
+            made = _reduce(group[0], numbers, rows, weights, _padding.agreed(group, rows[0], call))
+            return [made[0][:tokens].unflatten(0, shape)]
         return padded
     shapes = tuple((tokens, one) for one in columns)
     program = _fusions.compiled(_fusions.matmul_all_reduce, group, rows[0], shapes, kinds, ())
-    return program, _interleaved(len(rows)), [((*shape, weights[0].shape[1]), False)]
+    return program, _interleaved(len(rows)), [((*shape, weights[0].shape[1]), False)], call
 
 
 _groups = _tandem.Groups()

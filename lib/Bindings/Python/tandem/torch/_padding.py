@@ -20,18 +20,27 @@ def step(extent, unit):
 
 
 def padded_rows(group, op, like, ranks, tokens, outer, *kind):
-    """The rows of a rank in the program for `tokens` tokens of all ranks, or None: they get a program of their own, as the
-    first EXACT numbers of a layer do. outer: the dimensions in front of tokens; kind: all else that a layer differs by.
-    Collective over the group: raises unless all ranks are about to make the same call."""
+    """(rows, call). rows: those of a rank in the program for `tokens` tokens of all ranks, or None: they get a program of
+    their own, as the first EXACT numbers of a layer do. call: a text that each run must carry, since ranks with another
+    number of tokens may run the same program. outer: the dimensions in front of tokens; kind: all else that a layer
+    differs by. Collective over the group: raises unless all ranks are about to make the same call."""
     name, _, notes = group
-    _groups._agree(name, like.device, op, f"{like.dtype}, {', '.join(map(str, (*outer, tokens, *kind)))}")
+    call = f"{op}: {tokens} tokens, {like.dtype}, {', '.join(map(str, (*outer, *kind)))}"
+    _groups._agree(name, like.device, call)
     numbers, bound = notes.setdefault((op, like.dtype, kind), set()), step(-(-tokens // ranks), max(1, UNIT // ranks))
     one = *outer, tokens
     if one not in numbers and len(numbers) >= EXACT and tokens not in (0, ranks * bound):
-        return bound
+        return bound, call
     if len(numbers) < EXACT:
         numbers.add(one)
-    return None
+    return None, call
+
+
+def agreed(group, like, call):
+    """The call as a run carries it. The runs of ranks on other hosts are not compared, so there all ranks exchange it."""
+    if not group[1].compares_runs:
+        _groups._agree(group[0], like.device, call)
+    return call
 
 
 def _copies(padded, dense, dim, pieces, rows, bound):

@@ -54,16 +54,17 @@ def _prepare_gather(group, numbers, rows, weights):
     kinds = tuple((shape, transposed, _fusions.NAMES_FP8[weight.dtype], bool(one.dim()))
                   for (shape, transposed), weight, one in zip(_ops._global(weights, ranks, 1), weights, scales))
     flags = bool(scale.dim()), _name(_RESULTS[out]), rescaled
-    bound = _padding.padded_rows(group, op, x, ranks, tokens, [], x.shape[1], kinds, flags)
+    bound, call = _padding.padded_rows(group, op, x, ranks, tokens, [], x.shape[1], kinds, flags)
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
-            made = _gather(group[0], (ranks * bound, out, count), [_pad(one, 1, *mine) for one in rows], weights)
+            made = _gather(group[0], (ranks * bound, out, count), [_pad(one, 1, *mine) for one in rows], weights,
+                           _padding.agreed(group, x, call))
             return [_padding.cut(one, 0, ranks, *mine, tokens) for one in made]
         return padded
     program = _fusions.compiled(_fusions.all_gather_scaled_matmul, group, x, (tokens, x.shape[1]), kinds, flags)
     inputs = range(2 + (3 if rescaled else 2) * count)
-    return program, inputs, [((tokens, weight.shape[1]), False) for weight in weights]
+    return program, inputs, [((tokens, weight.shape[1]), False) for weight in weights], call
 
 
 def _prepare_scatter(group, numbers, rows, weights):
@@ -72,11 +73,12 @@ def _prepare_scatter(group, numbers, rows, weights):
     tokens, here = x.shape[0], _ops._piece(x.shape[0], group[0])
     kind = tuple(weight.shape), _ops._transposed(weight), _fusions.NAMES_FP8[weight.dtype], bool(weight_scale.dim())
     flags = bool(scale.dim()), _name(_RESULTS[out])
-    bound = _padding.padded_rows(group, op, x, ranks, tokens, [], x.shape[1], kind, flags)
+    bound, call = _padding.padded_rows(group, op, x, ranks, tokens, [], x.shape[1], kind, flags)
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
-            made = _scatter(group[0], numbers, [_pad(one, ranks, *mine) for one in rows], weights)
+            made = _scatter(group[0], numbers, [_pad(one, ranks, *mine) for one in rows], weights,
+                            _padding.agreed(group, x, call))
             return [_padding.cut(made[0], 0, 1, *mine, here)]
         return padded
     # By prediction; by fixed rules one slice for each rank.
@@ -84,7 +86,7 @@ def _prepare_scatter(group, numbers, rows, weights):
     programs = {n: _fusions.compiled(_fusions.scaled_matmul_reduce_scatter, group, x, tuple(x.shape), kind, (*flags, n))
                 for n in slices or [1 if tokens % ranks == 0 else 0]}
     chosen = _slices({n: program.explain().seconds for n, program in programs.items()}) if len(programs) > 1 else [*programs][0]
-    return programs[chosen], [0, 1, 2, 3], [((here, weight.shape[1]), False)]
+    return programs[chosen], [0, 1, 2, 3], [((here, weight.shape[1]), False)], call
 
 
 def _slices(seconds):

@@ -1,0 +1,73 @@
+//===- RunBoard.h - ranks of a host compare their runs ----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CORE_RUNBOARD_H
+#define TANDEM_LIB_CORE_RUNBOARD_H
+
+#include "tandem/Runtime/Bootstrap.h"
+#include "tandem/Runtime/MappedMemory.h"
+
+#include <mutex>
+#include <string_view>
+
+namespace tandem::core {
+
+/// Each rank writes down, in memory that the others of its host read, what its next run is, before
+/// it enqueues anything of it; then it reads what they wrote about the run of that number. So of
+/// two ranks whose runs differ at least one finds out before it takes part, and no such run ends.
+/// The other one finds out in its watchdog.
+///
+/// Ranks on other hosts, and those whose memory the system does not let this process map, are not
+/// compared with, nor is a rank that is more than kEntries runs ahead.
+class RunBoard {
+public:
+  static constexpr uint64_t kEntries = 1024;
+
+  /// Makes this rank's page. Without one, where the system has no shared memory, the others do not
+  /// compare with this rank.
+  RunBoard(uint32_t rank, uint32_t worldSize);
+  /// What the others need to map the page: plain data, to be exchanged.
+  struct Address {
+    MappedMemory::Handle page;
+    uint64_t number = 0; ///< random: tells pages of different hosts apart
+  };
+  const Address &address() const { return mine; }
+  /// Once, before the first run. `all`: the addresses of all ranks.
+  void connect(const std::vector<Address> &all);
+  /// Whether all ranks are compared with.
+  bool isComplete() const { return reachesAll; }
+
+  /// Run `run`, from 1 on, is `what`, which all ranks must say alike. An error if another rank
+  /// has said something else, about this run or an earlier one. One thread at a time.
+  Status begin(uint64_t run, std::string_view what);
+  /// Compares what others have said since. Any thread; does not block.
+  Status compare();
+
+private:
+  struct Entry;
+  struct Page;
+  struct Other {
+    uint32_t rank;
+    std::shared_ptr<MappedMemory> memory;
+    const Page *page;
+    uint64_t compared = 0; ///< the runs up to this one
+  };
+  Status compareWith(Other &other, uint64_t begun);
+
+  const uint32_t rank;
+  Address mine;
+  std::shared_ptr<MappedMemory> memory;
+  Page *page = nullptr; ///< in `memory`
+  bool reachesAll = false;
+
+  std::mutex mutex; ///< guards the fields below
+  std::vector<Other> others;
+};
+
+} // namespace tandem::core
+
+#endif // TANDEM_LIB_CORE_RUNBOARD_H
