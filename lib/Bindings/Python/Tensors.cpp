@@ -163,8 +163,9 @@ void Tensor::readTorch(nb::handle object, const Naming &what, const RuntimeConte
   TorchTensor found = python::readTorch(object, what);
   // Results would silently have none.
   if (needsGradient(object))
-    raiseArgument(what() + ": needs a gradient, and programs have none: call the program under "
-                           "torch.no_grad(), detach the tensor, or use the operators of tandem.torch");
+    raiseArgument(what() +
+                  ": needs a gradient, and programs have none: call the program under "
+                  "torch.no_grad(), detach the tensor, or use the operators of tandem.torch");
   isReadOnly = found.isNegative; // what is written to the copy below would be lost
   if (found.isNegative) {
     copy = object.attr("resolve_neg")();

@@ -23,7 +23,8 @@ constexpr std::array<const char *, 11> kTorchTypes = {{"float32", "float16", "bf
 struct Names {
   nb::object dataPtr = make("data_ptr"), shape = make("shape"), dtype = make("dtype"),
              isContiguous = make("is_contiguous"), isCpu = make("is_cpu"),
-             getDevice = make("get_device"), isNeg = make("is_neg"), requiresGrad = make("requires_grad"), stride = make("stride"),
+             getDevice = make("get_device"), isNeg = make("is_neg"),
+             requiresGrad = make("requires_grad"), stride = make("stride"),
              newEmpty = make("new_empty"), dtypeKeyword = nb::make_tuple(make("dtype"));
 
   static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }

@@ -107,6 +107,14 @@ OPERATIONS = {
              lambda x, y: x.astype(np.float16).astype(np.float32) + (y > 0)),
     "equal": (lambda x, y: tandem.where(x == tandem.maximum(x, y), y, x), lambda x, y: np.where(x == np.maximum(x, y), y, x)),
     "not equal": (lambda x, y: tandem.where(x != tandem.maximum(x, y), y, x), lambda x, y: np.where(x != np.maximum(x, y), y, x)),
+    "to truth": (lambda x, y: (x * 2).astype("i32").astype("i1").astype("f32") + x.astype("i1").astype("f32"),
+                 lambda x, y: (x * 2).astype("i").astype(bool).astype("f") + x.astype(bool)),
+    "integers divided": (lambda x, y: ((x * 9).astype("i32") / ((y * 9).astype("i32") * 2 + 1)).astype("f32"),
+                         lambda x, y: ((x * 9).astype("i") / ((y * 9).astype("i") * 2 + 1)).astype("f")),
+    "floor": (lambda x, y: ((x * 9).astype("i32") // ((y * 9).astype("i32") * 2 + 1)).astype("f32") + x // 0.3
+              + (7 // ((y * 9).astype("i32") * 2 - 1)).astype("f32"),
+              lambda x, y: (x * 9).astype("i") // ((y * 9).astype("i") * 2 + 1) + np.floor(x / np.float32(0.3))
+              + 7 // ((y * 9).astype("i") * 2 - 1)),
     "equal integers": (lambda x, y: tandem.where((x * 2).astype("i32") == (y * 2).astype("i32"), x, 0.0)
                        + ((x * 2).astype("i32") != 1).astype("f32"),
                        lambda x, y: np.where((x * 2).astype("i") == (y * 2).astype("i"), x, 0) + ((x * 2).astype("i") != 1)),
@@ -278,6 +286,7 @@ def test_error_names_the_python_line():
     (lambda x, w: x @ x, r"contracted extents, found 16 and 32 of f32\[32, 16\]"),
     (lambda x, w: x + w, "expected shapes that fit"),
     (lambda x, w: x + x.astype("f16"), "of one dtype"),
+    (lambda x, w: (x > 0) + (x > 1), "expected numbers, found truth values"),
     (lambda x, w: x if x > 0 else w, "tandem.where"),
     (lambda x, w: x.reshape(5, 5), "expected 512 elements"),
     (lambda x, w: x[40], "expected a number below 32"),
@@ -330,6 +339,19 @@ def test_mesh_size_of_the_world(random):
             assert all(error(y, x @ w) < 1e-5 for y in world.run(lambda c: product(rows(x, c), w)))
     with pytest.raises(tandem.ArgumentError, match="expected the size of mesh axis x"):
         product.compile(shapes={"x": (12, 16)})
+
+
+def test_a_mesh_made_twice():
+    """As when a notebook's cell runs again."""
+    again = tandem.Mesh("tp", x=4)
+    assert again == tp and hash(again) == hash(tp) and again["x", None] == tp["x", None]
+    assert again != tandem.Mesh("tp", x=2) and again != tandem.Mesh("tp", devices=[3, 2, 1, 0], x=4)
+
+    @tandem.fuse(Tensor("f32", (32, 16), tp["x", None]), Tensor("f32", (16, 12), again[None, None]), results=again[None, None])
+    def product(x, w):
+        return x @ w
+
+    assert product.trace().count("#tandem.mesh") == 1
 
 
 def test_digits():

@@ -8,7 +8,7 @@ float32, float16, bfloat16, int32, float64, int64, int8, bool, int16, float8_e4m
 
 
 class Tensor:
-    dtype, is_cpu, __module__ = float32, False, "torch"
+    dtype, is_cpu, requires_grad, __module__ = float32, False, False, "torch"
 
     def __init__(self, tensor):
         self.tensor, self.shape = tensor, tensor.array.shape

@@ -195,8 +195,9 @@ def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place)
     for value in [*arguments, *graph.order, *graph.results]:
         if value.axes is not None:
             known = meshes.setdefault(value.axes.mesh.name, value.axes.mesh)
-            if known is not value.axes.mesh:
-                raise ArgumentError(f"{name}: expected meshes with different names, found two named {known.name!r}")
+            if known != value.axes.mesh:
+                raise ArgumentError(f"{name}: expected meshes with different names, found two named {known.name!r}: "
+                                    f"{known!r} and {value.axes.mesh!r}")
     lines = [f"#{mesh.name} = {mesh._text(mesh_sizes)}" for mesh in meshes.values()]
     names = {id(argument): f"%{argument.details['name']}" for argument in arguments}
     # Numbers cannot be names of arguments.

@@ -93,6 +93,15 @@ class Mesh:
         which each device holds one term of a sum (or `op="max"`, `"min"`)."""
         return Axes(self, dims, (partial,) if isinstance(partial, str) else tuple(partial), op)
 
+    def _key(self):
+        return self.name, tuple(self.sizes.items()), self.devices
+
+    def __eq__(self, other):  # a notebook runs a cell twice
+        return isinstance(other, Mesh) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
     def __repr__(self):
         return f"Mesh({self.name!r}, {', '.join(f'{axis}={size}' for axis, size in self.sizes.items())})"
 
@@ -135,7 +144,7 @@ class Axes:
         self.mesh, self.digits, self.partial, self.op = mesh, tuple(digits), tuple(partial), op
 
     def _key(self):
-        return id(self.mesh), self.digits, self.partial, self.op
+        return self.mesh, self.digits, self.partial, self.op
 
     def __eq__(self, other):
         return isinstance(other, Axes) and self._key() == other._key()

@@ -85,10 +85,16 @@ class Value:
         return _arith("mul", other, self)
 
     def __truediv__(self, other):
-        return _arith("div", self, other)
+        return _arith("div", *_as_floats(self, other))
 
     def __rtruediv__(self, other):
-        return _arith("div", other, self)
+        return _arith("div", *_as_floats(other, self))
+
+    def __floordiv__(self, other):
+        return _floor_div(self, other)
+
+    def __rfloordiv__(self, other):
+        return _floor_div(other, self)
 
     def __pow__(self, other):
         if not isinstance(other, Value) and other == 2:
@@ -250,8 +256,24 @@ def _elementwise(op, *operands, dtype=None, **details):
     return Value(op, operands, operands[-1].shape, dtype or operands[-1].dtype, elementwise=True, **details)
 
 
+def _as_floats(*given):
+    """Integers and truth values as f64: NumPy divides them so."""
+    return [cast(value, "f64") if isinstance(value, Value) and value.dtype not in _FLOATS else value for value in given]
+
+
+def _floor_div(*given):
+    a, b = _alike("//", *given)
+    if a.dtype in _FLOATS:
+        return _elementwise("math.floor", a / b)
+    quotient = _arith("div", a, b)  # towards zero
+    rest, less = a - quotient * b, quotient - 1
+    return where(rest < 0, where(b > 0, less, quotient), where(rest > 0, where(b < 0, less, quotient), quotient))
+
+
 def _arith(name, *given):
     values = _alike(name, *given)
+    if values[0].dtype == "i1":
+        raise ArgumentError(f"{name}: expected numbers, found truth values: use astype, or tandem.where")
     suffix = "f" if values[0].dtype in _FLOATS else "si" if name == "div" else "i"
     return _elementwise(f"arith.{name}{suffix}", *values)
 
@@ -435,7 +457,8 @@ def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
 
 
 def cast(value, dtype):
-    """The value in another dtype, rounded to nearest; truth values become 0 and 1."""
+    """The value in another dtype, as NumPy: floats are rounded to nearest, and towards zero to integers; truth values
+    become 0 and 1; what is not 0 becomes true."""
     value = _value("astype", value)
     old = value.dtype
     if old == dtype:
@@ -444,6 +467,8 @@ def cast(value, dtype):
               "f8E4M3FN": 8, "f8E5M2": 8}
     if dtype not in widths:
         raise ArgumentError(f"astype: expected a dtype of {', '.join(widths)}, found {dtype!r}")
+    if dtype == "i1":
+        return value != 0
     if old in _FLOATS and dtype in _FLOATS:
         if widths[old] == widths[dtype]:
             return cast(cast(value, "f32"), dtype)
