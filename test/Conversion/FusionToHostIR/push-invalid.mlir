@@ -152,6 +152,45 @@ func.func @merged_replicas(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]
 
 // -----
 
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!rows = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!slices = tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+!keys = tensor<6x8xf32, #fusion.axes<#tp, [-, -]>>
+
+// The same for the matmuls of an attention, and for sums.
+func.func @merged_queries(%0: !rows, %k: !keys) -> !slices {
+  // expected-error @below {{schedule push: 'merge' takes matmuls whose results differ between the devices along "x", found a result that is replicated there}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, merge = [1, 1, 2]>} : !rows -> !slices
+  %2 = fusion.attention %1, %k, %k : !slices, !keys, !keys -> !slices
+  return %2 : !slices
+}
+func.func @merged_sums(%0: !rows) -> tensor<16xf32, #fusion.axes<#tp, [stream("x")]>> {
+  // expected-error @below {{schedule push: 'merge' takes matmuls whose results differ between the devices along "x", found a result that is replicated there}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, merge = [1, 1, 2]>} : !rows -> !slices
+  %2 = fusion.reduce sum %1 dims [1] : !slices -> tensor<16xf32, #fusion.axes<#tp, [stream("x")]>>
+  return %2 : tensor<16xf32, #fusion.axes<#tp, [stream("x")]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#whole = #fusion.axes<#tp, [-, -]>
+!terms = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+!slices = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+!w = tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+// A replicated product in the loop of a reduction.
+func.func @merged_reduction(%0: tensor<16x8xf32, #whole>, %1: tensor<8x8xf32, #whole>, %w: !w) -> (!y, !slices) {
+  %2 = fusion.matmul %0, %1 : tensor<16x8xf32, #whole>, tensor<8x8xf32, #whole> -> !slices
+  %3 = fusion.matmul %2, %w : !slices, !w -> !terms
+  // expected-error @below {{schedule push: 'merge' takes matmuls whose results differ between the devices along "x", found a result that is replicated there}}
+  %4 = fusion.reshard %3 {schedule = #fusion.schedule<push, merge = [1, 1, 2]>} : !terms -> !y
+  return %4, %2 : !y, !slices
+}
+
+// -----
+
 #pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 
 // Owners on two dimensions.

@@ -148,7 +148,7 @@ def with_words(text, op):
     words = [f"{key} = {value}" for key, value in op.attributes.get("words", {}).items()]
     if not words:
         return text
-    head, types = text.split(" : ", 1)
+    head, types = text.rsplit(" : ", 1)  # an attribute may have a type, too
     flags = [head[head.index("{") + 1:-1]] if head.endswith("}") else []
     head = head[:head.index(" {")] if flags else head
     return f"{head} {{{', '.join(flags + words)}}} : {types}"

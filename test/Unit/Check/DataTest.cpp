@@ -478,6 +478,25 @@ TEST(Data, OrderedMatmulsOfOtherShapes) {
   expectClean(spec);
 }
 
+TEST(Data, CopiesOfASumOfOtherShape) {
+  // y = the sums of the rows of x; rank 1 computes them one by one. A device may then add in
+  // another order, but not if the program is deterministic, nor where there are two terms.
+  for (int64_t terms : {2, 4})
+    for (bool deterministic : {false, true}) {
+      DataSpec spec(2);
+      if (deterministic)
+        spec.deterministic = sp::Determinism::bitwise;
+      uint32_t x = spec.whole("x", false, {2, terms}), y = spec.whole("y", true, {2});
+      for (RankSpec *rank : {&*spec.oracle, spec.ranks.data()})
+        reduce(*rank, spec.view(*rank, y), spec.view(*rank, x), 2);
+      RankSpec &other = spec.ranks[1];
+      for (int64_t row : {0, 1})
+        reduce(other, spec.view(other, y, row), spec.view(other, x, row), 2);
+      expectOnly(spec, terms > 2 && !deterministic ? std::set<std::string>{"copies-differ"}
+                                                   : std::set<std::string>());
+    }
+}
+
 /// y = the sum of the three rows of x, added in this order.
 static DataSpec sumOfRows(const std::vector<int64_t> &order) {
   DataSpec spec(1);

@@ -568,8 +568,7 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
     return why()
            << "schedule hierarchical: expected the slices of a node's devices to be neighbours "
               "with 'merge', found those of devices with one number";
-  if (merges && (failed(verifyMerge(loop, gather->digits, why)) ||
-                 failed(gather->verifyMergedMatmuls(nodes->across, why))))
+  if (merges && failed(verifyMerge(loop, gather->digits, nodes->across, why)))
     return failure();
   return SchedulePlan{[gather = *gather, nodes = *nodes, merges, sends](ProgramBuilder &program) {
                         return HierarchicalGather(gather, nodes, merges, sends, program).emit();

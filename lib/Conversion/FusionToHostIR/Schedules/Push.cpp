@@ -630,14 +630,12 @@ static LogicalResult verifyOrder(fusion::ScheduleAttr schedule, int64_t devices,
 }
 
 /// The batches that the options ask for, if these fit the plan's devices and their slices.
-/// `gather`: the loop, null for a reduction.
+/// `reduces`: the loop hands slices to their owners.
 static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const ReshardPlan &plan,
-                                                const OwnerDigits &digits, const GatherLoop *gather,
+                                                const OwnerDigits &digits, bool reduces,
                                                 function_ref<InFlightDiagnostic()> why) {
-  bool reduces = !gather;
   fusion::ScheduleAttr schedule = loop.schedule;
   int64_t devices = plan.groupSize();
-  bool isXor = getOrder(schedule) == PeerOrder::Xor;
   if (failed(verifyOrder(schedule, devices, why)))
     return failure();
   ArrayRef<int64_t> merge = schedule.getIntegers("merge");
@@ -652,7 +650,9 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
   if (plan.axes.size() != 1)
     return why() << "schedule push: 'merge' takes slices of devices along one mesh axis, found "
                  << plan.axes.size();
-  if (failed(verifyMerge(loop, digits, why)))
+  // All devices compute the same slices at once: each one alone, or all of them.
+  bool isAlike = merge.size() == 1 || llvm::all_of(merge, [](int64_t count) { return count == 1; });
+  if (failed(verifyMerge(loop, digits, isAlike ? ArrayRef<StringAttr>() : plan.axes, why)))
     return failure();
   SmallVector<Batch> batches = cutBatches(merge, devices, reduces);
   for (const Batch &batch : batches)
@@ -661,11 +661,6 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
                       "2 that divides the number of devices "
                    << (reduces ? "behind" : "before") << " it, found " << batch.count << " with "
                    << batch.first;
-  if (reduces || llvm::all_of(merge, [](int64_t count) { return count == 1; }) ||
-      (isXor && merge.size() == 1))
-    return batches;
-  if (failed(gather->verifyMergedMatmuls(plan.axes, why)))
-    return failure();
   return batches;
 }
 
@@ -698,7 +693,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     if (failed(sums))
       return failure();
     FailureOr<SmallVector<Batch>> batches =
-        getBatches(loop, scatter->scattered.plan, scatter->digits, /*gather=*/nullptr, why);
+        getBatches(loop, scatter->scattered.plan, scatter->digits, /*reduces=*/true, why);
     FailureOr<bool> epilogue = matchEpilogue(loop, &*scatter, why);
     if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) || failed(epilogue))
       return failure();
@@ -716,7 +711,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   if (failed(gather))
     return why() << "schedule push " << reason;
   FailureOr<SmallVector<Batch>> batches =
-      getBatches(loop, gather->plan, gather->digits, &*gather, why);
+      getBatches(loop, gather->plan, gather->digits, /*reduces=*/false, why);
   FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
   if (failed(batches) || failed(blocks) || failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
       failed(isSumByMatmul(loop, /*plan=*/nullptr, why)))

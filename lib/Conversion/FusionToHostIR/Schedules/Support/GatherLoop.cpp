@@ -15,21 +15,10 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Whether the owners each hold a copy of a value of this type.
-static bool isCopiedAlong(RankedTensorType type, const ReshardPlan &plan) {
-  fusion::AxesAttr axes = fusion::getAxes(type);
-  return llvm::any_of(plan.axes, [&](StringAttr axis) {
-    return axes.getMesh().axisSize(axis) > 1 && axes.dimOfDeviceAxis(axis) < 0 &&
-           !llvm::is_contained(axes.getPartial(), axis);
-  });
-}
-
 /// Whether `op`, which accumulates over an owner's slices, rounds on the way to a result of which
 /// the owners hold copies: each begins with its own slice, so their copies would differ.
 static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
-  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  if (!rule || !rule->addsUp() || type.getElementType().isInteger())
+  if (!findCopiedSum(op, plan.axes))
     return false;
   // The dimension on which the owners' digit stands.
   fusion::AxesAttr sliced = fusion::getAxes(op->getOperand(operand));
@@ -39,10 +28,9 @@ static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan
     for (const fusion::Digit &digit : digits.getDigits())
       if (digit.isStream() && stream++ == plan.ownerDigit)
         dim = static_cast<int64_t>(i);
-  int64_t factor = rule->operands[operand][dim];
-  if (factor == fusion::AxesRule::kNone || !fusion::isCombined(rule->factors[factor]))
-    return false;
-  return isCopiedAlong(type, plan);
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  int64_t factor = rule.operands[operand][dim];
+  return factor != fusion::AxesRule::kNone && fusion::isCombined(rule.factors[factor]);
 }
 
 /// Whether a slice of one side lies together in its buffer.
@@ -61,14 +49,10 @@ static bool isDense(const ReshardPlan &plan, bool ofSource) {
   return true;
 }
 
-/// Whether `op` rounds on the way to a result of which the owners hold copies, and might do so
-/// otherwise if it reads an own slice where it lies: with other strides than a received one, a
-/// library may add up in another order.
+/// Whether `op` must not read an own slice where it lies: the slice has other strides there than a
+/// received one.
 static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
-  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  return rule && rule->addsUp() && !type.getElementType().isInteger() &&
-         isCopiedAlong(type, plan) && !(isDense(plan, true) && isDense(plan, false));
+  return findCopiedSum(op, plan.axes) && !(isDense(plan, true) && isDense(plan, false));
 }
 
 /// Why slices of these reshards have no owners, or not the same ones.
@@ -152,32 +136,10 @@ LogicalResult GatherLoop::verifyForwarded(function_ref<InFlightDiagnostic()> why
             "a slice; exchange and push take it";
 }
 
-StringAttr GatherLoop::findReplicated(ArrayRef<StringAttr> axes) const {
-  for (Operation *op : consumers) {
-    if (!isa<fusion::MatmulOp>(op))
-      continue;
-    fusion::AxesAttr result = fusion::getAxes(op->getResult(0).getType());
-    for (StringAttr axis : axes)
-      if (result.dimOfDeviceAxis(axis) < 0 && !llvm::is_contained(result.getPartial(), axis))
-        return axis;
-  }
-  return {};
-}
-
-LogicalResult GatherLoop::verifyMergedMatmuls(ArrayRef<StringAttr> axes,
-                                              function_ref<InFlightDiagnostic()> why) const {
-  if (StringAttr axis = findReplicated(axes))
-    return why() << "schedule " << loop.schedule.getName()
-                 << ": 'merge' takes matmuls whose results differ between the devices along "
-                 << axis << ", found a result that is replicated there, whose copies could "
-                 << "differ in rounding";
-  return success();
-}
-
 bool GatherLoop::computesOwnAtOnce() const {
   return digits.numSlices() > 1 && digits.outer == 1 && digits.inner == 1 &&
          loop.digitMaps.empty() && loop.raggedDigits.empty() && loop.accumulators.empty() &&
-         !findReplicated(plan.axes);
+         llvm::none_of(consumers, [&](Operation *op) { return findCopiedSum(op, plan.axes); });
 }
 
 Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }

@@ -44,10 +44,6 @@ public:
   /// For schedules that forward slices. Failure, with the reason through `why`, if devices get
   /// different parts of them.
   LogicalResult verifyForwarded(function_ref<InFlightDiagnostic()> why) const;
-  /// With the option 'merge', devices that differ along `axes` compute on different slices at once.
-  /// Failure, with the reason through `why`, if a matmul has a result that is replicated there.
-  LogicalResult verifyMergedMatmuls(ArrayRef<StringAttr> axes,
-                                    function_ref<InFlightDiagnostic()> why) const;
 
   Location getLoc() const;
   /// The pieces of a gather's slice in its operand (on the owner, for one receiver) and in the
@@ -77,10 +73,6 @@ public:
 
 private:
   GatherLoop(const StreamLoop &loop, ReshardPlan plan);
-  /// An axis of `axes` along which some matmul's result is replicated; null: none. A library may
-  /// add in another order where a matmul has more rows. So if devices compute different rows at
-  /// once, the replicas are not equal to the last bit.
-  StringAttr findReplicated(ArrayRef<StringAttr> axes) const;
   bool computesOwnAtOnce() const;
   LogicalResult emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream,
                         Value copies) const;

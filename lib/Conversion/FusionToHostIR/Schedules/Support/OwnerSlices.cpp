@@ -8,6 +8,7 @@
 #include "OwnerSlices.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -65,7 +66,21 @@ SliceIndex OwnerDigits::getWhole(OpBuilder &builder, Location loc, Value owner,
   return index;
 }
 
+StringAttr tandem::findCopiedSum(Operation *op, ArrayRef<StringAttr> axes) {
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (!rule || !rule->addsUp() || type.getElementType().isInteger())
+    return {};
+  fusion::AxesAttr result = fusion::getAxes(type);
+  const auto *copied = llvm::find_if(axes, [&](StringAttr axis) {
+    return result.getMesh().axisSize(axis) > 1 && result.dimOfDeviceAxis(axis) < 0 &&
+           !llvm::is_contained(result.getPartial(), axis);
+  });
+  return copied == axes.end() ? StringAttr() : *copied;
+}
+
 LogicalResult tandem::verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
+                                  ArrayRef<StringAttr> axes,
                                   function_ref<InFlightDiagnostic()> why) {
   StringRef name = loop.schedule.getName();
   if (digits.numSlices() != 1)
@@ -75,6 +90,12 @@ LogicalResult tandem::verifyMerge(const StreamLoop &loop, const OwnerDigits &dig
     return why() << "schedule " << name
                  << ": 'merge' takes slices of one stream digit, found an op of the loop whose "
                     "result has others";
+  for (Operation *op : loop.ops)
+    if (StringAttr axis = findCopiedSum(op, axes))
+      return why() << "schedule " << name
+                   << ": 'merge' takes matmuls whose results differ between the devices along "
+                   << axis << ", found a result that is replicated there, whose copies could "
+                   << "differ in rounding";
   return success();
 }
 

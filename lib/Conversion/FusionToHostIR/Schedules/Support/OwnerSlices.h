@@ -42,10 +42,17 @@ struct OwnerDigits {
   Value getIteration(ProgramBuilder &program, Location loc, Value step, Value number) const;
 };
 
+/// An axis of `axes` along which devices hold copies of a result that `op` adds up from floats, as
+/// a matmul does; null: none. Shapes and strides may decide the order of additions: libraries
+/// choose algorithms by them. So the copies are equal to the last bit only if all devices compute a
+/// slice in one shape, with equal strides, and combine slices in one order.
+StringAttr findCopiedSum(Operation *op, ArrayRef<StringAttr> axes);
+
 /// Whether slices of several owners can be handled at once, as a schedule's option 'merge' asks:
-/// one slice each, of one stream digit. The reason why not goes through `why`.
+/// one slice each, of one stream digit, without a copied sum along `axes`, where devices handle
+/// different slices at once. The reason why not goes through `why`.
 LogicalResult verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
-                          function_ref<InFlightDiagnostic()> why);
+                          ArrayRef<StringAttr> axes, function_ref<InFlightDiagnostic()> why);
 
 /// Slices of one owner, by their numbers: `first` to `end` - 1, by default all.
 struct SliceNumbers {
