@@ -38,7 +38,7 @@ static int causalAttention(void *, const tandem_kernel_call *call) {
       std::vector<double> weights, sums(static_cast<size_t>(width));
       for (int64_t j = 0; j < seen; ++j)
         weights.push_back(dot(q, k + j * depth, depth) / std::sqrt(static_cast<double>(depth)));
-      double most = *std::max_element(weights.begin(), weights.end()), total = 0;
+      double most = seen ? *std::max_element(weights.begin(), weights.end()) : 0, total = 0;
       for (int64_t j = 0; j < seen; ++j) {
         double weight = std::exp(weights[static_cast<size_t>(j)] - most);
         total += weight;
@@ -46,7 +46,7 @@ static int causalAttention(void *, const tandem_kernel_call *call) {
           sums[static_cast<size_t>(d)] += weight * static_cast<double>(v[j * width + d]);
       }
       for (int64_t d = 0; d < width; ++d)
-        y[d] = static_cast<float>(sums[static_cast<size_t>(d)] / total);
+        y[d] = seen ? static_cast<float>(sums[static_cast<size_t>(d)] / total) : 0;
     }
   return 0;
 }

@@ -32,6 +32,6 @@ extern "C" __global__ void fuser_causal_attention(tandem_kernel_operand y, tande
       sum = sum * old + weight * value[j * width + d];
       most = next;
     }
-    static_cast<float *>(y.data)[blockIdx.x * width + d] = sum / total;
+    static_cast<float *>(y.data)[blockIdx.x * width + d] = total > 0 ? sum / total : 0;
   }
 }

@@ -51,6 +51,34 @@ func.func @causal(%q: tensor<2x?x8xf32, #tokens> {fusion.name = "q"}, %k: tensor
   return %y : tensor<2x?x4xf32, #tokens>
 }
 
+// Only the keys vary: without one the result is 0. All scores of `far` are so low that what hides a key must be lower.
+func.func @keys(%q: tensor<2x4x8xf32, #tokens> {fusion.name = "q"}, %k: tensor<2x?x8xf32, #tokens> {fusion.name = "k"},
+    %v: tensor<2x?x4xf32, #tokens> {fusion.name = "v"}) -> (tensor<2x4x4xf32, #tokens> {fusion.name = "y"}) {
+  %e = math.exp %v : tensor<2x?x4xf32, #tokens>
+  %y = fusion.attention %q, %k, %e : tensor<2x4x8xf32, #tokens>, tensor<2x?x8xf32, #tokens>, tensor<2x?x4xf32, #tokens>
+    -> tensor<2x4x4xf32, #tokens>
+  return %y : tensor<2x4x4xf32, #tokens>
+}
+
+func.func @keys_bf16(%q: tensor<2x4x8xbf16, #tokens> {fusion.name = "q"}, %k: tensor<2x?x8xbf16, #tokens> {fusion.name = "k"},
+    %v: tensor<2x?x4xbf16, #tokens> {fusion.name = "v"}) -> (tensor<2x4x4xbf16, #tokens> {fusion.name = "y"}) {
+  %y = fusion.attention %q, %k, %v : tensor<2x4x8xbf16, #tokens>, tensor<2x?x8xbf16, #tokens>, tensor<2x?x4xbf16, #tokens>
+    -> tensor<2x4x4xbf16, #tokens>
+  return %y : tensor<2x4x4xbf16, #tokens>
+}
+
+func.func @far(%q: tensor<2x4x8xf16, #tokens> {fusion.name = "q"}, %k: tensor<2x?x8xf16, #tokens> {fusion.name = "k"},
+    %v: tensor<2x?x4xf16, #tokens> {fusion.name = "v"}) -> (tensor<2x4x4xf16, #tokens> {fusion.name = "y"}) {
+  %c = arith.constant dense<-4.0e+04> : tensor<2x4x8xf16, #tokens>
+  %a = arith.addf %q, %c : tensor<2x4x8xf16, #tokens>
+  %d = math.exp %k : tensor<2x?x8xf16, #tokens>
+  %b = math.exp %d : tensor<2x?x8xf16, #tokens>
+  %e = math.exp %v : tensor<2x?x4xf16, #tokens>
+  %y = fusion.attention %a, %b, %e {scale = 1.0e-06 : f64} : tensor<2x4x8xf16, #tokens>, tensor<2x?x8xf16, #tokens>, tensor<2x?x4xf16, #tokens>
+    -> tensor<2x4x4xf16, #tokens>
+  return %y : tensor<2x4x4xf16, #tokens>
+}
+
 // Two dimensions of one tensor vary.
 func.func @pairs(%s: tensor<?x?xf32, #rows> {fusion.name = "s"}, %x: tensor<?x16xf32, #rows> {fusion.name = "x"})
     -> (tensor<?x16xf32, #rows> {fusion.name = "y"}, tensor<?x?xf32, #rows> {fusion.name = "e"}) {

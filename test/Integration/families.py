@@ -25,8 +25,8 @@ def softmax(scores):
     return weights / weights.sum(-1, keepdims=True)
 
 
-def attention(q, k, v, causal=False):
-    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+def attention(q, k, v, causal=False, scale=None):
+    scores = q @ k.swapaxes(-1, -2) * (scale or 1 / np.sqrt(q.shape[-1]))
     if causal:
         scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
     return softmax(scores) @ v
@@ -40,10 +40,17 @@ REFERENCES = {
                              "min": np.exp(x).min(0, initial=np.inf)},
     "attention": lambda q, k, v: {"y": attention(q, k, np.exp(v))},
     "causal": lambda q, k, v: {"y": attention(q, k, v, causal=True)},
+    "keys": lambda q, k, v: {"y": attention(q, k, np.exp(v))},
+    "keys_bf16": lambda q, k, v: {"y": attention(q, k, v)},
+    "far": lambda q, k, v: {"y": attention(q - 4e4, np.exp(np.exp(k)), np.exp(v), scale=1e-6)},
     "pairs": lambda s, x: {"y": np.exp(s) @ x, "e": np.exp(s)},
     "norm": lambda x, g, w: {"y": x * g / np.sqrt((x ** 2).mean(-1, keepdims=True) + 0.1) @ w},
     "from_end_slices": lambda x, w: {"y": x * np.arange(len(x), 0, -1)[:, None] @ w},
 }
+
+
+#: Of those that are not f32.
+DTYPES = {"keys_bf16": "bf16", "far": "f16"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,10 +80,11 @@ class EveryExtent(harness.CombinationTest):
     def assertSame(self, found, wanted, name):
         finite = np.isfinite(wanted)
         np.testing.assert_array_equal(found[~finite], wanted[~finite].astype(found.dtype), err_msg=name)
-        self.assertClose(found[finite], wanted[finite], harness.TOLERANCE["f32"], name)
+        self.assertClose(found[finite], wanted[finite], self.tolerance, name)
 
     def check(self):
         c = self.combination
+        self.tolerance = harness.TOLERANCE[DTYPES.get(c.function, "f32")]
         program = self.path("p.tsp")
         done = harness.run([harness.tool("tandem-compile"), SOURCE, f"--entry={c.function}", f"--mesh=x={c.ranks}",
                             f"--bound={c.bound}", f"--target=cpu-{c.channel}", "-o", program])

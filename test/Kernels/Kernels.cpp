@@ -115,7 +115,7 @@ int attention(void *, const tandem_kernel_call *call) {
       }
       for (int64_t d = 0; d < wide; ++d)
         dataOf<float>(y)[(b * queries + i) * wide + d] =
-            static_cast<float>(sums[static_cast<size_t>(d)] / total);
+            total > 0 ? static_cast<float>(sums[static_cast<size_t>(d)] / total) : 0;
       if (call->num_results == 2)
         dataOf<float>(call->operands[1])[b * queries + i] =
             static_cast<float>(most + std::log(total));

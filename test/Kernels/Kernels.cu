@@ -73,7 +73,7 @@ static __device__ void attend(const Operand &y, const Operand &q, const Operand 
         sum = sum * old + weight * dataOf<float>(v)[(b * keys + j) * wide + d];
         most = next;
       }
-      dataOf<float>(y)[at * wide + d] = sum / total;
+      dataOf<float>(y)[at * wide + d] = total > 0 ? sum / total : 0;
       if (sums && d == 0)
         sums[at] = most + logf(total);
     }

@@ -52,7 +52,8 @@ func.func @maximum(%x: tensor<?x16xf32>, %i: tensor<?xi32>) -> (tensor<16xf32>, 
 //
 // CHECK-LABEL: func.func @attention(
 // CHECK:         %[[Q:.*]] = fusion.concat {{.*}} -> tensor<24x16xf32>
-// CHECK:         %[[BIAS:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : tensor<24x8xi1>, tensor<24x8xf32>
+// CHECK:         %[[HIDDEN:.*]] = arith.constant dense<0xFF800000>
+// CHECK:         %[[BIAS:.*]] = arith.select %{{.*}}, %{{.*}}, %[[HIDDEN]] : tensor<24x8xi1>, tensor<24x8xf32>
 // CHECK:         %[[K:.*]] = fusion.concat {{.*}}%[[BIAS]]
 // CHECK:         fusion.attention %[[Q]], %[[K]], %{{.*}} {scale = 0.35355{{.*}}}
 func.func @attention(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor<?x4xf32>) -> tensor<?x4xf32> {

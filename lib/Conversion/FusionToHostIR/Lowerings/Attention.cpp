@@ -89,8 +89,8 @@ public:
 
   /// Before the first slice.
   void clear(const Softmax &softmax) {
-    // Less than all scores, but a number: the difference of two such maxima is 0.
-    fill(softmax.maximum, -1e30);
+    // At most any finite score, but a number: the difference of two such maxima is 0.
+    fill(softmax.maximum, std::numeric_limits<float>::lowest());
     fill(softmax.sum, 0);
     fill(softmax.out, 0);
   }
@@ -491,14 +491,18 @@ void AttentionFold::mask(Value scores, Value masked, Value order, const Tokens &
 
 void AttentionFold::finish(Value sum, Value out, Value result) {
   ArrayRef<int64_t> columns = getShape(out).drop_front(getShape(sum).size());
-  launch("finish", {out, repeatLast(builder, loc, sum, columns)}, result,
-         [&](ValueRange in) -> Value {
-           Value mean = arith::DivFOp::create(builder, loc, in[0], in[1]);
-           Type element = op.getType().getElementType();
-           if (element == f32)
-             return mean;
-           return arith::TruncFOp::create(builder, loc, element, mean);
-         });
+  launch(
+      "finish", {out, repeatLast(builder, loc, sum, columns)}, result, [&](ValueRange in) -> Value {
+        Value mean = arith::DivFOp::create(builder, loc, in[0], in[1]);
+        // A row that reads no key. Otherwise the weight of the greatest score is 1.
+        Value zero = number(0);
+        Value isEmpty = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, in[1], zero);
+        mean = arith::SelectOp::create(builder, loc, isEmpty, zero, mean);
+        Type element = op.getType().getElementType();
+        if (element == f32)
+          return mean;
+        return arith::TruncFOp::create(builder, loc, element, mean);
+      });
 }
 
 //===----------------------------------------------------------------------===//

@@ -58,7 +58,7 @@ private:
   LogicalResult fitOperand(Operation *op, const AxesRule &rule, OpOperand &operand, int64_t dim);
   LogicalResult fitAttention(AttentionOp attention);
   void markCall(CallOp call);
-  void hideKeys(AttentionOp attention, double scale, double bias);
+  void hideKeys(AttentionOp attention);
   Value getMask(MeshAttr mesh);
   Value broadcastMask(OpBuilder &builder, Location loc, RankedTensorType type, int64_t dim);
   FailureOr<Value> mask(Operation *user, Value value, int64_t dim, Neutral neutral);
@@ -204,8 +204,8 @@ LogicalResult Bounder::fitOperand(Operation *op, const AxesRule &rule, OpOperand
 }
 
 /// Hides the keys behind the extent of a run: adds columns to queries and keys, such that the
-/// scores of these keys get `bias`, and those of all others 0.
-void Bounder::hideKeys(AttentionOp attention, double scale, double bias) {
+/// scores of these keys are -infinity, and those of all others do not change.
+void Bounder::hideKeys(AttentionOp attention) {
   OpBuilder builder(attention);
   Location loc = attention.getLoc();
   constexpr int64_t columns = 8; // keeps rows aligned
@@ -225,15 +225,17 @@ void Bounder::hideKeys(AttentionOp attention, double scale, double bias) {
     return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, element));
   };
   int64_t tokens = attention.getType().getRank() - 2;
+  if (!attention.getScale()) // that of the columns as written
+    attention.setScale(
+        APFloat(1 / std::sqrt(double(attention.getKey().getType().getDimSize(tokens + 1)))));
   Value query =
       widened(attention.getQuery(), [&](RankedTensorType type) { return constant(type, 1.0); });
   Value key = widened(attention.getKey(), [&](RankedTensorType type) -> Value {
     return arith::SelectOp::create(builder, loc, broadcastMask(builder, loc, type, tokens),
-                                   constant(type, 0.0), constant(type, bias));
+                                   constant(type, 0.0), constant(type, -INFINITY));
   });
   attention.getQueryMutable().assign(query);
   attention.getKeyMutable().assign(key);
-  attention.setScale(APFloat(scale));
 }
 
 LogicalResult Bounder::fitAttention(AttentionOp attention) {
@@ -269,18 +271,7 @@ LogicalResult Bounder::fitAttention(AttentionOp attention) {
       return failure();
     attention.getKeyMutable().assign(*key);
   }
-  RankedTensorType type = typeOf(attention.getKey());
-  double scale = attention.getScale()
-                     ? attention.getScale()->convertToDouble()
-                     : 1 / std::sqrt(static_cast<double>(type.getDimSize(tokens + 1)));
-  bool isHalf = type.getElementType().isF16();
-  double bias = isHalf ? -6e4 : -1e30;
-  if (isHalf && scale < 0.01)
-    return attention.emitError()
-           << "expected a 'scale' of at least 0.01 with f16, since the number "
-              "of keys varies, found "
-           << scale;
-  hideKeys(attention, scale, bias);
+  hideKeys(attention);
   ++numMasked;
   return success();
 }
