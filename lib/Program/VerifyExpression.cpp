@@ -46,7 +46,8 @@ Signature signatureOf(ExprOp op) {
       {{kFloats, 1}, {E::floor, E::ceil, E::round, E::roundeven, E::trunc}},
       {{kFloats, 2}, {E::pow}},
       {{kFloats, 3}, {E::fma, E::exp_difference}},
-      {{kF32, 1}, {E::round_f16, E::round_bf16, E::round_f8E4M3FN, E::round_f8E5M2}},
+      {{kF32, 1},
+       {E::round_f16, E::round_bf16, E::round_f8E4M3FN, E::round_f8E5M2, E::convert_odd}},
       {{kIntegers, 2}, {E::bit_and, E::bit_or, E::bit_xor, E::shl, E::shr}},
       {{kI32, 1}, {E::wrap_i8}},
   };
@@ -123,6 +124,7 @@ private:
     switch (instr.op()) {
     case ExprOp::convert:
     case ExprOp::convert_unsigned:
+    case ExprOp::convert_odd:
     case ExprOp::bitcast: {
       TANDEM_RETURN_IF_ERROR(defined(instr.a()));
       RegisterType from = *results[instr.a()];

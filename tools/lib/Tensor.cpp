@@ -9,7 +9,6 @@
 
 #include "tandem/Runtime/HostOps.h"
 
-#include <cmath>
 #include <fmt/format.h>
 
 using namespace tandem;
@@ -79,17 +78,11 @@ void Tensor::set(int64_t i, double value) {
   case DType::F32:
     return setBits(i, __builtin_bit_cast(uint32_t, static_cast<float>(value)));
   case DType::F16:
-    return setBits(i, __builtin_bit_cast(uint16_t, static_cast<_Float16>(value)));
-  case DType::BF16: {
-    uint32_t raw = __builtin_bit_cast(uint32_t, static_cast<float>(value));
-    if (!std::isnan(value))
-      raw += 0x7fff + ((raw >> 16) & 1);
-    return setBits(i, raw >> 16);
-  }
+  case DType::BF16:
   case DType::F8E4M3FN:
   case DType::F8E5M2: {
-    auto narrow = static_cast<float>(value);
-    return storeFromF32(dtype, &narrow, data.data() + i, 1, 1);
+    float narrow = roundedToOdd(value);
+    return storeFromF32(dtype, &narrow, data.data() + i * sizeOf(dtype), 1, 1);
   }
   case DType::F64:
     return setBits(i, __builtin_bit_cast(uint64_t, value));

@@ -248,6 +248,7 @@ Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned
   case ExprOp::round_f8E5M2:
     return stored(mode, DType::F8E5M2, a);
   case ExprOp::convert:
+  case ExprOp::convert_odd:
     return convert(from, instr.type, a);
   case ExprOp::convert_unsigned:
     if (std::optional<int64_t> x = asInteger(a); x && *x < 0)

@@ -55,6 +55,7 @@ private:
   uint32_t compare(arith::CmpIOp op);
   uint32_t truncate(arith::TruncFOp op);
   Result fromInteger(Operation *op, bool isSigned);
+  uint32_t toOdd(Type from, uint32_t value, bool isSigned);
   Result toInteger(arith::FPToSIOp op);
   Result widen(Operation *op, bool isSigned);
   Result narrow(arith::TruncIOp op);
@@ -120,6 +121,9 @@ private:
 /// Integers narrower than their register; truth values aside.
 bool isNarrow(Type type) { return type.isInteger(8) || type.isInteger(16); }
 
+/// Floats that f32 computes, rounded when they are stored.
+bool isNarrowFloat(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() < 32; }
+
 /// The type of the operands of a comparison or cast.
 RegisterType operandType(Operation *op) {
   return registerTypeOf(op->getOperand(0).getType()).value_or(RegisterType::f32);
@@ -143,7 +147,8 @@ ExpressionBuilder::Result ExpressionBuilder::constantOf(arith::ConstantOp op) {
 uint32_t ExpressionBuilder::truncate(arith::TruncFOp op) {
   uint32_t value = reg(op.getIn());
   if (operandType(op) == RegisterType::f64)
-    value = emit(sp::ExprOp::convert, RegisterType::f32, value);
+    value = emit(op.getType().isF32() ? sp::ExprOp::convert : sp::ExprOp::convert_odd,
+                 RegisterType::f32, value);
   if (op.getType().isF32() ||
       llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
     return value;
@@ -260,8 +265,27 @@ ExpressionBuilder::Result ExpressionBuilder::fromInteger(Operation *op, bool isS
   if (isNarrow(from) && !isSigned)
     value = lowBits(from, value);
   bool hasUnsigned = from.isInteger(32) || from.isInteger(64);
+  if (hasUnsigned && isNarrowFloat(op->getResult(0).getType()))
+    return toOdd(from, value, isSigned);
   return emit(!isSigned && hasUnsigned ? sp::ExprOp::convert_unsigned : sp::ExprOp::convert, to,
               value);
+}
+
+/// An integer as f32, for a store as a narrower float.
+uint32_t ExpressionBuilder::toOdd(Type from, uint32_t value, bool isSigned) {
+  using E = sp::ExprOp;
+  constexpr RegisterType i64 = RegisterType::i64, f32 = RegisterType::f32;
+  if (isSigned)
+    return emit(E::convert_odd, f32, value);
+  if (from.isInteger(32))
+    return emit(E::convert_odd, f32, emit(E::convert_unsigned, i64, value));
+  // From 2^63 on: half of it, with a last bit that says whether bits are missing.
+  uint32_t one = integer(i64, 1), most = integer(i64, std::numeric_limits<int64_t>::max());
+  uint32_t high = emit(E::bit_and, i64, emit(E::shr, i64, value, one), most);
+  uint32_t half = emit(E::bit_or, i64, high, emit(E::bit_and, i64, value, one));
+  uint32_t odd = emit(E::convert_odd, f32, half);
+  return emit(E::select, f32, emit(E::cmp_lt, i64, value, integer(i64, 0)),
+              emit(E::add, f32, odd, odd), emit(E::convert_odd, f32, value));
 }
 
 /// Towards zero, saturating; NaN gives 0.

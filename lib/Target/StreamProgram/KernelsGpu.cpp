@@ -98,6 +98,7 @@ private:
   Value divide(Operation *op, Value x, Value y);
   Value remainder(Value x, Value y);
   Value toInteger(Type type, Value x);
+  Value toOdd(Value x, bool isSigned);
   Value load(const Operand &operand, Value offset);
   void store(const Operand &operand, Value offset, Value value);
   /// f32 from the bytes of a float of 8 bits, and the nearest such bytes.
@@ -497,6 +498,48 @@ Value GpuKernelBuilder::toInteger(Type type, Value x) {
   return arith::SelectOp::create(b, loc, below, integer(-most - 1), result);
 }
 
+/// An f64 or an integer of 32 or 64 bits as f32, rounded to odd (sp::ExprOp::convert_odd): a later
+/// rounding to a narrower float is then the only one.
+Value GpuKernelBuilder::toOdd(Value x, bool isSigned) {
+  using P = arith::CmpFPredicate;
+  Type wide = shaped(b.getF64Type()), single = shaped(b.getF32Type()),
+       bits32 = shaped(b.getI32Type());
+  auto integer = [&](int64_t number) { return integerLike(x, number); };
+  auto choose = [&](Value condition, Value yes, Value no) {
+    return arith::SelectOp::create(b, loc, condition, yes, no).getResult();
+  };
+  if (getElementTypeOrSelf(x.getType()).isInteger(64)) {
+    // Large ones to 53 bits: all below the last decide only whether they are 0.
+    int64_t most = int64_t(1) << 53;
+    Value shifted = isSigned ? add(x, integer(most)) : x;
+    Value isLarge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, shifted,
+                                          integer(isSigned ? 2 * most : most));
+    Value low = arith::AndIOp::create(b, loc, x, integer(0x7ff));
+    Value rest = choose(compare(arith::CmpIPredicate::ne, low, 0), integer(0x400), integer(0));
+    Value high = arith::AndIOp::create(b, loc, x, integer(~int64_t(0x7ff)));
+    x = choose(isLarge, arith::OrIOp::create(b, loc, high, rest), x);
+  }
+  if (isa<IntegerType>(getElementTypeOrSelf(x.getType())))
+    x = isSigned ? arith::SIToFPOp::create(b, loc, wide, x).getResult()
+                 : arith::UIToFPOp::create(b, loc, wide, x).getResult();
+  Value nearest = arith::TruncFOp::create(b, loc, single, x);
+  Value back = arith::ExtFOp::create(b, loc, wide, nearest);
+  Value isBelow = arith::CmpFOp::create(b, loc, P::OLT, back, x);
+  Value isAbove = arith::CmpFOp::create(b, loc, P::OGT, back, x);
+  Value zero = splat(wide, b.getF64FloatAttr(0));
+  Value isPositive = arith::CmpFOp::create(b, loc, P::OGT, x, zero);
+  // An even number next to x: the other one is odd.
+  Value bits = arith::BitcastOp::create(b, loc, bits32, nearest);
+  Value grows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, isBelow, isPositive);
+  Value step = choose(grows, integerLike(bits, 1), integerLike(bits, -1));
+  Value last = arith::AndIOp::create(b, loc, bits, integerLike(bits, 1));
+  Value isInexact = arith::OrIOp::create(b, loc, isBelow, isAbove);
+  Value moves =
+      arith::AndIOp::create(b, loc, isInexact, compare(arith::CmpIPredicate::eq, last, 0));
+  bits = choose(moves, add(bits, step), bits);
+  return arith::BitcastOp::create(b, loc, single, bits);
+}
+
 FailureOr<Value> GpuKernelBuilder::compute(Operation *op, ArrayRef<Value> operands) {
   if (isa<hostir::ExpDifferenceOp>(op)) {
     Value difference = arith::SubFOp::create(b, loc, operands[0], operands[1]);
@@ -525,10 +568,11 @@ FailureOr<Value> GpuKernelBuilder::compute(Operation *op, ArrayRef<Value> operan
     return operands[0];
   if (isa<arith::TruncFOp>(op)) {
     Value value = operands[0];
-    if (value.getType() != type)
-      value = arith::TruncFOp::create(b, loc, type, value);
-    // A store already rounds.
     Type narrow = shaped(op->getResult(0).getType());
+    if (value.getType() != type)
+      value = narrow == type ? arith::TruncFOp::create(b, loc, type, value).getResult()
+                             : toOdd(value, true);
+    // A store already rounds.
     if (narrow == type ||
         llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
       return value;
@@ -537,6 +581,9 @@ FailureOr<Value> GpuKernelBuilder::compute(Operation *op, ArrayRef<Value> operan
     Value rounded = arith::TruncFOp::create(b, loc, narrow, value);
     return arith::ExtFOp::create(b, loc, type, rounded).getResult();
   }
+  if (isa<arith::SIToFPOp, arith::UIToFPOp>(op) && type != shaped(op->getResult(0).getType()) &&
+      op->getOperand(0).getType().getIntOrFloatBitWidth() >= 32)
+    return toOdd(operands[0], isa<arith::SIToFPOp>(op));
   // f16 and bf16 are in f32.
   if (isa<arith::BitcastOp>(op) && op->getResult(0).getType().getIntOrFloatBitWidth() == 16) {
     Value value = operands[0];

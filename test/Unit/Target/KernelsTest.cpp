@@ -308,6 +308,57 @@ TEST(Kernels, CastsRoundAndNumbersWinOverNaN) {
   }
 }
 
+/// Numbers that are half way between two of the narrow type once they are rounded to f32.
+TEST(Kernels, WideNumbersAreRoundedOnce) {
+  auto narrowed = [](const std::string &type, const std::string &op, int32_t a, int32_t b) {
+    return asFloat(evaluateInts(op + "%x = arith.extf %n : " + type +
+                                    " to f32\n%r = arith.bitcast %x : f32 to i32\n",
+                                a, b));
+  };
+  struct Case {
+    const char *type;
+    int bits; ///< behind the first
+  };
+  for (const Case &c : {Case{"f16", 10}, {"bf16", 7}, {"f8E4M3FN", 3}, {"f8E5M2", 2}}) {
+    std::string type = c.type;
+    int32_t half = 1 << (29 - c.bits), whole = 1 << 30;
+    std::string cast = "%s = arith.constant 9.3132257461547852e-10 : f64\n" // 2^-30
+                       "%f = arith.sitofp %a : i32 to f64\n%d = arith.mulf %f, %s : f64\n"
+                       "%n = arith.truncf %d : f64 to " +
+                       type + "\n";
+    double next = 1 + std::ldexp(1.0, -c.bits);
+    EXPECT_EQ(narrowed(type, cast, whole + half, 0), 1) << type;
+    EXPECT_EQ(narrowed(type, cast, whole + half + 1, 0), next) << type;
+    EXPECT_EQ(narrowed(type, cast, -whole - half - 1, 0), -next) << type;
+  }
+  // A bitcast rounds, as a store does.
+  auto fromInteger = [](const std::string &cast, int32_t a, int32_t b) {
+    return asFloat(evaluateInts(cast + "%h = arith.bitcast %n : bf16 to i16\n"
+                                       "%z = arith.extui %h : i16 to i32\n"
+                                       "%p = arith.constant 16 : i32\n"
+                                       "%r = arith.shli %z, %p : i32\n",
+                                a, b));
+  };
+  const int32_t half = (1 << 30) + (1 << 22);
+  const float above = 0x1p30f + 0x1p23f;
+  for (std::string op : {"sitofp", "uitofp"}) {
+    std::string cast = "%n = arith." + op + " %a : i32 to bf16\n";
+    EXPECT_EQ(fromInteger(cast, half + 1, 0), above) << op;
+    EXPECT_EQ(fromInteger(cast, half, 0), 0x1p30f) << op;
+    // Times 2^32, or 2^33: an unsigned number from 2^63 on.
+    bool isSigned = op[0] == 's';
+    std::string wide = "%w = arith.extui %a : i32 to i64\n%e = arith.extui %b : i32 to i64\n"
+                       "%t = arith.constant " +
+                       std::string(isSigned ? "32" : "33") +
+                       " : i64\n%v = arith.shli %w, %t : i64\n%o = arith.ori %v, %e : i64\n"
+                       "%n = arith." +
+                       op + " %o : i64 to bf16\n";
+    float scale = isSigned ? 0x1p32f : 0x1p33f;
+    EXPECT_EQ(fromInteger(wide, half, 0), 0x1p30f * scale) << op;
+    EXPECT_EQ(fromInteger(wide, half, 1), above * scale) << op;
+  }
+}
+
 /// Of 8 bits: casts in a kernel, and what is loaded and stored.
 TEST(Kernels, EightBits) {
   struct Case {

@@ -121,6 +121,9 @@ void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *t
 /// infinite.
 void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64_t n);
 
+/// x, or that of the two nearest numbers whose last bit is 1: storeFromF32 then rounds x once.
+float roundedToOdd(double x);
+
 /// dst = srcs[0] op srcs[1] op ..., in this order, elementwise: f16 and bf16 in f32, rounded once;
 /// sums of integers wrap. Max and min give NaN if either is NaN. dst may be the same view as a
 /// source.

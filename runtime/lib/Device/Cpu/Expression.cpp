@@ -47,6 +47,8 @@ TileFunction functionOf(const TileFunctions &functions, const sp::ExprInstr &ins
 #undef TANDEM_CASE
   case sp::ExprOp::convert:
     return functions.convert[type].of[static_cast<size_t>(from)];
+  case sp::ExprOp::convert_odd:
+    return functions.convertOdd.of[static_cast<size_t>(from)];
   case sp::ExprOp::convert_unsigned:
     return functions.convertUnsigned[type].of[static_cast<size_t>(from)];
   default:

@@ -61,6 +61,7 @@ struct TileFunctions {
 #undef TANDEM_MEMBER
   /// [result type][operand type]; null for equal types, and for unsigned conversions from floats.
   TileOperation convert[4], convertUnsigned[4];
+  TileOperation convertOdd; ///< by operand type
   TileLoad loadF16, loadBF16;
   TileStore storeF16, storeBF16;
   TileLoad8 loadF8E4M3FN, loadF8E5M2;

@@ -110,6 +110,16 @@ __attribute__((target("avx2,f16c"))) void storeF16Vector(const float *from, int6
 
 } // namespace
 
+float roundedToOdd(double x) {
+  auto nearest = static_cast<float>(x);
+  double back = nearest;
+  auto bits = __builtin_bit_cast(uint32_t, nearest);
+  bool isBelow = back<x, isAbove = back> x;
+  if ((isBelow || isAbove) && (bits & 1) == 0)
+    bits += isBelow == (x > 0) ? 1U : ~0U;
+  return __builtin_bit_cast(float, bits);
+}
+
 void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *to) {
   switch (type) {
   case DType::F32: {

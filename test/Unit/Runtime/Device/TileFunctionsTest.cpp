@@ -209,6 +209,80 @@ TEST_P(TileFunctionsTest, EightBitsAreThoseOfTheHost) {
         functions().round_f8E5M2.of[0]);
 }
 
+/// All numbers of a type that are finite, in order, and the least one that f32 has beyond them.
+std::vector<double> finiteNumbers(DType type) {
+  unsigned count = 1U << (8 * sizeOf(type) - 1);
+  std::vector<double> all;
+  for (unsigned bits = 0; bits < count; ++bits) {
+    auto raw = static_cast<uint16_t>(bits);
+    float value = 0;
+    loadAsF32(type, &raw, 1, 1, &value);
+    if (std::isfinite(value))
+      all.push_back(value);
+  }
+  return all;
+}
+
+/// A double half way between two narrow numbers goes to the even one, and what is off by the last
+/// bit of a double to the nearer one: f32 has neither difference.
+TEST_P(TileFunctionsTest, DoublesAreRoundedOnce) {
+  for (DType type : {DType::F16, DType::BF16, DType::F8E4M3FN, DType::F8E5M2}) {
+    std::vector<double> numbers = finiteNumbers(type), x;
+    std::vector<float> expected;
+    for (size_t i = 0; i + 1 < numbers.size(); ++i)
+      for (double sign : {1.0, -1.0}) {
+        double half = numbers[i] + (numbers[i + 1] - numbers[i]) / 2;
+        x.insert(x.end(), {sign * half, sign * std::nextafter(half, 0),
+                           sign * std::nextafter(half, INFINITY)});
+        for (size_t to : {i + i % 2, i, i + 1})
+          expected.push_back(static_cast<float>(sign * numbers[to]));
+      }
+    auto n = static_cast<int64_t>(x.size());
+    std::vector<float> odd(x.size()), back(x.size());
+    std::vector<uint16_t> stored(x.size());
+    auto check = [&](const char *where) {
+      storeFromF32(type, odd.data(), stored.data(), 1, n);
+      loadAsF32(type, stored.data(), 1, n, back.data());
+      for (size_t i = 0; i < x.size(); ++i)
+        ASSERT_EQ(back[i], expected[i])
+            << toString(type) << " of " << std::hexfloat << x[i] << ", " << where;
+    };
+    functions().convertOdd.of[1](odd.data(), x.data(), nullptr, nullptr, n);
+    check("in a kernel");
+    for (size_t i = 0; i < x.size(); ++i)
+      odd[i] = roundedToOdd(x[i]);
+    check("of the host");
+  }
+  std::vector<double> special{INFINITY, -INFINITY, -0.0, 1e300, -1e300, 0x1p-1074, NAN};
+  std::vector<float> odd(special.size());
+  functions().convertOdd.of[1](odd.data(), special.data(), nullptr, nullptr, 7);
+  const float largest = std::numeric_limits<float>::max();
+  EXPECT_EQ(std::vector<float>(odd.begin(), odd.end() - 1),
+            (std::vector<float>{INFINITY, -INFINITY, -0.0f, largest, -largest, 0x1p-149f}));
+  EXPECT_TRUE(std::signbit(odd[2]) && std::isnan(odd[6]));
+}
+
+/// 2^k + half of the last bit of a bf16, and one more or less.
+TEST_P(TileFunctionsTest, IntegersAreRoundedOnce) {
+  auto check = [&](auto half, size_t type) {
+    std::vector<decltype(half)> x{half, half - 1, half + 1, -half, 1 - half, -half - 1};
+    std::vector<float> odd(6), back(6);
+    std::vector<uint16_t> stored(6);
+    functions().convertOdd.of[type](odd.data(), x.data(), nullptr, nullptr, 6);
+    storeFromF32(DType::BF16, odd.data(), stored.data(), 1, 6);
+    loadAsF32(DType::BF16, stored.data(), 1, 6, back.data());
+    int exponent = std::ilogb(static_cast<double>(half));
+    auto even = std::ldexp(1.0f, exponent), next = std::ldexp(1.0f + 0x1p-7f, exponent);
+    EXPECT_EQ(back, (std::vector<float>{even, even, next, -even, -even, -next})) << half;
+  };
+  for (int exponent = 24; exponent < 62; ++exponent) {
+    int64_t half = (int64_t(1) << exponent) + (int64_t(1) << (exponent - 8));
+    check(half, 3);
+    if (exponent < 31)
+      check(static_cast<int32_t>(half), 2);
+  }
+}
+
 /// Every operation on two numbers that integers of any width have.
 template <typename T> void checkIntegers(const TileFunctions &f, size_t type) {
   constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();

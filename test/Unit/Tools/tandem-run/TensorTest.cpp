@@ -51,6 +51,9 @@ TEST(Tensor, BFloatRoundsToNearestEven) {
   EXPECT_EQ(rounded(DType::BF16, 1 + std::ldexp(1, -8)), 0x3f80u);
   EXPECT_EQ(rounded(DType::BF16, 1 + 3 * std::ldexp(1, -8)), 0x3f82u);
   EXPECT_EQ(rounded(DType::BF16, 3.4028e38), 0x7f80u);
+  EXPECT_EQ(rounded(DType::BF16, 1 + 0x1p-8 + 0x1p-40), 0x3f81u); // no tie, though it is one in f32
+  EXPECT_EQ(rounded(DType::F8E4M3FN, 1 + 0x1p-4 + 0x1p-40), 0x39u);
+  EXPECT_EQ(rounded(DType::F16, 1 + 0x1p-11 + 0x1p-40), 0x3c01u);
   Tensor tensor(DType::BF16, {1});
   tensor.set(0, NAN);
   EXPECT_TRUE(std::isnan(tensor.get(0)));
