@@ -143,7 +143,9 @@ int tandem_context_compares_runs(tandem_context *context);
 /* All ranks are about to do what `call` says, between the same runs, such as to compile a program:
  * compared as runs are, so that a rank that does something else in its place is an error on all. */
 tandem_code tandem_context_agree(tandem_context *context, const char *call);
-/* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
+/* TANDEM_OK, the code of the failed run after which the context cannot be used, or an error that
+ * names a rank that has ended, given up or shows no life. Replays of graphs that have captured runs
+ * report nothing: ask here when one has ended. Does not block. */
 tandem_code tandem_context_health(tandem_context *context);
 
 /* A command that has begun and has not ended. */

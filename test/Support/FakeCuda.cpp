@@ -67,6 +67,12 @@ int deviceCount() {
   return count ? static_cast<int>(std::strtol(count, nullptr, 10)) : 2;
 }
 
+/// Queries do so on GPUs, too, now and then.
+void passLock() {
+  if (number("queries-lock"))
+    std::shared_lock<std::shared_mutex> shared(lockOf(currentGpu()));
+}
+
 void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
 } // namespace
@@ -245,6 +251,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
 }
 CUresult cuStreamQuery(CUstream stream) {
   tandem::fake::disturb();
+  passLock();
   return queueOf(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuStreamSynchronize(CUstream stream) {
@@ -291,6 +298,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
 }
 CUresult cuEventQuery(CUevent handle) {
   tandem::fake::disturb();
+  passLock();
   auto *event = reinterpret_cast<Event *>(handle);
   if (event->captured())
     return CUDA_ERROR_CAPTURED_EVENT;

@@ -61,7 +61,8 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   fp8-refused     there are no products of 8-bit floats
 ///   fp8-batch-refused  and none of more than one matrix
 ///   grouped-refused  there are kernels for grouped matmuls, but not for this one
-///   hold-copies-on  GPU (from 1) whose copies in graphs wait until the knob changes
+///   hold-copies-on  GPU (from 1) whose copies wait until the knob changes
+///   queries-lock    queries of events and streams wait for a call that has the GPU for itself
 ///   cupti-no-calls  CUPTI cannot record calls of the driver
 ///   cupti-dropped   records that CUPTI says it has dropped
 ///   nccl-no-init-on   rank (from 1) that does not come where a communicator is made
@@ -77,11 +78,11 @@ float fromFp8(uint8_t bits, int exponentBits);
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
 /// 8-bit floats, and got), grouped-loads and grouped-runs (of kernels for grouped matmuls), events
-/// (that there are), high-streams and low-streams (made with the highest and the lowest priority),
-/// ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads (for groups of calls), nccl-held
-/// (calls now), nccl-live (communicators), nccl-ids (of new ones), nccl-misuse (of such as are
-/// gone, or aborted while somebody is in them), nccl-orphans (children that outlive what was
-/// destroyed).
+/// (that there are), waits (kernels that wait now), high-streams and low-streams (made with the
+/// highest and the lowest priority), ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads
+/// (for groups of calls), nccl-held (calls now), nccl-live (communicators), nccl-ids (of new ones),
+/// nccl-misuse (of such as are gone, or aborted while somebody is in them), nccl-orphans (children
+/// that outlive what was destroyed).
 std::atomic<int64_t> &number(const std::string &name);
 
 /// Has the fault of `who` in such a call. True: it fails.

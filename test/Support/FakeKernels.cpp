@@ -150,11 +150,38 @@ void raise(uint64_t *slot, uint64_t target) {
   }
 }
 
+/// As stopSignals() of KernelAbort.h.
+void stopSignals(uint64_t *stopped) {
+  if (load(stopped) == tandem::gpu::kStopped)
+    return;
+  __atomic_store_n(stopped, tandem::gpu::kStopping, __ATOMIC_SEQ_CST);
+  for (int i = 1; i <= tandem::gpu::kSignalWords; ++i)
+    __atomic_store_n(stopped + i, 0, __ATOMIC_SEQ_CST);
+  __atomic_store_n(stopped, tandem::gpu::kStopped, __ATOMIC_SEQ_CST);
+}
+
+/// Counts the kernels that wait.
+class Waits {
+public:
+  Waits() { ++tandem::fake::number("waits"); }
+  ~Waits() { --tandem::fake::number("waits"); }
+  Waits(const Waits &) = delete;
+  Waits &operator=(const Waits &) = delete;
+};
+
+/// False for a wait that an abort ends.
+bool goesOn(const uint64_t *flag, uint64_t *stopped) {
+  if (!load(flag) && !load(stopped))
+    return true;
+  stopSignals(stopped);
+  return false;
+}
+
 Work raiseKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
           perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
-          released = take<const uint64_t *>(arguments, 4)] {
-    if (load(released))
+          stopped = take<const uint64_t *>(arguments, 4)] {
+    if (load(stopped))
       return;
     raise(slot, (epoch ? load(epoch) : 0) * perRun + value);
   };
@@ -164,10 +191,11 @@ Work waitKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
           perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
           progress = take<uint64_t *>(arguments, 4), command = take<uint64_t>(arguments, 5),
-          letGo = take<const uint64_t *>(arguments, 6)] {
+          flag = take<const uint64_t *>(arguments, 6), stopped = take<uint64_t *>(arguments, 7)] {
     uint64_t target = (epoch ? load(epoch) : 0) * perRun + value;
+    Waits waits;
     __atomic_store_n(progress, command, __ATOMIC_RELAXED);
-    while (load(slot) < target && !load(letGo))
+    while (load(slot) < target && goesOn(flag, stopped))
       nap();
     __atomic_store_n(progress, ~uint64_t(0), __ATOMIC_RELAXED);
   };
@@ -217,19 +245,23 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
     for (uint64_t block = 0; block < std::max<uint64_t>(apart, 1); ++block) {
       for (int i = 0; i < step.numWaits; ++i) {
         uint64_t target = targetOf(waits[i]);
+        Waits counted;
         __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
-        while (load(waits[i].at + block) < target && !load(exchange.letGo))
-          nap();
+        while (load(waits[i].at + block) < target)
+          if (goesOn(exchange.abortFlag, exchange.stopped))
+            nap();
+          else
+            break;
         __atomic_store_n(exchange.progress, ~uint64_t(0), __ATOMIC_RELAXED);
       }
-      if (load(exchange.letGo)) // an abort raises all signals
+      if (load(exchange.stopped)) // an abort raises all signals
         return;
       for (uint64_t i = 0; step.numStores > 0 && i < nest.total; ++i)
         if (apart == 0 || blockOf(i) == block)
           moveUnit<T>(step, nest, stores, width, i);
       if (step.numSignals > 0 && apart == 0)
         __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
-      for (int i = 0; i < step.numSignals && !load(exchange.released); ++i)
+      for (int i = 0; i < step.numSignals && !load(exchange.stopped); ++i)
         raise(signals[i].at + block, targetOf(signals[i]));
     }
     if (step.numSignals > 0 && std::exchange(counts, false))
@@ -251,8 +283,10 @@ template <typename T> void exchangeWords(const tandem::gpu::WordArguments &excha
   constexpr uint64_t kElements = 16 / sizeof(T); // of a unit
   using Unit = std::array<T, kElements>;
   using Words = std::array<uint32_t, 4>;
-  if (load(exchange.released))
+  if (load(exchange.stopped)) {
+    stopSignals(exchange.stopped);
     return;
+  }
   uint64_t run = exchange.epoch ? load(exchange.epoch) + uint64_t(exchange.countsRun) : 0;
   uint64_t number = run * exchange.perRun + exchange.value, units = exchange.units;
   auto ranks = static_cast<uint64_t>(exchange.ranks), own = static_cast<uint64_t>(exchange.own);
@@ -304,7 +338,7 @@ template <typename T> void exchangeWords(const tandem::gpu::WordArguments &excha
           while ((word = __atomic_load_n(wordOf(own, r, p, w), __ATOMIC_ACQUIRE)) >> 32 !=
                  (number & 0xffffffff)) {
             __atomic_store_n(exchange.progress, exchange.command, __ATOMIC_RELAXED);
-            if (load(exchange.letGo))
+            if (!goesOn(exchange.abortFlag, exchange.stopped))
               return;
             nap();
           }
@@ -338,7 +372,7 @@ Work wordsKernel(void **arguments) {
     for (int i = 0; i < run.count; ++i) {
       const tandem::gpu::SignalWord &word = run.words[i];
       __atomic_store_n(word.at, number * word.perRun + word.value, __ATOMIC_SEQ_CST);
-      if (__atomic_load_n(run.released, __ATOMIC_SEQ_CST))
+      if (__atomic_load_n(run.stopped, __ATOMIC_SEQ_CST))
         __atomic_store_n(word.at, 0, __ATOMIC_SEQ_CST);
     }
   };
@@ -436,7 +470,7 @@ std::vector<size_t> sizesOf(const std::string &kernel) {
   if (is("exchange_"))
     return {sizeof(tandem::gpu::ExchangeArguments)};
   if (is("signal_"))
-    return std::vector<size_t>(is("signal_wait") ? 7 : 5, 8);
+    return std::vector<size_t>(is("signal_wait") ? 8 : 5, 8);
   return {};
 }
 } // namespace

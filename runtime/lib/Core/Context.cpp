@@ -7,8 +7,12 @@
 
 #include "ContextImpl.h"
 
+#include "OwnThread.h"
+
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
+#include <optional>
 #include <sstream>
 
 namespace tandem {
@@ -18,6 +22,19 @@ namespace core {
 using Clock = std::chrono::steady_clock;
 
 Watched::~Watched() = default;
+
+/// So long an abort waits for the driver to say what the streams do: another thread may be in a
+/// call that returns only when the device is idle, so after the abort.
+static constexpr std::chrono::milliseconds kAnswer{1000};
+
+/// What `ask` returns; nothing if that takes too long. `ask` owns what it needs.
+template <typename T> static std::optional<T> askDevice(std::function<T()> ask) {
+  auto answer = std::make_shared<T>();
+  OwnThread asks([answer, ask = std::move(ask)] { *answer = ask(); });
+  if (!asks.isDone(kAnswer))
+    return std::nullopt;
+  return std::move(*answer);
+}
 
 ContextImpl::~ContextImpl() {
   // A peer in a run that this rank never started may write until this rank's transports have left.
@@ -33,8 +50,9 @@ ContextImpl::~ContextImpl() {
     changed.notify_all();
     changed.wait(lock, [&] { return !isAborting; }); // another thread may have called poison()
   }
-  if (watchdog.joinable())
-    watchdog.join();
+  for (std::thread *thread : {&watchdog, &timer})
+    if (thread->joinable())
+      thread->join();
   options.transports.clear();
 }
 
@@ -110,22 +128,34 @@ void ContextImpl::addSymmetricPool(const std::vector<uint32_t> &members,
     pools[members].push_back(pool);
 }
 
-Status ContextImpl::health() const {
+Status ContextImpl::failure() const {
   std::lock_guard<std::mutex> lock(mutex);
   return reason;
 }
 
+Status ContextImpl::health() const {
+  TANDEM_RETURN_IF_ERROR(failure());
+  return options.bootstrap->health().withPrefix(
+      fmt::format("rank {}: ", options.bootstrap->rank()));
+}
+
 std::vector<CommandInFlight> ContextImpl::collectInFlight() const {
   std::vector<CommandInFlight> all;
-  for (Watched *instance : watched)
-    for (CommandInFlight &command : instance->inFlight())
+  visit([&](Watched &instance) {
+    for (CommandInFlight &command : instance.inFlight())
       all.push_back(std::move(command));
+  });
   return all;
 }
 
 std::vector<CommandInFlight> ContextImpl::inFlight() const {
-  std::lock_guard<std::mutex> lock(mutex);
-  return reason.ok() ? collectInFlight() : atFailure;
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return reason.ok() || isDescribed; });
+    if (!reason.ok())
+      return atFailure;
+  }
+  return collectInFlight();
 }
 
 void ContextImpl::poison(const Status &why) {
@@ -133,8 +163,14 @@ void ContextImpl::poison(const Status &why) {
   if (!reason.ok())
     return;
   reason = why;
-  atFailure = collectInFlight(); // an abort releases the commands
   isAborting = true;
+  changed.notify_all();
+  lock.unlock();
+  auto found = askDevice<std::vector<CommandInFlight>>( // an abort releases the commands
+      [this] { return collectInFlight(); });
+  lock.lock();
+  atFailure = found.value_or(std::vector<CommandInFlight>());
+  isDescribed = true;
   changed.notify_all();
   lock.unlock();
   // From here on the lock is not held in calls, because each of them may block. Drop queued work
@@ -145,25 +181,24 @@ void ContextImpl::poison(const Status &why) {
   // One-sided channels first: after an aborted collective, a queued signal could announce data that
   // was never sent.
   for (bool oneSided : {true, false})
-    forEachWatched([&](Watched &instance) { instance.abortChannels(why, oneSided); });
+    visit([&](Watched &instance) { instance.abortChannels(why, oneSided); }, false);
   // A thread that used a graph may have waited in a channel of another instance.
-  forEachWatched([](Watched &instance) { instance.dropGraphs(); });
+  visit([](Watched &instance) { instance.dropGraphs(); }, false);
   lock.lock();
   isAborting = false;
   changed.notify_all();
 }
 
-void ContextImpl::forEachWatched(const std::function<void(Watched &)> &body) {
+template <typename Body> void ContextImpl::visit(const Body &body, bool looks) const {
   std::unique_lock<std::mutex> lock(mutex);
-  const std::vector<Watched *> all(watched.begin(), watched.end());
-  for (Watched *instance : all) {
-    if (std::find(watched.begin(), watched.end(), instance) == watched.end())
-      continue; // destroyed since
-    inUseByAbort = instance;
+  for (Watched *instance : watched) { // it stays in the list
+    ++instance->visitors;
+    instance->lookers += looks;
     lock.unlock();
     body(*instance);
     lock.lock();
-    inUseByAbort = nullptr;
+    --instance->visitors;
+    instance->lookers -= looks;
     changed.notify_all();
   }
 }
@@ -316,80 +351,105 @@ Status ContextImpl::connectRuns() {
 Status ContextImpl::awaitRuns() {
   constexpr std::chrono::microseconds kPause{20};
   std::map<Watched *, std::vector<uint64_t>> awaited;
-  std::unique_lock<std::mutex> lock(mutex);
-  for (Watched *instance : watched)
-    if (auto runs = instance->runsInFlight(); !runs.empty())
-      awaited[instance] = std::move(runs);
+  visit([&](Watched &instance) {
+    if (auto runs = instance.runsInFlight(); !runs.empty())
+      awaited[&instance] = std::move(runs);
+  });
   // Ignore later runs of other instances: they may continue without end.
-  auto isOver = [&](const auto &entry) {
-    auto known = std::find(watched.begin(), watched.end(), entry.first);
-    if (known == watched.end())
-      return true;
-    std::vector<uint64_t> now = (*known)->runsInFlight();
-    return std::none_of(entry.second.begin(), entry.second.end(), [&](uint64_t run) {
-      return std::find(now.begin(), now.end(), run) != now.end();
+  for (bool waits = !awaited.empty(); waits && failure().ok();) {
+    waits = false;
+    visit([&](Watched &instance) {
+      auto known = awaited.find(&instance);
+      if (known == awaited.end())
+        return;
+      std::vector<uint64_t> now = instance.runsInFlight();
+      waits |= std::any_of(known->second.begin(), known->second.end(), [&](uint64_t run) {
+        return std::find(now.begin(), now.end(), run) != now.end();
+      });
     });
-  };
-  while (reason.ok() && !std::all_of(awaited.begin(), awaited.end(), isOver)) {
-    lock.unlock();
-    std::this_thread::sleep_for(kPause);
-    lock.lock();
+    if (waits)
+      std::this_thread::sleep_for(kPause);
   }
-  return reason;
+  return failure();
 }
 
 void ContextImpl::watch(Watched *instance) {
   std::lock_guard<std::mutex> lock(mutex);
   watched.push_back(instance);
   if (!watchdog.joinable())
-    watchdog = std::thread([this] { guard(); });
+    watchdog = std::thread([this] { guard(&ContextImpl::findLost); });
+  if (!timer.joinable())
+    timer = std::thread([this] { guard(&ContextImpl::findLate); });
 }
 
 void ContextImpl::unwatch(Watched *instance) {
   std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return inUseByAbort != instance; });
+  changed.wait(lock, [&] { return instance->visitors == 0; });
   watched.remove(instance);
+}
+
+void ContextImpl::awaitLookers(Watched *instance) {
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return instance->lookers == 0; });
 }
 
 static constexpr std::chrono::milliseconds kOthersReason{50};
 
-void ContextImpl::guard() {
+std::string ContextImpl::findLost() {
+  // What the ranks know of each other matters only to those that wait for each other.
+  Status known = bootstrap().health();
+  if (known.ok())
+    return "";
+  bool mayWait = false;
+  visit([&](Watched &instance) { mayWait |= instance.mayWait(); });
+  if (!mayWait)
+    return "";
+  auto where = askDevice<std::string>([this] {
+    std::string text;
+    visit([&](Watched &instance) {
+      if (text.empty() && instance.isRunning())
+        text = instance.describeStall();
+    });
+    return text;
+  });
+  if (where && where->empty())
+    return "";
+  return fmt::format("{}: {}", where.value_or("a run, of which the driver says nothing"),
+                     known.message());
+}
+
+std::string ContextImpl::findLate() {
+  Clock::time_point now = Clock::now();
+  std::string late;
+  visit([&](Watched &instance) {
+    if (late.empty() && instance.deadline() <= now)
+      late =
+          fmt::format("no end after {} ms: {}", options.timeout.count(), instance.describeStall());
+  });
+  return late;
+}
+
+void ContextImpl::guard(std::string (ContextImpl::*find)()) {
+  // Runs do not notify the watchdog; it polls, so runs pay nothing for it.
+  constexpr std::chrono::milliseconds kPause{20};
   std::unique_lock<std::mutex> lock(mutex);
-  while (!stopping) {
-    // Runs do not notify the watchdog; it polls, so runs pay nothing for it.
-    Clock::time_point now = Clock::now();
-    std::string stall;
-    // What the ranks know of each other matters only to those that wait for each other.
-    auto isRunning = [](Watched *instance) { return !instance->runsInFlight().empty(); };
-    if (reason.ok())
-      for (Watched *instance : watched)
-        if (stall.empty() && instance->deadline() <= now)
-          stall = fmt::format("no end after {} ms: {}", options.timeout.count(),
-                              instance->describeStall());
-    if (Status same = reason.ok() ? board.compare() : Status(); !same.ok()) {
-      lock.unlock();
+  while (!changed.wait_for(lock, kPause, [&] { return stopping; })) {
+    if (!reason.ok())
+      continue;
+    lock.unlock();
+    if (Status same = board.compare(); !same.ok())
       poison(same.withPrefix(fmt::format("rank {}: ", rank())));
-      lock.lock();
+    std::string stall = (this->*find)();
+    lock.lock();
+    // Ranks that wait for the same rank time out together. An operation that was released by
+    // another rank's abort is about to report a better reason.
+    if (stall.empty() ||
+        changed.wait_for(lock, kOthersReason, [&] { return stopping || !reason.ok(); }))
       continue;
-    }
-    if (reason.ok() && stall.empty())
-      if (Status known = bootstrap().health(); !known.ok())
-        if (auto running = std::find_if(watched.begin(), watched.end(), isRunning);
-            running != watched.end())
-          stall = fmt::format("{}: {}", (*running)->describeStall(), known.message());
-    if (!stall.empty()) {
-      // Ranks that wait for the same rank time out together. An operation that was released by
-      // another rank's abort is about to report a better reason.
-      changed.wait_for(lock, kOthersReason, [&] { return stopping || !reason.ok(); });
-      if (stopping || !reason.ok())
-        continue;
-      Status timeout(Code::Timeout, fmt::format("rank {}: {}", options.bootstrap->rank(), stall));
-      lock.unlock();
-      poison(timeout);
-      lock.lock();
-      continue;
-    }
-    changed.wait_for(lock, std::chrono::milliseconds(20));
+    Status failed(Code::Timeout, fmt::format("rank {}: {}", options.bootstrap->rank(), stall));
+    lock.unlock();
+    poison(failed);
+    lock.lock();
   }
 }
 

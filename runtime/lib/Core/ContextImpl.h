@@ -25,12 +25,19 @@
 
 namespace tandem::core {
 
-/// The watchdog's view of an instance. Called from any thread. The functions without another
-/// comment are called with the context's lock held, and must not call the context.
+/// The watchdog's view of an instance. Called from any thread, several at a time, without the
+/// context's lock: calls of the device may block while another thread is in the driver. Meanwhile
+/// the instance is kept, see ContextImpl::visit().
 class Watched {
 public:
   virtual ~Watched();
-  /// When the oldest run in flight must have ended; time_point::max() if none is in flight.
+  /// Whether it may wait for other ranks: a run is in flight, or a graph of the caller may replay
+  /// one at any time. Does not call the device. True until the runs are waited for.
+  virtual bool mayWait() = 0;
+  /// The same, but false once the runs in flight have ended.
+  virtual bool isRunning() = 0;
+  /// When the oldest run in flight must have ended; time_point::max() if none is in flight. Called
+  /// by one thread.
   virtual std::chrono::steady_clock::time_point deadline() = 0;
   /// The runs, by number, that are enqueued and have not ended.
   virtual std::vector<uint64_t> runsInFlight() = 0;
@@ -38,16 +45,19 @@ public:
   virtual std::vector<CommandInFlight> inFlight() = 0;
   /// The same, for the message of a timeout.
   virtual std::string describeStall() = 0;
-  /// Aborts the one-sided channels, or all others. May block. Called without the context's lock.
+  /// Aborts the one-sided channels, or all others. May block.
   virtual void abortChannels(const Status &reason, bool oneSided) = 0;
-  /// Drops the graphs that abortChannels() could not drop because a thread was using them. Called
-  /// without the context's lock.
+  /// Drops the graphs that abortChannels() could not drop because a thread was using them.
   virtual void dropGraphs() = 0;
   /// Waits for the runs in flight (the watchdog bounds that), then frees what no other rank
-  /// accesses. Called without the context's lock.
+  /// accesses.
   virtual void finishRuns() = 0;
   /// What peers may write to as long as the transports live. Before the instance is destroyed.
   virtual std::shared_ptr<Memory> symmetricMemory() = 0;
+
+private:
+  friend class ContextImpl;
+  unsigned visitors = 0, lookers = 0; ///< see ContextImpl::visit(); guarded by its lock
 };
 
 class ContextImpl final : public Context {
@@ -61,6 +71,8 @@ public:
   Bootstrap &bootstrap() override { return *options.bootstrap; }
   std::chrono::milliseconds timeout() const override { return options.timeout; }
   Status health() const override;
+  /// Success unless poisoned; does not ask the bootstrap, so it costs little.
+  Status failure() const;
   std::vector<CommandInFlight> inFlight() const override;
   Status registerKernel(const tandem_kernel &kernel) override;
   /// The kernel of this name; null if none is registered.
@@ -70,7 +82,7 @@ public:
   }
 
   /// Ends all running and waiting work of this rank, and informs the peers. The first reason stays.
-  /// If another thread is already doing that, returns at once. Meanwhile, health() is the reason,
+  /// If another thread is already doing that, returns at once. Meanwhile, failure() is the reason,
   /// and an instance can be retired.
   void poison(const Status &reason);
 
@@ -84,10 +96,10 @@ public:
   /// Whether a channel with these capabilities, wherever its ranks are, may copy operands with gaps
   /// in memory of the device. Local.
   bool copiesGaps(uint32_t capabilities) const;
-  /// Waits for the current runs in flight of all instances, or until health() is an error, which it
-  /// then returns. Call it before a driver call that blocks until the device is idle: during such a
-  /// call no abort gets through. A run that a thread is still enqueuing does not count, because the
-  /// thread may be the caller's own, or wait here too.
+  /// Waits for the current runs in flight of all instances, or until failure() is an error, which
+  /// it then returns. Call it before a driver call that blocks until the device is idle: during
+  /// such a call no abort gets through. A run that a thread is still enqueuing does not count,
+  /// because the thread may be the caller's own, or wait here too.
   Status awaitRuns();
   /// Success, or the abort that makes the results of an ended run invalid.
   Status checkRun();
@@ -124,17 +136,26 @@ public:
   void addSymmetricPool(const std::vector<uint32_t> &members,
                         const std::shared_ptr<SymmetricPool> &pool);
 
-  /// While it is held, the watchdog does not look at instances.
-  std::unique_lock<std::mutex> lockWatched() { return std::unique_lock<std::mutex>(mutex); }
+  /// What other threads of the context read of an instance may be changed while it is held.
+  std::unique_lock<std::mutex> lockWatched() const { return std::unique_lock<std::mutex>(mutex); }
   void watch(Watched *instance);
   void unwatch(Watched *instance);
+  /// Until no thread looks at the instance that began before; an abort may go on.
+  void awaitLookers(Watched *instance);
 
 private:
-  /// With the lock.
   std::vector<CommandInFlight> collectInFlight() const;
-  void guard();
-  /// Calls `body` for each instance, without the lock; unwatch() of that instance waits.
-  void forEachWatched(const std::function<void(Watched &)> &body);
+  /// The watchdog is two threads, neither of which holds a lock while it calls the device. One
+  /// looks for lost ranks, and calls nothing of the device that it cannot do without: it ends waits
+  /// also while the other one, which looks for late runs, or any thread of the caller, is in a call
+  /// of the driver that returns only when the device is idle.
+  void guard(std::string (ContextImpl::*find)());
+  /// What has lost a rank, or what is late; empty: nothing.
+  std::string findLost();
+  std::string findLate();
+  /// Calls `body` for each instance, without the lock; unwatch() of that instance waits. `looks`:
+  /// so does awaitLookers().
+  template <typename Body> void visit(const Body &body, bool looks = true) const;
   /// Whether the members of the channel's group are on one host; the first two that are not are in
   /// `apart`. Collective over the world when first called.
   Expected<bool> isOnOneHost(const ChannelDesc &channel, std::string &apart);
@@ -158,15 +179,15 @@ private:
   std::set<uint32_t> inUse; ///< by number
   std::map<uint32_t, std::unique_ptr<Watched>> retired;
 
-  mutable std::mutex mutex; ///< guards the fields below
-  std::condition_variable changed;
+  mutable std::mutex mutex; ///< guards the fields below; never held in a call of the device
+  mutable std::condition_variable changed;
   std::list<Watched *> watched;
   Status reason;
-  std::vector<CommandInFlight> atFailure; ///< once there is a reason
+  std::vector<CommandInFlight> atFailure; ///< once `isDescribed`
+  bool isDescribed = false;               ///< some time after there is a reason
   bool isAborting = false;                ///< a thread is in poison()
-  Watched *inUseByAbort = nullptr;        ///< that thread is in a call of this instance
   bool stopping = false;
-  std::thread watchdog; ///< started with the first instance
+  std::thread watchdog, timer; ///< started with the first instance
 };
 
 } // namespace tandem::core

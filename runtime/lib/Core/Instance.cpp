@@ -39,7 +39,7 @@ InstanceImpl::~InstanceImpl() {
 void InstanceImpl::retire() {
   shared->detach(*this); // another thread may be moving it
   // After an error, to finish a run means to wait until the device has let go of its work.
-  if (context.health().ok())
+  if (context.failure().ok())
     query().status().ignore();
   bool idle = std::none_of(slots.begin(), slots.end(),
                            [](const Slot &slot) { return slot.inFlight.load(); });
@@ -59,6 +59,7 @@ void InstanceImpl::finishRuns() {
 }
 
 void InstanceImpl::releaseOwn() {
+  context.awaitLookers(this); // later ones find no run in flight
   dropGraphs();
   steps.clear();
   operations.clear();
@@ -125,11 +126,17 @@ void InstanceImpl::setMain(Slot &slot, std::shared_ptr<Stream> main) {
   Stream *stream = main ? main.get() : streams[0];
   if (slot.main == stream && slot.mainHeld == main)
     return;
-  // The watchdog may be looking at the earlier stream. That stream ends after the lock, if this run
-  // was its last user.
+  // The earlier stream ends after the lock, if this run was its last user and the watchdog is not
+  // looking at it.
   auto lock = context.lockWatched();
   slot.main = stream;
   slot.mainHeld.swap(main);
+}
+
+std::shared_ptr<Stream> InstanceImpl::mainOf(const Slot &slot) const {
+  auto lock = context.lockWatched();
+  return slot.mainHeld ? slot.mainHeld
+                       : std::shared_ptr<Stream>(std::shared_ptr<Stream>(), slot.main);
 }
 
 InstanceImpl::Slot &InstanceImpl::nextSlot() {
@@ -183,7 +190,7 @@ Status InstanceImpl::checkCapture(bool isCapturing) const {
 
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, void *const *addresses,
                              const uint64_t *bytes, std::string_view call) {
-  TANDEM_RETURN_IF_ERROR(context.health());
+  TANDEM_RETURN_IF_ERROR(context.failure());
   bool isCapturing = main && main->isCapturing();
   TANDEM_RETURN_IF_ERROR(checkCapture(isCapturing));
   TANDEM_RETURN_IF_ERROR(bindAll(addresses, bytes));
@@ -191,7 +198,7 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, void *const *addresse
 }
 
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, std::string_view call) {
-  TANDEM_RETURN_IF_ERROR(context.health());
+  TANDEM_RETURN_IF_ERROR(context.failure());
   bool isCapturing = main && main->isCapturing();
   TANDEM_RETURN_IF_ERROR(checkCapture(isCapturing));
   return enqueueBound(std::move(main), isCapturing, call);
@@ -256,7 +263,7 @@ Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing
     status = slot.mainHeld->awaitIssue();
   if (!status.ok())
     context.poison(status.withPrefix(prefix()));
-  return context.health();
+  return context.failure();
 }
 
 Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *> &others,
@@ -344,7 +351,7 @@ Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
     lock.lock();
     if (cache.timesCleared() != cleared) {
       lock.unlock();
-      return context.health(); // an abort has dropped the graphs
+      return context.failure(); // an abort has dropped the graphs
     }
     TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, std::move(entry->graph)));
     if (!entry->graph) { // the update was refused
@@ -404,7 +411,7 @@ Status InstanceImpl::captureInto(Stream &main) {
   parts.body = [&] { return issue(run, byNumber[0], byNumber, met.get()); };
   // An abort must not drop graphs while NCCL is being captured.
   std::lock_guard<std::mutex> lock(graphMutex);
-  TANDEM_RETURN_IF_ERROR(context.health()); // nor be followed by a capture
+  TANDEM_RETURN_IF_ERROR(context.failure()); // nor be followed by a capture
   captured = true;
   if (symmetric)
     (**symmetric).noteCapture();
@@ -415,7 +422,7 @@ Status InstanceImpl::captureInto(Stream &main) {
 Status InstanceImpl::wait() {
   while (Slot *slot = earliest())
     finish(*slot).ignore();
-  return context.health();
+  return context.failure();
 }
 
 Expected<bool> InstanceImpl::query() {
@@ -425,7 +432,7 @@ Expected<bool> InstanceImpl::query() {
       finish(slot).ignore();
     ended &= !slot.inFlight;
   }
-  TANDEM_RETURN_IF_ERROR(context.health());
+  TANDEM_RETURN_IF_ERROR(context.failure());
   return ended;
 }
 
@@ -442,21 +449,21 @@ Status InstanceImpl::trace(bool on) {
 
 Status InstanceImpl::finish(Slot &slot) {
   if (!slot.inFlight)
-    return context.health();
+    return context.failure();
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
       if (Status status = slot.ends[s]->synchronize(); !status.ok())
         context.poison(status.withPrefix(prefix())); // the device's message is more specific
-  if (context.health().ok())
+  if (context.failure().ok())
     if (Status status = context.checkRun(); !status.ok())
       context.poison(status.withPrefix(prefix()));
-  if (slot.frame.times && context.health().ok())
+  if (slot.frame.times && context.failure().ok())
     for (uint32_t s = 0; s < streams.size(); ++s)
       if (usesStream[s])
         if (Status status = (s == 0 ? slot.main.load() : streams[s])->noteTimes(); !status.ok())
           context.poison(status.withPrefix(prefix()));
   // Poisoned: work that ran when the device was aborted must end before its buffers are freed.
-  Status health = context.health();
+  Status health = context.failure();
   if (!health.ok())
     for (uint32_t s = 0; s < streams.size(); ++s)
       (s == 0 ? slot.main.load() : streams[s])->synchronize().ignore();
@@ -496,7 +503,7 @@ Clock::time_point InstanceImpl::deadline() {
     // another instance's run has yet to come to this one.
     if (!usesStream[s] || (!slot->enqueuing && slot->ends[s]->reached()))
       continue;
-    Marker at = (s == 0 ? slot->main.load() : streams[s])->position();
+    Marker at = s == 0 ? mainOf(*slot)->position() : streams[s]->position();
     isBehindOthers |= at != kNoMarker && at >> 32 != number;
     position = position * 31 + at;
   }
@@ -513,11 +520,16 @@ Clock::time_point InstanceImpl::deadline() {
   timedPosition = position;
   // While a rank that lives has yet to begin the run, its commands may wait for that rank. Ranks
   // are asked only about a run that seems to wait: that costs messages.
-  if (now - timedSince >= context.timeout() / 4 &&
+  if (now - timedSince.load() >= context.timeout() / 4 &&
       now - timedFirst < kMostTimeouts * context.timeout() &&
       context.bootstrap().begunByAll() < slot->order)
     timedLate = now;
-  return std::max(timedSince, timedLate) + context.timeout();
+  return std::max(timedSince.load(), timedLate) + context.timeout();
+}
+
+bool InstanceImpl::mayWait() {
+  return captured || std::any_of(slots.begin(), slots.end(),
+                                 [](const Slot &slot) { return slot.inFlight.load(); });
 }
 
 std::vector<uint64_t> InstanceImpl::runsInFlight() {
@@ -575,17 +587,17 @@ std::vector<CommandInFlight> InstanceImpl::inFlight() {
   // Called by the watchdog: uses only constant or atomic state.
   std::vector<CommandInFlight> all;
   const Slot *late = oldest();
+  std::shared_ptr<Stream> main = late ? mainOf(*late) : nullptr;
   for (uint32_t s = 0; late && s < streams.size(); ++s) {
     if (!usesStream[s])
       continue;
-    Stream *stream = late->replays ? graphStreams[s].get()
-                     : s == 0      ? late->main.load()
-                                   : streams[s];
+    Stream *stream = late->replays ? graphStreams[s].get() : s == 0 ? main.get() : streams[s];
     std::vector<Marker> at{stream->position()};
     // A graph runs on stream 0 alone, behind the meeting. It has no position: list the commands
     // that may wait.
-    if (late->replays && s == 0 && late->main.load()->position() != kNoMarker)
-      at[0] = late->main.load()->position();
+    if (Marker position = late->replays && s == 0 ? main->position() : kNoMarker;
+        position != kNoMarker)
+      at[0] = position;
     bool isCertain = at[0] != kNoMarker || !late->replays;
     if (!isCertain)
       at = stream->capturedWaits();
@@ -619,15 +631,32 @@ std::string InstanceImpl::describeStall() {
   }
   std::string where = parts.empty() ? "no stream is in one of its commands"
                                     : fmt::format("{}", fmt::join(parts, "; "));
-  // What ranks know of each other is new only if deadline() has asked for a while.
   const Slot *run = oldest();
-  if (run && Clock::now() - timedSince >= context.timeout() / 2)
+  if (!run && captured) {
+    // Nothing is known of a replay but where its kernels wait.
+    std::string waits;
+    for (uint32_t s = 0; s <= graphStreams.size(); ++s)
+      if (Stream *stream = s < graphStreams.size() ? graphStreams[s].get() : barrierStream.get())
+        if (Marker at = stream->position(); at != kNoMarker && at >> 32 == number)
+          waits += "; waits in " + describe(static_cast<uint32_t>(at));
+    return fmt::format("replay of @{} in a graph of the caller{}", programHandle->name(), waits);
+  }
+  // What ranks know of each other is new only if deadline() has asked for a while.
+  if (run && Clock::now() - timedSince.load() >= context.timeout() / 2)
     if (std::string late = context.bootstrap().late(run->order); !late.empty())
       where += "; " + late;
   return fmt::format("run of @{}: {}", programHandle->name(), where);
 }
 
 void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
+  auto abortAll = [&] {
+    for (uint32_t c = 0; c < channels.size(); ++c)
+      if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
+        channels[c]->abort(reason);
+  };
+  // One-sided ones first release what waits in kernels, by which the calls below may be blocked.
+  if (oneSided)
+    return abortAll();
   // NCCL's abort ends only when no graph contains its work. But a thread that captures one may wait
   // for a peer in NCCL until the channel is aborted. Then dropGraphs() drops it.
   std::unique_lock<std::mutex> lock(graphMutex, std::defer_lock);
@@ -640,9 +669,7 @@ void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
     // error.
     lock.unlock();
   }
-  for (uint32_t c = 0; c < channels.size(); ++c)
-    if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
-      channels[c]->abort(reason);
+  abortAll();
 }
 
 void InstanceImpl::dropGraphs() {

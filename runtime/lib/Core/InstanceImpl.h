@@ -67,6 +67,8 @@ public:
   Status trace(bool on) override;
   const std::vector<CommandTime> &times() const override { return commandTimes; }
 
+  bool mayWait() override;
+  bool isRunning() override { return captured || !runsInFlight().empty(); }
   std::chrono::steady_clock::time_point deadline() override;
   std::vector<uint64_t> runsInFlight() override;
   std::vector<CommandInFlight> inFlight() override;
@@ -216,6 +218,8 @@ private:
   /// The oldest run in flight that has not ended, or null.
   Slot *oldest();
   void setMain(Slot &slot, std::shared_ptr<Stream> main);
+  /// Stream 0 of a run in flight, for another thread.
+  std::shared_ptr<Stream> mainOf(const Slot &slot) const;
   /// Frees what only this rank's runs access; none is in flight.
   void releaseOwn();
   Status finish(Slot &slot);
@@ -273,7 +277,8 @@ private:
   std::unique_ptr<Stream> barrierStream; ///< of the barrier, in captures; null: there is none
   std::unique_ptr<Event> met;            ///< the barrier has ended; null: there is none
   bool graphs = false;
-  bool captured = false; ///< a graph of the caller contains addresses of the arena
+  /// A graph of the caller contains addresses of the arena, and may run at any time.
+  std::atomic<bool> captured{false};
   std::mutex graphMutex; ///< an abort drops the graphs while the next run is enqueued
   std::vector<uint32_t> collectivesSeen; ///< per channel
 
@@ -297,7 +302,8 @@ private:
   uint64_t timedPosition = 0;       ///< where its streams were then
   /// Since when it has that position; when it was first seen; when a rank was last known to have
   /// yet to begin it.
-  std::chrono::steady_clock::time_point timedSince, timedFirst, timedLate;
+  std::atomic<std::chrono::steady_clock::time_point> timedSince{};
+  std::chrono::steady_clock::time_point timedFirst, timedLate;
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet
   bool tracing = false;
   bool watched = false;

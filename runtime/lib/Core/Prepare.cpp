@@ -27,7 +27,7 @@ Status InstanceImpl::prepare() {
   TANDEM_RETURN_IF_ERROR(context.releaseRetired());
   // A failure on one rank must not leave the others waiting in a collective. So do local work
   // first, then agree.
-  Status local = context.health();
+  Status local = context.failure();
   if (local.ok())
     local = checkWorld();
   if (local.ok())

@@ -61,9 +61,9 @@ struct CommandInFlight {
 };
 
 /// One rank's device, transports and bootstrap. One thread at a time. Contexts of one process are
-/// independent, with one exception: if they share a GPU, an abort of one may wait while the driver
-/// makes a graph of the other. After a run failed or timed out, the context is *poisoned*: every
-/// call except destruction returns that error.
+/// independent, with one exception: if they share a GPU, part of an abort of one may wait while the
+/// driver makes a graph of the other. After a run failed or timed out, the context is *poisoned*:
+/// every call except destruction returns that error.
 class Context {
 public:
   static Expected<std::unique_ptr<Context>> create(ContextOptions options);
@@ -81,7 +81,8 @@ public:
   virtual std::chrono::milliseconds timeout() const = 0;
   /// ContextOptions::shareMemory. Then streams that runs are enqueued on share workspace 0.
   virtual bool sharesMemory() const = 0;
-  /// Success unless poisoned.
+  /// Success unless poisoned, or the bootstrap knows that a rank is lost. Any thread; does not
+  /// block.
   virtual Status health() const = 0;
   /// Whether each run is compared with that of the same number on all other ranks, before either
   /// ends: its program, its extent and what the caller says of it (Instance::enqueue). From the

@@ -27,10 +27,10 @@ class ExchangeOperation final : public gpu::GpuOperation {
 public:
   ExchangeOperation(PeerMemoryRef peers, uint32_t self, const Kernels &kernels,
                     const FusedExchange &exchange, gpu::ExchangePlan plan, gpu::Scratch arrivals,
-                    gpu::FunctionHandle countRun, void *released, std::string whyNoGraph)
+                    gpu::FunctionHandle countRun, uint64_t *stopped, std::string whyNoGraph)
       : peers(std::move(peers)), kernels(kernels), self(self), exchange(exchange),
-        plan(std::move(plan)), arrivals(std::move(arrivals)), countRun(countRun),
-        released(released), noGraph(std::move(whyNoGraph)) {
+        plan(std::move(plan)), arrivals(std::move(arrivals)), countRun(countRun), stopped(stopped),
+        noGraph(std::move(whyNoGraph)) {
     // The block that raises the first signals knows that all have read the number.
     for (const FusedExchange::Step &step : exchange.steps)
       canCount |= !step.signals.empty();
@@ -56,8 +56,8 @@ private:
       arguments.epoch = static_cast<uint64_t *>(capture->epoch);
       capture->reads(countRun, canCount);
     }
-    arguments.released = static_cast<const uint64_t *>(released);
-    arguments.letGo = static_cast<const uint64_t *>(peers->shared().letGoWord());
+    arguments.abortFlag = peers->shared().abortFlag();
+    arguments.stopped = stopped;
     arguments.progress = static_cast<uint64_t *>(stream.progressWord());
     arguments.command = marker;
     arguments.arrivals = static_cast<uint64_t *>(arrivals.data());
@@ -160,7 +160,7 @@ private:
   std::shared_ptr<const ExchangeAgreement> agreement; ///< null: one signal per step
   gpu::Scratch arrivals;                              ///< zero before the first run
   gpu::FunctionHandle countRun;
-  void *released;
+  uint64_t *stopped;
   std::string noGraph;
   bool canCount = false;
 };
@@ -333,11 +333,11 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   const uint64_t zeros[gpu::kMostExchangeSteps] = {};
   TANDEM_RETURN_IF_ERROR(state->driver->copy(arrivals.data(), zeros, kBytes));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
-  TANDEM_ASSIGN_OR_RETURN(void *released, state->releaseWord());
+  TANDEM_ASSIGN_OR_RETURN(uint64_t *stopped, state->stoppedWord());
   unsigned blocks = plan.numBlocks();
   auto operation = std::make_unique<ExchangeOperation>(std::move(peers), self, kernels, exchange,
                                                        std::move(plan), std::move(arrivals),
-                                                       countRun, released, std::move(whyNoGraph));
+                                                       countRun, stopped, std::move(whyNoGraph));
   if (exchange.offer) {
     auto agreement = std::make_shared<ExchangeAgreement>();
     agreement->offer = *exchange.offer;

@@ -50,9 +50,9 @@ private:
 class SignalOperation final : public gpu::GpuOperation {
 public:
   SignalOperation(PeerMemoryRef peers, const Kernels &kernels, const Signal &signal,
-                  gpu::FunctionHandle raise, gpu::FunctionHandle countRun, void *released)
+                  gpu::FunctionHandle raise, gpu::FunctionHandle countRun, const uint64_t *stopped)
       : peers(std::move(peers)), kernels(kernels), signal(signal), raise(raise), countRun(countRun),
-        released(released) {}
+        stopped(stopped) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *slot = (*peers)[signal.peer].signal(frame.firstSignal + signal.slot), *epoch = nullptr;
@@ -69,7 +69,7 @@ public:
     } else {
       value += frame.epoch * perRun;
     }
-    const void *word = released;
+    const void *word = stopped;
     void *arguments[] = {argument(slot), argument(epoch), argument(perRun), argument(value),
                          argument(word)};
     return kernels.driver.launch(raise, {1, 1, 1}, stream.native(), arguments);
@@ -80,16 +80,16 @@ private:
   const Kernels &kernels;
   const Signal signal;
   gpu::FunctionHandle raise, countRun;
-  const void *released;
+  const uint64_t *stopped;
 };
 
 class WaitSignalOperation final : public gpu::GpuOperation {
 public:
   WaitSignalOperation(PeerMemoryRef peers, uint32_t self, const Kernels &kernels,
                       const WaitSignal &wait, gpu::FunctionHandle await,
-                      gpu::FunctionHandle countRun, void *letGo)
+                      gpu::FunctionHandle countRun, uint64_t *stopped)
       : peers(std::move(peers)), kernels(kernels), self(self), wait(wait), await(await),
-        countRun(countRun), letGo(letGo) {}
+        countRun(countRun), stopped(stopped) {}
 
   /// The driver may wait for another rank's graph, which waits for this rank's.
   std::string whyNoGraph() const override {
@@ -112,9 +112,9 @@ public:
       }
     }
     void *progress = stream.progressWord(), *at = slot;
-    const void *word = letGo;
+    const uint64_t *flag = peers->shared().abortFlag();
     void *arguments[] = {argument(at),       argument(epoch), argument(perRun), argument(value),
-                         argument(progress), argument(mark),  argument(word)};
+                         argument(progress), argument(mark),  argument(flag),   argument(stopped)};
     TANDEM_RETURN_IF_ERROR(kernels.driver.launch(await, {1, 1, 1}, stream.native(), arguments));
     return stream.track(marker);
   }
@@ -125,7 +125,7 @@ private:
   uint32_t self;
   const WaitSignal wait;
   gpu::FunctionHandle await, countRun;
-  const void *letGo;
+  uint64_t *stopped;
 };
 
 } // namespace
@@ -150,9 +150,9 @@ Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const Ke
                                                     signal.slot, peer.numSignals, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
-  TANDEM_ASSIGN_OR_RETURN(void *released, peers->shared().releaseWord());
+  TANDEM_ASSIGN_OR_RETURN(const uint64_t *stopped, peers->shared().stoppedWord());
   return std::make_unique<SignalOperation>(std::move(peers), kernels, signal, raise, countRun,
-                                           released);
+                                           stopped);
 }
 
 Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint32_t self,
@@ -163,10 +163,9 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of {}", wait.slot, slots));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
-  TANDEM_RETURN_IF_ERROR(peers->shared().releaseWord().status());
-  void *letGo = peers->shared().letGoWord();
+  TANDEM_ASSIGN_OR_RETURN(uint64_t *stopped, peers->shared().stoppedWord());
   return std::make_unique<WaitSignalOperation>(std::move(peers), self, kernels, wait, await,
-                                               countRun, letGo);
+                                               countRun, stopped);
 }
 
 } // namespace tandem::peer

@@ -57,9 +57,9 @@ public:
   Status prepareAbort() {
     gpu::Driver &driver = *state->driver;
     uint32_t slots = (*peers)[self].numSignals;
-    TANDEM_ASSIGN_OR_RETURN(releaseWord, state->releaseWord());
+    TANDEM_ASSIGN_OR_RETURN(stopped, state->stoppedWord());
     TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
-    constexpr uint64_t kWords = DeviceState::kSignalWords;
+    constexpr uint64_t kWords = gpu::kSignalWords;
     TANDEM_RETURN_IF_ERROR(driver.allocateHost((kWords + std::max(1u, slots)) * 8, &released));
     std::fill_n(static_cast<uint64_t *>(released), kWords, 0);
     std::fill_n(static_cast<uint64_t *>(released) + kWords, std::max(1u, slots), kReleased);
@@ -91,24 +91,25 @@ public:
     return std::make_shared<Stores>(peers);
   }
 
-  /// Releases the waits for this rank's signals. Before that, it disables this rank's own signals
-  /// and clears the words that they are copied from, because a peer must not continue with data
-  /// that was never sent. (The peer's own watchdog ends its run.) Then it waits a little until the
-  /// GPU has done so, because the caller next aborts collectives, and a signal may follow one.
+  /// Releases the waits for this rank's signals. Those in kernels see the flag. Stream memory
+  /// operations see their signal only, so copies raise all signals; before that, they disable this
+  /// rank's own ones, as a kernel that the flag releases does (KernelArguments.h): a peer must not
+  /// continue with data that was never sent. (The peer's own watchdog ends its run.) Then it waits
+  /// a little until the GPU has done so, because the caller next aborts collectives, and a signal
+  /// may follow one.
   void abort(const Status &) override {
     if (aborted.exchange(true))
       return;
+    state->raiseAbortFlag();
     const Member &mine = (*peers)[self];
     if (mine.numSignals == 0)
       return;
-    constexpr uint64_t kWords = DeviceState::kSignalWords;
+    constexpr uint64_t kWords = gpu::kSignalWords;
     gpu::Driver &driver = *state->driver;
     auto *release = static_cast<uint64_t *>(released) + kWords;
-    Status status = driver.copyAsync(releaseWord, release, 8, stream);
+    Status status = driver.copyAsync(stopped, release, 8, stream);
     if (status.ok())
-      status = driver.copyAsync(state->signalWords(), released, kWords * 8, stream);
-    if (status.ok()) // in the stream's order: a copy asks nobody
-      status = driver.copyAsync(state->letGoWord(), release, 8, stream);
+      status = driver.copyAsync(stopped + 1, released, kWords * 8, stream);
     if (status.ok())
       status = driver.copyAsync(mine.signal(0), release, uint64_t(mine.numSignals) * 8, stream);
     if (status.ok())
@@ -117,8 +118,8 @@ public:
   }
 
 private:
-  /// Whether the copies of abort() end within `limit`. They may be in a hardware queue behind the
-  /// very wait that they must end.
+  /// Whether the copies of abort() end within `limit`. They may be in a hardware queue behind a
+  /// wait by a stream memory operation, which they must end.
   bool isReleased(std::chrono::milliseconds limit) {
     auto giveUp = std::chrono::steady_clock::now() + limit;
     for (gpu::Backoff backoff;; backoff.pause()) {
@@ -138,7 +139,7 @@ private:
   gpu::StreamHandle stream = nullptr; ///< of abort()
   void *released = nullptr; ///< of the host: what abort() writes to the signals' words (zeros), and
                             ///< to each signal
-  void *releaseWord = nullptr; ///< of the device: first here, then to the signals
+  uint64_t *stopped = nullptr; ///< of the device: first here, then to the signals
   std::atomic<bool> aborted{false};
   ExchangeAgreements agreements; ///< of the exchanges in order
 };

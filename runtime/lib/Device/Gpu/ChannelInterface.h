@@ -62,22 +62,21 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   /// Eight bytes of host memory for a stream, initially all ones; return with giveWord().
   Expected<void *> takeWord();
   void giveWord(void *word);
-  /// Eight bytes of device memory, zero until an abort. Kernels that signal a peer read it first
-  /// and do nothing if it is set. Allocated at first use.
-  Expected<void *> releaseWord();
+  /// The device's word `stopped` with the signal words behind it, zero until an abort
+  /// (KernelArguments.h). Allocated at first use, together with the abort flag.
+  Expected<uint64_t *> stoppedWord();
+  /// The word of the host that kernels look at while they wait; null before the first
+  /// stoppedWord().
+  const uint64_t *abortFlag() const { return flag; }
+  /// Sets it: waits of kernels end soon, and no signal is raised behind them. Any thread, without a
+  /// lock and without a call of the driver, so also while other threads are in such calls.
+  void raiseAbortFlag();
   /// The memory of streams that share workspace `number`: kWorkspaceBytes.
   Expected<std::shared_ptr<Scratch>> sharedWorkspace(uint32_t number);
-  /// A device word that signals are copied from, initially zero. An abort clears these words after
-  /// setting releaseWord(). Return with giveSignalWord() when it is unused; null if none is left.
+  /// A device word that signals are copied from, initially zero, and zero after an abort. Return
+  /// with giveSignalWord() when it is unused; null if none is left.
   uint64_t *takeSignalWord();
   void giveSignalWord(uint64_t *word);
-  static constexpr uint64_t kSignalWords = 254; ///< per device
-  /// The array of all signal words; null before the first releaseWord().
-  void *signalWords();
-  /// Eight bytes of device memory, zero until an abort has cleared the signal words. Waits for a
-  /// peer may end only then, because a later command may copy a signal. Null before the first
-  /// releaseWord().
-  void *letGoWord();
   ~DeviceState();
 
 private:
@@ -85,7 +84,8 @@ private:
   std::vector<void *> pages, words;
   std::vector<uint64_t *> freeSignalWords;
   std::map<uint32_t, std::weak_ptr<Scratch>> workspaces; ///< guarded by wordMutex
-  uint64_t *release = nullptr;                           ///< followed by the signal words
+  uint64_t *stopped = nullptr;                           ///< followed by the signal words
+  std::atomic<uint64_t *> flag{nullptr};
   Status reason;
   std::mutex pollerMutex;
   std::map<const void *, std::function<Status()>> pollers;

@@ -66,18 +66,27 @@ void DeviceState::giveWord(void *word) {
   words.push_back(word);
 }
 
-Expected<void *> DeviceState::releaseWord() {
+Expected<uint64_t *> DeviceState::stoppedWord() {
   std::lock_guard<std::mutex> lock(wordMutex);
-  if (!release) {
-    constexpr uint64_t kBytes = (2 + kSignalWords) * sizeof(uint64_t);
-    void *memory = nullptr;
+  if (!stopped) {
+    constexpr uint64_t kBytes = (1 + kSignalWords) * sizeof(uint64_t), kPage = 4096;
+    void *page = nullptr, *memory = nullptr;
+    TANDEM_RETURN_IF_ERROR(driver->allocateHost(kPage, &page)); // shared with no other word
+    pages.push_back(page);
+    *static_cast<uint64_t *>(page) = 0;
     TANDEM_RETURN_IF_ERROR(driver->allocate(kBytes, &memory));
-    release = static_cast<uint64_t *>(memory);
+    stopped = static_cast<uint64_t *>(memory);
+    flag = static_cast<uint64_t *>(page);
     for (uint64_t i = kSignalWords; i > 0; --i)
-      freeSignalWords.push_back(release + i);
-    TANDEM_RETURN_IF_ERROR(driver->fill(release, 0, kBytes));
+      freeSignalWords.push_back(stopped + i);
+    TANDEM_RETURN_IF_ERROR(driver->fill(stopped, 0, kBytes));
   }
-  return release;
+  return stopped;
+}
+
+void DeviceState::raiseAbortFlag() {
+  if (uint64_t *word = flag)
+    __atomic_store_n(word, uint64_t(1), __ATOMIC_RELEASE);
 }
 
 Expected<std::shared_ptr<Scratch>> DeviceState::sharedWorkspace(uint32_t number) {
@@ -106,16 +115,6 @@ void DeviceState::giveSignalWord(uint64_t *word) {
   freeSignalWords.push_back(word);
 }
 
-void *DeviceState::signalWords() {
-  std::lock_guard<std::mutex> lock(wordMutex);
-  return release ? release + 1 : nullptr;
-}
-
-void *DeviceState::letGoWord() {
-  std::lock_guard<std::mutex> lock(wordMutex);
-  return release ? release + 1 + kSignalWords : nullptr;
-}
-
 DeviceState::~DeviceState() {
   if (stuck) {
     driver->neverRelease();
@@ -123,8 +122,8 @@ DeviceState::~DeviceState() {
   }
   for (void *page : pages)
     driver->freeHost(page).ignore();
-  if (release)
-    driver->free(release).ignore();
+  if (stopped)
+    driver->free(stopped).ignore();
   clock.close();
 }
 

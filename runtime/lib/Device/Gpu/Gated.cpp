@@ -30,13 +30,13 @@ namespace {
 class GatedOperation final : public GpuOperation {
 public:
   GatedOperation(Tools tools, std::unique_ptr<GatedPlan> plan, const GatedMatmulDesc &desc,
-                 FunctionHandle countRun, const void *letGo)
+                 FunctionHandle countRun, DeviceState &state)
       : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), targets(desc.targets),
         peers(desc.peers), a(desc.whole.a.slot), w(desc.whole.b.slot), out(desc.whole.out.slot),
         own(desc.own.rows), bytesBeforeA(desc.rowOfA * desc.whole.a.layout.strides[0] *
                                          static_cast<int64_t>(sizeOf(desc.whole.a.layout.dtype))),
         bias(desc.whole.bias), residual(desc.epilogue ? desc.epilogue->residual : Operand()),
-        noGraph(desc.whyNoGraph), countRun(countRun), letGo(letGo) {}
+        noGraph(desc.whyNoGraph), countRun(countRun), state(state) {}
 
   std::string whyNoGraph() const override { return noGraph; }
   void alignments(const std::function<void(uint32_t, uint32_t)> &note) const override {
@@ -61,7 +61,8 @@ public:
       call.bias = frame.pointers[bias.slot];
     if (residual.present())
       call.residual = frame.pointers[residual.slot];
-    call.letGo = static_cast<const uint64_t *>(letGo);
+    call.abortFlag = state.abortFlag();
+    TANDEM_ASSIGN_OR_RETURN(call.stopped, state.stoppedWord());
     call.progress = static_cast<uint64_t *>(stream.progressWord());
     call.marker = marker;
     Capture *capture = stream.capturing();
@@ -99,7 +100,7 @@ private:
   Operand bias, residual;
   std::string noGraph;
   FunctionHandle countRun;
-  const void *letGo;
+  DeviceState &state; ///< of the tools
 };
 
 /// Elements from row to row; 0 if the elements of a row are not neighbours.
@@ -157,9 +158,8 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
     return no(why);
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<GatedPlan> plan, kernels->prepare(shape));
   TANDEM_ASSIGN_OR_RETURN(FunctionHandle countRun, tools->kernels->get("run_words"));
-  TANDEM_RETURN_IF_ERROR(tools->state->releaseWord().status());
-  return std::make_unique<GatedOperation>(tools, std::move(plan), desc, countRun,
-                                          tools->state->letGoWord());
+  TANDEM_RETURN_IF_ERROR(tools->state->stoppedWord().status()); // allocated before the first run
+  return std::make_unique<GatedOperation>(tools, std::move(plan), desc, countRun, *tools->state);
 }
 
 } // namespace tandem::gpu

@@ -288,8 +288,8 @@ public:
                                   "one at {}",
                                   address));
     std::vector<const void *> addresses(matrices);
-    addresses.insert(addresses.end(),
-                     {call.epoch, call.letGo, matmul.arrivals, call.bias, call.residual});
+    addresses.insert(addresses.end(), {call.epoch, call.abortFlag, call.stopped, matmul.arrivals,
+                                       call.bias, call.residual});
     for (const StoreTo &to : call.targets)
       addresses.push_back(to.signal);
     for (size_t i = 0; i < call.gates.size() && i < matmul.numGates; ++i) {
@@ -297,7 +297,8 @@ public:
       addresses.push_back(call.gates[i].signal);
     }
     now.epoch = call.epoch;
-    now.letGo = call.letGo;
+    now.abortFlag = call.abortFlag;
+    now.stopped = call.stopped;
     now.progress = call.progress;
     now.marker = call.marker;
     return driver.library(stream, addresses.data(), addresses.size(), [&] {

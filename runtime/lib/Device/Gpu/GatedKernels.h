@@ -81,8 +81,10 @@ struct GatedCall {
   std::vector<StoreTo> targets;                    ///< one per block, if GatedShape::hasTargets
   std::vector<OpenWhen> gates;                     ///< GatedShape::numGates
   const uint64_t *epoch = nullptr;                 ///< device memory; null outside a graph
-  /// Device memory: not 0 after an abort. The kernel then stops waiting and ends.
-  const uint64_t *letGo = nullptr;
+  /// Of an abort (KernelArguments.h): in host memory, not 0 to end the kernel's waits; in device
+  /// memory, what it sets before it ends then, and looks at before it signals.
+  const uint64_t *abortFlag = nullptr;
+  uint64_t *stopped = nullptr;
   /// Host memory: a waiting kernel writes `marker` there, and all ones when it goes on.
   uint64_t *progress = nullptr;
   uint64_t marker = 0;

@@ -144,10 +144,9 @@ private:
 
 /// The root node of a graph whose commands read the run number.
 Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
-  TANDEM_ASSIGN_OR_RETURN(void *released, how.state->releaseWord());
   RunWords words;
   words.epoch = static_cast<uint64_t *>(how.epoch);
-  words.released = static_cast<const uint64_t *>(released);
+  TANDEM_ASSIGN_OR_RETURN(words.stopped, how.state->stoppedWord());
   words.count = static_cast<int32_t>(how.signalWords.size());
   std::copy(how.signalWords.begin(), how.signalWords.end(), words.words);
   void *arguments[] = {&words};

@@ -399,13 +399,20 @@ Marker DeviceStream::position() const {
   if (Marker waiting = __atomic_load_n(static_cast<const Marker *>(progress), __ATOMIC_RELAXED);
       waiting != kNoMarker)
     return waiting;
-  std::lock_guard<std::mutex> lock(trackedMutex);
-  for (const Tracked &entry : tracked) {
+  // Not with the lock in a call of the driver, which may block. An event may be in use for a later
+  // marker by then, and `tracked` shorter: that position is as good.
+  for (size_t i = 0;; ++i) {
+    Tracked entry;
+    {
+      std::lock_guard<std::mutex> lock(trackedMutex);
+      if (i >= tracked.size())
+        return kNoMarker;
+      entry = tracked[i];
+    }
     bool done = false;
     if (state->driver->queryEvent(entry.event, &done).ok() && !done)
       return entry.marker;
   }
-  return kNoMarker;
 }
 
 } // namespace tandem::gpu

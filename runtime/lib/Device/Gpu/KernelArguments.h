@@ -28,6 +28,18 @@ struct Nest {
   int64_t innerStrides[kMaxNestOperands] = {};
 };
 
+// An abort. The host sets the flag by a plain store: a word of the host's memory, which waiting
+// kernels look at now and then. It needs no copy engine and no queue, in which it could be behind
+// the very wait that it must end. A wait that the flag ends lets later work of its stream run on
+// data that never came, so before that it sets the device's word `stopped` and clears the words
+// that signals are copied from. Kernels that signal read `stopped` first: it is nearer than the
+// flag.
+
+/// Words that signals are copied from, behind the device's word `stopped`.
+enum : int { kSignalWords = 254 };
+/// Of `stopped`, from 0 on: signals are not to be raised; the words behind it are cleared, too.
+enum : int { kStopping = 1, kStopped = 2 };
+
 /// Values that depend on the run number, so the graph cannot hold them as constants.
 enum : int { kMaxSignalWords = 8 };
 struct SignalWord {
@@ -36,7 +48,7 @@ struct SignalWord {
 };
 struct RunWords {
   uint64_t *epoch = nullptr; ///< the previous run's number; becomes this run's
-  const volatile uint64_t *released = nullptr;
+  uint64_t *stopped = nullptr;
   int32_t count = 0;
   int32_t reserved = 0;
   SignalWord words[kMaxSignalWords];
@@ -80,8 +92,9 @@ struct ExchangeStepArguments {
 };
 struct alignas(16) ExchangeArguments {
   uint64_t *epoch = nullptr;
-  const uint64_t *released = nullptr, *letGo = nullptr; ///< set by an abort
-  uint64_t *progress = nullptr;                         ///< host memory: `command` while it waits
+  const uint64_t *abortFlag = nullptr; ///< host memory
+  uint64_t *stopped = nullptr;
+  uint64_t *progress = nullptr; ///< host memory: `command` while it waits
   uint64_t command = 0;
   uint64_t *arrivals = nullptr; ///< per step: blocks that have come to its end, in all runs
   int32_t numSteps = 0;
@@ -102,8 +115,9 @@ static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as 
 enum : int { kMostWordRanks = 8 };
 struct alignas(16) WordArguments {
   uint64_t *epoch = nullptr;
-  const uint64_t *released = nullptr, *letGo = nullptr; ///< set by an abort
-  uint64_t *progress = nullptr;                         ///< host memory: `command` while it waits
+  const uint64_t *abortFlag = nullptr; ///< host memory
+  uint64_t *stopped = nullptr;
+  uint64_t *progress = nullptr; ///< host memory: `command` while it waits
   uint64_t command = 0;
   uint64_t *arrivals = nullptr;             ///< blocks that have read *epoch, in all runs
   uint64_t perRun = 0, value = 0;           ///< the exchange's number is *epoch * perRun + value

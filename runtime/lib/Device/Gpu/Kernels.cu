@@ -11,6 +11,7 @@
 
 #include "KernelArguments.h"
 
+#include "KernelAbort.h"
 #include "KernelLanguage.h"
 
 using namespace tandem::gpu;
@@ -289,10 +290,6 @@ struct ExchangeRun {
   }
 };
 
-/// So often a wait looks at its signal, a millisecond or less, before it says that it waits and
-/// looks whether the run was aborted: words of the host and of other uses cost more than the wait.
-constexpr unsigned kShortPolls = 1024;
-
 /// False after an abort, for all threads of the block.
 __device__ bool awaitSignals(const ExchangeRun &run, const ExchangeStepArguments &step,
                              const ExchangeSignal *waits) {
@@ -315,8 +312,7 @@ __device__ bool awaitSignals(const ExchangeRun &run, const ExchangeStepArguments
         hasWaited = 1;
         storeShared(exchange.progress, exchange.command);
       }
-      // A peer's signal may have overwritten what the abort has raised.
-      if (loadShared(exchange.letGo)) {
+      if (isAborted(exchange.abortFlag, exchange.stopped, polls)) {
         value = kReleased;
         break;
       }
@@ -329,6 +325,8 @@ __device__ bool awaitSignals(const ExchangeRun &run, const ExchangeStepArguments
   if (thread == 0 && hasWaited)
     storeShared(exchange.progress, ~uint64_t(0));
   bool goesOn = !isReleased;
+  if (thread == 0 && !goesOn)
+    stopSignals(exchange.stopped);
   syncBlock();
   return goesOn;
 }
@@ -463,7 +461,7 @@ __device__ void raiseSignals(const ExchangeRun &run, const ExchangeStepArguments
   const ExchangeArguments &exchange = run.exchange;
   bool isFirst = threadNumber() == 0;
   // Looked at early: the load takes as long as the fence.
-  bool raises = isFirst && !loadShared(exchange.released);
+  bool raises = isFirst && !loadShared(exchange.stopped);
   syncBlock();
   if (!isFirst)
     return;
@@ -486,7 +484,7 @@ __device__ void raiseOwnSignals(const ExchangeRun &run, const ExchangeStepArgume
                                 const ExchangeSignal *signals) {
   unsigned thread = threadNumber();
   bool raises = thread < static_cast<unsigned>(step.numSignals) &&
-                !loadShared(run.exchange.released); // not after an abort
+                !loadShared(run.exchange.stopped); // not after an abort
   syncBlock();
   if (!raises)
     return;
@@ -606,7 +604,7 @@ template <typename T, int N> __device__ void storeElements(T *to, int e, const U
 struct WordWait {
   const WordArguments &exchange;
   uint64_t flag; ///< in the upper half
-  bool told = false, released = false;
+  bool told = false;
 
   __device__ bool hasCome(uint64_t word) const { return ((word ^ flag) >> 32) == 0; }
   /// False after an abort.
@@ -617,9 +615,12 @@ struct WordWait {
       told = true;
       storeShared(exchange.progress, exchange.command);
     }
-    released = loadShared(exchange.letGo) != 0;
-    pauseThread();
-    return !released;
+    bool aborted = isAborted(exchange.abortFlag, exchange.stopped, polls);
+    if (aborted)
+      stopSignals(exchange.stopped);
+    else
+      pauseThread();
+    return !aborted;
   }
 };
 
@@ -635,10 +636,13 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
   syncBlock();
   const auto &exchange = *reinterpret_cast<const WordArguments *>(room);
   bool counts = exchange.countsRun;
-  uint64_t released = loadShared(exchange.released);
+  uint64_t stopped = loadShared(exchange.stopped);
   uint64_t run = exchange.epoch ? loadShared(exchange.epoch) + counts : 0;
-  if (released) // the data may never have been computed
+  if (stopped) { // the data may never have been computed
+    if (threadNumber() == 0)
+      stopSignals(exchange.stopped);
     return;
+  }
   uint64_t number = run * exchange.perRun + exchange.value;
   RunCounter counter;
   if (counts) {
@@ -851,37 +855,41 @@ CONVERT(f8E5M2, 5, f16, Half)
 CONVERT(f8E5M2, 5, bf16, Bfloat16)
 
 /// Raises a signal to *epoch * perRun + value (epoch 0 if null) after all earlier work of this GPU.
-/// Does nothing after an abort (*released): the earlier work may not have happened.
+/// Does nothing after an abort (*stopped): the earlier work may not have happened.
 extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned long long *epoch,
                                         unsigned long long perRun, unsigned long long value,
-                                        const unsigned long long *released) {
-  if (loadShared(released))
+                                        const unsigned long long *stopped) {
+  if (loadShared(stopped))
     return;
   unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
   fenceSystem();
   raiseShared(slot, target);
 }
 
-/// Waits for a signal and writes its command's number to `progress` (host memory) meanwhile. After
-/// an abort it ends only once no signal is copied any more (*letGo): a later copy in this stream
-/// could signal a peer.
+/// Waits for a signal and writes its command's number to `progress` (host memory) meanwhile. An abort
+/// ends it.
 extern "C" __global__ void signal_wait(const unsigned long long *slot,
                                        const unsigned long long *epoch, unsigned long long perRun,
                                        unsigned long long value, unsigned long long *progress,
-                                       unsigned long long command,
-                                       const unsigned long long *letGo) {
+                                       unsigned long long command, const uint64_t *abortFlag,
+                                       uint64_t *stopped) {
   unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
   if (loadShared(slot) < target) {
     storeShared(progress, command);
-    while (loadShared(slot) < target && !loadShared(letGo))
+    for (unsigned polls = 0; loadShared(slot) < target; ++polls) {
+      if (isAborted(abortFlag, stopped, polls)) {
+        stopSignals(stopped);
+        break;
+      }
       pauseThread();
+    }
     storeShared(progress, ~0ull);
   }
   fenceSystem();
 }
 
 /// Root node of a graph: counts the run and writes the words that signals are copied from. An abort
-/// sets *released before it clears the words, so they end as zero in either order.
+/// sets *stopped before it clears the words, so they end as zero in either order.
 extern "C" __global__ void run_words(TANDEM_PARAMETER RunWords run) {
   uint64_t number = *run.epoch + 1;
   syncBlock();
@@ -892,6 +900,6 @@ extern "C" __global__ void run_words(TANDEM_PARAMETER RunWords run) {
   const SignalWord &word = run.words[threadNumber()];
   storeShared(word.at, number * word.perRun + word.value);
   fenceSystem();
-  if (loadShared(run.released))
+  if (loadShared(run.stopped))
     storeShared(word.at, uint64_t(0));
 }

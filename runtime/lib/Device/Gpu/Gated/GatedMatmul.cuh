@@ -14,6 +14,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
 #define TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
 
+#include "../KernelAbort.h"
 #include "BandWalk.h"
 #include "KernelLibrary.h"
 
@@ -32,7 +33,8 @@ using namespace cute;
 /// What waits need, as an argument of the kernel; see Matmul.
 struct Gates {
   const uint16_t *needs = nullptr;
-  const uint64_t *epoch = nullptr, *letGo = nullptr;
+  const uint64_t *epoch = nullptr, *abortFlag = nullptr;
+  uint64_t *stopped = nullptr;
   uint64_t *progress = nullptr;
   uint64_t marker = 0;
   int slices = 1, sliceTiles = 0;
@@ -53,9 +55,11 @@ __device__ inline void await(const Gates &on, const Gate &gate) {
   bool reports = on.progress && blockIdx.x == 0 && blockIdx.y == 0;
   if (reports)
     *static_cast<volatile uint64_t *>(on.progress) = on.marker;
-  while (acquire(gate.signal) < target)
-    if (on.letGo && *static_cast<const volatile uint64_t *>(on.letGo))
+  for (unsigned polls = 0; acquire(gate.signal) < target; ++polls)
+    if (on.abortFlag && isAborted(on.abortFlag, on.stopped, polls)) {
+      stopSignals(on.stopped);
       break;
+    }
   if (reports)
     *static_cast<volatile uint64_t *>(on.progress) = ~uint64_t(0);
 }
@@ -145,7 +149,7 @@ private:
 struct Targets {
   int count = 0; ///< 0: the rows are one block without a signal
   uint32_t *arrivals = nullptr;
-  const uint64_t *epoch = nullptr, *letGo = nullptr;
+  const uint64_t *epoch = nullptr, *stopped = nullptr;
   struct Block {
     uint64_t *signal;
     uint64_t perRun, value;
@@ -276,8 +280,8 @@ private:
       return false;
     asm volatile("fence.acq_rel.sys;" ::: "memory");
     targets.arrivals[of] = 0;
-    bool isLetGo = targets.letGo && *static_cast<const volatile uint64_t *>(targets.letGo);
-    if (to.signal && !isLetGo) // an abort has raised it
+    bool isStopped = targets.stopped && *static_cast<const volatile uint64_t *>(targets.stopped);
+    if (to.signal && !isStopped)
       atomicMax_system(reinterpret_cast<unsigned long long *>(to.signal),
                        static_cast<unsigned long long>(
                            (targets.epoch ? *targets.epoch : 0) * to.perRun + to.value));
@@ -470,7 +474,7 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
                                        ceil_div(matmul.n, int64_t(tileN * clusterN)) * clusterN);
     targets.arrivals = matmul.arrivals;
     targets.epoch = matmul.epoch;
-    targets.letGo = matmul.letGo;
+    targets.stopped = matmul.stopped;
     for (uint32_t i = 0; i < matmul.numTargets; ++i) {
       const Target &target = matmul.targets[i];
       to.scheduler.blocks[i] = static_cast<uint8_t>(target.block);
@@ -482,7 +486,8 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     Gates &gates = to.mainloop.gates;
     gates.needs = matmul.needs;
     gates.epoch = matmul.epoch;
-    gates.letGo = matmul.letGo;
+    gates.abortFlag = matmul.abortFlag;
+    gates.stopped = matmul.stopped;
     gates.progress = matmul.progress;
     gates.marker = matmul.marker;
     gates.slices = matmul.slices;

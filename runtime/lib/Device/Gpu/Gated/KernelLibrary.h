@@ -17,7 +17,7 @@
 namespace tandem::gpu::gated {
 
 /// Of what this header says.
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 
 /// Of one matmul. They are arguments of the kernel.
 inline constexpr uint32_t kMostGates = 96;
@@ -84,8 +84,10 @@ struct Matmul {
   uint32_t numGates;
   Gate gates[kMostGates];
   const uint64_t *epoch;
-  /// Waits end when it is not 0; D is garbage then, and no signal is raised. Null: never.
-  const uint64_t *letGo;
+  /// In host memory: waits end when it is not 0; D is garbage then, and no signal is raised. Null:
+  /// never. `stopped`: see KernelArguments.h; not null if this is not.
+  const uint64_t *abortFlag;
+  uint64_t *stopped;
   uint64_t *progress; ///< host memory: `marker` while the first block waits; null: none
   uint64_t marker;
   /// 0: D is one matrix. Else its rows are computed and stored in the order of the targets, each

@@ -5,16 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FakeGpu.h"
-
-#include "Driver.h"
+#include "CallersGraph.h"
 
 #include "tandem/Program/stream_program_generated.h"
 #include "tandem/Runtime/Registry.h"
 
 #include <algorithm>
-#include <cuda.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <thread>
@@ -23,35 +19,6 @@ using namespace tandem;
 using namespace tandem::test;
 
 namespace {
-
-constexpr int64_t kCount = 16;
-
-/// Each rank puts x to the next one, which copies it to y. The space is free again when that is
-/// signalled, on another stream than the put's.
-ProgramSpec capturedRing(uint32_t ranks) {
-  ProgramSpec spec(ranks);
-  uint32_t x = spec.stacked("x", false, DType::F32, {kCount});
-  uint32_t y = spec.stacked("y", true, DType::F32, {kCount});
-  std::vector<uint32_t> all;
-  for (uint32_t r = 0; r < ranks; ++r)
-    all.push_back(r);
-  for (uint32_t r = 0; r < ranks; ++r) {
-    RankSpec &rank = spec.ranks[r];
-    uint32_t next = (r + 1) % ranks;
-    uint32_t from = rank.view(rank.argument(x, kCount * 4), DType::F32, {kCount});
-    uint32_t to = rank.view(rank.argument(y, kCount * 4), DType::F32, {kCount});
-    uint32_t space = rank.view(rank.symmetric(kCount * 4), DType::F32, {kCount});
-    uint16_t channel = rank.channel(all, OneSided);
-    rank.slots = {1};
-    rank.sync(1, 0);
-    rank.put(1, channel, space, from, next);
-    rank.signal(1, channel, next, 0, 1, true);
-    rank.waitSignal(0, channel, 0, 1);
-    rank.copy(0, to, space);
-    rank.sync(0, 1);
-  }
-  return spec;
-}
 
 /// y is the sum of all ranks' x.
 ProgramSpec sum(uint32_t ranks) {
@@ -70,49 +37,6 @@ ProgramSpec sum(uint32_t ranks) {
   }
   return spec;
 }
-
-/// The caller's side: a stream and a graph of its own, by the vendor's functions.
-class Caller {
-public:
-  static Expected<std::unique_ptr<Caller>> make(uint32_t gpu) {
-    auto caller = std::make_unique<Caller>();
-    TANDEM_ASSIGN_OR_RETURN(caller->driver, gpu::kCuda.open(gpu));
-    TANDEM_RETURN_IF_ERROR(caller->driver->createStream(&caller->stream, StreamPriority::Normal));
-    return caller;
-  }
-  ~Caller() {
-    if (executable)
-      driver->destroyExecutable(executable).ignore();
-    if (graph)
-      driver->destroyGraph(graph).ignore();
-    driver->destroyStream(stream).ignore();
-  }
-
-  /// Captures in CUDA's default mode, which calls of other threads may end.
-  Status capture(const std::function<Status()> &body) {
-    static void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    auto begin = reinterpret_cast<decltype(&cuStreamBeginCapture)>(
-        ::dlsym(library, "cuStreamBeginCapture_v2"));
-    if (begin(static_cast<CUstream>(stream), CU_STREAM_CAPTURE_MODE_GLOBAL) != CUDA_SUCCESS)
-      return Status(Code::Internal, "no capture");
-    Status status = body();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50)); // for a watchdog to look
-    TANDEM_RETURN_IF_ERROR(driver->endCapture(stream, &graph));
-    TANDEM_RETURN_IF_ERROR(status);
-    return driver->instantiate(graph, &executable);
-  }
-  Status replay() { return driver->launchGraph(executable, stream); }
-  Status finish() {
-    for (bool done = false; !done;)
-      TANDEM_RETURN_IF_ERROR(driver->queryStream(stream, &done));
-    return Status();
-  }
-
-  std::unique_ptr<gpu::Driver> driver;
-  gpu::StreamHandle stream = nullptr;
-  gpu::GraphHandle graph = nullptr;
-  gpu::ExecutableHandle executable = nullptr;
-};
 
 Status setInput(Context &context, const Memory &x, int run) {
   std::vector<float> values(kCount,

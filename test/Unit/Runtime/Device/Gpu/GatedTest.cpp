@@ -69,10 +69,10 @@ public:
       const gpu::GatedShape::Block &block = shape.blocks[i];
       for (; passed < block.gates; ++passed) {
         gpu::OpenWhen gate = call.gates[passed];
-        void *arguments[] = {gpu::argument(gate.signal),   gpu::argument(call.epoch),
-                             gpu::argument(gate.perRun),   gpu::argument(gate.value),
-                             gpu::argument(call.progress), gpu::argument(call.marker),
-                             gpu::argument(call.letGo)};
+        void *arguments[] = {gpu::argument(gate.signal),    gpu::argument(call.epoch),
+                             gpu::argument(gate.perRun),    gpu::argument(gate.value),
+                             gpu::argument(call.progress),  gpu::argument(call.marker),
+                             gpu::argument(call.abortFlag), gpu::argument(call.stopped)};
         TANDEM_RETURN_IF_ERROR(driver.launch(await, {1, 1, 1}, stream, arguments));
       }
       const float *a = isOwn(shape, block)
@@ -93,7 +93,7 @@ public:
       gpu::StoreTo to = call.targets[i];
       void *arguments[] = {gpu::argument(to.signal), gpu::argument(call.epoch),
                            gpu::argument(to.perRun), gpu::argument(to.value),
-                           gpu::argument(call.letGo)};
+                           gpu::argument(call.stopped)};
       TANDEM_RETURN_IF_ERROR(driver.launch(raise, {1, 1, 1}, stream, arguments));
     }
     return Status();
