@@ -55,9 +55,10 @@ typedef enum tandem_log_level {
 /* What memory is for. */
 typedef enum tandem_memory_kind {
   TANDEM_MEMORY_ARENA = 0,     /* intermediate values of a program, and tandem_memory */
-  TANDEM_MEMORY_SYMMETRIC = 1, /* peers access it. On GPUs whose ranks are processes: an allocation
-                                * of its own by cuMemCreate with a POSIX file descriptor as handle
-                                * type, like torch's symmetric memory or ncclMemAlloc */
+  TANDEM_MEMORY_SYMMETRIC = 1, /* peers access it. On GPUs whose ranks are processes: inside of one
+                                * allocation by cuMemCreate with a POSIX file descriptor as handle
+                                * type, like torch's symmetric memory or ncclMemAlloc. Peers map the
+                                * whole allocation. Memory of several is TANDEM_UNSUPPORTED */
   TANDEM_MEMORY_WORKSPACE = 2  /* scratch memory of a stream for matrix libraries */
 } tandem_memory_kind;
 

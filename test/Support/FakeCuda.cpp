@@ -61,6 +61,17 @@ thread_local std::vector<CUcontext> contexts;
 struct Physical {
   int fd;
 };
+/// What is mapped: the end of its addresses, and its file. By where they begin.
+std::mutex mappedMutex;
+std::map<CUdeviceptr, std::pair<CUdeviceptr, int>> mapped; ///< guarded by mappedMutex
+
+/// The mapping that an address is in, or the end; with the lock.
+auto mappingOf(CUdeviceptr at) {
+  auto next = mapped.upper_bound(at);
+  if (next == mapped.begin() || at >= std::prev(next)->second.first)
+    return mapped.end();
+  return std::prev(next);
+}
 
 int deviceCount() {
   const char *count = std::getenv("TANDEM_FAKE_GPUS");
@@ -353,6 +364,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned
   return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute, CUdevice, CUdevice) {
+  return *value = number("no-atomics") == 0, CUDA_SUCCESS;
+}
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { return *can = 1, CUDA_SUCCESS; }
 CUresult cuMemGetAllocationGranularity(size_t *size, const CUmemAllocationProp *,
                                        CUmemAllocationGranularity_flags) {
@@ -385,11 +399,22 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHa
                   unsigned long long) {
   void *memory = ::mmap(pointer(at), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                         reinterpret_cast<Physical *>(handle)->fd, 0);
-  return memory == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (memory == MAP_FAILED)
+    return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard<std::mutex> lock(mappedMutex);
+  mapped[at] = {at + bytes, ::dup(reinterpret_cast<Physical *>(handle)->fd)};
+  return CUDA_SUCCESS;
 }
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
   if (meetsFault("unmap", currentGpu()))
     return CUDA_ERROR_INVALID_VALUE;
+  {
+    std::lock_guard<std::mutex> lock(mappedMutex);
+    if (auto found = mapped.find(at); found != mapped.end()) {
+      ::close(found->second.second);
+      mapped.erase(found);
+    }
+  }
   void *memory =
       ::mmap(pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return memory == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -397,9 +422,21 @@ CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
 CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t count) {
   return count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-/// No memory of an embedder is of cuMemCreate here.
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *, void *) {
-  return CUDA_ERROR_INVALID_VALUE;
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *memory) {
+  std::lock_guard<std::mutex> lock(mappedMutex);
+  auto found = mappingOf(reinterpret_cast<CUdeviceptr>(memory));
+  if (found == mapped.end())
+    return CUDA_ERROR_INVALID_VALUE;
+  *handle = reinterpret_cast<uintptr_t>(new Physical{::dup(found->second.second)});
+  return CUDA_SUCCESS;
+}
+CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr at) {
+  std::lock_guard<std::mutex> lock(mappedMutex);
+  auto found = mappingOf(at);
+  if (found == mapped.end())
+    return CUDA_ERROR_INVALID_VALUE;
+  *base = found->first;
+  return *bytes = found->second.first - found->first, CUDA_SUCCESS;
 }
 CUresult cuMemExportToShareableHandle(void *descriptor, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType, unsigned long long) {

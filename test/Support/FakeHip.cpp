@@ -149,6 +149,21 @@ hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device) {
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t, int) {
   return *value = 1, hipSuccess;
 }
+hipError_t hipDeviceGetP2PAttribute(int *value, hipDeviceP2PAttr, int, int) {
+  return *value = number("no-atomics") == 0, hipSuccess;
+}
+hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t memory) {
+  std::lock_guard<std::mutex> lock(allocationsMutex);
+  auto next = allocations.upper_bound(memory);
+  if (next == allocations.begin())
+    return hipErrorNotFound;
+  auto found = std::prev(next);
+  *base = found->first;
+  *bytes = found->second.bytes;
+  return static_cast<std::byte *>(memory) < static_cast<std::byte *>(*base) + *bytes
+             ? hipSuccess
+             : hipErrorNotFound;
+}
 hipError_t hipDeviceCanAccessPeer(int *can, int, int) { return *can = 1, hipSuccess; }
 hipError_t hipDeviceEnablePeerAccess(int peer, unsigned) {
   static std::mutex mutex;

@@ -50,13 +50,19 @@ struct Card {
   uint32_t numSignals = 0, gpu = 0;
   std::string memoryHandle = "-", signalsHandle = "-"; ///< bytes, in hexadecimal; "-": none
   bool shared = false;
+  std::string uuid = "-";              ///< of the GPU
+  uint64_t offset = 0, allocation = 0; ///< of a SharedHandle of the memory
 
   std::string str() const {
     if (!error.empty())
       return "!" + error;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", id, group, host, process,
-                       socket, base, bytes, halfBytes, signals, numSignals, gpu, shared ? 1 : 0,
-                       memoryHandle, signalsHandle);
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", id, group, host,
+                       process, socket, base, bytes, halfBytes, signals, numSignals, gpu,
+                       shared ? 1 : 0, memoryHandle, signalsHandle, uuid, offset, allocation);
+  }
+  /// Whether the memory lies in the allocation that another process maps.
+  bool fitsAllocation() const {
+    return offset <= allocation && bytes <= allocation - offset && offset % 8 == 0;
   }
   /// Whether what it describes lies in its memory.
   bool fits(bool signalsApart) const {
@@ -73,7 +79,8 @@ struct Card {
     std::istringstream in(text);
     if (!(in >> card.id >> card.group >> card.host >> card.process >> card.socket >> card.base >>
           card.bytes >> card.halfBytes >> card.signals >> card.numSignals >> card.gpu >>
-          card.shared >> card.memoryHandle >> card.signalsHandle))
+          card.shared >> card.memoryHandle >> card.signalsHandle >> card.uuid >> card.offset >>
+          card.allocation))
       card.error = "found no description of its memory";
     return card;
   }
@@ -147,6 +154,7 @@ public:
     mine.signals = desc.symmetric.signalOffset;
     mine.numSignals = desc.symmetric.numSignals;
     mine.gpu = info.index;
+    mine.uuid = info.uuid;
     mine.shared = info.sharesMemory;
     if (Status status = addSignals(mine); !status.ok() && mine.error.empty())
       mine.error = status.message();
@@ -191,14 +199,7 @@ public:
                                   driver.info().name, driver.vendor().device, card.gpu, rank));
       askers += here ? 0 : 1;
     }
-    if (askers == 0 || desc.symmetric.totalBytes == 0)
-      return Status();
-    if (driver.info().sharesByBytes)
-      return std::exchange(exported, Status());
-    gpu::SharedHandle made;
-    TANDEM_RETURN_IF_ERROR(driver.exportShared(desc.symmetric.base, &made));
-    handle = Descriptor(made.descriptor);
-    return Status();
+    return askers > 0 ? std::exchange(exported, Status()) : Status();
   }
 
   /// Sends all requests before it waits for any answer, which avoids a deadlock.
@@ -236,18 +237,28 @@ private:
     return Status();
   }
 
-  /// Handles that are bytes travel with the description. Their failure matters only if another
-  /// process needs one.
+  /// Handles that are bytes travel with the description; a descriptor is sent later. That there is
+  /// none matters only if another process needs one.
   Status addHandles(Card &mine) {
     gpu::Driver &driver = *peers.state->driver;
-    if (!driver.info().sharesByBytes || desc.symmetric.totalBytes == 0)
+    if (desc.symmetric.totalBytes == 0)
       return Status();
     gpu::SharedHandle made;
-    TANDEM_RETURN_IF_ERROR(driver.exportShared(desc.symmetric.base, &made));
+    TANDEM_RETURN_IF_ERROR(
+        driver.exportShared(desc.symmetric.base, desc.symmetric.totalBytes, &made));
+    mine.offset = made.offset;
+    mine.allocation = made.allocation;
+    if (!driver.info().sharesByBytes) {
+      handle = Descriptor(made.descriptor);
+      return Status();
+    }
     mine.memoryHandle = toHex(made.bytes);
     if (!peers.signals)
       return Status();
-    TANDEM_RETURN_IF_ERROR(driver.exportShared(peers.signals->data(), &made));
+    TANDEM_RETURN_IF_ERROR(
+        driver.exportShared(peers.signals->data(), peers.signals->size(), &made));
+    if (made.offset != 0)
+      return Status(Code::Internal, "signals that are not an allocation of their own");
     mine.signalsHandle = toHex(made.bytes);
     return Status();
   }
@@ -262,7 +273,7 @@ private:
   }
 
   Status giveAndTake() {
-    if (handle.get() >= 0) {
+    if (handle.get() >= 0 && askers > 0) {
       std::string what = "channel peer: handles of this rank's memory";
       core::SharedStep step(limit, what, what + ": not all have taken them");
       TANDEM_RETURN_IF_ERROR(server->give(handle.get(), askers, step));
@@ -279,15 +290,21 @@ private:
       // Mapped memory is the member's to free, however this ends.
       peers.members.push_back(member);
       Member &mapped = peers.members.back();
+      if (card.process != cards[desc.self].process && !card.fitsAllocation())
+        return Status(Code::Io, fmt::format("channel peer: rank {} gives {} bytes at {} of {}",
+                                            member.rank, card.bytes, card.offset, card.allocation));
       if (asked[m].get() >= 0) {
         std::string what = fmt::format("channel peer: the memory of rank {}", member.rank);
         core::SharedStep step(limit, what, what + ": no handle came");
         TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(asked[m], step));
-        TANDEM_RETURN_IF_ERROR(import(mapped, {theirs.get(), ""}, card.bytes, &memory));
+        TANDEM_RETURN_IF_ERROR(import(mapped, {theirs.get(), ""}, card.allocation, &memory));
+        memory = static_cast<std::byte *>(memory) + card.offset;
       } else if (card.process != cards[desc.self].process) {
-        if (card.bytes > 0)
+        if (card.bytes > 0) {
           TANDEM_RETURN_IF_ERROR(
-              import(mapped, {-1, fromHex(card.memoryHandle)}, card.bytes, &memory));
+              import(mapped, {-1, fromHex(card.memoryHandle)}, card.allocation, &memory));
+          memory = static_cast<std::byte *>(memory) + card.offset;
+        }
         if (apart && card.numSignals > 0)
           TANDEM_RETURN_IF_ERROR(import(mapped, {-1, fromHex(card.signalsHandle)},
                                         uint64_t(card.numSignals) * 8, &signals));
@@ -317,7 +334,7 @@ private:
   std::vector<Card> cards; ///< of the members
   size_t askers = 0;
   Descriptor handle; ///< of the own memory
-  Status exported;   ///< of handles that are bytes
+  Status exported;   ///< why another process cannot map it
   std::vector<Descriptor> asked;
 };
 

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,9 @@ struct DeviceInfo {
 struct SharedHandle {
   int descriptor = -1; ///< -1: none; of exportShared(): the caller closes it
   std::string bytes;
+  /// The handle names a whole allocation, of which the memory may be a part: where it begins there,
+  /// and the allocation's size.
+  uint64_t offset = 0, allocation = 0;
 };
 
 /// A two-dimensional grid of one-dimensional blocks.
@@ -130,13 +134,17 @@ public:
   /// Zeroed memory like that of allocateShared(), in which a kernel that is running sees what other
   /// GPUs write. Only where info().signalsApart. Free with freeShared().
   virtual Status allocateSignals(uint64_t bytes, void **memory) = 0;
-  /// What another process needs to map the memory.
-  virtual Status exportShared(const void *memory, SharedHandle *handle) = 0;
-  /// Maps memory exported by another process. Free with freeShared().
+  /// What another process needs to map the memory, of allocateShared() or of the embedder, who may
+  /// give a part of an allocation. Unsupported if it is of several.
+  virtual Status exportShared(const void *memory, uint64_t bytes, SharedHandle *handle) = 0;
+  /// Maps an allocation of `bytes` bytes exported by another process. Free with freeShared().
   virtual Status importShared(const SharedHandle &handle, uint64_t bytes, void **memory) = 0;
   virtual Status freeShared(void *memory) = 0;
   /// Whether this GPU can access the memory of GPU `index` of this process.
   virtual bool reaches(unsigned index) = 0;
+  /// Whether atomic operations of this GPU on the memory of the GPU with this UUID are atomic; that
+  /// is so over NVLink and xGMI, not over PCIe. Nothing if this process does not see that GPU.
+  virtual std::optional<bool> hasAtomicsOn(const std::string &uuid) = 0;
   /// Blocking. Either side may be host memory.
   virtual Status copy(void *dst, const void *src, uint64_t bytes) = 0;
   virtual Status fill(void *dst, uint8_t value, uint64_t bytes) = 0;

@@ -57,6 +57,8 @@ namespace tandem::gpu {
   X(cuFuncLoad)                                                                                    \
   X(cuLaunchKernel)                                                                                \
   X(cuDeviceCanAccessPeer)                                                                         \
+  X(cuDeviceGetP2PAttribute)                                                                       \
+  X(cuMemGetAddressRange)                                                                          \
   X(cuMemCreate)                                                                                   \
   X(cuMemRelease)                                                                                  \
   X(cuMemAddressReserve)                                                                           \

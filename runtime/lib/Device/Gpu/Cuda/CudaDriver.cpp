@@ -40,19 +40,36 @@ public:
     return map(handle, bytes, true, memory);
   }
 
-  Status exportMemory(const void *memory, int *descriptor) {
+  Status exportMemory(const void *memory, uint64_t bytes, SharedHandle *shared) {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = mappings.find(address(memory));
     bool callers = found == mappings.end(); // of the embedder's allocator
     CUmemGenericAllocationHandle handle = callers ? 0 : found->second.handle;
-    if (callers &&
-        api.cuMemRetainAllocationHandle(&handle, const_cast<void *>(memory)) != CUDA_SUCCESS)
-      return Status(Code::Unsupported,
-                    "symmetric memory of the embedder's allocator: expected memory of cuMemCreate "
-                    "that other processes can map");
-    Status status = api.status(api.cuMemExportToShareableHandle(
-                                   descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                               "cuMemExportToShareableHandle");
+    shared->offset = 0;
+    shared->allocation = callers ? 0 : found->second.bytes;
+    if (callers) {
+      // The handle is that of the allocation, whatever address in it is given.
+      CUdeviceptr base = 0;
+      size_t size = 0;
+      if (api.cuMemGetAddressRange(&base, &size, address(memory)) != CUDA_SUCCESS ||
+          api.cuMemRetainAllocationHandle(&handle, const_cast<void *>(memory)) != CUDA_SUCCESS)
+        return Status(Code::Unsupported,
+                      "symmetric memory of the embedder's allocator: expected memory of "
+                      "cuMemCreate that other processes can map");
+      shared->offset = address(memory) - base;
+      shared->allocation = size;
+    }
+    Status status;
+    if (shared->offset > shared->allocation || bytes > shared->allocation - shared->offset)
+      status = Status(Code::Unsupported,
+                      fmt::format("symmetric memory of the embedder's allocator: expected {} bytes "
+                                  "in one allocation, found {} bytes to its end",
+                                  bytes, shared->allocation - shared->offset));
+    if (status.ok())
+      status =
+          api.status(api.cuMemExportToShareableHandle(&shared->descriptor, handle,
+                                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     "cuMemExportToShareableHandle");
     if (callers)
       api.cuMemRelease(handle);
     return status;
@@ -218,10 +235,7 @@ public:
         api.status(api.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName"));
     description.name = fmt::format("cuda:{}", index);
     description.model = name;
-    CUuuid uuid{};
-    TANDEM_RETURN_IF_ERROR(api.status(api.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
-    for (char byte : uuid.bytes)
-      description.uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    TANDEM_ASSIGN_OR_RETURN(description.uuid, uuidOf(device));
     description.index = index;
     TANDEM_ASSIGN_OR_RETURN(int major, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
     TANDEM_ASSIGN_OR_RETURN(int minor, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
@@ -285,9 +299,9 @@ public:
   Status allocateSignals(uint64_t, void **) override {
     return Status(Code::Internal, "signals of CUDA lie next to the data");
   }
-  Status exportShared(const void *memory, SharedHandle *handle) override {
+  Status exportShared(const void *memory, uint64_t bytes, SharedHandle *handle) override {
     Current current(api, context);
-    return shared.exportMemory(memory, &handle->descriptor);
+    return shared.exportMemory(memory, bytes, handle);
   }
   Status importShared(const SharedHandle &handle, uint64_t bytes, void **memory) override {
     Current current(api, context);
@@ -298,6 +312,18 @@ public:
     return shared.free(memory);
   }
   bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
+  std::optional<bool> hasAtomicsOn(const std::string &uuid) override {
+    int count = 0, native = 0;
+    if (uuid == description.uuid)
+      return true;
+    api.cuDeviceGetCount(&count);
+    for (CUdevice other = 0; other < count; ++other)
+      if (auto found = uuidOf(other); found && *found == uuid)
+        return api.cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                           device, other) == CUDA_SUCCESS &&
+               native != 0;
+    return std::nullopt;
+  }
 
   // The driver's blocking calls return before a small copy or a fill is done, and other streams do
   // not wait for it.
@@ -525,6 +551,15 @@ public:
   }
 
 private:
+  /// In hexadecimal.
+  Expected<std::string> uuidOf(CUdevice of) const {
+    CUuuid uuid{};
+    TANDEM_RETURN_IF_ERROR(api.status(api.cuDeviceGetUuid(&uuid, of), "cuDeviceGetUuid"));
+    std::string text;
+    for (char byte : uuid.bytes)
+      text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return text;
+  }
   Expected<int> attribute(CUdevice_attribute which) {
     int value = 0;
     TANDEM_RETURN_IF_ERROR(

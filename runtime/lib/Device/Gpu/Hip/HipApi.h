@@ -28,6 +28,8 @@ namespace tandem::gpu {
   X(hipDeviceGetUuid)                                                                              \
   X(hipDeviceGetAttribute)                                                                         \
   X(hipDeviceCanAccessPeer)                                                                        \
+  X(hipDeviceGetP2PAttribute)                                                                      \
+  X(hipMemGetAddressRange)                                                                         \
   X(hipDeviceEnablePeerAccess)                                                                     \
   X(hipExtMallocWithFlags)                                                                         \
   X(hipFree)                                                                                       \

@@ -81,10 +81,7 @@ public:
     // "gfx942:sramecc+:xnack-": code objects that name no feature run with any.
     description.target = properties.gcnArchName;
     description.target = description.target.substr(0, description.target.find(':'));
-    hipUUID uuid{};
-    TANDEM_RETURN_IF_ERROR(api.status(api.hipDeviceGetUuid(&uuid, device), "hipDeviceGetUuid"));
-    for (char byte : uuid.bytes)
-      description.uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    TANDEM_ASSIGN_OR_RETURN(description.uuid, uuidOf(device));
     description.index = static_cast<unsigned>(device);
     int processors = 0;
     TANDEM_RETURN_IF_ERROR(api.status(
@@ -142,9 +139,9 @@ public:
     }
     return fill(*memory, 0, bytes);
   }
-  Status exportShared(const void *memory, SharedHandle *handle) override {
+  Status exportShared(const void *memory, uint64_t bytes, SharedHandle *handle) override {
     Current current(api, device);
-    return shared.exportMemory(memory, handle);
+    return shared.exportMemory(memory, bytes, handle);
   }
   Status importShared(const SharedHandle &handle, uint64_t, void **memory) override {
     Current current(api, device);
@@ -156,6 +153,17 @@ public:
     TANDEM_HIP(hipIpcCloseMemHandle, memory);
   }
   bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
+  std::optional<bool> hasAtomicsOn(const std::string &uuid) override {
+    int count = 0;
+    if (uuid == description.uuid)
+      return true;
+    if (api.hipGetDeviceCount(&count) != hipSuccess)
+      return std::nullopt;
+    for (int other = 0; other < count; ++other)
+      if (auto found = uuidOf(other); found && *found == uuid)
+        return shared.hasAtomicsOn(other);
+    return std::nullopt;
+  }
 
   Status copy(void *dst, const void *src, uint64_t bytes) override {
     TANDEM_RETURN_IF_ERROR(issueCopy(dst, src, bytes, transfers));
@@ -396,6 +404,15 @@ public:
   }
 
 private:
+  /// In hexadecimal.
+  Expected<std::string> uuidOf(int of) const {
+    hipUUID uuid{};
+    TANDEM_RETURN_IF_ERROR(api.status(api.hipDeviceGetUuid(&uuid, of), "hipDeviceGetUuid"));
+    std::string text;
+    for (char byte : uuid.bytes)
+      text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return text;
+  }
   Status query(hipError_t result, const char *what, bool *done) const {
     *done = result == hipSuccess;
     return result == hipErrorNotReady ? Status() : api.status(result, what);

@@ -43,8 +43,6 @@ Status HipSharedMemory::allocate(uint64_t bytes, void **memory) {
   TANDEM_RETURN_IF_ERROR(openToPeers());
   TANDEM_RETURN_IF_ERROR(
       api.status(api.hipMalloc(memory, std::max<uint64_t>(bytes, 1)), "hipMalloc"));
-  std::lock_guard<std::mutex> lock(mutex);
-  own.insert(*memory);
   return Status();
 }
 
@@ -54,22 +52,32 @@ Status HipSharedMemory::allocateSignals(uint64_t bytes, void **memory) {
   if (result == hipErrorInvalidValue)
     result = api.hipExtMallocWithFlags(memory, bytes, hipDeviceMallocFinegrained);
   TANDEM_RETURN_IF_ERROR(api.status(result, "hipExtMallocWithFlags"));
-  std::lock_guard<std::mutex> lock(mutex);
-  own.insert(*memory);
   return Status();
 }
 
-Status HipSharedMemory::exportMemory(const void *memory, SharedHandle *handle) {
+Status HipSharedMemory::exportMemory(const void *memory, uint64_t bytes, SharedHandle *handle) {
+  // A handle is that of an allocation. Where HIP takes another address, it may or may not add the
+  // offset when it opens the handle.
+  hipDeviceptr_t base = nullptr;
+  size_t size = 0;
+  TANDEM_RETURN_IF_ERROR(
+      api.status(api.hipMemGetAddressRange(&base, &size, const_cast<void *>(memory)),
+                 "hipMemGetAddressRange")
+          .withPrefix("symmetric memory of the embedder's allocator: expected memory of "
+                      "hipMalloc: "));
+  handle->offset = static_cast<uint64_t>(static_cast<const std::byte *>(memory) -
+                                         static_cast<const std::byte *>(base));
+  handle->allocation = size;
+  if (bytes > size - handle->offset)
+    return Status(Code::Unsupported,
+                  fmt::format("symmetric memory of the embedder's allocator: expected {} bytes in "
+                              "one allocation, found {} bytes to its end",
+                              bytes, size - handle->offset));
   hipIpcMemHandle_t made;
   std::memset(&made, 0, sizeof made);
-  Status status =
-      api.status(api.hipIpcGetMemHandle(&made, const_cast<void *>(memory)), "hipIpcGetMemHandle");
+  TANDEM_RETURN_IF_ERROR(api.status(api.hipIpcGetMemHandle(&made, base), "hipIpcGetMemHandle"));
   handle->bytes.assign(reinterpret_cast<const char *>(&made), sizeof made);
-  std::lock_guard<std::mutex> lock(mutex);
-  if (!status.ok() && own.count(memory) == 0)
-    return status.withPrefix("symmetric memory of the embedder's allocator: expected the start of "
-                             "memory of hipMalloc: ");
-  return status;
+  return Status();
 }
 
 Status HipSharedMemory::importMemory(const SharedHandle &handle, void **memory) {
@@ -91,8 +99,14 @@ Status HipSharedMemory::importMemory(const SharedHandle &handle, void **memory) 
 
 bool HipSharedMemory::takeImported(void *memory) {
   std::lock_guard<std::mutex> lock(mutex);
-  own.erase(memory);
   return imported.erase(memory) != 0;
+}
+
+bool HipSharedMemory::hasAtomicsOn(int other) const {
+  int native = 0;
+  return api.hipDeviceGetP2PAttribute(&native, hipDevP2PAttrNativeAtomicSupported, device, other) ==
+             hipSuccess &&
+         native != 0;
 }
 
 bool HipSharedMemory::reaches(int other) const {

@@ -25,11 +25,12 @@ public:
   Status allocate(uint64_t bytes, void **memory);
   /// Uncached, or fine-grained where HIP is too old for that. Not initialised.
   Status allocateSignals(uint64_t bytes, void **memory);
-  Status exportMemory(const void *memory, SharedHandle *handle);
+  Status exportMemory(const void *memory, uint64_t bytes, SharedHandle *handle);
   Status importMemory(const SharedHandle &handle, void **memory);
   /// Whether `memory` is imported; forgets it.
   bool takeImported(void *memory);
   bool reaches(int other) const;
+  bool hasAtomicsOn(int other) const;
 
 private:
   /// Lets all GPUs of this process that can reach this one access its memory.
@@ -39,7 +40,7 @@ private:
   const int device;
   std::mutex mutex; ///< guards the fields below
   bool isOpen = false;
-  std::set<const void *> own, imported;
+  std::set<const void *> imported;
 };
 
 } // namespace tandem::gpu

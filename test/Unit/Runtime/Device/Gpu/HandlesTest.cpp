@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FakeGpu.h"
+#include "CallersGraph.h"
 #include "Ranks.h"
 
 #include "Descriptors.h"
@@ -99,6 +99,111 @@ TEST(PeerHandles, OfARankThatCannotImport) {
         << status.message();
   });
   ::unsetenv("TANDEM_FAKE_NO_IMPORT_ON");
+}
+
+/// Gives pieces of one allocation that other processes can map, not its start: a pool.
+struct PoolOfDevice {
+  std::unique_ptr<gpu::Driver> driver;
+  std::byte *base = nullptr;
+  uint64_t bytes = uint64_t(4) << 20, used = 192;
+
+  Status open(unsigned gpu) {
+    TANDEM_ASSIGN_OR_RETURN(driver, (testsHip() ? gpu::kHip : gpu::kCuda).open(gpu));
+    void *memory = nullptr;
+    TANDEM_RETURN_IF_ERROR(driver->allocateShared(bytes, &memory));
+    base = static_cast<std::byte *>(memory);
+    return driver->fill(base, 0xee, bytes);
+  }
+  /// The same bytes of two allocations, one after the other, as an embedder maps them that lets its
+  /// pool grow. The pieces begin `before` bytes before the second one.
+  Status openTwo(uint64_t before) {
+    void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    auto reserve =
+        reinterpret_cast<decltype(&cuMemAddressReserve)>(::dlsym(library, "cuMemAddressReserve"));
+    auto create = reinterpret_cast<decltype(&cuMemCreate)>(::dlsym(library, "cuMemCreate"));
+    auto map = reinterpret_cast<decltype(&cuMemMap)>(::dlsym(library, "cuMemMap"));
+    CUdeviceptr at = 0;
+    if (reserve(&at, bytes, 0, 0, 0) != CUDA_SUCCESS)
+      return Status(Code::Internal, "no addresses");
+    for (uint64_t half : {uint64_t(0), bytes / 2}) {
+      CUmemGenericAllocationHandle handle = 0;
+      if (create(&handle, bytes / 2, nullptr, 0) != CUDA_SUCCESS ||
+          map(at + half, bytes / 2, 0, handle, 0) != CUDA_SUCCESS)
+        return Status(Code::Internal, "no memory");
+    }
+    base = reinterpret_cast<std::byte *>(at); // NOLINT(performance-no-int-to-ptr)
+    used = bytes / 2 - before;
+    return Status();
+  }
+  std::shared_ptr<const Allocator> allocator() {
+    auto made = std::make_shared<Allocator>();
+    made->allocate = [this](uint64_t size, MemoryKind kind) -> void * {
+      if (kind != MemoryKind::Symmetric)
+        return std::aligned_alloc(64, (size + 63) / 64 * 64);
+      void *piece = base + used;
+      used += (size + 63) / 64 * 64;
+      return used <= bytes ? piece : nullptr;
+    };
+    made->free = [](void *memory, uint64_t, MemoryKind kind) {
+      if (kind != MemoryKind::Symmetric)
+        std::free(memory);
+    };
+    return made;
+  }
+};
+
+Status runInAPool(PoolOfDevice &pool) {
+  TANDEM_ASSIGN_OR_RETURN(auto bootstrap, createBootstrapFromEnvironment());
+  uint32_t rank = bootstrap->rank();
+  if (!pool.base)
+    TANDEM_RETURN_IF_ERROR(pool.open(rank));
+  ContextOptions options;
+  options.device = fakeDevice(rank);
+  options.bootstrap = std::move(bootstrap);
+  options.allocator = pool.allocator();
+  TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport("peer"));
+  options.transports.push_back(std::move(transport));
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(capturedRing(2).encode()));
+  TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
+  TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(rank));
+  TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, program));
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(*context, *instance));
+  for (int run = 1; run < 5; ++run) {
+    std::vector<float> values(kCount, static_cast<float>(100 * run) + static_cast<float>(rank));
+    TANDEM_RETURN_IF_ERROR(context->device().upload(memory[0]->data(), values.data(), kCount * 4));
+    TANDEM_RETURN_IF_ERROR(instance->run());
+    TANDEM_RETURN_IF_ERROR(
+        context->device().download(values.data(), memory[1]->data(), kCount * 4));
+    float expected = static_cast<float>(100 * run) + static_cast<float>(1 - rank);
+    if (values.front() != expected || values.back() != expected)
+      return Status(Code::Internal, "found " + std::to_string(values.front()) + ", expected " +
+                                        std::to_string(expected));
+  }
+  return Status();
+}
+
+TEST(PeerHandles, OfAPartOfTheEmbeddersAllocation) {
+  asTwoRanks([] {
+    PoolOfDevice pool;
+    Status status = runInAPool(pool);
+    EXPECT_TRUE(status.ok()) << status.message();
+    // What lies before the pieces is not theirs.
+    std::vector<uint8_t> before(192);
+    ASSERT_TRUE(pool.driver->copy(before.data(), pool.base, before.size()).ok());
+    EXPECT_EQ(before, std::vector<uint8_t>(192, 0xee));
+  });
+}
+
+TEST(PeerHandles, OfARankWhoseMemoryIsOfSeveralAllocations) {
+  asTwoRanks([] {
+    PoolOfDevice pool;
+    ASSERT_TRUE(pool.openTwo(64).ok());
+    Status status = runInAPool(pool);
+    EXPECT_EQ(status.code(), Code::Unsupported) << status.message();
+    EXPECT_NE(status.message().find("in one allocation, found 64 bytes to its end"),
+              std::string::npos)
+        << status.message();
+  });
 }
 
 /// A wait for a handle of rank 7's memory; `health`: of the bootstrap.

@@ -129,7 +129,7 @@ TEST(HipDevice, SignalsLieApartAndWaitsAreKernels) {
     ASSERT_TRUE((*driver)->copy(words, memory, sizeof words).ok());
     EXPECT_EQ(words[0], 0u);
     gpu::SharedHandle handle;
-    ASSERT_TRUE((*driver)->exportShared(memory, &handle).ok());
+    ASSERT_TRUE((*driver)->exportShared(memory, 64, &handle).ok());
     EXPECT_EQ(handle.descriptor, -1);
     EXPECT_EQ(handle.bytes.size(), 64u);
     EXPECT_TRUE((*driver)->freeShared(memory).ok());
