@@ -33,7 +33,7 @@ TEST(CodeObject, SaysTheParametersOfTheRuntimesKernels) {
   using Sizes = std::vector<uint32_t>;
   EXPECT_EQ((*kernels)["run_words"], Sizes{sizeof(gpu::RunWords)});
   EXPECT_EQ((*kernels)["signal_raise"], Sizes(5, 8));
-  EXPECT_EQ((*kernels)["signal_wait"], Sizes(7, 8));
+  EXPECT_EQ((*kernels)["signal_wait"], Sizes(8, 8));
   EXPECT_EQ((*kernels)["copy_128_64"], (Sizes{sizeof(gpu::Nest), 8, 8}));
   EXPECT_EQ((*kernels)["combine_bf16_8_32"], (Sizes{sizeof(gpu::Nest), 8, 8, 8, 4}));
   EXPECT_EQ((*kernels)["reduce_together_f64_2_32"],
