@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <nanobind/nanobind.h>
+#include <new>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -61,6 +62,35 @@ private:
   std::string (*call)(const void *);
 };
 
+/// Reads a member of what the caller gave; `what` and `expected` are for the error.
+template <typename T> T castTo(nb::handle object, const char *what, const char *expected) {
+  T result;
+  if (!nb::try_cast<T>(object, result))
+    raiseArgument(std::string(what) + ": expected " + expected + ", found " +
+                  nb::repr(object).c_str());
+  return result;
+}
+
+//===-- Calls -------------------------------------------------------------===//
+
+/// A call that gives up the GIL or runs Python code. When the interpreter ends, it ends the threads
+/// that want the GIL, and C++ code does not survive that. So `tandem` waits for the calls of other
+/// threads first; those that come later raise SystemExit, which ends their threads without a word.
+class CallScope {
+public:
+  CallScope();
+  /// Raises nothing: for destructors.
+  explicit CallScope(std::nothrow_t);
+  ~CallScope();
+  CallScope(const CallScope &) = delete;
+  CallScope &operator=(const CallScope &) = delete;
+  /// Is the interpreter about to end, and this another thread than the one that ends it?
+  static bool isTooLate();
+};
+
+/// Waits for the calls of other threads, and closes all contexts.
+void endCalls();
+
 //===-- Contexts ----------------------------------------------------------===//
 
 /// The ranks of one process. Contexts keep it alive.
@@ -88,7 +118,7 @@ public:
 struct ContextOptions {
   std::string device = "cpu", channels;
   std::shared_ptr<World> world;
-  uint32_t rank = 0;
+  std::optional<uint32_t> rank;
   /// None (the launcher's), or an object with rank, world_size, local_rank, local_size, all_gather
   /// and barrier.
   nb::object bootstrap = nb::none();
@@ -118,8 +148,16 @@ public:
   RuntimeContext(const RuntimeContext &) = delete;
   RuntimeContext &operator=(const RuntimeContext &) = delete;
 
-  /// Destroys its parts, then itself. A second call has no effect.
+  /// Destroys its parts, then itself. A second call has no effect. Not in a callback.
   void close();
+  /// The same if no thread uses it; else returns false.
+  bool tryClose();
+  /// Raises what a callback has raised since the last call.
+  void raisePending();
+  /// Is this thread in a callback of this context? Then a call would wait for itself.
+  bool isInCallback() const;
+  /// Destroys handles, at the next call if this is one of its callbacks.
+  void end(tandem_instance *instance, tandem_program *program);
   void add(const std::shared_ptr<ContextPart> &part);
   /// Raises the error of a call that returned `code`, or the exception of a bootstrap callback.
   void check(tandem_code code);
@@ -145,6 +183,21 @@ public:
 private:
   friend class PythonKernel;
   friend class ContextLock;
+  /// This thread has the GIL, and is in a callback of `context`.
+  struct CallbackScope {
+    explicit CallbackScope(RuntimeContext &context) : context(context), outer(innermost) {
+      innermost = this;
+    }
+    ~CallbackScope() { innermost = outer; }
+    CallbackScope(const CallbackScope &) = delete;
+    CallbackScope &operator=(const CallbackScope &) = delete;
+    nb::gil_scoped_acquire lock;
+    RuntimeContext &context;
+    const CallbackScope *const outer;
+    static inline thread_local const CallbackScope *innermost = nullptr;
+  };
+  /// In a catch block of a callback.
+  void keepRaised(nb::python_error &error);
   void readBootstrap(nb::object given, tandem_launch &launch);
   void joinJob();
   static void log(void *user, tandem_log_level level, const char *message);
@@ -164,15 +217,18 @@ private:
   std::optional<nb::python_error> raised;
   std::vector<std::unique_ptr<PythonKernel>> kernels;
   std::vector<std::weak_ptr<ContextPart>> parts;
-  std::vector<std::pair<void *, tandem_stream *>> streams; ///< those that were wrapped
+  std::vector<std::pair<tandem_instance *, tandem_program *>> ended; ///< in callbacks
+  std::vector<std::pair<void *, tandem_stream *>> streams;           ///< those that were wrapped
 };
 
 /// Serialises the threads that share a context: they prepare, run and close one after another.
 /// Waiting releases the GIL, so the thread that holds the context can go on. `context` must outlive
-/// the lock.
+/// the lock. Raises in a callback of the context.
 class ContextLock {
 public:
   explicit ContextLock(RuntimeContext &context) : context(context) {
+    if (context.isInCallback())
+      raiseArgument("expected no call from a callback of the same context");
     isHeld = context.mutex.try_lock();
     // In a forked child the thread that held it does not exist. The C API refuses the call there.
     if (isHeld || context.pid != getpid())

@@ -105,6 +105,7 @@ nb::object compile(const std::string &text, const std::string &name, const std::
                    uint32_t ranks, uint32_t workers, bool reference, const std::string &machine,
                    const std::string &gather, bool certify, const std::string &deterministic,
                    const std::string &tuned) {
+  CallScope call;
   const Library &library = Library::get();
   std::vector<tandem_mesh_size> meshSizes;
   for (const auto &[axis, size] : mesh)
@@ -155,6 +156,7 @@ nb::object compile(const std::string &text, const std::string &name, const std::
 
 /// (ok, text, JSON or None, SVG or None) of what `make` returns, which runs without the lock.
 template <typename Make> nb::object report(Make &&make) {
+  CallScope call;
   const Library &library = Library::get();
   tandem_report *made = nullptr;
   {

@@ -7,11 +7,17 @@
 
 #include "Bindings.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <pthread.h>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 
 using namespace tandem::python;
@@ -33,8 +39,49 @@ std::shared_ptr<RuntimeContext> &processContext() {
   static auto *context = new std::shared_ptr<RuntimeContext>;
   return *context;
 }
+/// All that were made, for the end of the interpreter.
+std::vector<std::weak_ptr<RuntimeContext>> &contexts() {
+  static auto *all = new std::vector<std::weak_ptr<RuntimeContext>>;
+  all->erase(std::remove_if(all->begin(), all->end(), [](auto &one) { return one.expired(); }),
+             all->end());
+  return *all;
+}
+
+/// Calls in progress, of all threads and of this one. Guarded by the GIL.
+size_t calls = 0;
+thread_local size_t callsOfThread = 0;
+bool isEnding = false;
+std::thread::id endingThread;
 
 } // namespace
+
+CallScope::CallScope() {
+  if (callsOfThread == 0 && isTooLate()) {
+    PyErr_SetNone(PyExc_SystemExit);
+    throw nb::python_error();
+  }
+  calls += callsOfThread++ == 0;
+}
+CallScope::CallScope(std::nothrow_t) { calls += callsOfThread++ == 0; }
+CallScope::~CallScope() { calls -= --callsOfThread == 0; }
+
+bool CallScope::isTooLate() { return isEnding && std::this_thread::get_id() != endingThread; }
+
+void tandem::python::endCalls() {
+  isEnding = true;
+  endingThread = std::this_thread::get_id();
+  while (true) {
+    // Those first that no thread uses: threads of other ranks may wait for this end.
+    bool areClosed = true;
+    for (const std::weak_ptr<RuntimeContext> &one : std::vector(contexts()))
+      if (std::shared_ptr<RuntimeContext> context = one.lock())
+        areClosed &= context->tryClose();
+    if (areClosed && calls == 0)
+      return;
+    nb::gil_scoped_release unlocked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
 
 std::shared_ptr<RuntimeContext> tandem::python::currentContext() {
   return entered ? entered->back() : processContext();
@@ -52,17 +99,18 @@ World::~World() { tandem_local_world_destroy(handle); }
 
 void RuntimeContext::log(void *user, tandem_log_level level, const char *message) {
   auto *self = static_cast<RuntimeContext *>(user);
-  nb::gil_scoped_acquire lock;
+  CallbackScope scope(*self);
   try {
     nb::module_::import_("tandem._errors").attr("_log")(level == TANDEM_LOG_WARNING, message);
   } catch (nb::python_error &error) { // of a handler that the program has set
-    self->raised.emplace(std::move(error));
+    self->keepRaised(error);
+    throw std::runtime_error("a handler of logging has raised"); // the call fails
   }
 }
 
 int RuntimeContext::allGather(void *user, const void *mine, size_t bytes, void *all) {
   auto *self = static_cast<RuntimeContext *>(user);
-  nb::gil_scoped_acquire lock;
+  CallbackScope scope(*self);
   try {
     nb::object parts = self->gatherCallback(nb::bytes(mine, bytes));
     if (nb::len(parts) != self->worldSize) {
@@ -72,7 +120,7 @@ int RuntimeContext::allGather(void *user, const void *mine, size_t bytes, void *
     }
     auto *to = static_cast<char *>(all);
     for (nb::handle part : parts) {
-      auto given = nb::cast<nb::bytes>(part);
+      auto given = castTo<nb::bytes>(part, "bootstrap: all_gather", "a list of bytes");
       if (given.size() != bytes) {
         PyErr_Format(PyExc_ValueError,
                      "bootstrap: expected all_gather to return parts of %zu bytes, found %zu",
@@ -84,36 +132,41 @@ int RuntimeContext::allGather(void *user, const void *mine, size_t bytes, void *
     }
     return 0;
   } catch (nb::python_error &error) {
-    self->raised.emplace(std::move(error));
-  } catch (const std::exception &error) { // of a cast
-    PyErr_Format(PyExc_TypeError, "bootstrap: all_gather: expected a list of bytes (%s)",
-                 error.what());
-    self->raised.emplace();
+    self->keepRaised(error);
   }
   return 1;
 }
 
 int RuntimeContext::barrier(void *user) {
   auto *self = static_cast<RuntimeContext *>(user);
-  nb::gil_scoped_acquire lock;
+  CallbackScope scope(*self);
   try {
     self->barrierCallback();
     return 0;
   } catch (nb::python_error &error) {
-    self->raised.emplace(std::move(error));
+    self->keepRaised(error);
   }
   return 1;
 }
 
+void RuntimeContext::keepRaised(nb::python_error &error) {
+  if (!raised) // the first one is the reason of the others
+    raised.emplace(std::move(error));
+}
+
 void RuntimeContext::readBootstrap(nb::object given, tandem_launch &launch) {
-  launch.rank = nb::cast<uint32_t>(given.attr("rank"));
-  launch.world_size = nb::cast<uint32_t>(given.attr("world_size"));
+  auto number = [&](const char *name) {
+    return castTo<uint32_t>(given.attr(name), (std::string("bootstrap: ") + name).c_str(),
+                            "a number of at least 0");
+  };
+  launch.rank = number("rank");
+  launch.world_size = number("world_size");
   if (nb::hasattr(given, "local_size")) {
-    launch.local_size = nb::cast<uint32_t>(given.attr("local_size"));
-    launch.local_rank = nb::cast<uint32_t>(given.attr("local_rank"));
+    launch.local_size = number("local_size");
+    launch.local_rank = nb::hasattr(given, "local_rank") ? number("local_rank") : 0;
   }
   if (nb::hasattr(given, "node")) {
-    node = nb::cast<std::string>(given.attr("node"));
+    node = castTo<std::string>(given.attr("node"), "bootstrap: node", "a str");
     launch.node = node.c_str();
   }
   gatherCallback = given.attr("all_gather");
@@ -176,7 +229,8 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   if (!allocator.is_none())
     // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has addresses as integers
     options.allocator = reinterpret_cast<const tandem_allocator *>(
-        nb::cast<uintptr_t>(allocator.attr("tandem_allocator")));
+        castTo<uintptr_t>(allocator.attr("tandem_allocator"), "allocator",
+                          "an object whose tandem_allocator is an address"));
   options.log = log;
   options.log_user = this;
   tandem_launch launch = {};
@@ -185,7 +239,7 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
     if (!given.bootstrap.is_none())
       raiseArgument("expected a bootstrap or a local world, found both");
     options.local_world = world->handle;
-    options.local_world_rank = rank = given.rank;
+    options.local_world_rank = rank = given.rank.value_or(0);
     worldSize = world->size;
   } else if (!given.bootstrap.is_none()) {
     readBootstrap(given.bootstrap, launch);
@@ -193,6 +247,12 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   } else {
     joinJob();
     options.launch = tandem_job_launch(job);
+  }
+  if (!world && given.rank && *given.rank != rank) {
+    tandem_job_destroy(std::exchange(job, nullptr));
+    raiseArgument("rank: expected that of the " +
+                  std::string(given.bootstrap.is_none() ? "launcher" : "bootstrap") + ", " +
+                  std::to_string(rank) + ", without a world, found " + std::to_string(*given.rank));
   }
   channels = usualChannels(given, isHost, worldSize);
   kind =
@@ -214,12 +274,15 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   if (job && *tandem_job_error(job))
     message = tandem_job_error(job);
   tandem_job_destroy(std::exchange(job, nullptr));
-  if (raised)
-    throw std::move(*raised);
+  raisePending();
   raise(code, message);
 }
 
-RuntimeContext::~RuntimeContext() { close(); }
+RuntimeContext::~RuntimeContext() {
+  close();
+  if (raised)
+    raised->discard_as_unraisable("the end of a context");
+}
 
 void RuntimeContext::add(const std::shared_ptr<ContextPart> &part) {
   // Those that are gone leave their places.
@@ -231,8 +294,39 @@ void RuntimeContext::add(const std::shared_ptr<ContextPart> &part) {
   parts.push_back(part);
 }
 
+bool RuntimeContext::isInCallback() const {
+  for (const CallbackScope *scope = CallbackScope::innermost; scope; scope = scope->outer)
+    if (&scope->context == this)
+      return true;
+  return false;
+}
+
+void RuntimeContext::end(tandem_instance *instance, tandem_program *program) {
+  ended.emplace_back(instance, program);
+  if (isInCallback())
+    return;
+  auto all = std::exchange(ended, {});
+  nb::gil_scoped_release unlocked;
+  for (auto [oneInstance, oneProgram] : all) {
+    tandem_instance_destroy(oneInstance);
+    tandem_program_destroy(oneProgram);
+  }
+}
+
+bool RuntimeContext::tryClose() {
+  if (pid != getpid()) // the parent's, and some thread of it may use it
+    return true;
+  if (!mutex.try_lock())
+    return false;
+  close();
+  mutex.unlock();
+  return true;
+}
+
 void RuntimeContext::close() {
+  CallScope call(std::nothrow);
   ContextLock lock(*this); // the run of another thread ends before
+  end(nullptr, nullptr);
   for (std::weak_ptr<ContextPart> &place : std::exchange(parts, {}))
     if (std::shared_ptr<ContextPart> part = place.lock())
       part->close();
@@ -243,6 +337,9 @@ void RuntimeContext::close() {
     tandem_context_destroy(last);
   }
   tandem_job_destroy(std::exchange(job, nullptr));
+  // They may refer to this object.
+  auto functions = std::exchange(kernels, {});
+  gatherCallback = barrierCallback = nb::object();
 }
 
 tandem_context *RuntimeContext::get() const {
@@ -263,14 +360,18 @@ tandem_stream *RuntimeContext::wrap(void *native) {
 
 std::string RuntimeContext::description() const { return tandem_context_description(get()); }
 
+void RuntimeContext::raisePending() {
+  if (!raised)
+    return;
+  nb::python_error error(std::move(*raised));
+  raised.reset();
+  throw error;
+}
+
 void RuntimeContext::check(tandem_code code) {
   if (code == TANDEM_OK)
     return;
-  if (raised) {
-    nb::python_error error(std::move(*raised));
-    raised.reset();
-    throw error;
-  }
+  raisePending();
   // A failed exchange says more than that a callback failed.
   raise(code, job && *tandem_job_error(job) ? tandem_job_error(job) : tandem_last_error(handle));
 }
@@ -286,7 +387,7 @@ void tandem::python::bindContexts(nb::module_ &module) {
       module, "Context",
       "This rank's device, channels and connections to the other ranks. Threads that share "
       "it use it one after another.\n\n"
-      "Context(device='cpu', channels='', world=None, rank=0, bootstrap=None, timeout=60.0,\n"
+      "Context(device='cpu', channels='', world=None, rank=None, bootstrap=None, timeout=60.0,\n"
       "        matmul_threads=0, graphs=True, require_proof=False,\n"
       "        no_native=False, allocator=None)\n\n"
       "device: 'cpu', 'cuda' (GPU: local rank modulo the number of GPUs) or 'cuda:1'.\n"
@@ -310,9 +411,10 @@ void tandem::python::bindContexts(nb::module_ &module) {
       "rank is not there, and what the bootstrap raises. `with context:` makes it the thread's\n"
       "current one.")
       .def(nb::new_([](const std::string &device, const std::string &channels,
-                       std::shared_ptr<World> world, uint32_t rank, nb::object bootstrap,
-                       double timeout, uint32_t matmulThreads, bool graphs, bool requireProof,
-                       bool noNative, nb::object allocator) {
+                       std::shared_ptr<World> world, std::optional<uint32_t> rank,
+                       nb::object bootstrap, double timeout, uint32_t matmulThreads, bool graphs,
+                       bool requireProof, bool noNative, nb::object allocator) {
+             CallScope call;
              ContextOptions options;
              options.device = device;
              options.channels = channels;
@@ -325,11 +427,13 @@ void tandem::python::bindContexts(nb::module_ &module) {
              options.requireProof = requireProof;
              options.noNative = noNative;
              options.allocator = std::move(allocator);
-             return std::make_shared<RuntimeContext>(options);
+             auto made = std::make_shared<RuntimeContext>(options);
+             contexts().push_back(made);
+             return made;
            }),
            nb::arg("device") = "cpu", nb::arg("channels") = "", nb::arg("world") = nb::none(),
-           nb::arg("rank") = 0, nb::arg("bootstrap") = nb::none(), nb::arg("timeout") = 60.0,
-           nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
+           nb::arg("rank") = nb::none(), nb::arg("bootstrap") = nb::none(),
+           nb::arg("timeout") = 60.0, nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
            nb::arg("require_proof") = false, nb::arg("no_native") = false,
            nb::arg("allocator") = nb::none())
       .def_ro("rank", &RuntimeContext::rank)
@@ -338,14 +442,21 @@ void tandem::python::bindContexts(nb::module_ &module) {
       .def_ro("channels", &RuntimeContext::channels)
       .def_ro("allocator", &RuntimeContext::allocator)
       .def_prop_ro("description", &RuntimeContext::description)
-      .def("close", &RuntimeContext::close,
-           "Ends what was made from the context, and the context. Waits for no other rank.")
+      .def(
+          "close",
+          [](RuntimeContext &context) {
+            CallScope call;
+            context.close();
+            context.raisePending();
+          },
+          "Ends what was made from the context, and the context. Waits for no other rank.")
       .def_prop_ro(
           "compares_runs",
           [](RuntimeContext &context) { return tandem_context_compares_runs(context.get()) != 0; })
       .def(
           "agree",
           [](RuntimeContext &context, const char *call) {
+            CallScope scope;
             ContextLock lock(context);
             context.check(tandem_context_agree(context.get(), call));
           },
@@ -383,6 +494,9 @@ void tandem::python::bindContexts(nb::module_ &module) {
         return std::string(text);
       },
       "A text that is equal on the processes of one host, and only there.");
+  // A child has this thread only.
+  pthread_atfork(nullptr, nullptr, [] { calls = callsOfThread > 0; });
+  module.def("end", &endCalls);
   module.def("current_context", &currentContext,
              "The context of this thread: that of the innermost `with`, else that of tandem.init; "
              "None if there is none.");

@@ -8,6 +8,8 @@
 #include "Bindings.h"
 
 NB_MODULE(_tandem, module) {
+  // Threads that the interpreter ends keep what they hold.
+  nanobind::set_leak_warnings(false);
   module.attr("version") = tandem_runtime_version_string();
   tandem::python::bindArrays(module);
   tandem::python::bindAllocators(module);

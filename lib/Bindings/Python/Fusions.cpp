@@ -76,6 +76,7 @@ Recent<Known> &Fusion::programsOf(const std::shared_ptr<RuntimeContext> &context
 }
 
 nb::object Fusion::call(nb::handle self, const nb::args &given, const nb::kwargs &keywords) {
+  CallScope scope;
   CallOptions options(keywords);
   Inputs inputs(given, options, [](size_t i) { return "argument " + std::to_string(i); });
   // Reused, so that a call allocates nothing for it. Taken out meanwhile: others may call.

@@ -25,7 +25,7 @@ template <typename T> nb::tuple tupleOf(const T *values, int64_t count) {
 /// Called on the thread of a stream (CPU) or of the caller (GPU), without the lock.
 int PythonKernel::run(void *user, const tandem_kernel_call *call) {
   auto &self = *static_cast<PythonKernel *>(user);
-  nb::gil_scoped_acquire lock;
+  RuntimeContext::CallbackScope scope(self.context);
   try {
     nb::list operands;
     for (size_t k = 0; k < call->num_operands; ++k) {
@@ -41,7 +41,7 @@ int PythonKernel::run(void *user, const tandem_kernel_call *call) {
         operands, call->num_results, self.context.isHost);
     return 0;
   } catch (nb::python_error &error) {
-    self.context.raised.emplace(std::move(error));
+    self.context.keepRaised(error);
   }
   return 1;
 }
@@ -49,6 +49,7 @@ int PythonKernel::run(void *user, const tandem_kernel_call *call) {
 void RuntimeContext::registerKernel(const std::string &name, nb::object function, nb::bytes image,
                                     const std::string &entry, uint32_t threads,
                                     uint32_t indicesPerBlock) {
+  CallScope call;
   ContextLock lock(*this);
   tandem_kernel kernel = {};
   kernel.struct_size = sizeof kernel;

@@ -108,6 +108,7 @@ public:
                   nb::handle text);
   /// Is there a program? Does what a call does until it has found it.
   bool has(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights) {
+    CallScope scope;
     Tensors tensors(rows, weights);
     return find(groups->get(name, tensors.device(), tensors.objects[0]), numbers, tensors) !=
            nullptr;
@@ -230,6 +231,7 @@ std::shared_ptr<const Call> Operator::make(Group &group, nb::handle name, nb::ha
 
 nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights,
                           nb::handle text) {
+  CallScope scope;
   Tensors tensors(rows, weights);
   nb::handle like = tensors.objects[0];
   Group &group = groups->get(name, tensors.device(), like);

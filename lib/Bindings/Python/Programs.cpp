@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -35,7 +36,7 @@ CallOptions::CallOptions(const nb::kwargs &keywords) {
       throw nb::type_error(
           ("expected the keyword out, stream or context, found " + std::string(word)).c_str());
     else if (!value.is_none())
-      context = nb::cast<std::shared_ptr<RuntimeContext>>(value);
+      context = castTo<std::shared_ptr<RuntimeContext>>(value, "context", "a Context");
   }
   context = contextOrInit(std::move(context));
   (void)context->get();
@@ -89,14 +90,13 @@ Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes
 }
 
 void Prepared::close() {
-  ContextLock lock(*context); // another thread's run may use the instance
+  CallScope call(std::nothrow);
+  std::optional<ContextLock> lock; // another thread's run may use the instance
+  if (!context->isInCallback())    // where a finalizer may be what ends a program
+    lock.emplace(*context);
   tandem_instance *lastInstance = std::exchange(instance, nullptr);
-  tandem_program *lastProgram = std::exchange(program, nullptr);
-  if (!lastInstance && !lastProgram)
-    return;
-  nb::gil_scoped_release unlocked;
-  tandem_instance_destroy(lastInstance);
-  tandem_program_destroy(lastProgram);
+  if (tandem_program *lastProgram = std::exchange(program, nullptr); lastInstance || lastProgram)
+    context->end(lastInstance, lastProgram);
 }
 
 std::string Prepared::nameOf(size_t argument) const {
@@ -278,6 +278,7 @@ void tandem::python::bindPrograms(nb::module_ &module) {
       .def_prop_ro("bytes", [](const Program &program) { return program.bytes; })
       .def("__call__",
            [](Program &program, const nb::args &tensors, const nb::kwargs &keywords) {
+             CallScope call;
              CallOptions options(keywords);
              std::shared_ptr<Prepared> prepared = program.prepare(options.context);
              Inputs inputs(tensors, options, [&](size_t i) {
@@ -288,18 +289,21 @@ void tandem::python::bindPrograms(nb::module_ &module) {
       .def(
           "prepare",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
+            CallScope call;
             program.prepare(contextOrInit(std::move(context)));
           },
           nb::arg("context") = nb::none())
       .def(
           "wait",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
+            CallScope call;
             program.prepare(contextOrInit(std::move(context)))->wait();
           },
           nb::arg("context") = nb::none())
       .def(
           "_memory",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
+            CallScope call;
             return describeMemory(*program.load(contextOrInit(std::move(context))));
           },
           nb::arg("context").none())
@@ -307,12 +311,14 @@ void tandem::python::bindPrograms(nb::module_ &module) {
           "_shard",
           [](Program &program, uint32_t argument, uint32_t rank,
              std::shared_ptr<RuntimeContext> context) {
+            CallScope call;
             return describeShard(*program.load(contextOrInit(std::move(context))), argument, rank);
           },
           nb::arg("argument"), nb::arg("rank"), nb::arg("context").none())
       .def(
           "_arguments",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
+            CallScope call;
             return describeArguments(*program.load(contextOrInit(std::move(context))));
           },
           nb::arg("context") = nb::none());

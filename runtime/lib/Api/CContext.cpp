@@ -58,7 +58,8 @@ struct Options {
   }
 };
 
-Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options &options) {
+Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options &options,
+                                                   ContextState &context) {
   if (options.local_world) {
     if (options.launch)
       return Status(Code::InvalidArgument, "expected a bootstrap or a local world, found both");
@@ -74,34 +75,57 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
   callbacks.localRank = nodeKnown ? launch.local_rank : launch.rank;
   callbacks.localSize = nodeKnown ? launch.local_size : launch.world_size;
   if (launch.all_gather)
-    callbacks.allGather = [launch, job = jobOf(launch)](const void *mine, size_t bytes, void *all) {
-      return launch.all_gather(launch.user, mine, bytes, all);
+    callbacks.allGather = [launch, &context, job = jobOf(launch)](const void *mine, size_t bytes,
+                                                                  void *all) {
+      return callback(context, "tandem_launch.all_gather", 1,
+                      [&] { return launch.all_gather(launch.user, mine, bytes, all); });
     };
   if (launch.barrier)
-    callbacks.barrier = [launch] { return launch.barrier(launch.user); };
+    callbacks.barrier = [launch, &context] {
+      return callback(context, "tandem_launch.barrier", 1,
+                      [&] { return launch.barrier(launch.user); });
+    };
   if (launch.node)
     callbacks.node = launch.node;
   if (launch.health)
-    callbacks.health = [launch] {
-      char reason[1024] = "";
-      int ended = launch.health(launch.user, reason, sizeof reason);
-      reason[sizeof reason - 1] = 0;
+    callbacks.health = [launch, &context] {
+      char reason[1024] = "tandem_launch.health has thrown";
+      int ended = callback(context, "tandem_launch.health", 1, [&] {
+        char text[sizeof reason] = "";
+        int code = launch.health(launch.user, text, sizeof text);
+        text[sizeof text - 1] = 0;
+        std::memcpy(reason, text, sizeof text);
+        return code;
+      });
       return ended ? Status(Code::Aborted, reason) : Status();
     };
   if (launch.give_up)
-    callbacks.giveUp = [launch](const Status &reason) {
-      launch.give_up(launch.user, reason.message().c_str());
+    callbacks.giveUp = [launch, &context](const Status &reason) {
+      callback(context, "tandem_launch.give_up", 0, [&] {
+        launch.give_up(launch.user, reason.message().c_str());
+        return 0;
+      });
     };
   if (launch.note_begun && launch.begun_by_all) {
-    callbacks.noteBegun = [launch](uint64_t runs) { launch.note_begun(launch.user, runs); };
-    callbacks.begunByAll = [launch] { return launch.begun_by_all(launch.user); };
+    callbacks.noteBegun = [launch, &context](uint64_t runs) {
+      callback(context, "tandem_launch.note_begun", 0, [&] {
+        launch.note_begun(launch.user, runs);
+        return 0;
+      });
+    };
+    callbacks.begunByAll = [launch, &context] {
+      return callback(context, "tandem_launch.begun_by_all", Bootstrap::kUnknown,
+                      [&] { return launch.begun_by_all(launch.user); });
+    };
   }
   if (launch.late)
-    callbacks.late = [launch](uint64_t runs) {
-      char text[1024] = "";
-      launch.late(launch.user, runs, text, sizeof text);
-      text[sizeof text - 1] = 0;
-      return std::string(text);
+    callbacks.late = [launch, &context](uint64_t runs) {
+      return callback(context, "tandem_launch.late", std::string(), [&] {
+        char text[1024] = "";
+        launch.late(launch.user, runs, text, sizeof text);
+        text[sizeof text - 1] = 0;
+        return std::string(text);
+      });
     };
   return createCallbackBootstrap(std::move(callbacks));
 }
@@ -155,21 +179,48 @@ tandem_memory_kind kindOf(MemoryKind kind) {
                                          : TANDEM_MEMORY_ARENA;
 }
 
-Expected<std::shared_ptr<const Allocator>> makeAllocator(const tandem_allocator *given) {
+Expected<std::shared_ptr<const Allocator>> makeAllocator(const tandem_allocator *given,
+                                                         ContextState &context) {
   tandem_allocator from;
   TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_allocator", from));
   if (!from.allocate || !from.deallocate)
     return Status(Code::InvalidArgument,
                   "tandem_allocator: expected functions to allocate and deallocate");
   auto made = std::make_shared<Allocator>();
-  made->allocate = [from](uint64_t bytes, MemoryKind kind) {
-    return from.allocate(from.user, bytes, kindOf(kind));
+  made->allocate = [from, &context](uint64_t bytes, MemoryKind kind) {
+    return callback(context, "tandem_allocator.allocate", static_cast<void *>(nullptr),
+                    [&] { return from.allocate(from.user, bytes, kindOf(kind)); });
   };
-  made->free = [from](void *memory, uint64_t bytes, MemoryKind kind) {
-    from.deallocate(from.user, memory, bytes, kindOf(kind));
+  made->free = [from, &context](void *memory, uint64_t bytes, MemoryKind kind) {
+    callback(context, "tandem_allocator.deallocate", 0, [&] {
+      from.deallocate(from.user, memory, bytes, kindOf(kind));
+      return 0;
+    });
   };
   made->leavesSymmetric = from.leaves_symmetric != 0;
   return std::shared_ptr<const Allocator>(std::move(made));
+}
+
+/// A kernel's function, called as a callback of its context. What it throws is left to callKernel.
+template <tandem_kernel_function tandem_kernel::*function>
+int runKernel(void *user, const tandem_kernel_call *call) {
+  const auto &[context, kernel] = *static_cast<const RegisteredKernel *>(user);
+  CallbackScope scope(*context);
+  return (kernel.*function)(kernel.user, call);
+}
+
+Status registerKernel(ContextState &context, const tandem_kernel *given) {
+  if (!given)
+    return missing("kernel");
+  tandem_kernel kernel;
+  TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_kernel", kernel));
+  context.kernels.push_back({&context, kernel});
+  kernel.user = &context.kernels.back();
+  if (kernel.cpu_function)
+    kernel.cpu_function = runKernel<&tandem_kernel::cpu_function>;
+  if (kernel.gpu_function)
+    kernel.gpu_function = runKernel<&tandem_kernel::gpu_function>;
+  return context.context->registerKernel(kernel);
 }
 
 Status createContext(const tandem_context_options *given, ContextState &context) {
@@ -190,7 +241,7 @@ Status createContext(const tandem_context_options *given, ContextState &context)
     // Check first: a bad rank could not leave the world's bootstrap.
     TANDEM_RETURN_IF_ERROR(options.local_world->world->checkRank(options.local_world_rank));
   }
-  TANDEM_ASSIGN_OR_RETURN(result.bootstrap, makeBootstrap(options));
+  TANDEM_ASSIGN_OR_RETURN(result.bootstrap, makeBootstrap(options, context));
   context.rank = result.bootstrap->rank();
   TANDEM_RETURN_IF_ERROR(makeTransports(options, result));
   if (options.timeout_ms)
@@ -198,25 +249,56 @@ Status createContext(const tandem_context_options *given, ContextState &context)
   result.graphs = options.no_graphs == 0;
   result.shareMemory = options.separate_memory == 0;
   if (options.allocator) {
-    TANDEM_ASSIGN_OR_RETURN(result.allocator, makeAllocator(options.allocator));
+    TANDEM_ASSIGN_OR_RETURN(result.allocator, makeAllocator(options.allocator, context));
   }
   if (options.log) {
-    result.log = Log(
-        [log = options.log, user = options.log_user](LogLevel level, const std::string &message) {
-          log(user, static_cast<tandem_log_level>(level), message.c_str());
-        });
+    result.log = Log([log = options.log, user = options.log_user,
+                      &context](LogLevel level, const std::string &message) {
+      callback(context, "tandem_context_options.log", 0, [&] {
+        log(user, static_cast<tandem_log_level>(level), message.c_str());
+        return 0;
+      });
+    });
     if (std::string warning = options.launch ? takeWarning(*options.launch) : ""; !warning.empty())
       result.log(LogLevel::Warning, warning);
   }
   context.requiresProof = options.require_proof != 0;
   context.refusesNative = options.no_native != 0;
-  TANDEM_ASSIGN_OR_RETURN(context.context, Context::create(std::move(result)));
+  TANDEM_ASSIGN_OR_RETURN(auto made, Context::create(std::move(result)));
+  TANDEM_RETURN_IF_ERROR(context.withThrown(Status()));
+  context.context = std::move(made);
   return Status();
 }
 
 std::atomic<uint64_t> forksOfThis{0};
 
 } // namespace
+
+void ContextState::noteThrown(const char *name) noexcept {
+  try {
+    std::string what = "an object that is no std::exception";
+    try {
+      throw;
+    } catch (const std::exception &error) {
+      what = error.what();
+    } catch (...) {
+    }
+    std::lock_guard<std::mutex> lock(errorMutex);
+    thrown = fmt::format("{} has thrown {}", name, what);
+    hasThrown = true;
+  } catch (const std::exception &) { // no memory: the call fails without it, or did not need it
+  }
+}
+
+Status ContextState::withThrown(Status status) {
+  if (!hasThrown.load(std::memory_order_relaxed))
+    return status;
+  std::lock_guard<std::mutex> lock(errorMutex);
+  hasThrown = false;
+  std::string what = std::exchange(thrown, {});
+  return status.ok() ? Status(Code::Internal, what)
+                     : Status(status.code(), status.message() + ": " + what);
+}
 
 Owner::Owner() : pid(getpid()), forks(forksNow()) {
   // Without memory for it, a child's calls are what they were without the check.
@@ -249,8 +331,8 @@ tandem_code tandem_local_world_create(uint32_t worldSize, uint32_t timeoutMs,
 }
 
 void tandem_local_world_destroy(tandem_local_world *world) {
-  if (world)
-    destroy(world, world->owner);
+  if (world && !world->owner.isParent())
+    delete world;
 }
 
 tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context) {
@@ -269,7 +351,7 @@ tandem_code tandem_context_create(const tandem_context_options *options, tandem_
 
 void tandem_context_destroy(tandem_context *context) {
   if (context)
-    destroy(context, context->state->owner);
+    destroy(context, *context->state);
 }
 
 const char *tandem_last_error(const tandem_context *context) {
@@ -292,7 +374,7 @@ const char *tandem_last_error(const tandem_context *context) {
 }
 
 const char *tandem_context_description(tandem_context *context) {
-  (void)guardedBy(context, [&]() -> Status {
+  (void)guardedBy<InCallback::Allowed>(context, [&]() -> Status {
     if (context->state->description.empty())
       context->state->description = context->state->context->description();
     return Status();
@@ -302,7 +384,7 @@ const char *tandem_context_description(tandem_context *context) {
 
 int tandem_context_has_gated_kernels(tandem_context *context) {
   bool has = false;
-  (void)guardedBy(context, [&]() -> Status {
+  (void)guardedBy<InCallback::Allowed>(context, [&]() -> Status {
     has = context->state->context->device().hasGatedKernels();
     return Status();
   });
@@ -310,7 +392,7 @@ int tandem_context_has_gated_kernels(tandem_context *context) {
 }
 
 const char *tandem_context_device(tandem_context *context) {
-  (void)guardedBy(context, [&]() -> Status {
+  (void)guardedBy<InCallback::Allowed>(context, [&]() -> Status {
     if (context->state->device.empty())
       context->state->device = context->state->context->device().name();
     return Status();
@@ -336,32 +418,31 @@ tandem_code tandem_context_agree(tandem_context *context, const char *call) {
 }
 
 tandem_code tandem_context_health(tandem_context *context) {
-  return guardedBy(context, [&] { return context->state->context->health(); });
+  return guardedBy<InCallback::Allowed>(context, [&] { return context->state->context->health(); });
 }
 
 tandem_code tandem_commands_in_flight(tandem_context *context,
                                       void (*each)(void *user,
                                                    const tandem_command_in_flight *command),
                                       void *user) {
-  return guardedBy(context, [&]() -> Status {
+  return guardedBy<InCallback::Allowed>(context, [&]() -> Status {
     if (!each)
       return missing("each");
     for (const CommandInFlight &found : context->state->context->inFlight()) {
       tandem_command_in_flight command = {sizeof command,    found.program.c_str(), found.run,
                                           found.stream,      found.command,         found.isCertain,
                                           found.text.c_str()};
-      each(user, &command);
+      callback(*context->state, "each", 0, [&] {
+        each(user, &command);
+        return 0;
+      });
     }
     return Status();
   });
 }
 
 tandem_code tandem_register_kernel(tandem_context *context, const tandem_kernel *kernel) {
-  return guardedBy(context, [&]() -> Status {
-    if (!kernel)
-      return missing("kernel");
-    return context->state->context->registerKernel(*kernel);
-  });
+  return guardedBy(context, [&] { return registerKernel(*context->state, kernel); });
 }
 
 } // extern "C"

@@ -66,6 +66,7 @@ tandem_code tandem_prepare(tandem_context *context, const tandem_program *progra
                     "a program of tandem_program_at_extent is for queries: prepare the original");
     TANDEM_ASSIGN_OR_RETURN(auto made,
                             Instance::create(*context->state->context, program->program));
+    TANDEM_RETURN_IF_ERROR(context->state->withThrown(Status()));
     *instance = new tandem_instance{context->state, std::move(made), {}};
     return Status();
   });

@@ -147,8 +147,8 @@ const char *tandem_job_error(const tandem_job *job) {
 }
 
 void tandem_job_destroy(tandem_job *job) {
-  if (job)
-    capi::destroy(job, job->owner);
+  if (job && !job->owner.isParent())
+    delete job;
 }
 
 tandem_code tandem_node(char *node, size_t size) {

@@ -114,7 +114,7 @@ int64_t tandem_program_bound(const tandem_program *program) {
 
 tandem_code tandem_program_at_extent(const tandem_program *program, int64_t extent,
                                      tandem_program **at) {
-  return guardedBy(program, [&]() -> Status {
+  return guardedBy<InCallback::Allowed>(program, [&]() -> Status {
     if (!at)
       return missing("at");
     std::optional<int64_t> bound = boundOf(*program->program);
@@ -135,7 +135,7 @@ tandem_code tandem_program_at_extent(const tandem_program *program, int64_t exte
 
 tandem_code tandem_program_argument(const tandem_program *program, uint32_t index,
                                     tandem_argument *argument) {
-  return guardedBy(program, [&]() -> Status {
+  return guardedBy<InCallback::Allowed>(program, [&]() -> Status {
     TANDEM_RETURN_IF_ERROR(checkIndex(*program, index));
     const ArgumentInfo &info = program->program->arguments()[index];
     tandem_argument result{};
@@ -159,7 +159,7 @@ tandem_code tandem_program_argument(const tandem_program *program, uint32_t inde
 
 tandem_code tandem_program_shard(const tandem_program *program, uint32_t argument, uint32_t rank,
                                  tandem_shard *shard) {
-  return guardedBy(program, [&]() -> Status {
+  return guardedBy<InCallback::Allowed>(program, [&]() -> Status {
     TANDEM_RETURN_IF_ERROR(checkIndex(*program, argument));
     TANDEM_ASSIGN_OR_RETURN(const tandem_program::Rank *of, rankOf(*program, rank));
     const Shard &piece = of->shards[argument];
@@ -180,7 +180,7 @@ tandem_code tandem_program_shard(const tandem_program *program, uint32_t argumen
 }
 
 tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_needs *needs) {
-  return guardedBy(program, [&] {
+  return guardedBy<InCallback::Allowed>(program, [&] {
     const Program &rank = *program->program;
     Context &context = *program->context->context;
     MemoryNeeds found = memoryNeeds(rank, context);

@@ -17,6 +17,8 @@
 #include "tandem/Runtime/Context.h"
 #include "tandem/Runtime/Local.h"
 
+#include <atomic>
+#include <list>
 #include <map>
 #include <mutex>
 #include <new>
@@ -40,17 +42,70 @@ private:
   const uint64_t forks;
 };
 
+struct ContextState;
+
+/// A kernel of the embedder, and the context that calls it.
+struct RegisteredKernel {
+  ContextState *context;
+  tandem_kernel kernel;
+};
+
 struct ContextState {
   const Owner owner;
-  std::unique_ptr<Context> context; ///< null if its creation failed
-  std::optional<uint32_t> rank;     ///< once it is known
+  std::optional<uint32_t> rank; ///< once it is known
   std::string description, device;
   std::mutex errorMutex; ///< queries of programs may fail in any thread
   std::string lastError;
+  std::string thrown; ///< by a callback, and no call has said so yet; guarded by errorMutex
+  std::atomic<bool> hasThrown{false};
   bool requiresProof = false; ///< of programs
   bool refusesNative = false; ///< programs with native code
+  std::list<RegisteredKernel> kernels;
+  /// Null if its creation failed. Ends first, because it calls the embedder until then.
+  std::unique_ptr<Context> context;
+
+  /// In a catch block: keeps what the callback `name` has thrown for `withThrown`.
+  void noteThrown(const char *name) noexcept;
+  /// The status of a call, with what a callback has thrown.
+  Status withThrown(Status status);
 };
 using ContextRef = std::shared_ptr<ContextState>;
+
+/// While it exists, this thread is in a callback of `context`. Calls with that context could wait
+/// for the callback itself.
+class CallbackScope {
+public:
+  explicit CallbackScope(const ContextState &context) : context(context), outer(innermost) {
+    innermost = this;
+  }
+  ~CallbackScope() { innermost = outer; }
+  CallbackScope(const CallbackScope &) = delete;
+  CallbackScope &operator=(const CallbackScope &) = delete;
+  static bool isIn(const ContextState &context) {
+    const CallbackScope *scope = innermost;
+    while (scope && &scope->context != &context)
+      scope = scope->outer;
+    return scope;
+  }
+
+private:
+  static inline thread_local const CallbackScope *innermost = nullptr;
+  const ContextState &context;
+  const CallbackScope *const outer;
+};
+
+/// Calls a function of the embedder. If it throws, the result is `otherwise`, and the context's
+/// call that led to it is an error.
+template <typename Result, typename Body>
+Result callback(ContextState &context, const char *name, Result otherwise, Body &&body) noexcept {
+  CallbackScope scope(context);
+  try {
+    return body();
+  } catch (...) {
+    context.noteThrown(name);
+  }
+  return otherwise;
+}
 
 inline tandem_code fail(ContextState *context, const Status &status) {
   if (context && !status.ok()) {
@@ -76,16 +131,27 @@ inline Status caughtIn(const char *call) {
   }
 }
 
+inline Status refusedInCallback(const char *call) {
+  return Status(Code::InvalidArgument,
+                fmt::format("{}: expected no call from a callback of the same context", call));
+}
+
+/// What a callback of the context may do: calls that wait for nothing and change nothing.
+enum class InCallback { Refused, Allowed };
+
 /// Calls `body`, which returns a Status, and turns exceptions into errors. These name the rank, if
 /// it is known, and the calling function of the C API.
-template <typename Body>
+template <InCallback inCallback = InCallback::Refused, typename Body>
 tandem_code guarded(ContextState *context, Body &&body,
                     const char *call = __builtin_FUNCTION()) noexcept {
   if (context && context->owner.isParent())
     return TANDEM_INVALID_ARGUMENT; // with no lock, which a thread of the parent may have held
   try {
     try {
-      return fail(context, body());
+      if (inCallback == InCallback::Refused && context && CallbackScope::isIn(*context))
+        return fail(context, refusedInCallback(call));
+      Status status = body();
+      return fail(context, context ? context->withThrown(std::move(status)) : status);
     } catch (const std::exception &) {
       Status caught = caughtIn(call);
       if (context && context->rank)
@@ -98,10 +164,10 @@ tandem_code guarded(ContextState *context, Body &&body,
 }
 
 /// The same for a handle made from a context.
-template <typename Handle, typename Body>
+template <InCallback inCallback = InCallback::Refused, typename Handle, typename Body>
 tandem_code guardedBy(const Handle *handle, Body &&body,
                       const char *call = __builtin_FUNCTION()) noexcept {
-  return handle ? guarded(handle->context.get(), body, call) : TANDEM_INVALID_ARGUMENT;
+  return handle ? guarded<inCallback>(handle->context.get(), body, call) : TANDEM_INVALID_ARGUMENT;
 }
 
 /// What keeps the callbacks' job alive; null if they are the embedder's own.
@@ -110,14 +176,20 @@ std::shared_ptr<void> jobOf(const tandem_launch &launch);
 /// embedder's.
 std::string takeWarning(const tandem_launch &launch);
 
-/// Destroys a handle in the process that made it.
-template <typename Handle> void destroy(Handle *handle, const Owner &owner) {
-  if (!owner.isParent())
+/// Destroys a handle in the process that made it, and not in a callback of its context, whose end
+/// could wait for the callback.
+template <typename Handle>
+void destroy(Handle *handle, ContextState &context, const char *call = __builtin_FUNCTION()) {
+  if (context.owner.isParent())
+    return;
+  if (CallbackScope::isIn(context))
+    (void)fail(&context, refusedInCallback(call));
+  else
     delete handle;
 }
-template <typename Handle> void destroy(Handle *handle) {
+template <typename Handle> void destroy(Handle *handle, const char *call = __builtin_FUNCTION()) {
   if (handle)
-    destroy(handle, handle->context->owner);
+    destroy(handle, *handle->context, call);
 }
 
 inline Status missing(const char *what) {
@@ -170,12 +242,12 @@ struct tandem_local_world {
 namespace tandem::capi {
 
 /// A call with a context that was created. Else the message stays the reason why it was not.
-template <typename Body>
+template <InCallback inCallback = InCallback::Refused, typename Body>
 tandem_code guardedBy(tandem_context *context, Body &&body,
                       const char *call = __builtin_FUNCTION()) noexcept {
   if (!context || !context->state->context)
     return TANDEM_INVALID_ARGUMENT;
-  return guarded(context->state.get(), body, call);
+  return guarded<inCallback>(context->state.get(), body, call);
 }
 
 } // namespace tandem::capi

@@ -87,9 +87,17 @@ Status callKernel(const CallDesc &desc, tandem_kernel_function function, void *s
   tandem_kernel_call call{sizeof call, kernel.name.c_str(),  desc.config,
                           stream,      desc.operands.size(), operands,
                           desc.outputs};
-  if (int code = function(kernel.user, &call))
-    return Status(Code::Internal, fmt::format("kernel \"{}\" returned {}", kernel.name, code));
-  return Status();
+  auto failed = [&](const std::string &how) {
+    return Status(Code::Internal, fmt::format("kernel \"{}\" {}", kernel.name, how));
+  };
+  try {
+    int code = function(kernel.user, &call);
+    return code ? failed(fmt::format("returned {}", code)) : Status();
+  } catch (const std::exception &error) {
+    return failed(fmt::format("has thrown {}", error.what()));
+  } catch (...) {
+    return failed("has thrown an object that is no std::exception");
+  }
 }
 
 namespace core {

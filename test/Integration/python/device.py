@@ -156,4 +156,18 @@ logging.getLogger("tandem").addHandler(handler)
 with tandem.local_world(2, device="cuda", channels="local", timeout=20) as world:
     world.run(staged)
 assert [level for level, text in messages if "channel local moves host memory" in text] == ["WARNING"], messages
+
+
+# What its handler raises, the call raises.
+def refuse(record):
+    raise KeyError(record.getMessage())
+
+
+handler.emit = refuse
+with tandem.local_world(2, device="cuda", channels="local", timeout=20) as world:
+    try:
+        world.run(staged)
+        raise AssertionError("accepted")
+    except KeyError as found:
+        assert "channel local moves host memory" in str(found), found
 print("ok")

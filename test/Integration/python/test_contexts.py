@@ -133,7 +133,7 @@ def test_bootstrap(random):
     (lambda data: 1 / 0, ZeroDivisionError, "division"),
     (lambda data: [data], ValueError, "2 parts, found 1"),
     (lambda data: [data, data + b"!"], ValueError, "parts of .* bytes"),
-    (lambda data: ["text", "text"], TypeError, "list of bytes"),
+    (lambda data: ["text", "text"], tandem.ArgumentError, "all_gather: expected a list of bytes, found 'text'"),
     (lambda data: None, TypeError, "None"),
 ])
 def test_failing_bootstrap(gather, kind, message):

@@ -15,10 +15,11 @@ def init(device="cpu", channels="", **options):
     of a program if the caller did not. Collective. The options are those of Context."""
     context = Context(device, channels, **options)
     _tandem.set_process_context(context)
-    atexit.register(context.close)
     return context
 
 
+# The end of the interpreter ends threads inside of calls, and closes no context.
+atexit.register(_tandem.end)
 _initializing = threading.Lock()
 
 

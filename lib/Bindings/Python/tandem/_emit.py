@@ -115,6 +115,10 @@ def _quoted(text):
     return '"' + text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A") + '"'
 
 
+def _symbol(name):
+    return f"@{name}" if name.isascii() and name.isidentifier() else "@" + _quoted(name)
+
+
 def _loc(place):
     return f" loc({_quoted(place[0])}:{place[1]}:{place[2]})" if place[0] else ""
 
@@ -136,7 +140,7 @@ def _declarations(name, order):
         kernel = value.details["kernel"]
         sides = [", ".join(_ranked(dtype, "?" * len(shape)) for dtype, shape in types)
                  for types in ([(one.dtype, one.shape) for one in value.operands], value.details["types"])]
-        text = f"func.func private @{kernel}({sides[0]}) -> ({sides[1]})"
+        text = f"func.func private {_symbol(kernel)}({sides[0]}) -> ({sides[1]})"
         if kernel == name:
             raise ArgumentError(f"{name}: expected a kernel of another name than the fusion")
         if texts.setdefault(kernel, text) != text:
@@ -170,7 +174,7 @@ def _operation(value, names):
         return f"{op} {', '.join(operands)}{_attributes(details['attributes'])} : {', '.join(types)} -> {result}"
     if op == "fusion.call":
         made = ", ".join(_ranked(*one) for one in details["types"])
-        return (f"{op} @{details['kernel']}({', '.join(operands)}) dims {_quoted(details['dims'])}"
+        return (f"{op} {_symbol(details['kernel'])}({', '.join(operands)}) dims {_quoted(details['dims'])}"
                 f"{_attributes(details['attributes'])} : ({', '.join(types)}) -> ({made})")
     if op == "fusion.concat":
         return f"{op} {', '.join(operands)} dim {details['dim']} : ({', '.join(types)}) -> {result}"
@@ -199,7 +203,9 @@ def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place)
                 raise ArgumentError(f"{name}: expected meshes with different names, found two named {known.name!r}: "
                                     f"{known!r} and {value.axes.mesh!r}")
     lines = [f"#{mesh.name} = {mesh._text(mesh_sizes)}" for mesh in meshes.values()]
-    names = {id(argument): f"%{argument.details['name']}" for argument in arguments}
+    # Names of Python may have letters that those of values cannot have.
+    names = {id(argument): f"%{name}" if (name := argument.details["name"]).isascii() else f"%arg.{number}"
+             for number, argument in enumerate(arguments)}
     # Numbers cannot be names of arguments.
     for number, value in enumerate(graph.order):
         names[id(value)] = f"%{number}"
@@ -210,7 +216,7 @@ def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place)
                            for argument in arguments)
     returned = ", ".join(f'{_type(value)} {{fusion.name = "{label}"}}'
                          for value, label in zip(graph.results, result_names))
-    lines.append(f"func.func @{name}({parameters}) -> ({returned}) {{")
+    lines.append(f"func.func {_symbol(name)}({parameters}) -> ({returned}) {{")
     for value in graph.order:
         if value.op != "result":
             count = f":{len(value.details['types'])}" if value.op == "fusion.call" else ""

@@ -273,7 +273,7 @@ TEST(CApi, BadSettings) {
   tandem_context_destroy(context);
 }
 
-TEST(CApi, ExceptionsNameTheRankAndTheCall) {
+TEST(CApi, ExceptionsOfABootstrapAreNamed) {
   static std::function<void()> raise;
   std::string file = doubling(2, 8);
   tandem_launch launch{};
@@ -302,10 +302,13 @@ TEST(CApi, ExceptionsNameTheRankAndTheCall) {
     tandem_program_destroy(program);
     tandem_context_destroy(context);
   };
-  expect([] { throw std::bad_alloc(); }, TANDEM_OUT_OF_MEMORY,
-         "rank 1: tandem_prepare: out of memory");
-  expect([] { throw std::system_error(EAGAIN, std::generic_category()); }, TANDEM_INTERNAL,
-         "rank 1: tandem_prepare: cannot start a thread: Resource temporarily unavailable");
+  expect([] { throw std::system_error(EAGAIN, std::generic_category()); }, TANDEM_IO,
+         "the all-gather callback returned 1: tandem_launch.all_gather has thrown "
+         "Resource temporarily unavailable");
+  expect(
+      [] { throw 42; }, TANDEM_IO,
+      "the all-gather callback returned 1: tandem_launch.all_gather has thrown an object that is "
+      "no std::exception");
 }
 
 TEST(CApi, NullHandles) {

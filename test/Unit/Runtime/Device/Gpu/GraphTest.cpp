@@ -162,14 +162,18 @@ tandem_code runOnCallers(void *native, tandem_context *context, tandem_instance 
 }
 
 /// y = x, by the C API.
-void runByC(const tandem_context_options &options, bool onCallers = false) {
+ProgramSpec copyOf16() {
   ProgramSpec spec(1);
   uint32_t x = spec.stacked("x", false, DType::F32, {16});
   uint32_t y = spec.stacked("y", true, DType::F32, {16});
   RankSpec &rank = spec.ranks[0];
   uint32_t from = rank.view(rank.argument(x, 64), DType::F32, {16});
   rank.copy(0, rank.view(rank.argument(y, 64), DType::F32, {16}), from);
-  std::string file = spec.encode();
+  return spec;
+}
+
+void runByC(const tandem_context_options &options, bool onCallers = false) {
+  std::string file = copyOf16().encode();
   tandem_context *context = nullptr;
   tandem_program *program = nullptr;
   tandem_instance *instance = nullptr;
@@ -259,6 +263,26 @@ TEST(GpuGraph, TheCApiLogs) {
   runByC(options);
   EXPECT_NE(said.find("runs without a graph: rank 0"), std::string::npos) << said;
   EXPECT_EQ(said.substr(0, 3), "0 @") << said;
+}
+
+TEST(GpuGraph, ALogThatThrowsIsAnError) {
+  Knob knob("no-capture-on", 1);
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.device = "cuda:0";
+  options.log = [](void *, tandem_log_level, const char *) { throw 42; };
+  tandem_context *context = nullptr;
+  tandem_program *program = nullptr;
+  tandem_instance *instance = nullptr;
+  std::string file = copyOf16().encode();
+  ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
+  ASSERT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &program), TANDEM_OK);
+  EXPECT_EQ(tandem_prepare(context, program, &instance), TANDEM_INTERNAL);
+  EXPECT_STREQ(tandem_last_error(context),
+               "tandem_context_options.log has thrown an object that is no std::exception");
+  EXPECT_EQ(instance, nullptr);
+  tandem_program_destroy(program);
+  tandem_context_destroy(context);
 }
 
 TEST(GpuGraph, WhereOneRankCannotCaptureNobodyDoes) {
