@@ -88,8 +88,8 @@ std::shared_ptr<RuntimeContext> tandem::python::currentContext() {
 }
 
 World::World(uint32_t size, double timeoutSeconds) : size(size) {
-  if (size == 0)
-    raiseArgument("expected at least one rank, found 0");
+  if (size == 0 || size > 65536)
+    raiseArgument("expected at least one rank and at most 65536, found " + std::to_string(size));
   if (tandem_code code = tandem_local_world_create(size, milliseconds(timeoutSeconds), &handle);
       code != TANDEM_OK)
     raise(code, "cannot create the local world");

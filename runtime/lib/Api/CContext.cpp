@@ -320,8 +320,8 @@ const char *tandem_code_name(tandem_code code) {
 tandem_code tandem_local_world_create(uint32_t worldSize, uint32_t timeoutMs,
                                       tandem_local_world **world) {
   return guarded(nullptr, [&]() -> Status {
-    if (!world || worldSize == 0)
-      return Status(Code::InvalidArgument, "expected a size above 0 and a non-null world");
+    if (!world || worldSize == 0 || worldSize > 65536)
+      return Status(Code::InvalidArgument, "expected a size of 1 to 65536 and a non-null world");
     auto made = std::make_unique<tandem_local_world>();
     made->world =
         LocalWorld::create(worldSize, std::chrono::milliseconds(timeoutMs ? timeoutMs : 60000));

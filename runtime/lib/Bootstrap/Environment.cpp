@@ -202,11 +202,29 @@ Launcher detect(const Reader &reader) {
   return Launcher::None;
 }
 
+Status lacks(const Variable &found, const char *missing) {
+  return Status(Code::InvalidArgument, fmt::format("environment variable {}={}: expected {}, too",
+                                                   found.name, found.value, missing));
+}
+
+/// These are set by hand, so one without the others is a mistake, with any launcher.
+Status checkOwnPlace(const Reader &reader) {
+  Variable rank = reader.get({"TANDEM_RANK"}), size = reader.get({"TANDEM_WORLD_SIZE"}),
+           local = reader.get({"TANDEM_LOCAL_RANK", "TANDEM_LOCAL_WORLD_SIZE"});
+  if (!size.set() && (rank.set() || local.set()))
+    return lacks(rank.set() ? rank : local, "TANDEM_WORLD_SIZE");
+  return size.set() && !rank.set() ? lacks(size, "TANDEM_RANK") : Status();
+}
+
 /// Variables of a job that do not suffice to find it. A world of one would compute another result.
 Status checkAlone(const Reader &reader) {
   Variable rank = reader.get({"RANK"}), size = reader.get({"WORLD_SIZE"});
-  if (!rank.set() || !size.set() || size.value == "1")
+  if (rank.set() && !size.set() && rank.value != "0")
+    return lacks(rank, "WORLD_SIZE");
+  if (!size.set() || size.value == "1")
     return Status::success();
+  if (!rank.set())
+    return lacks(size, "RANK");
   return Status(
       Code::InvalidArgument,
       fmt::format("environment variables RANK={}, WORLD_SIZE={}: expected MASTER_ADDR and "
@@ -348,6 +366,7 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const Environmen
   Reader reader(lookup);
   BootstrapEnvironment env;
   env.launcher = detect(reader);
+  TANDEM_RETURN_IF_ERROR(checkOwnPlace(reader));
   TANDEM_RETURN_IF_ERROR(readLauncher(reader, env));
   TANDEM_RETURN_IF_ERROR(readOwnSettings(reader, env));
   if (env.rank >= env.worldSize)

@@ -307,7 +307,7 @@ def test_rejected_functions(function, message):
 
 @pytest.mark.parametrize("make, message", [
     (lambda: tandem.Mesh("a b", x=4), "expected a name"),
-    (lambda: tandem.Mesh("tp", x=0), "size above 0"),
+    (lambda: tandem.Mesh("tp", x=0), "mesh axis x: expected a number of at least 1, found 0"),
     (lambda: tandem.Mesh("tp"), "at least one axis"),
     (lambda: tp["y", None], "expected an axis of"),
     (lambda: tp["x", "x"], "expected axis .x. to split one dimension, found it twice"),

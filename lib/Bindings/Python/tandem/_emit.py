@@ -56,6 +56,8 @@ class _Graph:
             if done:
                 self.order.append(value)
             elif id(value) not in seen:
+                if value.op == "argument":
+                    raise ArgumentError(f"expected values of this function, found argument {value.details['name']} of another")
                 seen.add(id(value))
                 stack.append((value, True))
                 stack.extend((operand, False) for operand in reversed(value.operands))

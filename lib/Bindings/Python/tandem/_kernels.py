@@ -4,6 +4,7 @@
 
 from . import _tandem
 from ._errors import ArgumentError
+from ._mesh import _integer
 from ._trace import Value, _value
 
 # bf16 and floats of 8 bits have no name in the array interface: their bits.
@@ -61,10 +62,15 @@ def register_kernel(name, function=None, *, image=None, entry=None, threads=128,
     context = context or _tandem.current_context()
     if context is None:
         raise ArgumentError("register_kernel: expected a context, found none: enter one, or call tandem.init")
-    if (function is None) == (image is None):
-        raise ArgumentError("register_kernel: expected a function or an image")
-    if image is not None and not entry:
+    if not isinstance(name, str):
+        raise ArgumentError(f"register_kernel: expected a name, found {name!r}")
+    if (function is None) == (image is None) or not (function is None or callable(function)) or \
+            not isinstance(image, (str, bytes, type(None))):
+        raise ArgumentError("register_kernel: expected a function or an image (str or bytes), "
+                            f"found {function if image is None else image!r}")
+    if image is not None and not (entry and isinstance(entry, str)):
         raise ArgumentError("register_kernel: expected the entry of the image")
+    threads, indices_per_block = _integer("threads", threads, 1), _integer("indices_per_block", indices_per_block, 1)
     image = image.encode() if isinstance(image, str) else image or b""
     _tandem.register_kernel(context, name, function, image, entry or "", threads, indices_per_block)
 
@@ -81,7 +87,13 @@ def call(kernel, *operands, dims, results, config="", flops=None, bytes=None, st
     change) or "writes" (calls run in order, one per device and run). Calls of which no result is used are not traced.
     """
     single = isinstance(results, tuple)
-    types = [results] if single else list(results)
+    types = results if isinstance(results, list) else [results]
+    for text in (dims, config, effects or ""):
+        if not isinstance(text, str):
+            raise ArgumentError(f"call: expected dims, config and effects as str, found {text!r}")
+    for cost in (flops, bytes):
+        if not isinstance(cost, (int, float, type(None))):
+            raise ArgumentError(f"call: expected flops and bytes as numbers, found {cost!r}")
     for operand in operands:
         _value("call", operand)
     if not isinstance(kernel, str) or not kernel.isidentifier():

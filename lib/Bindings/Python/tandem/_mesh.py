@@ -15,6 +15,20 @@ def _check_name(what, name):
         raise ArgumentError(f"{what}: expected a name of letters, digits and _, found {name!r}")
 
 
+def _integer(what, value, least):
+    """A number, also one of NumPy, as an int."""
+    if not hasattr(value, "__index__") or not least <= value.__index__() < 1 << 63:
+        raise ArgumentError(f"{what}: expected a number of at least {least}, found {value!r}")
+    return value.__index__()
+
+
+def _sequence(what, value, example):
+    try:
+        return tuple(value)
+    except TypeError:
+        raise ArgumentError(f"{what}: expected {example}, found {value!r}") from None
+
+
 class Digit:
     """A factor of a split dimension. Digits multiply to the digits of one dimension, outermost first:
     `didx("x") * stream(2)`."""
@@ -79,11 +93,12 @@ class Mesh:
         _check_name("mesh", name)
         if not axes:
             raise ArgumentError("mesh: expected at least one axis, such as x=4")
-        for axis, size in axes.items():
-            if size is not None and (not isinstance(size, int) or size < 1):
-                raise ArgumentError(f"mesh axis {axis}: expected a size above 0 or None, found {size!r}")
-        self.name, self.sizes = name, dict(axes)
-        self.devices = None if devices is None else tuple(devices)
+        for axis in axes:
+            _check_name("mesh axis", axis)
+        self.name = name
+        self.sizes = {axis: None if size is None else _integer(f"mesh axis {axis}", size, 1) for axis, size in axes.items()}
+        self.devices = None if devices is None else tuple(
+            _integer("mesh: devices", one, 0) for one in _sequence("mesh: devices", devices, "ranks such as [1, 0]"))
 
     def __getitem__(self, dims):
         return self.axes(*(dims if isinstance(dims, tuple) else (dims,)))
@@ -91,7 +106,8 @@ class Mesh:
     def axes(self, *dims, partial=(), op="sum"):
         """Axes of a tensor with one entry of `dims` per dimension. `partial`: the mesh axes (a name or several) along
         which each device holds one term of a sum (or `op="max"`, `"min"`)."""
-        return Axes(self, dims, (partial,) if isinstance(partial, str) else tuple(partial), op)
+        names = (partial,) if isinstance(partial, str) else _sequence("axes: partial", partial, "names of mesh axes")
+        return Axes(self, dims, names, op)
 
     def _key(self):
         return self.name, tuple(self.sizes.items()), self.devices
@@ -183,13 +199,11 @@ class Tensor:
             raise ArgumentError(f"expected a dtype of {', '.join(DTYPES)}, found {dtype!r}")
         if not isinstance(axes, Axes):
             raise ArgumentError(f"expected axes such as mesh[\"x\", None], found {axes!r}")
-        shape = tuple(shape)
+        shape = _sequence("shape", shape, "extents such as (None, 64)")
         if len(shape) != len(axes.digits):
             raise ArgumentError(f"expected axes with one entry per dimension: {len(shape)}, found {len(axes.digits)}")
-        for extent in shape:
-            if extent is not None and (not isinstance(extent, int) or extent < 0):
-                raise ArgumentError(f"expected an extent of at least 0 or None, found {extent!r}")
-        self.dtype, self.shape, self.axes = dtype, shape, axes
+        self.dtype, self.axes = dtype, axes
+        self.shape = tuple(None if extent is None else _integer("shape", extent, 0) for extent in shape)
 
     def __repr__(self):
         return f"Tensor({self.dtype!r}, {self.shape}, {self.axes!r})"

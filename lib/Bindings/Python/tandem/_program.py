@@ -14,7 +14,7 @@ from . import _tandem
 from ._context import init
 from ._emit import emit
 from ._errors import ArgumentError, CompileError, Diagnostic
-from ._mesh import Axes, Tensor
+from ._mesh import Axes, Tensor, _integer, _sequence
 from ._progress import progress
 from ._report import CheckReport, Explanation, Simulation
 from ._trace import Value
@@ -149,11 +149,35 @@ def load(path):
         return Program(file.read())
 
 
+_OPTIONS = {"target": str, "machine": (str, os.PathLike), "entry": str, "ranks": int, "workers": int, "gather": str,
+            "certify": bool, "deterministic": str, "tuned": (str, os.PathLike), "reference": bool}
+
+
+def _named(what, given):
+    """A dict by names, as pairs."""
+    if not isinstance(given, (dict, type(None))) or not all(isinstance(name, str) for name in given or {}):
+        raise ArgumentError(f"{what}: expected a dict by name, found {given!r}")
+    return (given or {}).items()
+
+
+def _mesh_size(axis, size):
+    return _integer(f"mesh: size of {axis}", size, 1)
+
+
+def _shape(name, extents):
+    what = f"shapes: {name}"
+    return [_integer(what, extent, 0) for extent in _sequence(what, extents, "extents such as (8192, 4096)")]
+
+
 def _compile_text(text, name, mesh, shapes, options):
-    mesh = [(axis, int(size)) for axis, size in (mesh or {}).items()]
-    shapes = [(argument, [int(extent) for extent in extents]) for argument, extents in (shapes or {}).items()]
-    options = {key: os.fspath(value) if key in ("machine", "tuned") else value
-               for key, value in options.items() if value is not None}
+    mesh = [(axis, _mesh_size(axis, size)) for axis, size in _named("mesh", mesh)]
+    shapes = [(argument, _shape(argument, extents)) for argument, extents in _named("shapes", shapes)]
+    options = {key: value for key, value in options.items() if value is not None}
+    for key, value in options.items():
+        if not isinstance(value, _OPTIONS.get(key, ())) or isinstance(value, int) and value < 0:
+            raise ArgumentError(f"compile: expected options of {', '.join(_OPTIONS)}, found {key}={value!r}")
+        if isinstance(value, os.PathLike):
+            options[key] = os.fspath(value)
     with progress(f"compiling {name}"):
         data, messages, loops = _tandem.compile(text, name, mesh=mesh, shapes=shapes, **options)
     lines = text.splitlines()
@@ -190,7 +214,10 @@ def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=N
             raise ArgumentError("compile: a traced function has its own name")
         sizes = source._mesh_sizes(mesh)
         return _compile_text(source.trace(shapes, sizes), f"<traced {source.__name__}>", {}, {}, options)
-    return _compile_text(source, name or "input.mlir", mesh, shapes, options)
+    name = name or "input.mlir"
+    if not isinstance(source, str) or not isinstance(name, str):
+        raise ArgumentError(f"compile: expected the text of a fusion or a fused function, and a name, found {source!r}, {name!r}")
+    return _compile_text(source, name, mesh, shapes, options)
 
 
 class Fusion(_tandem.Fusion):
@@ -199,6 +226,8 @@ class Fusion(_tandem.Fusion):
 
     def __init__(self, function, types, results, options):
         super().__init__()
+        if not hasattr(function, "__code__"):
+            raise ArgumentError(f"fuse: expected a function of Python, found {function!r}")
         self.function, self.options = function, options
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.file = inspect.getsourcefile(function) or "<python>"
@@ -231,7 +260,14 @@ class Fusion(_tandem.Fusion):
 
     def _mesh_sizes(self, given, world_size=None):
         """All sizes of mesh axes, by "axis" and "mesh.axis"."""
-        sizes = dict(given or {})
+        sizes = {axis: _mesh_size(axis, size) for axis, size in _named("mesh", given)}
+        axes = {f"{mesh.name}.{axis}": size for mesh in self._meshes() for axis, size in mesh.sizes.items()}
+        for given, size in sizes.items():
+            known = [stated for axis, stated in axes.items() if given in (axis, axis.rpartition(".")[2])]
+            if not known:
+                raise ArgumentError(f"{self.__name__}: mesh: expected a mesh axis of {', '.join(axes)}, found {given!r}")
+            if not {None, size} & set(known):
+                raise ArgumentError(f"{self.__name__}: mesh: expected size {known[0]} of {given}, as its mesh says, found {size}")
         for mesh in self._meshes():
             known = mesh._sized(sizes)
             unknown = [axis for axis, size in known.items() if size is None]
@@ -248,7 +284,7 @@ class Fusion(_tandem.Fusion):
 
     def trace(self, shapes=None, mesh=None):
         """The text of the fusion for the given shapes of arguments and sizes of mesh axes (dicts, by name)."""
-        shapes, sizes = dict(shapes or {}), self._mesh_sizes(mesh)
+        shapes, sizes = {key: _shape(key, extents) for key, extents in _named("shapes", shapes)}, self._mesh_sizes(mesh)
         arguments = []
         for name, type_ in self.types.items():
             shape = tuple(shapes.pop(name, type_.shape))
@@ -345,4 +381,4 @@ def fuse(*types, results, options=None, **named):
     of the result take this rank's parts of the tensors, as those of a `Program` do. Where a dimension is None and split
     over devices, the extent is that of the call's tensor times the number of devices.
     """
-    return lambda function: Fusion(function, (types, named), results, dict(options or {}))
+    return lambda function: Fusion(function, (types, named), results, dict(_named("options", options)))

@@ -4,9 +4,11 @@
 
 import math
 import os
+import re
 import sys
 
 from ._errors import ArgumentError
+from ._mesh import DTYPES, Axes, _integer, _sequence
 
 _LARGEST_FP8 = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
 _FP8 = tuple(_LARGEST_FP8)
@@ -40,7 +42,10 @@ class Value:
     __array_priority__ = 1000  # operators of NumPy arrays give way
 
     def __init__(self, op, operands, shape, dtype, axes=None, **details):
-        self.op, self.operands, self.shape, self.dtype, self.axes = op, list(operands), tuple(shape), dtype, axes
+        if dtype and dtype not in DTYPES:  # the results of a call have theirs
+            raise ArgumentError(f"{op}: expected a dtype of {', '.join(DTYPES)}, found {dtype!r}")
+        self.op, self.operands, self.dtype, self.axes = op, list(operands), dtype, axes
+        self.shape = tuple(_integer(f"{op}: shape", extent, 0) for extent in _sequence(op, shape, "extents such as (8, 64)"))
         self.details, self.place = details, _caller()
 
     @property
@@ -234,10 +239,14 @@ def _constant(number, like):
 def _alike(what, *values):
     """The operands in one shape: scalars and extents of 1 are repeated."""
     tensors = [value for value in values if isinstance(value, Value)]
+    if not tensors:
+        _value(what, values[0])
     first = tensors[0]
     for value in values:
         if not isinstance(value, (Value, int, float, bool)):
             raise ArgumentError(f"{what}: expected traced tensors and numbers, found {type(value).__name__}")
+        if isinstance(value, int) and value.bit_length() > 64:
+            raise ArgumentError(f"{what}: expected a number that fits {first.dtype}, found one of {value.bit_length()} bits")
         if isinstance(value, Value) and value.dtype != first.dtype:
             raise ArgumentError(f"{what}: expected operands of one dtype, found {first!r} and {value!r}: use astype")
     rank = max(value.ndim for value in tensors)
@@ -374,6 +383,8 @@ def _without_transpose(value, transposed):
 def _annotations(gather, schedule):
     attributes = []
     if gather is not None:
+        if gather not in ("before", "after", "cost"):
+            raise ArgumentError(f"gather: expected before, after or cost, found {gather!r}")
         attributes.append(f'fusion.gather = "{gather}"')
     if schedule is not None:
         attributes.append(f"fusion.schedule = {_schedule(schedule)}")
@@ -381,7 +392,12 @@ def _annotations(gather, schedule):
 
 
 def _schedule(schedule):
-    name, options = (schedule, {}) if isinstance(schedule, str) else schedule
+    name, options = (schedule, {}) if isinstance(schedule, str) else schedule if isinstance(schedule, tuple) and len(
+        schedule) == 2 else (None, {})
+    for one in (name or 0, *options.values()):  # written into the text as they are
+        if not isinstance(one, (str, int)) or not re.fullmatch(r"[\w-]+", str(one)) or not isinstance(name, str):
+            raise ArgumentError(f'schedule: expected a name, or a name and options such as ("ring", {{"directions": 2}}), '
+                                f"found {schedule!r}")
     return f"#fusion.schedule<{', '.join([name, *(f'{key} = {value}' for key, value in options.items())])}>"
 
 
@@ -389,6 +405,8 @@ def reshard(value, axes, *, schedule=None, **options):
     """The same value with other axes: what communicates. `schedule` and its options: `schedule="ring", directions=2`
     (docs/schedules.md); without one, the compiler chooses."""
     value = _value("reshard", value)
+    if not isinstance(axes, Axes):
+        raise ArgumentError(f"reshard: expected axes such as mesh[\"x\", None], found {axes!r}")
     if len(axes.digits) != value.ndim:
         raise ArgumentError(f"reshard: expected axes of {value.ndim} dimensions, found {axes!r}")
     if options and schedule is None:
@@ -399,7 +417,7 @@ def reshard(value, axes, *, schedule=None, **options):
 
 def concat(values, axis=0):
     """The tensors one after another along a dimension."""
-    values = [_value("concat", value) for value in values]
+    values = [_value("concat", value) for value in _sequence("concat", values, "a list of traced tensors")]
     if not values:
         raise ArgumentError("concat: expected at least one tensor")
     axis = _dims(values[0], axis)[0]
@@ -450,9 +468,11 @@ def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
     if not len(q) == len(k) == len(v) >= 2 or q[:-2] != k[:-2] or k[:-2] != v[:-2] or q[-1] != k[-1] or k[-2] != v[-2]:
         raise ArgumentError(f"attention: expected [..., M, D], [..., N, D] and [..., N, E], "
                             f"found {query!r}, {key!r} and {value!r}")
+    if scale is not None and not isinstance(scale, (int, float)):
+        raise ArgumentError(f"attention: scale: expected a number, found {scale!r}")
     attributes = [f"scale = {float(scale)!r} : f64"] if scale is not None else []
     attributes += ["causal"] if causal else []
-    attributes += [f"zigzag = {zigzag} : i64"] if zigzag is not None else []
+    attributes += [f"zigzag = {_integer('attention: zigzag', zigzag, 1)} : i64"] if zigzag is not None else []
     return Value("fusion.attention", [query, key, value], (*q[:-1], v[-1]), query.dtype, attributes=attributes)
 
 

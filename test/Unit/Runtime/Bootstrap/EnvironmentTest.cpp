@@ -253,6 +253,18 @@ TEST(Environment, ErrorsNameTheVariable) {
               HasSubstr("SLURM_TASKS_PER_NODE"));
 }
 
+TEST(Environment, HalfOfAPlaceIsAnError) {
+  EXPECT_EQ(errorOf({{"TANDEM_RANK", "0"}}),
+            "environment variable TANDEM_RANK=0: expected TANDEM_WORLD_SIZE, too");
+  EXPECT_EQ(errorOf(with(kTorch, {{"TANDEM_WORLD_SIZE", "1"}})),
+            "environment variable TANDEM_WORLD_SIZE=1: expected TANDEM_RANK, too");
+  EXPECT_EQ(errorOf({{"TANDEM_LOCAL_RANK", "0"}}),
+            "environment variable TANDEM_LOCAL_RANK=0: expected TANDEM_WORLD_SIZE, too");
+  EXPECT_EQ(errorOf({{"RANK", "1"}}), "environment variable RANK=1: expected WORLD_SIZE, too");
+  EXPECT_EQ(errorOf({{"WORLD_SIZE", "2"}}),
+            "environment variable WORLD_SIZE=2: expected RANK, too");
+}
+
 TEST(Slurm, NodeLists) {
   EXPECT_THAT(*parseSlurmNodeList("localhost"), ElementsAre("localhost"));
   EXPECT_THAT(*parseSlurmNodeList("n[1-3,07],gpu5"), ElementsAre("n1", "n2", "n3", "n07", "gpu5"));
