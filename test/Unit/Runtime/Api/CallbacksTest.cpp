@@ -117,7 +117,7 @@ struct Callbacks {
     if (code == TANDEM_OK)
       code = tandem_prepare(context, program, &instance);
     void *data[] = {x, y};
-    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr};
+    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr, nullptr};
     if (code == TANDEM_OK)
       code = tandem_enqueue(instance, &run);
     return code == TANDEM_OK ? tandem_wait(instance) : code;
