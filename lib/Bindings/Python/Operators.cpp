@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <list>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <optional>
 #include <string_view>
 

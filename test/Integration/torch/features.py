@@ -13,13 +13,16 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from torch import nn
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import tandem
 import tandem.torch as tt
+from layers import LESS_C
 
 close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
 
@@ -339,6 +342,41 @@ def negative(rank, ranks):
     found = tt.all_gather_matmul(torch._neg_view(x), torch._neg_view(w))
     close(found, tt.all_gather_matmul(x, w))
     close(tt.all_gather_matmul(torch._neg_view(x), w.t().contiguous().t()), -found)
+
+
+def passes(rank, ranks):
+    """The pass of torch.compile runs behind another one, and is found by the backward's compile, too."""
+    config = torch._inductor.config
+    seen = []
+
+    class Other(CustomGraphPass):
+        def __call__(self, graph):
+            seen.append(graph)
+
+        def uuid(self):
+            return "other"
+
+    def step(x, w):
+        return functional.all_gather_tensor(x, 0, dist.group.WORLD) @ w
+
+    with config.patch(post_grad_custom_post_pass=Other()):
+        with tt.overlap_compiled() as overlap:
+            assert config.post_grad_custom_post_pass is overlap
+        assert isinstance(config.post_grad_custom_post_pass, Other)
+    assert config.post_grad_custom_post_pass is None
+    x, w = torch.randn(4, 8), torch.randn(8, 4, requires_grad=True)
+    expected = step(x, w)
+    expected.sum().backward()
+    grad, w.grad = w.grad, None
+    overlap = tt.CollectiveMatmulPass(Other())
+    assert overlap.uuid() not in (None, tt.CollectiveMatmulPass().uuid())
+    assert tt.CollectiveMatmulPass(lambda graph: None).uuid() is None, "such a function may be another one each time"
+    compiled = torch.compile(step, options={"post_grad_custom_post_pass": overlap, **LESS_C})
+    y = compiled(x, w)
+    close(y, expected)
+    y.sum().backward()
+    close(w.grad, grad)
+    assert len(seen) == 2 and len(overlap.replaced) == 1, (seen, overlap.replaced)
 
 
 def gradients_of_fuse(rank, ranks):

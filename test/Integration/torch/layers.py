@@ -385,7 +385,7 @@ def passes(rank, ranks):
         else:  # the pass alone: inductor's C++ compiler takes its time
             used = tt.CollectiveMatmulPass()
             found = _compile(function, used)(*inputs)
-        assert len(used.replaced) == replaced and len(used.left) == kept, (used.replaced, used.left)
+        assert len(used.replaced) == replaced and len(used.skipped) == kept, (used.replaced, used.skipped)
         for one, other in zip(found if isinstance(found, tuple) else (found,),
                               expected if isinstance(expected, tuple) else (expected,)):
             close(one, other)
@@ -479,7 +479,7 @@ def torchs(rank, ranks):
         close(x.grad, part(x_all.grad, rank, ranks) if columns else x_all.grad)
         for name in ("q_proj", "up_proj", "down_proj"):
             close(_full(getattr(split, name).weight.grad), getattr(whole, name).weight.grad)
-        assert used.replaced and not used.left, (used.replaced, used.left)
+        assert used.replaced and not used.skipped, (used.replaced, used.skipped)
 
 
 def alone(rank, ranks):
@@ -601,16 +601,16 @@ def documentation(rank, ranks):
     whole = run_(programs[1], Layers)
     close(names["model"](names["x"]), part(whole(x_all), rank, ranks))
 
-    def compile_(function):  # as inductor calls the pass, without its compiler of C++
-        return _compile(function, torch._inductor.config.post_grad_custom_post_pass)
+    def compile_(function, options):  # as inductor calls the pass, without its compiler of C++
+        return _compile(function, options["post_grad_custom_post_pass"])
 
     torch.compile = compile_
     try:
         run_(f"{programs[0]}\n{programs[2]}", Block)
     finally:
         torch.compile = _torch_compile
-    replaced, left = said
-    assert len(replaced) == 4 and not left, said  # forward and backward of q, k, v and of gate, up
+    replaced, skipped = said
+    assert len(replaced) == 4 and not skipped, said  # forward and backward of q, k, v and of gate, up
     start_page(rank, ranks)
 
 
@@ -834,9 +834,9 @@ def logs(rank, ranks):
 
     used = tt.CollectiveMatmulPass()
     _compile(mixed, used)(x, w)
-    assert sorted(said) == sorted([f"overlapped: {one}" for one in used.replaced] + [f"left: {one}" for one in used.left]), said
+    assert sorted(said) == sorted([f"overlapped: {one}" for one in used.replaced] + [f"skipped: {one}" for one in used.skipped]), said
     assert len(used.replaced) == 1 and used.replaced[0].endswith(": 1 matmuls"), used.replaced
-    left = "\n".join(used.left)
+    left = "\n".join(used.skipped)
     assert re.search(r"feeds no matmul but \S*mul", left) and re.search(r"reduces \S+, not a matmul", left), left
 
 

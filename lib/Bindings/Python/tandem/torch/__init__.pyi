@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 from contextlib import AbstractContextManager
-from typing import Any, Dict, List, Optional, Sequence, TypeVar, Union, overload
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, TypeVar, Union, overload
 
 import torch
 import torch.fx
@@ -30,9 +30,9 @@ def context(group: Optional[ProcessGroup] = None, device: Union[None, str, torch
             channels: str = "", torch_memory: Optional[bool] = None, timeout: Optional[float] = None) -> tandem.Context: ...
 
 class CollectiveMatmulPass:
-    replaced: List[str]
-    left: List[str]
-    def __init__(self) -> None: ...
+    replaced: Deque[str]
+    skipped: Deque[str]
+    def __init__(self, before: Optional[Callable[[torch.fx.Graph], None]] = None) -> None: ...
     def __call__(self, graph: torch.fx.Graph) -> None: ...
     def uuid(self) -> Any: ...
 

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A pass of torch.compile: collectives next to matmuls become operators that overlap them."""
 
+import collections
 import contextlib
 import hashlib
 import logging
 import operator
+import os
 
 import torch
 import torch._inductor.config
@@ -22,20 +24,35 @@ _views = (_aten.view.default, _aten.reshape.default)
 
 class CollectiveMatmulPass(CustomGraphPass):
     """Finds all-gather + matmul, matmul + reduce-scatter and matmul + all-reduce in the graphs of torch.compile, as
-    DTensor and functional collectives write them, and replaces them by torch.ops.tandem. Each match, replaced or left,
-    is logged with its reason (logger "tandem.torch", level INFO)."""
+    DTensor and functional collectives write them, and replaces them by torch.ops.tandem. Each match, replaced or skipped,
+    is logged with its reason (logger "tandem.torch", level INFO).
 
-    def __init__(self):
-        self.replaced, self.left = [], []  # what the last graphs had: texts
+        step = torch.compile(model, options={"post_grad_custom_post_pass": tandem.torch.CollectiveMatmulPass()})
+
+    before: another pass, or a function of a graph, that runs first. The texts of the last 1000 matches are in `replaced`
+    and `skipped`.
+    """
+
+    def __init__(self, before=None):
+        self.before = before
+        self.replaced, self.skipped = (collections.deque(maxlen=1000) for _ in range(2))
 
     def uuid(self):
-        made = hashlib.sha256()
-        for name in (__file__, _merging.__file__):
-            with open(name, "rb") as file:
-                made.update(file.read())
+        """Of this package's files, which are all that a graph depends on; None, so that nothing is cached, if the pass
+        before says so, or cannot say."""
+        other = () if self.before is None else self.before.uuid() if hasattr(self.before, "uuid") else None
+        if other is None:
+            return None
+        made, folder = hashlib.sha256(repr(other).encode()), os.path.dirname(__file__)
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    made.update(file.read())
         return made.hexdigest()
 
     def __call__(self, graph):
+        if self.before is not None:
+            self.before(graph)
         for node in list(graph.nodes):
             if node.target is _functional.all_gather_into_tensor.default:
                 self._gather(graph, node)
@@ -53,8 +70,8 @@ class CollectiveMatmulPass(CustomGraphPass):
 
     def _say(self, kept, what, node, reason=""):
         text = f"{what} {node.name}{': ' + reason if reason else ''}"
-        (self.left if kept else self.replaced).append(text)
-        log.info("%s %s", "left:" if kept else "overlapped:", text)
+        (self.skipped if kept else self.replaced).append(text)
+        log.info("%s %s", "skipped:" if kept else "overlapped:", text)
 
     @staticmethod
     def _waits(node):
@@ -163,18 +180,15 @@ class CollectiveMatmulPass(CustomGraphPass):
 
 @contextlib.contextmanager
 def overlap_compiled():
-    """While it is entered, torch.compile uses CollectiveMatmulPass; yields the pass.
+    """While it is entered, all that torch.compile compiles uses CollectiveMatmulPass, behind the pass that is set already;
+    yields the pass. A model's backward is compiled by its first call: enter it there too, or give the pass to
+    torch.compile.
 
         with tandem.torch.overlap_compiled():
             step = torch.compile(model)
-            step(x).sum().backward()            # compiled by the first call and the first backward
+            step(x).sum().backward()
     """
-    config, used = torch._inductor.config, CollectiveMatmulPass()
-    before = config.post_grad_custom_post_pass
-    if before is not None:
-        raise RuntimeError("overlap_compiled: expected no post_grad_custom_post_pass, found one")
-    config.post_grad_custom_post_pass = used
-    try:
+    config = torch._inductor.config
+    used = CollectiveMatmulPass(config.post_grad_custom_post_pass)
+    with config.patch(post_grad_custom_post_pass=used):
         yield used
-    finally:
-        config.post_grad_custom_post_pass = before
