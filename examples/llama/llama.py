@@ -248,7 +248,7 @@ def be_rank(options, rank, ranks):
     except SystemExit as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(2)
-    except BaseException:  # noqa: B036 - the process ends
+    except BaseException:  # noqa: BLE001 - the process ends
         print(f"rank {rank} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         os._exit(1)
     sys.stdout.flush()

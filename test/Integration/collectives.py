@@ -51,7 +51,7 @@ class Collective:
         everyone, root = range(ranks), self.root
         reduce = {"max": np.max, "min": np.min}.get(self.reduction, np.sum)
         if self.kind == "all_gather":
-            return {r: x for r in everyone}
+            return dict.fromkeys(everyone, x)
         if self.kind == "gather":
             return {root: x}
         if self.kind == "all_reduce":
@@ -63,7 +63,7 @@ class Collective:
         if self.kind == "all_to_all":
             return {r: x[:, r] for r in everyone}
         if self.kind == "broadcast":
-            return {r: x[root] for r in everyone}
+            return dict.fromkeys(everyone, x[root])
         return {r: x[root, r] for r in everyone}  # scatter
 
     @property

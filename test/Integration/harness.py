@@ -97,7 +97,7 @@ def finish(process, limit=60):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
-        raise AssertionError(f"no end within {limit * SLOWER} s: {process.args}\n{out}\n{err}")
+        raise AssertionError(f"no end within {limit * SLOWER} s: {process.args}\n{out}\n{err}") from None
     return Done(process.returncode, out, err, time.monotonic() - begin)
 
 

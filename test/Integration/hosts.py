@@ -133,7 +133,7 @@ class Hosts(harness.Test):
                 self.assertVerified(done[0], 4)
                 self.assertEqual([each.code for each in done], [0, 0])
                 total.append(nodes.sent(0) - before)
-            sent[launcher.__name__, *where] = (total[1] - total[0]) / 100
+            sent[(launcher.__name__, *where)] = (total[1] - total[0]) / 100
         # Two slices of 12 x 16 f32 in a packet each; the sum of all slices would be twice as much.
         for case, each in sent.items():
             self.assertLess(each, 1.3 * min(sent.values()), (case, sent))

@@ -49,8 +49,8 @@ def variables(channel):
     if channel in ("local", "ucx"):
         return environment()
     if channel.startswith("hip-"):
-        return environment(TANDEM_FAKE_GPUS=4, **{name: FAKE_HIP for name in HIP_LIBRARIES})
-    return environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
+        return environment(TANDEM_FAKE_GPUS=4, **dict.fromkeys(HIP_LIBRARIES, FAKE_HIP))
+    return environment(TANDEM_FAKE_GPUS=4, **dict.fromkeys(LIBRARIES, FAKE))
 
 
 def timeout(seconds):
@@ -225,7 +225,7 @@ class Staged(Matrix):
     """Memory of a GPU over UCX, which moves host memory."""
 
     def test_messages(self):
-        env = environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
+        env = environment(TANDEM_FAKE_GPUS=4, **dict.fromkeys(LIBRARIES, FAKE))
         done = harness.tandem_run(program("matmul-3"), "--channel=ucx", "--device=cuda", "--verify", "--repeat=3", env=env)
         self.assertVerified(done, 3)
         self.assertIn("channel ucx moves host memory: data of device cuda:0 is copied through it", done.err)
@@ -238,7 +238,7 @@ class Staged(Matrix):
             self.skipTest("no stand-in for UCX")
         kinds = {"cuda": LIBRARIES, "hip": HIP_LIBRARIES} if runs_here("hip-peer") else {"cuda": LIBRARIES}
         for device, libraries in kinds.items():
-            env = environment(TANDEM_FAKE_GPUS=4, TANDEM_UCX_LIBRARY=ucx, **{name: FAKE for name in libraries})
+            env = environment(TANDEM_FAKE_GPUS=4, TANDEM_UCX_LIBRARY=ucx, **dict.fromkeys(libraries, FAKE))
             for name, ranks in (("matmul-3", 3), ("gather-3", 3)):
                 done = harness.tandem_run(program(name), "--channel=ucx", f"--device={device}", "--verify", "--repeat=3",
                                           env=env)
@@ -251,7 +251,7 @@ class Staged(Matrix):
 
     def test_puts_have_another_channel(self):
         """Peers cannot access staged memory: a program with puts takes the next channel, or says what is missing."""
-        env = environment(TANDEM_FAKE_GPUS=4, **{name: FAKE for name in LIBRARIES})
+        env = environment(TANDEM_FAKE_GPUS=4, **dict.fromkeys(LIBRARIES, FAKE))
         done = harness.tandem_run(program("push-2"), "--channel=ucx,peer", "--device=cuda", "--verify", env=env)
         self.assertVerified(done, 2)
         done = harness.tandem_run(program("push-2"), "--channel=ucx", "--device=cuda", env=env)

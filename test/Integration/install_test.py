@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """An installation, and projects that use it (examples/ and install/): what is exported, found and needed."""
 
-import json
 import os
 import re
 import shlex

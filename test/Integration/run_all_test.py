@@ -221,7 +221,7 @@ exec "$@"
 
     def test_nothing_works(self):
         """It does not go on for ever."""
-        self.programs("2.cuda-peer", **{name: "2 break" for name in "abcdefghijklmnop"})
+        self.programs("2.cuda-peer", **dict.fromkeys("abcdefghijklmnop", "2 break"))
         self.check("programs-peer")
         self.assertEqual(self.summary["programs peer"][1], "passed 0, failed 16, too few GPUs for 0, no time for 0")
         self.assertEqual(len(self.calls), 12)

@@ -190,7 +190,7 @@ class Upstream(harness.Test):
 
     @unittest.skipUnless(MLIR_OPT, "mlir-opt of LLVM 22 is not installed")
     def test_partitioned_as_committed(self):
-        for case, ranks in ((case, ranks) for case in CASES for ranks in case.grids):
+        for case, ranks in ((one, ranks) for one in CASES for ranks in one.grids):
             done = harness.run([MLIR_OPT, "--allow-unregistered-dialect", f"--pass-pipeline={PARTITION}",
                                 self.source(case, ranks)])
             self.assertEqual(done.code, 0, str(done))

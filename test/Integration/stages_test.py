@@ -276,7 +276,6 @@ class RunTest(harness.CombinationTest, injection_test.Matrix):
     def check(self):
         point = self.combination
         options, _, _, quick = CHANNELS[point.channel]
-        pushes = point.program == "points-push-2"
         # After the point a stopped or slow rank lets the others wait for longer than this.
         seconds = {"kill": 20, "fail": 20, "stop": 2, "sleep": 1}[point.action]
         action = f"sleep:{3 * harness.SLOWER:g}" if point.action == "sleep" else point.action

@@ -5,7 +5,6 @@ with what tandem-bench really writes."""
 
 import importlib.machinery
 import importlib.util
-import json
 import os
 import re
 import signal

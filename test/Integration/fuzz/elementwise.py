@@ -52,7 +52,7 @@ class Elementwise:
         bound = {"math.exp": math.exp(min(value.bound, 3)), "math.expm1": math.exp(min(value.bound, 3)), "math.erfc": 2,
                  "math.log1p": 8, "math.rsqrt": (value.floor or 1) ** -0.5, "math.log": 8,
                  "math.sqrt": value.bound ** 0.5, "arith.negf": value.bound, "math.absf": value.bound,
-                 **{kind: value.bound + 1 for kind in WHOLE}}
+                 **dict.fromkeys(WHOLE, value.bound + 1)}
         return self.add(kind, [value], value.shape, value.axes, bound.get(kind, 1), floor=floor.get(kind, 0),
                         exact=value.exact and kind in EXACT)
 

@@ -283,7 +283,7 @@ def tensors(rank, ranks):
             mine = part(grad, rank, ranks) if tokens == Shard(0) else grad
             y.backward(DTensor.from_local(mine, mesh, [tokens], shape=grad.shape, stride=grad.stride()))
             close(_full(x.grad), x_all.grad)
-            for (name, found), wanted in zip(layers.named_parameters(), whole.parameters()):
+            for found, wanted in zip(layers.parameters(), whole.parameters()):
                 close(_full(found.grad), wanted.grad)
 
 

@@ -27,7 +27,7 @@ def fork(function, environment, log):
         os.environ.update(environment)
         function()
         code = 0
-    except BaseException:  # noqa: B036 - the process ends
+    except BaseException:  # noqa: BLE001 - the process ends
         traceback.print_exc()
     finally:
         sys.stdout.flush()

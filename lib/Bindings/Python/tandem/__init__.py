@@ -13,9 +13,15 @@ from ._mesh import Axes, Digit, Mesh, Tensor, didx, serial, stream
 from ._program import Argument, Fusion, MemoryNeeds, Program, Shard, compile, fuse, load
 from ._report import CheckReport, Explanation, Report, Simulation
 from ._tandem import Array, World, current_context
-from ._tandem import version as __version__
+from ._tandem import version as __version__  # noqa: F401
 from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, gelu, grouped_matmul, log, matmul, maximum, minimum, relu,
                      reshard, rsqrt, scaled_matmul, sigmoid, silu, sin, softmax, sqrt, tanh, where)
 from ._tune import tune
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = ["Argument", "ArgumentError", "Array", "Axes", "CheckReport", "CompileError", "Context", "Diagnostic",
+           "Digit", "Error", "Explanation", "Fusion", "KernelCall", "KernelOperand", "LocalWorld", "MemoryNeeds",
+           "Mesh", "Program", "Report", "Shard", "Simulation", "Tensor", "Timeout", "Value", "World", "absolute",
+           "attention", "call", "cast", "compile", "concat", "cos", "current_context", "didx", "erf", "exp", "fuse",
+           "gelu", "grouped_matmul", "init", "load", "local_world", "log", "matmul", "maximum", "minimum",
+           "register_kernel", "relu", "reshard", "rsqrt", "scaled_matmul", "serial", "sigmoid", "silu", "sin",
+           "softmax", "sqrt", "stream", "tanh", "tune", "where"]

@@ -35,7 +35,7 @@ class LocalWorld:
     def __init__(self, size, device="cpu", channels="", timeout=60.0, **options):
         self._world = _tandem.World(size, timeout)
         self._options = dict(options, device=device, channels=channels, timeout=timeout)
-        self._contexts = [None] * size
+        self._contexts: list = [None] * size
         self.size = size
 
     def run(self, function, *arguments):
@@ -50,7 +50,7 @@ class LocalWorld:
                     self._contexts[rank] = Context(world=self._world, rank=rank, **self._options)
                 with self._contexts[rank] as context:
                     results[rank] = function(context, *arguments)
-            except BaseException as error:  # noqa: B036 - raised again below
+            except BaseException as error:  # noqa: BLE001 - raised again below
                 failures.append(error)
                 # The other ranks must not wait for this one.
                 if self._contexts[rank] is not None:

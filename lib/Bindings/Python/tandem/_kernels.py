@@ -45,8 +45,8 @@ class KernelCall:
 
 
 def _invoke(function, name, config, stream, operands, num_results, is_host):
-    operands = [KernelOperand(*operand, is_host) for operand in operands]
-    function(KernelCall(name, config, stream, operands[:num_results], operands[num_results:]))
+    made = [KernelOperand(*(*operand, is_host)) for operand in operands]
+    function(KernelCall(name, config, stream, made[:num_results], made[num_results:]))
 
 
 def register_kernel(name, function=None, *, image=None, entry=None, threads=128, indices_per_block=1, context=None):

@@ -149,7 +149,7 @@ def load(path):
         return Program(file.read())
 
 
-_OPTIONS = {"target": str, "machine": (str, os.PathLike), "entry": str, "ranks": int, "workers": int, "gather": str,
+_OPTIONS: dict = {"target": str, "machine": (str, os.PathLike), "entry": str, "ranks": int, "workers": int, "gather": str,
             "certify": bool, "deterministic": str, "tuned": (str, os.PathLike), "reference": bool}
 
 

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+from typing import Any
 
 from ._errors import ArgumentError
 from ._mesh import DTYPES, Axes, _integer, _sequence
@@ -18,7 +19,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 def _caller():
     """(file, line, column) of the innermost frame outside of this package."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     if frame is None:
@@ -165,7 +166,7 @@ class Value:
         known = math.prod(extent for extent in shape if extent != -1)
         total = math.prod(self.shape)
         if shape.count(-1) == 1 and known and total % known == 0:
-            shape = [total // known if extent == -1 else extent for extent in shape]
+            shape = tuple(total // known if extent == -1 else extent for extent in shape)
         if -1 in shape or math.prod(shape) != total:
             raise ArgumentError(f"reshape: expected {total} elements, found shape {tuple(shape)}")
         return self if tuple(shape) == self.shape else Value("fusion.reshape", [self], shape, self.dtype)
@@ -398,7 +399,7 @@ def _schedule(schedule):
         if not isinstance(one, (str, int)) or not re.fullmatch(r"[\w-]+", str(one)) or not isinstance(name, str):
             raise ArgumentError(f'schedule: expected a name, or a name and options such as ("ring", {{"directions": 2}}), '
                                 f"found {schedule!r}")
-    return f"#fusion.schedule<{', '.join([name, *(f'{key} = {value}' for key, value in options.items())])}>"
+    return f"#fusion.schedule<{', '.join([str(name), *(f'{key} = {value}' for key, value in options.items())])}>"
 
 
 def reshard(value, axes, *, schedule=None, **options):

@@ -8,4 +8,6 @@ from ._ops import all_gather_matmul, column_parallel, matmul_all_reduce, matmul_
 from ._parallel import ColwiseParallel, RowwiseParallel, column_linears, parallelize, plan
 from ._scaled import all_gather_scaled_matmul, scaled_matmul_reduce_scatter
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = ["CollectiveMatmulPass", "ColwiseParallel", "RowwiseParallel", "StoreBootstrap", "all_gather_matmul",
+           "all_gather_scaled_matmul", "column_linears", "column_parallel", "context", "matmul_all_reduce",
+           "matmul_reduce_scatter", "overlap_compiled", "parallelize", "plan", "scaled_matmul_reduce_scatter"]

@@ -10,7 +10,6 @@ dispatcher, which takes most of the time of a call then, sees the others: compil
 import math
 
 import torch
-import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 import tandem
@@ -280,15 +279,15 @@ def _empty_like_stored(weight):
 # The operators that graphs of torch.compile get at last, by those that autograd sees: the same without a gradient, which a
 # call looks for in Python.
 WITHOUT_GRADIENT = {}
-for _name in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_reduce_scatter_backward", "matmul_all_reduce"):
-    _operator = getattr(torch.ops.tandem, _name).default
-    _library.define(str(_operator._schema).replace(f"tandem::{_name}", f"{_name}.without_gradient"))
-    for _overload in (_name, f"{_name}.without_gradient"):
+for _op in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_reduce_scatter_backward", "matmul_all_reduce"):
+    _operator = getattr(torch.ops.tandem, _op).default
+    _library.define(str(_operator._schema).replace(f"tandem::{_op}", f"{_op}.without_gradient"))
+    for _overload in (_op, f"{_op}.without_gradient"):
         for _key in ("CPU", "CUDA"):
-            _library.impl(_overload, globals()["_" + _name], _key)
-        torch.library.register_fake(f"tandem::{_overload}", globals()["_fake_" + _name], lib=_library)
+            _library.impl(_overload, globals()["_" + _op], _key)
+        torch.library.register_fake(f"tandem::{_overload}", globals()["_fake_" + _op], lib=_library)
     _library.impl(_overload, torch.library.fallthrough_kernel, "Autograd")
-    WITHOUT_GRADIENT[_operator] = getattr(torch.ops.tandem, _name).without_gradient
+    WITHOUT_GRADIENT[_operator] = getattr(torch.ops.tandem, _op).without_gradient
 
 
 _KINDS = {torch.Tensor, torch.nn.Parameter}
@@ -386,7 +385,8 @@ class _Scatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return (*_gradients_of_scatter(*ctx.saved_tensors, grad, ctx.dim, ctx.group, *ctx.needs_input_grad[:2]), None, None)
+        x, weight = ctx.saved_tensors
+        return (*_gradients_of_scatter(x, weight, grad, ctx.dim, ctx.group, *ctx.needs_input_grad[:2]), None, None)
 
 
 def _gradients_of_scatter(x, weight, grad, dim, group, need_x, need_weight):

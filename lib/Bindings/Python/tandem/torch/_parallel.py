@@ -4,6 +4,7 @@
 
 import fnmatch
 import logging
+from typing import Any
 
 import torch
 import torch.distributed.tensor.parallel as torch_parallel
@@ -67,7 +68,7 @@ def _is_plain(module):
 class _Linear(ParallelStyle):
     """A linear layer whose weight is split over a mesh of one dimension."""
 
-    weight_placement = None  # of the weight [out, in]
+    weight_placement: Any = None  # of the weight [out, in]
     bias_placement = None
 
     def __init__(self, *, input_layouts, output_layouts, use_local_output):
