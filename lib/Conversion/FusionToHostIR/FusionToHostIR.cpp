@@ -255,9 +255,10 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
     OpOperand &returned = terminator->getOpOperand(i);
     Value value = returned.get();
     if (func.getResultAttr(i, fusion::kExtentsAttrName)) {
-      (void)builder.getOrAllocBuffer(value);
+      if (!isPlaced(builder, value))
+        placeResult(builder, value, builder.getOrAllocBuffer(value));
       padded.push_back({&returned, buffer});
-    } else if (builder.getBuffer(value)) {
+    } else if (isPlaced(builder, value)) {
       copies.push_back({value, buffer});
     } else {
       placeResult(builder, value, buffer);

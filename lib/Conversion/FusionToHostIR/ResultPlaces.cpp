@@ -104,10 +104,15 @@ static void place(ProgramBuilder &program, Value value, Value buffer) {
   }
 }
 
+bool tandem::isPlaced(const ProgramBuilder &program, Value value) {
+  return program.getBuffer(value) || program.getBuffer(getOrigin(value));
+}
+
 void tandem::placeResult(ProgramBuilder &program, Value value, Value buffer) {
   if (isGathered(program, value))
     return place(program, value, buffer);
   program.setBuffer(value, buffer);
+  program.setBuffer(getOrigin(value), buffer);
 }
 
 //===----------------------------------------------------------------------===//

@@ -27,9 +27,11 @@ struct ResultParts {
 /// The parts that begin with result `first`, if any do.
 std::optional<ResultParts> findParts(func::FuncOp func, unsigned first);
 
+/// Whether `value`, a result of the program, has a buffer: as an argument or another result.
+bool isPlaced(const ProgramBuilder &program, Value value);
 /// Lets `value`, a result of the program, be made in `buffer`, and what a reshape, a concat or
 /// slices only put together for it in the places that it has there. Ops that then have nothing to
-/// do are marked (`ProgramBuilder::setInPlace`). Only for gathers that no other buffer has.
+/// do are marked (`ProgramBuilder::setInPlace`). Only for values that are not placed.
 void placeResult(ProgramBuilder &program, Value value, Value buffer);
 /// The same for results in parts; `buffer` is their argument.
 void placeParts(ProgramBuilder &program, func::FuncOp func, const ResultParts &parts,
