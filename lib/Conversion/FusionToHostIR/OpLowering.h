@@ -30,9 +30,9 @@ public:
   virtual LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                              LoopEmitter &loop) const = 0;
 
-  /// Whether `accumulate` is implemented; only for ops whose axes rule has a reduction. See
-  /// ReducingLowering.
-  virtual bool accumulates() const { return false; }
+  /// Whether `accumulate` is implemented for the op; only for ops whose axes rule has a reduction.
+  /// See ReducingLowering.
+  virtual bool accumulates(Operation *op) const { return false; }
 
   /// Combines the slice at `index` of operand `operand` into `out`, the whole result, on the main
   /// stream.
@@ -83,7 +83,7 @@ class ReducingLowering : public OpLowering {
 public:
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                      LoopEmitter &loop) const final;
-  bool accumulates() const final { return true; }
+  bool accumulates(Operation *op) const final { return true; }
   LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index, Value out,
                            LoopEmitter &loop) const final;
 

@@ -26,6 +26,18 @@ LocalDigit tandem::getRaggedDigit(const fusion::ResolvedDigit &digit, Value inde
   return local;
 }
 
+void tandem::appendWhole(SmallVectorImpl<LocalDigit> &digits, int64_t size, DigitLabel label) {
+  auto outer =
+      llvm::find_if(llvm::reverse(digits), [](const LocalDigit &d) { return d.size != 1; });
+  if (outer == digits.rend() || !outer->chunk) {
+    digits.push_back({size, {}, label});
+    return;
+  }
+  outer->size *= size;
+  outer->chunk *= size;
+  outer->length *= size;
+}
+
 LocalDims tandem::getLocalDims(RankedTensorType type, const SliceIndex *index) {
   LocalDims dims;
   size_t stream = 0;
@@ -50,13 +62,8 @@ LocalDims tandem::getLocalDims(RankedTensorType type, const SliceIndex *index) {
             local.push_back({part.size, part.value, label, 1, part.count});
           else
             local.push_back({part.size, part.value, 0});
-      } else if (!local.empty() && local.back().chunk) {
-        // One run over the inside of several slices.
-        local.back().size *= digit.size;
-        local.back().chunk *= digit.size;
-        local.back().length *= digit.size;
       } else {
-        local.push_back({digit.size, {}, label});
+        appendWhole(local, digit.size, label);
       }
       ++label;
       stream += digit.kind == fusion::DigitKind::Stream;

@@ -86,6 +86,9 @@ using LocalDims = SmallVector<SmallVector<LocalDigit>>;
 LocalDigit getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
                           DigitLabel label);
 
+/// Appends a kept digit. The inside of several slices makes one run with them.
+void appendWhole(SmallVectorImpl<LocalDigit> &digits, int64_t size, DigitLabel label);
+
 /// The local digits of a buffer for a value of `type`; stream digits get `index`, or are kept if it
 /// is null. Example: 12x8 as `[stream(3), -]` at index i is {3 @ i, 4}, {8}.
 LocalDims getLocalDims(RankedTensorType type, const SliceIndex *index);

@@ -140,7 +140,7 @@ static bool isOfWholeDigits(const DigitMap &map, ArrayRef<int64_t> sizes) {
 
 bool StreamLoop::isAccumulated(Operation *op, unsigned operand) const {
   const OpLowering *lowering = getLowering(op);
-  if (!fusion::isLocalComputation(op) || !lowering || !lowering->accumulates())
+  if (!fusion::isLocalComputation(op) || !lowering || !lowering->accumulates(op))
     return false;
   fusion::AxesRule rule = *fusion::getAxesRule(op);
   auto isReduction = [&](const Place &place) {

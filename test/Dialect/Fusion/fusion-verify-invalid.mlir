@@ -219,7 +219,7 @@ func.func @f(%0: !cols) {
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !stream = tensor<8x4xf32, #fusion.axes<#tp, [-, stream]>>
 func.func @f(%0: !stream) {
-  // expected-error @+1 {{expected no stream digit in dimension 1 of operand 0, which is needed whole, found stream}}
+  // expected-error @+1 {{expected no stream digit in dimension 1 of result 0, which one call computes, found stream}}
   %1 = fusion.call @kernel(%0) dims "s_ -> s_" : (!stream) -> !stream
   return
 }
@@ -355,11 +355,11 @@ func.func @f(%x: !rows, %w: !w, %ends: !ends) {
 // grouped_matmul_c6
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 !x = tensor<6x8xf32, #fusion.axes<#tp, [-, -]>>
-!groups = tensor<3x8x5xf32, #fusion.axes<#tp, [stream(3), -, -]>>
+!w = tensor<3x8x5xf32, #fusion.axes<#tp, [-, -, -]>>
 !ends = tensor<3xi32, #fusion.axes<#tp, [-]>>
-func.func @f(%x: !x, %w: !groups, %ends: !ends) {
-  // expected-error @+1 {{expected no stream digit in dimension 0 of operand 1, which is needed whole, found stream}}
-  %y = fusion.grouped_matmul %x, %w, %ends : !x, !groups, !ends -> tensor<6x5xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%x: !x, %w: !w, %ends: !ends) {
+  // expected-error @+1 {{expected no stream digit in dimension 0 of result 0, which one call computes, found stream(3)}}
+  %y = fusion.grouped_matmul %x, %w, %ends : !x, !w, !ends -> tensor<6x5xf32, #fusion.axes<#tp, [stream(3), -]>>
   return
 }
 

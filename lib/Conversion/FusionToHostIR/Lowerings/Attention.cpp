@@ -160,7 +160,7 @@ class AttentionLowering : public OpLowering {
   LogicalResult prepare(Operation *op, LoopEmitter &loop) const override;
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                      LoopEmitter &loop) const override;
-  bool accumulates() const override { return true; }
+  bool accumulates(Operation *op) const override;
   LogicalResult prepareAccumulation(Operation *op, Value out, LoopEmitter &loop) const override;
   LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index, Value out,
                            LoopEmitter &loop) const override;
@@ -556,6 +556,11 @@ LogicalResult AttentionLowering::emit(Operation *operation, const SliceIndex *in
   return success();
 }
 
+// A slice of keys is folded once, into all columns.
+bool AttentionLowering::accumulates(Operation *op) const {
+  return !fusion::getAxes(op->getResult(0)).getDims().back().hasStream();
+}
+
 LogicalResult AttentionLowering::prepareAccumulation(Operation *operation, Value out,
                                                      LoopEmitter &loop) const {
   auto op = cast<fusion::AttentionOp>(operation);
@@ -577,9 +582,6 @@ LogicalResult AttentionLowering::accumulate(Operation *operation, unsigned opera
   auto op = cast<fusion::AttentionOp>(operation);
   OpDims dims = getOpDims(op, &index, operand);
   ArrayRef<Value> state = loop.getState(op);
-  if (llvm::any_of(dims.result.back(), [](const LocalDigit &digit) { return digit.index; }))
-    return op.emitError("expected no stream digits in the last dimension of the values where the "
-                        "keys have some: a slice of keys is folded once");
   Softmax softmax{state[0], state[1], out, withoutLast(dims.result), {dims.result.back()}};
   return AttentionFold(op, loop, loop.program.getMainStream())
       .fold(std::move(dims), softmax, state[2]);

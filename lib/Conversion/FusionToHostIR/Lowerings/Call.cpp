@@ -100,13 +100,8 @@ static SmallVector<LocalDigit> getLocalDigits(ArrayRef<Part> parts) {
       digits.push_back({part.size, part.index});
     else if (!part.isWhole())
       digits.push_back({part.size, part.index, label++, 1, part.count});
-    else if (!digits.empty() && digits.back().chunk) {
-      // The inside of several slices.
-      digits.back().size *= part.size;
-      digits.back().chunk *= part.size;
-      digits.back().length *= part.size;
-    } else
-      digits.push_back({part.size, {}, label++});
+    else
+      appendWhole(digits, part.size, label++);
   }
   return digits;
 }

@@ -96,11 +96,6 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       if (isOnOneDevice(rule->factors[factor]) && digits.hasDevice())
         return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
                     ", which is needed whole, found " + formatDimAxes(digits));
-      // Ops that do more than one call may be cut open by their lowering.
-      if (rule->factors[factor] == FactorKind::Whole && rule->callsOnce &&
-          axes.getDims()[dim].hasStream())
-        return fail("expected no stream digit in dimension " + Twine(dim) + " of " + what +
-                    ", which is needed whole, found " + formatDimAxes(axes.getDims()[dim]));
       if (!factors[factor])
         factors[factor] = digits;
       else if (factors[factor] != digits)
@@ -145,6 +140,11 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
                   Twine(i) + ", whose kernel writes memory of its own, found " + formatAxes(axes));
     for (auto [dim, factor] : llvm::enumerate(rule->results[i])) {
       DimAxesAttr digits = axes.getDims()[dim];
+      // Ops that do more than one call may be cut open by their lowering.
+      if (rule->callsOnce && factor != AxesRule::kNone && digits.hasStream() &&
+          rule->factors[factor] == FactorKind::Whole)
+        return fail("expected no stream digit in dimension " + Twine(dim) + " of result " +
+                    Twine(i) + ", which one call computes, found " + formatDimAxes(digits));
       if (factor == AxesRule::kNone || op->getNumResults() == 1)
         continue;
       if (!slices[factor])

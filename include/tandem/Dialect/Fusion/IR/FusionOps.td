@@ -143,7 +143,8 @@ def Fusion_GroupedMatmulOp : Fusion_LocalOp<"grouped_matmul"> {
     - grouped_matmul_c5: nothing is partial, with one exception. A contracted dimension K with device digits makes the
       result partial over their mesh axes.
     - grouped_matmul_c6: M and G have no device digits: each device has all groups of its batch indices. A batch dimension
-      and N have the same device digits in the result and in the operands.
+      and N have the same device digits in the result and in the operands. M has no stream digits in the result; those of
+      M and G in operands have no effect.
 
     Example:
     ```mlir
@@ -399,8 +400,9 @@ def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUser
     - call_c7: the callee's name does not begin with `tandem.`: these are the runtime's own kernels.
 
     Placement constraints:
-    - call_c5: no operand or result is partial. Only parallel dimensions have device and stream digits, those with the
-      same letter the same ones. With `effects = "writes"`, results have no stream digits, and
+    - call_c5: no operand or result is partial. Only parallel dimensions have device digits, those with the same letter
+      the same ones. Of the results, only parallel dimensions have stream digits; those of other dimensions of operands
+      have no effect. With `effects = "writes"`, results have no stream digits, and
       no digit is kept outside of a device digit: a device has one range of indices.
 
     Example:
