@@ -26,7 +26,7 @@ DEVICES = (1, 2, 3, 4, 5, 6, 7, 8)
 QUICK = ((1, 4, 6), (2, 3, 8), (4, 5, 7))
 WAYS = ((), ("--workers=1",), ("--workers=2",), ("--gather=after",), ("--disable-pass=hostir-localize-buffers",))
 #: What a program says that is not for so many devices.
-DOES_NOT_FIT = re.compile(r"slices that leaves none empty|divide with 'zigzag'|slices of one size|a dimension that is a multiple of the")
+DOES_NOT_FIT = re.compile(r"slices that leaves none empty|slices of one size|a dimension that is a multiple of the")
 #: For these numbers of devices.
 SOME_DO_NOT_FIT = (3, 5, 6, 7)
 

@@ -1,7 +1,9 @@
+// REQUIRES: runtime
 // RUN: tandem-run %s --entry=reshape --channel=local --verify | FileCheck %s
 // RUN: tandem-run %s --entry=rows --channel=local --verify | FileCheck %s
 // RUN: tandem-run %s --entry=grouped --channel=local --verify | FileCheck %s
 // RUN: tandem-run %s --entry=features --channel=local --verify | FileCheck %s
+// RUN: tandem-run %s --entry=zigzag --channel=local --verify | FileCheck %s
 // RUN: tandem-compile %s --entry=reshape -o %t.tsp
 // RUN: tandem-check %t.tsp
 
@@ -43,4 +45,13 @@ func.func @grouped(%x: !c, %w: !groups, %ends: !ends) -> (!product, !r) {
 func.func @features(%q: !q, %k: !k, %v: !v) -> !y {
   %y = fusion.attention %q, %k, %v : !q, !k, !v -> !y
   return %y : !y
+}
+
+// 6 tokens in zigzag order are no 4 pieces.
+#four = #tandem.mesh<"four", ["x" = 4]>
+!tokens = tensor<6x4xf32, #fusion.axes<#four, [didx("x"), -]>>
+!columns = tensor<6x5xf32, #fusion.axes<#four, [-, didx("x")]>>
+func.func @zigzag(%q: !tokens, %v: !columns) -> !columns {
+  %y = fusion.attention %q, %q, %v {causal, zigzag = 3 : i64} : !tokens, !tokens, !columns -> !columns
+  return %y : !columns
 }

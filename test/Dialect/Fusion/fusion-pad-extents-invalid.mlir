@@ -1,15 +1,5 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-pad-extents
 
-#tp = #tandem.mesh<"tp", ["x" = 4]>
-#rows = #fusion.axes<#tp, [didx("x"), -]>
-func.func @zigzag(%q: tensor<18x4xf32, #rows>) -> tensor<18x4xf32, #rows> {
-  // expected-error @+1 {{expected tokens that the devices divide with 'zigzag', found 18}}
-  %y = fusion.attention %q, %q, %q {causal, zigzag = 3 : i64} : tensor<18x4xf32, #rows>, tensor<18x4xf32, #rows>, tensor<18x4xf32, #rows> -> tensor<18x4xf32, #rows>
-  return %y : tensor<18x4xf32, #rows>
-}
-
-// -----
-
 // Nothing here has devices.
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @slices(%x: tensor<8xf32, #fusion.axes<#tp, [-]>>) -> tensor<8xf32, #fusion.axes<#tp, [stream(6)]>> {

@@ -116,21 +116,45 @@ func.func @causal(%q: tensor<10x4xf32, #rows>, %k: tensor<10x4xf32, #rows>) -> t
   return %y : tensor<10x4xf32, #rows>
 }
 
-// What an op takes and gives is decided for the extents as written, not when some of its operands are cut: a reshape of
-// 3x3 whose rows stay and whose columns are cut is none of 4x3.
+// A dimension of one index has no padding, wherever it stands: a reshape that inserts or removes one follows the others.
 #two = #tandem.mesh<"two", ["x" = 2]>
 #rows2 = #fusion.axes<#two, [didx("x"), -]>
 #columns2 = #fusion.axes<#two, [-, didx("x")]>
 #last2 = #fusion.axes<#two, [-, -, didx("x")]>
 // CHECK-LABEL: @reshape(
-// CHECK:         %[[CUT:.*]] = fusion.slice {{.*}} -> tensor<4x3xf32, #fusion.axes<#two, [didx("x"), -]>>
-// CHECK:         %[[R:.*]] = fusion.reshape %[[CUT]] : {{.*}} -> tensor<4x1x3xf32>
-// CHECK:         fusion.concat %[[R]], {{.*}} dim 2 : {{.*}} -> tensor<4x1x4xf32>
+// CHECK-NOT:     fusion.slice
+// CHECK:         fusion.reshape {{.*}} : tensor<4x4xf32, {{.*}} -> tensor<4x1x4xf32>
 func.func @reshape(%a: tensor<3x3xf32, #rows2>) -> (tensor<3x1x3xf32, #last2>, tensor<3x3xf32, #columns2>) {
   %b = fusion.reshape %a : tensor<3x3xf32, #rows2> -> tensor<3x1x3xf32>
   %y = fusion.reshard %b : tensor<3x1x3xf32> -> tensor<3x1x3xf32, #last2>
   %c = fusion.reshard %a : tensor<3x3xf32, #rows2> -> tensor<3x3xf32, #columns2>
   return %y, %c : tensor<3x1x3xf32, #last2>, tensor<3x3xf32, #columns2>
+}
+
+// What an op takes and gives is decided for the extents as written, not when some of its operands are cut: a reshape of
+// 3x9 whose rows stay and whose columns are cut is none of 4x9.
+// CHECK-LABEL: @split(
+// CHECK:         %[[CUT:.*]] = fusion.slice {{.*}} -> tensor<4x9xf32, #fusion.axes<#two, [didx("x"), -]>>
+// CHECK:         %[[R:.*]] = fusion.reshape %[[CUT]] : {{.*}} -> tensor<4x3x3xf32>
+// CHECK:         fusion.concat %[[R]], {{.*}} dim 2 : {{.*}} -> tensor<4x3x4xf32>
+func.func @split(%a: tensor<3x9xf32, #rows2>) -> (tensor<3x3x3xf32, #last2>, tensor<3x9xf32, #columns2>) {
+  %b = fusion.reshape %a : tensor<3x9xf32, #rows2> -> tensor<3x3x3xf32>
+  %y = fusion.reshard %b : tensor<3x3x3xf32> -> tensor<3x3x3xf32, #last2>
+  %c = fusion.reshard %a : tensor<3x9xf32, #rows2> -> tensor<3x9xf32, #columns2>
+  return %y, %c : tensor<3x3x3xf32, #last2>, tensor<3x9xf32, #columns2>
+}
+
+// The chunks of zigzag order have the size that the extent says, so rows and keys are cut. Columns follow.
+// CHECK-LABEL: @zigzag(
+// CHECK-DAG:     %[[Q:.*]] = fusion.slice {{.*}} -> tensor<6x4xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK-DAG:     %[[V:.*]] = fusion.slice {{.*}} -> tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+// CHECK:         %[[Y:.*]] = fusion.attention %[[Q]], %{{.*}}, %[[V]] {causal, zigzag = 3 : i64} : {{.*}} -> tensor<6x8xf32>
+// CHECK:         fusion.concat %[[Y]], {{.*}} dim 0 : {{.*}} -> tensor<8x8xf32>
+func.func @zigzag(%q: tensor<6x4xf32, #rows>, %v: tensor<6x5xf32, #fusion.axes<#tp, [-, didx("x")]>>)
+    -> (tensor<6x5xf32>, tensor<6x5xf32, #rows>) {
+  %y = fusion.attention %q, %q, %v {causal, zigzag = 3 : i64} : tensor<6x4xf32, #rows>, tensor<6x4xf32, #rows>, tensor<6x5xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<6x5xf32>
+  %r = fusion.reshard %v : tensor<6x5xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<6x5xf32, #rows>
+  return %y, %r : tensor<6x5xf32>, tensor<6x5xf32, #rows>
 }
 
 // Rows in groups are cut; what is contracted stays padded on both sides.

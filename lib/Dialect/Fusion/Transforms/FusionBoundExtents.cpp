@@ -335,7 +335,7 @@ LogicalResult Bounder::run() {
   SmallVector<Operation *> ops;
   function.getBody().walk([&](Operation *op) { ops.push_back(op); });
   for (Operation *op : ops)
-    if (failed(verifyResults(op)) || failed(fit(op)))
+    if (failed(fit(op)) || failed(verifyResults(op)))
       return failure();
   updateSignature(function);
   return success();

@@ -55,7 +55,8 @@ private:
   void decide(Operation *op);
   bool takesPadding(Operation *op, unsigned operand, int64_t dim);
   bool addsNothing(Operation *op, int64_t factor);
-  LogicalResult fit(Operation *op);
+  void fitAttention(AttentionOp attention);
+  void fit(Operation *op);
   Value cut(Operation *op, Value value, ArrayRef<int64_t> extents);
   Value append(OpBuilder &builder, Location loc, Value value, RankedTensorType type, int64_t dim);
   void extend(OpResult result);
@@ -235,10 +236,7 @@ bool Padder::takesPadding(Operation *op, unsigned operand, int64_t dim) {
     return false;
   switch (rule->factors[*factor]) {
   case FactorKind::Parallel:
-    // Chunks of zigzag order have the size that the extent says.
-    if (auto attention = dyn_cast<AttentionOp>(op))
-      return !attention.getZigzag() || dim < attention.getType().getRank() - 2;
-    return true;
+    return followsPadding(op, *rule, *factor);
   case FactorKind::Reduction:
     return addsNothing(op, *factor);
   case FactorKind::Folded:
@@ -344,10 +342,10 @@ void Padder::extend(OpResult result) {
   result.replaceAllUsesExcept(value, made);
 }
 
-LogicalResult Padder::fit(Operation *op) {
-  auto attention = dyn_cast<AttentionOp>(op);
-  int64_t tokens = attention ? attention.getType().getRank() - 2 : 0;
-  if (attention && isPadded(attention.getKey(), tokens) && !attention.getZigzag()) {
+/// Masks the padding of keys.
+void Padder::fitAttention(AttentionOp attention) {
+  int64_t tokens = attention.getType().getRank() - 2;
+  if (isPadded(attention.getKey(), tokens) && !attention.getZigzag()) {
     int64_t extent = attention.getKey().getType().getDimSize(tokens);
     if (!attention.getCausal() && !attention.getKeyCount())
       attention.setKeyCount(extent);
@@ -356,14 +354,20 @@ LogicalResult Padder::fit(Operation *op) {
     if (!padding->isZero(value, tokens)) {
       SmallVector<int64_t> extents = paddedShape(value), all(extents);
       extents[tokens] = extent;
-      Value whole = cut(op, value, extents);
-      OpBuilder builder(op);
+      Value whole = cut(attention, value, extents);
+      OpBuilder builder(attention);
       attention.getValueMutable().assign(append(
-          builder, op->getLoc(), whole,
+          builder, attention.getLoc(), whole,
           RankedTensorType::get(all, typeOf(value).getElementType(), typeOf(whole).getEncoding()),
           tokens));
     }
   }
+}
+
+/// Cuts the padding that the op does not take off its operands.
+void Padder::fit(Operation *op) {
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    fitAttention(attention);
   for (OpOperand &operand : op->getOpOperands()) {
     Value value = operand.get();
     if (!typeOf(value) || types.contains(value))
@@ -372,16 +376,12 @@ LogicalResult Padder::fit(Operation *op) {
     bool mustCut = false;
     for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
       if (!takes.lookup(&operand)[dim]) {
-        if (attention && attention.getZigzag() && operand.getOperandNumber() == 0 && dim == tokens)
-          return op->emitError() << "expected tokens that the devices divide with 'zigzag', found "
-                                 << typeOf(value).getDimSize(dim);
         extents[dim] = typeOf(value).getDimSize(dim);
         mustCut = true;
       }
     if (mustCut)
       operand.set(cut(op, value, extents));
   }
-  return success();
 }
 
 /// What the embedder's buffers have of a padded argument or result.
@@ -417,8 +417,7 @@ LogicalResult Padder::run() {
     decide(op);
   SmallVector<OpResult> extended;
   for (Operation *op : ops) {
-    if (failed(fit(op)))
-      return failure();
+    fit(op);
     for (OpResult result : op->getResults())
       if (llvm::is_contained(gives.lookup(result), false))
         extended.push_back(result);

@@ -21,29 +21,32 @@ using namespace tandem::fusion;
 // Factors
 //===----------------------------------------------------------------------===//
 
-/// The factor of a dimension that is one piece.
+/// The factor of a dimension that is one piece, but for pieces of extent 1: these have no room for
+/// another index, whatever the extent of the dimension.
 static std::optional<int64_t> getFactor(ArrayRef<int64_t> factors, ArrayRef<DimPiece> pieces,
                                         int64_t dim) {
   if (pieces.empty())
     return dim < static_cast<int64_t>(factors.size()) ? factors[dim] : AxesRule::kNone;
-  std::optional<int64_t> found;
+  std::optional<int64_t> found, unit;
   for (auto [piece, factor] : llvm::zip_equal(pieces, factors)) {
     if (piece.dim != dim)
       continue;
+    if (piece.extent == 1) {
+      unit = factor;
+      continue;
+    }
     if (found)
       return std::nullopt;
     found = factor;
   }
-  return found;
+  return found ? found : unit;
 }
 
 /// Whether a factor is a whole dimension on the other side too.
 static bool isWholeDim(ArrayRef<DimPiece> pieces, ArrayRef<int64_t> factors, int64_t factor) {
-  for (auto [piece, other] : llvm::zip_equal(pieces, factors))
-    if (other == factor)
-      return llvm::count_if(pieces,
-                            [dim = piece.dim](const DimPiece &p) { return p.dim == dim; }) == 1;
-  return false;
+  const int64_t *it = llvm::find(factors, factor);
+  return it != factors.end() &&
+         getFactor(factors, pieces, pieces[it - factors.begin()].dim) == factor;
 }
 
 std::optional<int64_t> fusion::getOperandFactor(const AxesRule &rule, unsigned operand,
@@ -66,6 +69,12 @@ std::optional<int64_t> fusion::getResultFactor(const AxesRule &rule, unsigned re
   return factor;
 }
 
+bool fusion::followsPadding(Operation *op, const AxesRule &rule, int64_t factor) {
+  auto attention = dyn_cast<AttentionOp>(op);
+  return rule.factors[factor] == FactorKind::Parallel &&
+         (!attention || !attention.getZigzag() || factor != attention.getType().getRank() - 2);
+}
+
 bool fusion::givesPadding(Operation *op, unsigned result, int64_t dim) {
   if (isa<ReshardOp>(op))
     return true;
@@ -82,7 +91,7 @@ bool fusion::givesPadding(Operation *op, unsigned result, int64_t dim) {
   // A dimension that is only repeated takes any extent.
   if (*factor == AxesRule::kNone)
     return isa<BroadcastOp>(op);
-  return rule->factors[*factor] == FactorKind::Parallel;
+  return followsPadding(op, *rule, *factor);
 }
 
 //===----------------------------------------------------------------------===//

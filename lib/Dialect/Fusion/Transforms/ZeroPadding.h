@@ -16,9 +16,14 @@
 namespace tandem::fusion {
 
 /// The factor of a dimension of an operand or a result; none if the op cuts the dimension into
-/// pieces, or joins it with others.
+/// pieces, or joins it with others of more than one index.
 std::optional<int64_t> getOperandFactor(const AxesRule &rule, unsigned operand, int64_t dim);
 std::optional<int64_t> getResultFactor(const AxesRule &rule, unsigned result, int64_t dim);
+
+/// Whether all operands and results of an op that have this factor may be padded alike: the op
+/// computes its padding from theirs. Not the rows of attention in zigzag order, whose chunks have
+/// the size that the extent says.
+bool followsPadding(Operation *op, const AxesRule &rule, int64_t factor);
 
 /// Whether this dimension of a result gets the padding of an operand, or may be of any extent.
 /// Otherwise the result is computed without padding, and 0 is appended.
