@@ -70,11 +70,16 @@ typedef struct tandem_compile_options {
   /* Where a reshard goes that may be "before" or "after" an op: as said, or as "cost" predicts.
    * NULL: "cost" with a machine, else "before". */
   const char *gather;
-  int certify; /* not 0: proves the program and puts the certificate into the file */
+  int certify; /* not 0: compares results at more indices, and predicts times with a machine; takes
+                * about as long as compiling */
   const char
       *deterministic; /* "bitwise", "batch" (docs/determinism.md); NULL: as the module says */
   const char *tuned;  /* file of measured choices (docs/benchmarking.md); NULL: none */
   int64_t bound;      /* not 0: extents left `?` (or -1 in `shapes`) vary from 0 to this */
+  /* Not 0: the program is not proven, and its certificate says so. Else it is: that it can neither
+   * hang nor race, and gives what its unsharded reference gives. What is found is an error. */
+  uint32_t no_check;
+  uint32_t reserved; /* 0 */
 } tandem_compile_options;
 
 typedef enum tandem_severity {
@@ -180,11 +185,12 @@ tandem_compilation *tandem_family_compile_all(tandem_family *family, uint32_t th
  * device. Destroy the report; NULL only if out of memory. Thread-safe. */
 typedef struct tandem_report tandem_report;
 
-/* The certificate (compile with `certify`): what is proven; how each loop of reshards and compute
+/* The certificate: what is proven; how each loop of reshards and compute
  * is run, whether its communication is overlapped or why not, and the runners-up with their
- * predicted times (with `machine`). JSON: {"producer", "properties", "limits", "data", "machine",
- * "seconds", "baseline_seconds", "loops": [{"reshards", "locations", "schedule", "source",
- * "communication_seconds", "exposed_seconds", "candidates": [{"schedule", "seconds"}]}]}. */
+ * predicted times (with `machine` and `certify`). JSON: {"producer", "properties", "limits",
+ * "data", "machine", "seconds", "baseline_seconds", "loops": [{"reshards", "locations", "schedule",
+ * "source", "communication_seconds", "exposed_seconds", "candidates": [{"schedule", "seconds"}]}]}.
+ */
 tandem_report *tandem_explain_program(const void *bytes, size_t size);
 
 /* Zero everything but struct_size for the defaults. */

@@ -18,7 +18,7 @@ using namespace tandem::compiler;
 
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_mesh_size, size) &&
               TANDEM_NO_PADDING_AFTER(tandem_argument_shape, rank) &&
-              TANDEM_NO_PADDING_AFTER(tandem_compile_options, bound) &&
+              TANDEM_NO_PADDING_AFTER(tandem_compile_options, reserved) &&
               TANDEM_NO_PADDING_AFTER(tandem_family_options, reserved) &&
               TANDEM_NO_PADDING_AFTER(tandem_module_options, directory));
 
@@ -68,6 +68,7 @@ static Status convert(const tandem_compile_options *given, CompileOptions &to) {
     to.machine = from.machine;
   if (from.gather)
     to.gather = from.gather;
+  to.check = !from.no_check;
   to.certify = from.certify != 0;
   to.bound = from.bound;
   if (from.tuned)

@@ -7,6 +7,7 @@
 
 #include "tandem/Compiler/Certify.h"
 
+#include "tandem/Program/Container.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Check.h"
 #include "tandem/Replay/Machine.h"
@@ -15,17 +16,27 @@
 #include "tandem/Replay/World.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <xxhash.h>
 
 namespace tandem::compiler {
 
 namespace {
 
+/// Multiply-adds and elements (1 to 2 ns each) for the comparison of results, without `certify`.
+constexpr uint64_t kQuickSteps = 3'000'000;
+
 /// `baseline`: null if there is none.
-Status prove(const replay::World &world, const replay::World *baseline, Certificate &certificate) {
+Status prove(const replay::World &world, const replay::World *baseline, const CompileOptions &how,
+             Certificate &certificate) {
   check::CheckOptions options;
+  if (!how.certify)
+    options.dataSteps = kQuickSteps;
   options.queues = check::defaultQueues(world.target);
   options.sms = check::defaultSMs(world.target);
   if (world.isDeterministic)
@@ -39,7 +50,7 @@ Status prove(const replay::World &world, const replay::World *baseline, Certific
   bool isOpen = std::any_of(report.limits.begin(), report.limits.end(),
                             [](const std::string &limit) { return limit.rfind("SMs: ", 0) == 0; });
   certificate.sms = isOpen ? 0 : options.sms.total;
-  if (world.isDeterministic && !baseline)
+  if (world.isDeterministic && !baseline && !how.baseline)
     certificate.limits.emplace_back("bits: there is no baseline to compare with");
   certificate.data = report.data;
   bool isCompared = report.data.rfind("checked", 0) == 0;
@@ -57,6 +68,53 @@ Status prove(const replay::World &world, const replay::World *baseline, Certific
   }
   return Status();
 }
+
+/// The hash of a .tsp file's content; 0 if it is empty.
+uint64_t hashOf(std::string_view bytes) {
+  sp::Header header{};
+  if (bytes.size() >= sizeof header)
+    std::memcpy(&header, bytes.data(), sizeof header);
+  return header.indexHash;
+}
+
+/// What this process has proven. Thread-safe.
+class Proofs {
+public:
+  /// Hashes of the program and of the baseline; whether it was proven with `certify`.
+  using Key = std::tuple<uint64_t, uint64_t, bool>;
+
+  static Proofs &get() {
+    static Proofs proofs;
+    return proofs;
+  }
+  /// Whether it is known. Fills what `prove` fills.
+  bool find(const Key &key, Certificate &to) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found = known.find(key);
+    if (found == known.end())
+      return false;
+    const Certificate &from = found->second;
+    to.properties = from.properties;
+    to.limits = from.limits;
+    to.data = from.data;
+    to.queues = from.queues;
+    to.bufferedSends = from.bufferedSends;
+    to.sms = from.sms;
+    return true;
+  }
+  void add(const Key &key, const Certificate &certificate) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (known.size() >= kMost)
+      known.clear();
+    Certificate &kept = known[key] = certificate;
+    kept.loops.clear();
+  }
+
+private:
+  static constexpr size_t kMost = 4096; ///< some KB each
+  std::mutex mutex;
+  std::map<Key, Certificate> known;
+};
 
 /// The communication of the loop's reshards, found by their locations.
 void measureLoop(const timeline::Timeline &run, uint32_t rank, Certificate::Loop &loop) {
@@ -121,20 +179,31 @@ Status predict(const replay::World &world, const replay::World *baseline,
 } // namespace
 
 Expected<Certificate> certify(const CompileResult &result, const CompileOptions &options,
-                              bool isChecked) {
-  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(result.output));
+                              std::string_view program) {
+  Certificate certificate;
+  certificate.producer = version();
+  certificate.loops = result.loops;
+  if (options.rank || !options.check)
+    certificate.limits = {options.rank ? "not checked: one rank alone"
+                                       : "not checked: compiled without the check"};
+  bool proves = !options.rank && options.check,
+       predicts = !options.rank && options.certify && !options.machine.empty();
+  Proofs::Key key{hashOf(program), hashOf(result.baseline), options.certify};
+  bool isKnown = proves && Proofs::get().find(key, certificate);
+  if (!predicts && (isKnown || !proves))
+    return certificate;
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(program));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(*file));
   std::shared_ptr<const replay::World> baseline;
   if (!result.baseline.empty()) {
     TANDEM_ASSIGN_OR_RETURN(auto plain, ProgramFile::fromMemory(result.baseline));
     TANDEM_ASSIGN_OR_RETURN(baseline, replay::World::load(*plain));
   }
-  Certificate certificate;
-  certificate.producer = version();
-  certificate.loops = result.loops;
-  if (isChecked)
-    TANDEM_RETURN_IF_ERROR(prove(*world, baseline.get(), certificate));
-  if (!options.machine.empty())
+  if (proves && !isKnown) {
+    TANDEM_RETURN_IF_ERROR(prove(*world, baseline.get(), options, certificate));
+    Proofs::get().add(key, certificate);
+  }
+  if (predicts)
     TANDEM_RETURN_IF_ERROR(predict(*world, baseline.get(), result, options.machine, certificate));
   return certificate;
 }

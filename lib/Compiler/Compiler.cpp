@@ -13,6 +13,7 @@
 #include "tandem/Compiler/Certify.h"
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
@@ -82,6 +83,7 @@ private:
   LogicalResult translate();
   LogicalResult verify();
   LogicalResult addCertificate();
+  bool proves() const { return options.check && !options.rank; }
   void compileBaseline();
   void compileAlternatives(ModuleOp source);
 
@@ -89,7 +91,8 @@ private:
   const CompileOptions &options;
   CompileResult &result;
   std::string entry;
-  bool isLowered = false;
+  bool isLowered = false, isDeterministic = false;
+  std::string withOracle; ///< the file with the unsharded reference, unless `result.output` has it
 };
 
 bool isCandidate(Operation &op) {
@@ -132,6 +135,8 @@ LogicalResult Compilation::findEntry() {
   }
   entry = nameOf(*candidates[0]).str();
   isLowered = isa<hostir::ProgramOp>(candidates[0]);
+  isDeterministic =
+      !options.deterministic.empty() || candidates[0]->hasAttr(fusion::kDeterministicAttrName);
   return success();
 }
 
@@ -191,7 +196,7 @@ LogicalResult Compilation::lower() {
       lowering.among.push_back(
           (Twine(loop) + "/" + Twine(options.among.size()) + "=" + candidate).str());
   lowering.machine = options.machine;
-  lowering.oracle = options.oracle;
+  lowering.oracle = options.oracle || proves();
   for (const std::string &pass : options.disabledPasses)
     lowering.disable.push_back(pass);
   lowering.snapshots = options.snapshotDirectory;
@@ -236,6 +241,8 @@ LogicalResult Compilation::translate() {
   translation.numRanks = options.numRanks;
   translation.producer = version();
   translation.withOracle = options.oracle;
+  if (!options.oracle && proves())
+    translation.withOracleToo = &withOracle;
   translation.maxCommands = options.maxCommands;
   StreamProgramStats stats;
   FailureOr<std::string> program = translateToStreamProgram(module, entry, translation, &stats);
@@ -278,7 +285,8 @@ LogicalResult Compilation::verify() {
 /// What this compilation compiles besides is for comparison only.
 static CompileOptions forComparison(const CompileOptions &options) {
   CompileOptions plain = options;
-  plain.withBaseline = plain.certify = plain.log = plain.statistics = plain.verifyOutput = false;
+  plain.check = plain.withBaseline = plain.certify = plain.log = plain.statistics =
+      plain.verifyOutput = false;
   plain.snapshotDirectory.clear();
   plain.output = Output::StreamProgram;
   return plain;
@@ -337,18 +345,19 @@ void Compilation::compileAlternatives(ModuleOp source) {
 }
 
 LogicalResult Compilation::addCertificate() {
-  if (!options.certify)
-    return success();
-  if (options.rank)
+  if (options.rank && options.certify)
     return module.emitError("a certificate is of all ranks: rank ")
            << *options.rank << " alone has none";
-  Expected<Certificate> certificate = certify(result, options, /*isChecked=*/true);
+  Expected<Certificate> certificate =
+      certify(result, options, withOracle.empty() ? result.output : withOracle);
   Expected<std::string> certified = certificate ? withCertificate(result.output, *certificate)
                                                 : Expected<std::string>(certificate.status());
+  result.isUnproven = !certified;
   if (!certified)
     return emitError(module.lookupSymbol(entry)->getLoc())
            << "the stream program is not proven: " << certified.status().message();
   result.output = std::move(*certified);
+  result.certificate = std::move(*certificate);
   return success();
 }
 
@@ -360,9 +369,10 @@ LogicalResult Compilation::run() {
     return module.emitError(unknownTargetMessage(options.target));
   if (failed(findEntry()))
     return failure();
-  bool compares = !isLowered && (options.withBaseline || options.certify);
+  bool compares = !isLowered && !options.baseline && (options.withBaseline || options.certify);
+  bool comparesBits = !isLowered && !options.baseline && isDeterministic && proves();
   OwningOpRef<ModuleOp> source;
-  if (compares)
+  if (compares || comparesBits)
     compileBaseline();
   if (compares && !options.machine.empty())
     source = module.clone();

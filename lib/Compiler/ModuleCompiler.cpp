@@ -107,6 +107,7 @@ std::string keyOf(const CompileOptions &options) {
   number(options.numRanks);
   number(options.workers);
   number(options.oracle);
+  number(options.check);
   number(options.certify);
   number(options.verifyOutput);
   number(options.maxCommands);

@@ -167,10 +167,9 @@ Status ProgramFile::requireProof() const {
   return Status();
 }
 
-std::string toText(const Certificate &certificate) {
-  std::string result =
-      fmt::format("certificate of {}\n  cannot occur, in any number of consecutive runs: {}\n",
-                  certificate.producer, fmt::join(certificate.properties, " "));
+static std::string provenText(const Certificate &certificate) {
+  std::string result = fmt::format("  cannot occur, in any number of consecutive runs: {}\n",
+                                   fmt::join(certificate.properties, " "));
   result += certificate.queues == 0
                 ? std::string("  each stream has its own queue")
                 : fmt::format("  streams of a rank share {} queues in any way", certificate.queues);
@@ -179,6 +178,12 @@ std::string toText(const Certificate &certificate) {
   if (certificate.sms > 0)
     result += fmt::format("  kernels that wait leave the SMs that others need, of {} per GPU\n",
                           certificate.sms);
+  return result;
+}
+
+std::string toText(const Certificate &certificate) {
+  std::string result = fmt::format("certificate of {}\n", certificate.producer);
+  result += certificate.properties.empty() ? "  nothing was proven\n" : provenText(certificate);
   if (!certificate.data.empty())
     result += fmt::format("  results against the unsharded reference: {}\n", certificate.data);
   for (const std::string &limit : certificate.limits)

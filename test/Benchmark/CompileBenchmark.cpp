@@ -45,6 +45,7 @@ void compileText(benchmark::State &state) {
   compiler::CompileOptions options;
   options.mesh = {{"x", state.range(0)}};
   options.verifyOutput = state.range(1);
+  options.check = false;
   uint64_t commands = 0;
   for (auto _ : state) {
     compiler::CompileResult result = compiler::compileText(text, options);
@@ -160,7 +161,7 @@ void compileLayers(benchmark::State &state) {
   std::string text = Layers{state.range(0)}.text();
   compiler::CompileOptions options;
   options.target = "cpu-local";
-  options.verifyOutput = false;
+  options.verifyOutput = options.check = false;
   uint64_t commands = 0;
   for (auto _ : state) {
     compiler::CompileResult result = compiler::compileText(text, options);
@@ -183,12 +184,35 @@ BENCHMARK(compileLayers)
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
 
+/// A layer of 1024 tokens from text to a stream program, with its proof or without. Each has
+/// another name, since a process proves a program once.
+void compileCheckedLayer(benchmark::State &state) {
+  std::string text = Layers{1, state.range(0), 1024, 4096, 16384, "bf16"}.text();
+  size_t at = text.find("@layers") + 1;
+  compiler::CompileOptions options;
+  options.target = "cuda-peer";
+  options.check = state.range(1);
+  unsigned number = 0;
+  for (auto _ : state) {
+    std::string named = text;
+    named.replace(at, 6, "layer" + std::to_string(number++));
+    compiler::CompileResult result = compiler::compileText(named, options);
+    if (!result)
+      return state.SkipWithError(result.errorText().c_str());
+    benchmark::DoNotOptimize(result.output.data());
+  }
+}
+BENCHMARK(compileCheckedLayer)
+    ->ArgNames({"ranks", "check"})
+    ->ArgsProduct({{2, 4, 8}, {0, 1}})
+    ->Unit(benchmark::kMillisecond);
+
 void compileByPrice(benchmark::State &state, const Layers &layers, const char *machine) {
   std::string text = layers.text();
   compiler::CompileOptions options;
   options.target = "cuda-peer";
   options.machine = std::string(TANDEM_MACHINES "/") + machine + ".json";
-  options.verifyOutput = false;
+  options.verifyOutput = options.check = false;
   for (auto _ : state) {
     compiler::CompileResult result = compiler::compileText(text, options);
     if (!result)
@@ -226,7 +250,7 @@ void compileSlices(benchmark::State &state) {
   compiler::CompileOptions options;
   options.target = "cpu-local";
   options.oracle = false;
-  options.verifyOutput = false;
+  options.verifyOutput = options.check = false;
   uint64_t commands = 0;
   for (auto _ : state) {
     compiler::CompileResult result = compiler::compileText(text, options);

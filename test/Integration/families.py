@@ -40,12 +40,12 @@ REFERENCES = {
                              "min": np.exp(x).min(0, initial=np.inf)},
     "attention": lambda q, k, v: {"y": attention(q, k, np.exp(v))},
     "causal": lambda q, k, v: {"y": attention(q, k, v, causal=True)},
-    "keys": lambda q, k, v: {"y": attention(q, k, np.exp(v))},
-    "keys_bf16": lambda q, k, v: {"y": attention(q, k, v)},
-    "far": lambda q, k, v: {"y": attention(q - 4e4, np.exp(np.exp(k)), np.exp(v), scale=1e-6)},
     "pairs": lambda s, x: {"y": np.exp(s) @ x, "e": np.exp(s)},
     "norm": lambda x, g, w: {"y": x * g / np.sqrt((x ** 2).mean(-1, keepdims=True) + 0.1) @ w},
     "from_end_slices": lambda x, w: {"y": x * np.arange(len(x), 0, -1)[:, None] @ w},
+    "keys": lambda q, k, v: {"y": attention(q, k, np.exp(v))},
+    "keys_bf16": lambda q, k, v: {"y": attention(q, k, v)},
+    "far": lambda q, k, v: {"y": attention(q - 4e4, np.exp(np.exp(k)), np.exp(v), scale=1e-6)},
 }
 
 

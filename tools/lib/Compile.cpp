@@ -107,6 +107,7 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   options.target = request.target;
   options.bound = request.bound;
   options.machine = request.machine;
+  options.check = request.check;
   options.certify = request.certify;
   options.deterministic = request.deterministic;
   options.choices = request.choices;

@@ -35,7 +35,8 @@ struct CompileRequest {
   std::string deterministic; ///< "bitwise" or "batch"; "": as the module says
   /// Loops by signature, and the candidate that each gets (CompileOptions::choices).
   std::vector<std::pair<std::string, std::string>> choices;
-  bool certify = false; ///< prove the program, and put the certificate into it
+  bool check = true;    ///< prove the program (CompileOptions::check)
+  bool certify = false; ///< the same, with a complete certificate
 };
 
 struct CompiledProgram {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Compiler/Certify.h"
+#include "tandem/Compiler/Compiler.h"
 #include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 
@@ -91,14 +91,10 @@ cl::opt<bool> dump("dump",
 cl::opt<bool> verifyOutput("verify-output",
                            cl::desc("verify the output as the runtime's reader does (default)"),
                            cl::init(true), cl::cat(category));
-/// Above this, --check is off by default: it costs about as much as compiling.
-constexpr uint32_t kMaxRanksChecked = 64;
-
-cl::opt<cl::boolOrDefault>
-    checkOutput("check",
-                cl::desc("prove that the output cannot hang or race, as tandem-check does; "
-                         "otherwise write nothing (default for up to 64 ranks)"),
-                cl::cat(category));
+cl::opt<bool> checkOutput("check",
+                          cl::desc("prove that the output cannot hang or race, as tandem-check "
+                                   "does; otherwise write nothing (default)"),
+                          cl::init(true), cl::cat(category));
 cl::opt<bool> explainChoices(
     "explain",
     cl::desc("print how each loop is run, whether its communication is overlapped or why not, and "
@@ -168,6 +164,8 @@ int parseOptions(compiler::CompileOptions &options) {
   options.log = logPasses;
   options.statistics = statistics;
   options.verifyOutput = verifyOutput;
+  options.check = checkOutput;
+  options.certify = rank == "all" && (checkOutput || explainChoices);
   options.maxCommands = maxCommands;
   options.output = emit == "hostir" ? compiler::Output::HostIR : compiler::Output::StreamProgram;
   return 0;
@@ -237,34 +235,6 @@ int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {
   return write(text);
 }
 
-/// Proves what was compiled, explains it if that is wanted, and puts the certificate into it; the
-/// exit code.
-int certifyResult(compiler::CompileResult &result, const compiler::CompileOptions &options) {
-  bool isChecked = checkOutput == cl::BOU_UNSET ? result.numRanks <= kMaxRanksChecked
-                                                : checkOutput == cl::BOU_TRUE;
-  if (explainChoices && rank != "all")
-    return fail("--explain needs all ranks, without --rank");
-  if (rank != "all" || (!isChecked && !explainChoices))
-    return 0;
-  Expected<Certificate> certificate = compiler::certify(result, options, isChecked);
-  if (!certificate) {
-    if (!isChecked)
-      return fail(certificate.status().message());
-    llvm::errs() << escapeControls(certificate.status().message());
-    return fail("the program may not run as it should: nothing is written (--check=false writes it "
-                "all the same)");
-  }
-  if (explainChoices)
-    llvm::outs() << explain(*certificate);
-  if (!isChecked)
-    return 0;
-  Expected<std::string> output = withCertificate(result.output, *certificate);
-  if (!output)
-    return fail(output.status().message());
-  result.output = std::move(*output);
-  return 0;
-}
-
 bool isStreamProgram(const std::string &path) {
   if (!llvm::sys::fs::is_regular_file(path))
     return false;
@@ -300,20 +270,22 @@ int main(int argc, char **argv) {
     return code;
   if (oracleOnly)
     rank = "oracle";
-  // For certifyResult.
-  options.withBaseline = !baseline && !options.rank && checkOutput != cl::BOU_FALSE;
+  if (explainChoices && rank != "all")
+    return fail("--explain needs all ranks, without --rank");
   if (!dump && !explainChoices && outputPath.empty() &&
       options.output == compiler::Output::StreamProgram)
     return fail("expected -o: where does the stream program go?");
   compiler::CompileResult result = compiler::compileFile(input, options);
   for (const compiler::Diagnostic &diagnostic : result.diagnostics)
     llvm::errs() << diagnostic.str() << "\n";
+  if (!result && result.isUnproven)
+    return fail("the program may not run as it should: nothing is written (--check=false writes it "
+                "all the same)");
   if (!result)
     return 1;
   llvm::errs() << result.statistics;
-  if (options.output == compiler::Output::StreamProgram)
-    if (int code = certifyResult(result, options))
-      return code;
+  if (explainChoices && options.output == compiler::Output::StreamProgram)
+    llvm::outs() << explain(result.certificate);
   if (explainChoices && outputPath.empty() && !dump)
     return 0;
   if (dump && options.output == compiler::Output::StreamProgram)

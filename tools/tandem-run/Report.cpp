@@ -69,11 +69,12 @@ std::string run::summaryLine(const Options &options, const Report &report) {
   if (!report.failure.empty())
     return fmt::format("FAILED {}: {}", report.name.empty() ? report.file : report.name,
                        report.failure);
+  const char *proof = report.proven ? "" : ", not proven";
   if (options.verify)
-    return fmt::format("verified {}: ranks {}, max relative error {:.1e}, median {:.1f} ms",
-                       report.name, report.ranks, report.maxError(), report.medianMs());
-  return fmt::format("ran {}: ranks {}, median {:.1f} ms", report.name, report.ranks,
-                     report.medianMs());
+    return fmt::format("verified {}: ranks {}, max relative error {:.1e}, median {:.1f} ms{}",
+                       report.name, report.ranks, report.maxError(), report.medianMs(), proof);
+  return fmt::format("ran {}: ranks {}, median {:.1f} ms{}", report.name, report.ranks,
+                     report.medianMs(), proof);
 }
 
 static std::string sizeText(uint64_t bytes) {
@@ -143,6 +144,7 @@ static nlohmann::json jsonOf(const Options &options, const Report &report) {
           {"seed", options.seed},
           {"repeat", options.repeat},
           {"verified", report.verified},
+          {"proven", report.proven},
           {"failure", report.failure},
           {"max_relative_error", number(report.maxError())},
           {"median_ms", report.medianMs()},

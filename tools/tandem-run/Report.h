@@ -40,6 +40,7 @@ struct Report {
   std::vector<RankReport> perRank;
   std::vector<ResultReport> results;
   bool verified = false;
+  bool proven = true; ///< by a complete certificate
   /// Why not; empty if nothing failed. On all ranks: that there is one, not which.
   std::string failure;
   /// What this rank itself has found; empty where rank 0 says it for all.
@@ -57,7 +58,7 @@ struct Tally {
 double medianOf(std::vector<double> values);
 
 /// "verified <name>: ranks 4, max relative error 3.1e-04, median 12.3 ms", "ran ..." without
-/// --verify, "FAILED <name>: ..." otherwise.
+/// --verify, "FAILED <name>: ..." otherwise. Then ", not proven", if so.
 std::string summaryLine(const Options &options, const Report &report);
 /// "rank 2: 14 commands, 1.2 MB sent, median 12.1 ms".
 std::string rankLine(const Report &report, uint32_t rank);
@@ -66,7 +67,7 @@ std::string reportLines(const Options &options, const Report &report, const std:
 /// "3 passed, 1 failed, 2 not run: a.tsp b.tsp".
 std::string totalLine(const Options &options, const Tally &tally);
 
-/// Keys: name, ranks, device, channel, seed, repeat, verified, failure, max_relative_error,
+/// Keys: name, ranks, device, channel, seed, repeat, verified, proven, failure, max_relative_error,
 /// median_ms, times_ms, results [{name, dtype, exact, error, tolerance}], commands (all ranks),
 /// bytes_sent (all ranks, one run), bytes_collective, per_rank [{commands, by_kind {}, bytes_sent,
 /// bytes_collective, median_ms}]. Of several programs: "programs", a list of these, each with its

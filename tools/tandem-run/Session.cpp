@@ -258,8 +258,10 @@ private:
     report.name = file->name();
     report.ranks = file->numRanks();
     TANDEM_RETURN_IF_ERROR(checkRanks(*file, bootstrap.worldSize()));
+    Status proof = file->requireProof();
+    report.proven = proof.ok();
     if (options.requireProof)
-      TANDEM_RETURN_IF_ERROR(file->requireProof().withPrefix("--require-proof: "));
+      TANDEM_RETURN_IF_ERROR(proof.withPrefix("--require-proof: "));
     auto mine = file->rankProgram(bootstrap.rank());
     if (!mine)
       return mine.status().withPrefix(path + ": ");

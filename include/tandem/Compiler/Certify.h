@@ -13,14 +13,17 @@
 
 namespace tandem::compiler {
 
-/// What holds of a compiled program: `withCertificate` puts it into the file. `isChecked`: proves
-/// that it can neither hang nor race, and compares its results with the reference, as tandem-check
-/// does, and those of a deterministic program bit by bit with the baseline
-/// (CompileResult::baseline); what is found is an error. With a machine in `options` that can run
-/// the program, one run is simulated, of the baseline too. Needs all ranks. Takes about as long as
-/// compiling.
+/// What holds of a compiled program, whose bytes (with its unsharded reference) are `program`:
+/// `withCertificate` puts it into the file.
+/// `options.check`: proves that it can neither hang nor race, and compares its results with the
+/// reference, as tandem-check does, and those of a deterministic program bit by bit with the
+/// baseline (CompileResult::baseline); what is found is an error. A proof is kept for further calls
+/// with the same program.
+/// `options.certify`: compares results at more indices. With a machine in `options` that can run
+/// the program, one run is simulated, of the baseline too.
+/// Needs all ranks; with `options.rank` nothing is proven. Thread-safe.
 Expected<Certificate> certify(const CompileResult &result, const CompileOptions &options,
-                              bool isChecked);
+                              std::string_view program);
 
 } // namespace tandem::compiler
 

@@ -105,8 +105,13 @@ struct CompileOptions {
   bool statistics = false;
   /// Read the stream program back with the runtime's reader and verifier.
   bool verifyOutput = true;
-  /// Prove the program and put the certificate into the file (Certify.h); what is found is an
-  /// error. Needs all ranks, implies `withBaseline`, and takes about as long as compiling.
+  /// Prove the program (Certify.h); what is found is an error. If not, or with `rank`, the
+  /// certificate in the file says that nothing was proven. Takes about 0.5 us per command and up to
+  /// 5 ms to compare results; deterministic programs are compared with their baseline, which is
+  /// compiled for it.
+  bool check = true;
+  /// Compare results at more indices (up to 0.1 s), and predict times with a machine. Needs all
+  /// ranks, implies `withBaseline`, and takes about as long as compiling.
   bool certify = false;
   /// Most commands of one rank; more are an error (likely an endless loop).
   uint64_t maxCommands = uint64_t(1) << 24;
@@ -115,6 +120,8 @@ struct CompileOptions {
 
 struct CompileResult {
   bool ok = false;
+  /// It was compiled, but the proof found what the errors say (CompileOptions::check).
+  bool isUnproven = false;
   /// Bytes or text as requested; empty unless ok.
   std::string output;
   /// The bytes of the baseline's .tsp file; empty unless requested, or if it does not compile.
@@ -122,12 +129,15 @@ struct CompileResult {
   /// With the baseline and a machine: the program with another candidate for one of its loops, as
   /// text and as bytes of a .tsp file, for a certificate that compares with them.
   std::vector<std::pair<std::string, std::string>> alternatives;
+  /// What is in the file, with what files do not store. Of a program from a cache on disk: empty.
+  Certificate certificate;
   /// In order of emission. At least one error unless ok.
   std::vector<Diagnostic> diagnostics;
   /// Ranks of the stream program.
   uint32_t numRanks = 0;
   uint64_t numCommands = 0, numMessages = 0;
-  /// How each loop of reshards and compute is run, without the times of a whole run (Certify.h).
+  /// How each loop of reshards and compute is run, without the times of a whole run (which are in
+  /// `certificate`).
   /// Of a program from a cache on disk only `reshards`, `what` and `source`.
   std::vector<Certificate::Loop> loops;
   /// Text; empty unless requested.

@@ -103,8 +103,8 @@ const char *given(const std::string &text) { return text.empty() ? nullptr : tex
 nb::object compile(const std::string &text, const std::string &name, const std::string &entry,
                    const Sizes &mesh, const Shapes &shapes, const std::string &target,
                    uint32_t ranks, uint32_t workers, bool reference, const std::string &machine,
-                   const std::string &gather, bool certify, const std::string &deterministic,
-                   const std::string &tuned) {
+                   const std::string &gather, bool check, bool certify,
+                   const std::string &deterministic, const std::string &tuned) {
   CallScope call;
   const Library &library = Library::get();
   std::vector<tandem_mesh_size> meshSizes;
@@ -127,6 +127,7 @@ nb::object compile(const std::string &text, const std::string &name, const std::
   options.no_oracle = reference ? 0 : 1;
   options.machine = given(machine);
   options.gather = given(gather);
+  options.no_check = check ? 0 : 1;
   options.certify = certify ? 1 : 0;
   options.deterministic = given(deterministic);
   options.tuned = given(tuned);
@@ -205,7 +206,8 @@ void tandem::python::bindCompiler(nb::module_ &module) {
              nb::arg("entry") = "", nb::arg("mesh") = Sizes(), nb::arg("shapes") = Shapes(),
              nb::arg("target") = "", nb::arg("ranks") = 0, nb::arg("workers") = 0,
              nb::arg("reference") = false, nb::arg("machine") = "", nb::arg("gather") = "",
-             nb::arg("certify") = false, nb::arg("deterministic") = "", nb::arg("tuned") = "");
+             nb::arg("check") = true, nb::arg("certify") = false, nb::arg("deterministic") = "",
+             nb::arg("tuned") = "");
   module.def("explain", &explain, nb::arg("bytes"));
   module.def("check", &check, nb::arg("bytes"), nb::arg("lint"));
   module.def("simulate", &simulate, nb::arg("bytes"), nb::arg("machine"), nb::arg("graph"));

@@ -251,8 +251,19 @@ FailureOr<std::string> Translation::run() {
     return failure();
   arguments = std::move(*read);
   file.resize(tandem::sp::kAlignment); // space for the header
-  if (failed(writeRanks()) || (oracle && options.withOracle && failed(writeOracle())))
+  if (failed(writeRanks()))
     return failure();
+  if (oracle && (options.withOracle || options.withOracleToo)) {
+    size_t end = file.size();
+    if (failed(writeOracle()))
+      return failure();
+    if (!options.withOracle) {
+      writeIndex();
+      *options.withOracleToo = file;
+      file.resize(end);
+      oracleBlob = sp::Blob(0, 0, 0);
+    }
+  }
   writeIndex();
   stats.bytes = file.size();
   stats.numRanks = code->numRanks;

@@ -30,7 +30,7 @@ def program():
 
 
 def test_explain(program):
-    """Also of a program without a certificate: then it is compiled again."""
+    """Also of a program without predicted times: then it is compiled again."""
     certified = product.compile(target="cuda-peer", machine="h200x4", certify=True)
     for explained in (program.explain(), certified.explain(), product.compile(target="cuda-peer").explain("h200x4")):
         (loop,) = explained.loops
@@ -40,6 +40,38 @@ def test_explain(program):
         assert loop["schedule"] in str(explained) and loop["schedule"] in explained._repr_html_()
         others = [one["schedule"] for one in loop["candidates"] if one["schedule"] != loop["schedule"]]
         assert others and all(one in str(explained) for one in others)
+
+
+#: Copies x, but its unsharded reference doubles it.
+WRONG = """
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+hostir.program @copied(
+    %x: memref<1x4xf32> {hostir.name = "x", hostir.type = tensor<2x4xf32, #fusion.axes<#tp, [didx("x"), -]>>},
+    %y: memref<1x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32, #fusion.axes<#tp, [didx("x"), -]>>}) {
+  %main = hostir.main_stream
+  hostir.copy %x to %y on %main : memref<1x4xf32> to memref<1x4xf32>
+}
+hostir.program @doubled(
+    %x: memref<2x4xf32> {hostir.name = "x", hostir.type = tensor<2x4xf32>},
+    %y: memref<2x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32>}) attributes {oracle_of = @copied} {
+  %main = hostir.main_stream
+  hostir.copy %x to %y on %main : memref<2x4xf32> to memref<2x4xf32>
+  hostir.accumulate sum %x into %y on %main : memref<2x4xf32> to memref<2x4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("reference", (True, False))
+def test_programs_are_proven_when_they_are_compiled(reference):
+    for _ in range(2):
+        with pytest.raises(tandem.CompileError, match='not proven: error: wrong-result: .* result "y"'):
+            tandem.compile(WRONG, reference=reference)
+    unproven = tandem.compile(WRONG, reference=reference, check=False)
+    assert unproven.explain().data["properties"] == []
+    assert "nothing was proven" in str(unproven.explain()) and "compiled without the check" in str(unproven.explain())
+    proven = product.compile(reference=reference).explain()
+    assert "deadlock" in proven.data["properties"] and re.match("checked|sampled", proven.data["data"])
+    assert product.compile(check=False).explain().data["properties"] == []
 
 
 def test_explain_what_is_not_overlapped():
@@ -80,8 +112,7 @@ def test_rejected(program):
     with pytest.raises(tandem.ArgumentError, match="nowhere"):
         program.simulate("nowhere")
     loaded = tandem.Program(program.bytes)
-    with pytest.raises(tandem.ArgumentError, match="no certificate"):
-        loaded.explain()
+    assert "deadlock" in loaded.explain().data["properties"]
     with pytest.raises(tandem.ArgumentError, match="not compiled here"):
         loaded.explain("h200x4")
     with pytest.raises(tandem.ArgumentError):

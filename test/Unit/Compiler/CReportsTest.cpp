@@ -32,13 +32,15 @@ using Compilation = std::unique_ptr<tandem_compilation, decltype(&tandem_compila
 using Report = std::unique_ptr<tandem_report, decltype(&tandem_report_destroy)>;
 
 struct Bytes {
-  explicit Bytes(uint32_t certify) : compilation(nullptr, tandem_compilation_destroy) {
+  explicit Bytes(int certify, uint32_t noCheck = 0)
+      : compilation(nullptr, tandem_compilation_destroy) {
     const std::string machine = TANDEM_MACHINES "/h200x4.json";
     tandem_compile_options options = {};
     options.struct_size = sizeof options;
     options.target = "cuda-peer";
     options.machine = machine.c_str();
     options.certify = certify;
+    options.no_check = noCheck;
     compilation.reset(
         tandem_compile(kReportedText, std::strlen(kReportedText), "f.mlir", &options));
     data = tandem_compilation_bytes(compilation.get(), &size);
@@ -71,12 +73,19 @@ TEST(CReports, Explain) {
   EXPECT_EQ(tandem_report_get(report.get(), static_cast<tandem_report_form>(7)), nullptr);
 }
 
-TEST(CReports, ExplainNeedsACertificate) {
-  Bytes bytes(/*certify=*/0);
-  Report report = owned(tandem_explain_program(bytes.data, bytes.size));
-  EXPECT_FALSE(tandem_report_ok(report.get()));
-  EXPECT_THAT(text(report), HasSubstr("no certificate"));
-  EXPECT_EQ(asJson(report), nullptr);
+TEST(CReports, EveryProgramIsProvenOrSaysThatItIsNot) {
+  Bytes proven(/*certify=*/0);
+  Report report = owned(tandem_explain_program(proven.data, proven.size));
+  ASSERT_TRUE(tandem_report_ok(report.get())) << text(report);
+  EXPECT_THAT(asJson(report), HasSubstr("\"properties\": [\n    \"deadlock\""));
+  EXPECT_THAT(asJson(report), HasSubstr("\"data\": \"sampled"));
+  EXPECT_THAT(text(report), Not(HasSubstr("predicted: ")));
+  Bytes unproven(/*certify=*/0, /*noCheck=*/1);
+  report = owned(tandem_explain_program(unproven.data, unproven.size));
+  ASSERT_TRUE(tandem_report_ok(report.get())) << text(report);
+  EXPECT_THAT(text(report), HasSubstr("nothing was proven"));
+  EXPECT_THAT(asJson(report), HasSubstr("\"properties\": []"));
+  EXPECT_THAT(asJson(report), HasSubstr("not checked: compiled without the check"));
 }
 
 TEST(CReports, Check) {

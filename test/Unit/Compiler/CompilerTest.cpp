@@ -11,6 +11,7 @@
 
 #include "mlir/Parser/Parser.h"
 
+#include <algorithm>
 #include <atomic>
 #include <gtest/gtest.h>
 #include <thread>
@@ -35,6 +36,76 @@ CompileOptions forRanks(int64_t ranks, int64_t rows) {
   options.mesh = {{"x", ranks}};
   options.shapes = {{"rows", {rows, 4}}};
   return options;
+}
+
+/// Copies x, but its unsharded reference doubles it.
+const char *const kWrong = R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+hostir.program @copied(
+    %x: memref<1x4xf32> {hostir.name = "x", hostir.type = tensor<2x4xf32, #fusion.axes<#tp, [didx("x"), -]>>},
+    %y: memref<1x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32, #fusion.axes<#tp, [didx("x"), -]>>}) {
+  %main = hostir.main_stream
+  hostir.copy %x to %y on %main : memref<1x4xf32> to memref<1x4xf32>
+}
+hostir.program @doubled(
+    %x: memref<2x4xf32> {hostir.name = "x", hostir.type = tensor<2x4xf32>},
+    %y: memref<2x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32>}) attributes {oracle_of = @copied} {
+  %main = hostir.main_stream
+  hostir.copy %x to %y on %main : memref<2x4xf32> to memref<2x4xf32>
+  hostir.accumulate sum %x into %y on %main : memref<2x4xf32> to memref<2x4xf32>
+}
+)mlir";
+
+const Certificate &certificateOf(const CompileResult &result) {
+  static std::shared_ptr<const ProgramFile> file;
+  file = *ProgramFile::fromMemory(result.output);
+  EXPECT_NE(file->certificate(), nullptr);
+  return *file->certificate();
+}
+
+TEST(Compiler, ProvesByDefault) {
+  for (bool oracle : {true, false}) {
+    CompileOptions options = forRanks(3, 6);
+    options.oracle = oracle;
+    CompileResult result = compileText(kGather, options);
+    ASSERT_TRUE(result) << result.errorText();
+    EXPECT_EQ((*ProgramFile::fromMemory(result.output))->hasOracle(), oracle);
+    const Certificate &certificate = certificateOf(result);
+    EXPECT_EQ(certificate.data.rfind("checked", 0), 0u) << certificate.data;
+    EXPECT_EQ(certificate.properties.front(), "deadlock");
+    EXPECT_EQ(certificate.properties, result.certificate.properties);
+    options.check = false;
+    const Certificate &unproven = certificateOf(compileText(kGather, options));
+    EXPECT_TRUE(unproven.properties.empty());
+    EXPECT_EQ(unproven.limits, std::vector<std::string>{"not checked: compiled without the check"});
+  }
+}
+
+TEST(Compiler, WrongResultsAreErrors) {
+  for (bool oracle : {true, false})
+    for (int call = 0; call < 2; ++call) { // what is wrong is not kept as proven
+      CompileOptions options;
+      options.oracle = oracle;
+      CompileResult result = compileText(kWrong, options, "wrong.mlir");
+      EXPECT_FALSE(result);
+      EXPECT_TRUE(result.isUnproven && result.output.empty());
+      EXPECT_NE(result.errorText().find("wrong.mlir:3:1: error: the stream program is not proven: "
+                                        "error: wrong-result: rank 0: "),
+                std::string::npos)
+          << result.errorText();
+      options.check = false;
+      EXPECT_TRUE(compileText(kWrong, options));
+    }
+}
+
+/// The last bits of a deterministic program are compared with the unoverlapped baseline.
+TEST(Compiler, BitsAreProvenByDefault) {
+  CompileOptions options = forRanks(3, 6);
+  options.deterministic = "bitwise";
+  CompileResult result = compileText(kGather, options);
+  ASSERT_TRUE(result) << result.errorText();
+  const std::vector<std::string> &found = certificateOf(result).properties;
+  EXPECT_TRUE(std::find(found.begin(), found.end(), "bits-differ") != found.end());
 }
 
 TEST(Compiler, TextToStreamProgram) {

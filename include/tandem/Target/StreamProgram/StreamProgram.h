@@ -42,6 +42,8 @@ struct StreamProgramOptions {
   bool reducedWire = false;
   /// Also translate the program whose `oracle_of` names the entry.
   bool withOracle = true;
+  /// If given, and the result is without that program: the file with it, for a proof.
+  std::string *withOracleToo = nullptr;
   /// Most commands, and most evaluated operations, per rank. Exceeding it is an error at the
   /// operation reached: an endless loop, or nearly.
   uint64_t maxCommands = uint64_t(1) << 24;

@@ -285,7 +285,8 @@ class Fusion:
 
 def compile(source: Union[str, Fusion], *, mesh: Optional[Dict[str, int]] = None,
             shapes: Optional[Dict[str, Sequence[int]]] = None, target: Optional[str] = None,
-            machine: Optional[_Path] = None, name: Optional[str] = None, **options: Any) -> Program: ...
+            machine: Optional[_Path] = None, name: Optional[str] = None, check: bool = True,
+            **options: Any) -> Program: ...
 def tune(source: Union[str, Fusion], *tensors: Any, path: _Path, machine: _Path, mesh: Optional[Dict[str, int]] = None,
          shapes: Optional[Dict[str, Sequence[int]]] = None, repeats: int = 10, others: int = 4,
          context: Optional[Context] = None, **options: Any) -> Program: ...

@@ -111,11 +111,13 @@ class Program(_tandem.Program):
         """How each loop of communication and compute is run, whether its communication is overlapped or why not, and
         the runners-up. With a machine file, at which predicted times. `print` it, or show it in a notebook.
 
-        Uses the program's certificate (`compile(certify=True)`), else compiles the program again with one.
+        Uses the program's certificate. Predicted times need `compile(machine=..., certify=True)`, or the program is
+        compiled again for them.
         """
         if machine is None:
             explained = _tandem.explain(self.bytes)
-            if explained[0] or self._source is None:
+            predicts = self._source is not None and self._source[-1].get("machine")
+            if not predicts or not explained[0] or json.loads(explained[2])["machine"]:
                 return Explanation(*_made(explained))
         if self._source is None:
             raise ArgumentError("explain: the program was not compiled here, so its machine file cannot be chosen")
@@ -194,7 +196,7 @@ def _compile_text(text, name, mesh, shapes, options):
     return program
 
 
-def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=None, **options):
+def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=None, check=True, **options):
     """Compiles a fusion for given sizes; returns a Program.
 
     source: the text of a fusion (MLIR), or a function decorated with `fuse`.
@@ -203,12 +205,14 @@ def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=N
     target: "cpu-local" (ranks as threads; the default), "cpu-ucx", "cuda-peer", "cuda-nccl", "cuda-ucx",
         "hip-peer", "hip-rccl", "hip-ucx".
     machine: machine file (a name such as "h200x8", or a path) by whose costs schedules are chosen.
+    check: prove that the program can neither hang nor race, and that it gives what the unsharded fusion gives; what is
+        found is a CompileError. False: `explain()` says that nothing was proven.
     Further options: entry, ranks, workers, gather, certify, deterministic, tuned, reference (put the unsharded
     reference into the program); see tandem/Compiler/Compiler.h.
 
     Raises CompileError with the compiler's messages and their places.
     """
-    options.update(target=target or "cpu-local", machine=machine)
+    options.update(target=target or "cpu-local", machine=machine, check=check)
     if isinstance(source, Fusion):
         if name is not None:
             raise ArgumentError("compile: a traced function has its own name")
