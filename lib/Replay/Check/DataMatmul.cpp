@@ -127,6 +127,15 @@ uint64_t algorithmOf(const Layout &out, const Layout &a, const Layout &b, uint8_
   return key;
 }
 
+/// What a matmul adds to a product: its bias, or the old value. Devices do it before the product is
+/// rounded (GPUs), or before they add the first product of two numbers (CPUs). So it has not the
+/// bits of an addition by a command of its own.
+Value addInMatmul(DataMode mode, DType dtype, Value product, Value term) {
+  if (!mode.rounded || !isFloat(dtype) || product == 0 || term == 0)
+    return combine(mode, dtype, ReduceOp::Sum, product, term);
+  return field::hash(static_cast<uint64_t>(sp::CommandKind::matmul), product, term);
+}
+
 } // namespace
 
 void DataRun::matmul(uint32_t rank, const Command &command) {
@@ -185,6 +194,11 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
   addBias(rank, command, left.empty() && right.empty(), result);
   if (has(sp::CommandFlags::accumulate)) {
     Elements old = read(rank, command, 0);
+    for (size_t i = 0; mode.rounded && i < result.size(); ++i)
+      if (const Value *term = old.find(result.index[i])) {
+        result.value[i] = addInMatmul(mode, out.dtype, result.value[i], *term);
+        old.value[static_cast<size_t>(term - old.value.data())] = 0;
+      }
     accumulate(old, result, out.dtype, ReduceOp::Sum);
     result = std::move(old);
   }
@@ -270,7 +284,7 @@ void DataRun::addBias(uint32_t rank, const Command &command, bool noFactors, Ele
         isRow ? result.index[i] % static_cast<uint64_t>(out.shape[out.rank - 1]) : result.index[i];
     const Value *term = bias.find(at);
     found += term != nullptr;
-    value = term ? combine(mode, out.dtype, ReduceOp::Sum, value, *term) : unknown(value, 0);
+    value = term ? addInMatmul(mode, out.dtype, value, *term) : unknown(value, 0);
   }
   isFailed |= !isRow && found < bias.size(); // a term of an element that is not computed
 }

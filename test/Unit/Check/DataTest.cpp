@@ -522,6 +522,43 @@ TEST(Data, BitsOfAnotherProgram) {
   expectOnly(sumOfRows({0, 2, 1}), {"bits-differ"}, options);
 }
 
+/// y = x w + b: by the matmul's bias, by a matmul onto b, or by a command of its own.
+enum class Addition { Bias, OntoOld, Own };
+static DataSpec productAndTerm(Addition how) {
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {2, 3}), w = spec.whole("w", false, {3, 4});
+  uint32_t b = spec.whole("b", false, {2, 4}), y = spec.whole("y", true, {2, 4});
+  for (RankSpec *rank : {&spec.ranks[0], &*spec.oracle}) {
+    bool isBias = rank != &spec.ranks[0] || how == Addition::Bias;
+    if (!isBias && how == Addition::OntoOld)
+      rank->copy(0, spec.view(*rank, y), spec.view(*rank, b));
+    matmul(*rank, spec.view(*rank, y), spec.view(*rank, x), spec.view(*rank, w),
+           !isBias && how == Addition::OntoOld ? kAdd : 0,
+           isBias ? spec.view(*rank, b) : sp::kNoView);
+    if (!isBias && how == Addition::Own)
+      accumulate(*rank, spec.view(*rank, y), spec.view(*rank, b));
+  }
+  return spec;
+}
+
+/// Devices add it before the product is rounded, or before its first term is added.
+TEST(Data, BitsOfWhatAMatmulAdds) {
+  for (Addition first : {Addition::Bias, Addition::OntoOld, Addition::Own}) {
+    auto file = ProgramFile::fromMemory(productAndTerm(first).encode());
+    ASSERT_TRUE(file) << file.status().message();
+    auto other = replay::World::load(**file);
+    ASSERT_TRUE(other) << other.status().message();
+    CheckOptions options;
+    options.sameBits = other->get();
+    for (Addition second : {Addition::Bias, Addition::OntoOld, Addition::Own}) {
+      std::set<std::string> found;
+      if (first != second)
+        found.insert("bits-differ");
+      expectOnly(productAndTerm(second), found, options);
+    }
+  }
+}
+
 TEST(Data, BitsOfAProgramWithOtherArguments) {
   DataSpec other(1);
   uint32_t x = other.whole("x", false, {2, 2}), y = other.whole("z", true, {2, 2});
