@@ -6,6 +6,7 @@
 
 1. One layer (test/Programs/deterministic.mlir) with all schedules of its gather and of its reduction has the bits of the
    unoverlapped baseline.
+   So has a matmul with bias.
 2. Without `fusion.deterministic` some schedule has others: else the test could not fail.
 3. "batch": with fewer rows, the rows that are left have the same bits.
 4. Functions of test/Programs that have a deterministic form have the bits of their baseline, as the checker proves it.
@@ -80,6 +81,39 @@ class SameBitsWithEverySchedule(Case):
                 self.assertSameBits(self.run_layer(name, layer(c.dtype, gather, reduction), c.ranks), baseline, name)
 
 
+BIASED = """
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+!x = tensor<72x24xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<72x24xf32, #fusion.axes<#tp, [stream("x"), -]>>
+!w = tensor<24x48xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!b = tensor<48xf32, #fusion.axes<#tp, [didx("x")]>>
+!y = tensor<72x48xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
+func.func @biased(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}, %b: !b {fusion.name = "b"}) -> (!y {fusion.name = "y"})
+    attributes {fusion.deterministic = "bitwise"} {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : !x -> !g
+  %y = fusion.matmul %g, %w bias %b : !g, !w, !b -> !y
+  return %y : !y
+}
+"""
+
+
+class SameBitsWithBias(Case):
+    """A matmul adds its bias before it rounds the product, so no schedule may add it by a command of its own."""
+
+    def check(self):
+        c = self.combination
+        text = re.sub(r"(?<=x)f32\b", c.dtype, BIASED)
+        baseline = self.run_layer("baseline", text, c.ranks, "--baseline", entry="biased")
+        for schedule in (*GATHERS, "push, streams = 2", f"push, merge = [1, {c.ranks - 1}]", "exchange, streams = 3"):
+            other = text.replace("schedule<push>", f"schedule<{schedule}>")
+            self.assertSameBits(self.run_layer("biased", other, c.ranks, entry="biased"), baseline, schedule)
+        # A command of its own.
+        source = self.write("gated.mlir", text.replace("schedule<push>", "schedule<gated>"))
+        done = harness.run([harness.tool("tandem-compile"), source, f"--mesh=x={c.ranks}", "-o", self.path("gated.tsp")])
+        self.assertEqual(done.code, 1, str(done))
+        self.assertIn("expected matmuls without bias, which it adds to rounded products", done.err)
+
+
 class OtherBitsWithoutTheAttribute(Case):
     def check(self):
         c = self.combination
@@ -134,5 +168,5 @@ class HasTheBitsOfItsBaseline(harness.CombinationTest):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, combined=[(SameBitsWithEverySchedule, layers), (OtherBitsWithoutTheAttribute, layers),
+    harness.main(__doc__, combined=[(SameBitsWithEverySchedule, layers), (SameBitsWithBias, layers), (OtherBitsWithoutTheAttribute, layers),
                                     (SameBitsOfFewerRows, layers), (HasTheBitsOfItsBaseline, proofs)])
