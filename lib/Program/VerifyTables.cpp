@@ -175,6 +175,8 @@ private:
         sizeOfVector(shard.shape()) != sizeOfVector(shard.strides()))
       return invalid("shape and strides: expected equal ranks of at most {}, found {} and {}",
                      kMaxShardRank, sizeOfVector(shard.shape()), sizeOfVector(shard.strides()));
+    if (argument.varying())
+      info.varying.assign(argument.varying()->begin(), argument.varying()->end());
     if (shard.present()) {
       uint64_t logical = 0, local = 0, walked = 0, last = 0;
       TANDEM_RETURN_IF_ERROR(countBytes(argument.shape(), info.dtype, logical));
@@ -194,8 +196,6 @@ private:
                        shard.offset(), logical);
       if (shard.local_shape())
         info.localShape.assign(shard.local_shape()->begin(), shard.local_shape()->end());
-      if (argument.varying())
-        info.varying.assign(argument.varying()->begin(), argument.varying()->end());
       if (!info.varying.empty())
         TANDEM_RETURN_IF_ERROR(findBlock(shard, info));
     }

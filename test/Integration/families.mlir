@@ -111,3 +111,20 @@ func.func @from_end_slices(%x: tensor<?x16xf32, #rows> {fusion.name = "x"}, %w: 
     -> tensor<?x24xf32, #columns>
   return %y : tensor<?x24xf32, #columns>
 }
+
+// Only one device holds what varies, and one is given what the others compute with.
+#one = #tandem.mesh<"one", [], devices = [1]>
+#here = #fusion.axes<#one, [-, -]>
+func.func @elsewhere(%x: tensor<?x16xf32, #here> {fusion.name = "x"}, %w: tensor<16x24xf32, #columns> {fusion.name = "w"})
+    -> (tensor<?x16xf32, #here> {fusion.name = "e"}, tensor<16x24xf32, #columns> {fusion.name = "y"}) {
+  %e = math.exp %x : tensor<?x16xf32, #here>
+  %y = math.exp %w : tensor<16x24xf32, #columns>
+  return %e, %y : tensor<?x16xf32, #here>, tensor<16x24xf32, #columns>
+}
+
+func.func @handed_out(%x: tensor<?x16xf32, #here> {fusion.name = "x"}, %w: tensor<16x24xf32, #columns> {fusion.name = "w"})
+    -> (tensor<?x24xf32, #columns> {fusion.name = "y"}) {
+  %0 = fusion.reshard %x : tensor<?x16xf32, #here> -> tensor<?x16xf32, #whole>
+  %y = fusion.matmul %0, %w : tensor<?x16xf32, #whole>, tensor<16x24xf32, #columns> -> tensor<?x24xf32, #columns>
+  return %y : tensor<?x24xf32, #columns>
+}

@@ -46,6 +46,8 @@ REFERENCES = {
     "keys": lambda q, k, v: {"y": attention(q, k, np.exp(v))},
     "keys_bf16": lambda q, k, v: {"y": attention(q, k, v)},
     "far": lambda q, k, v: {"y": attention(q - 4e4, np.exp(np.exp(k)), np.exp(v), scale=1e-6)},
+    "elsewhere": lambda x, w: {"e": np.exp(x), "y": np.exp(w)},
+    "handed_out": lambda x, w: {"y": x @ w},
 }
 
 

@@ -166,7 +166,7 @@ class Elementwise:
     def cast(self, value):
         if value.dtype == "i32":
             return None
-        kind, dtype = ("arith.extf", "f32") if value.dtype != "f32" else ("arith.truncf",
-                                                                         self.random.choice(("f16", "bf16")))
+        kind, dtype = ("arith.extf", "f32") if value.dtype in ("f16", "bf16") else ("arith.truncf",
+                                                                                    self.random.choice(("f16", "bf16")))
         return self.add(kind, [value], value.shape, value.axes, dtype=dtype, floor=value.floor / 2,
                         exact=value.exact)

@@ -2,7 +2,8 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Random fusions: each is compiled, run on all its ranks (threads of one process), compared with its oracle and with
-NumPy; or the compiler says in one of its own passes what it does not accept, at a place of the file.
+NumPy (reference.py, which shares nothing with the compiler), and a deterministic one with the bits of its baseline; or the
+compiler says in one of its own passes what it does not accept, at a place of the file.
 
   fuzz.py [--seed S] [--count N] [--seconds T] [--jobs J] [--out FOLDER] [--runner FILE] [--no-minimise]
 
@@ -30,6 +31,7 @@ import harness  # noqa: E402
 import reference  # noqa: E402
 import structure  # noqa: E402
 from minimise import map_values, minimise  # noqa: E402
+from varying import at_extent  # noqa: E402
 
 #: Passes that must not refuse a program: post-conditions, and (hostir) what only sees what the compiler has made itself.
 MUST_NOT_REFUSE = re.compile(r"fusion-verify|hostir-|canonicalize|cse|behind ")
@@ -127,23 +129,49 @@ class Fuzzer:
         wrong = structure.wrong(program, os.path.join(folder, "snapshots"), text.out)
         if wrong:
             return Outcome("structure", wrong)
-        dump = os.path.join(folder, "dump")
+        tensors, failed = self.run(program, compiled, os.path.join(folder, "dump"))
+        if failed:
+            return failed
+        computed = at_extent(program, program.extents[-1]) if program.bound else program
+        expected = reference.evaluate(computed, tensors)
+        results = [tensors[f"out{i}"] for i in range(len(expected))]
+        wrong = reference.compare(computed, results, expected)
+        if wrong:
+            return Outcome("differs from NumPy", wrong)
+        return self.compare_with_baseline(program, path, results) if program.deterministic else Outcome("verified")
+
+    def run(self, program, compiled, dump):
+        """Results by name of the last run, or the outcome if a run fails."""
+        extents = [f"--extent={','.join(map(str, program.extents))}"] if program.bound else []
+        repeat = max(2, len(program.extents))
         try:
-            done = harness.run([self.arguments.runner or harness.tool("tandem-run"), compiled, "--channel=local",
-                                "--verify", "--repeat=2", "--timeout=20", f"--dump-npy={dump}"], limit=60)
+            done = harness.run([self.arguments.runner or harness.tool("tandem-run"), compiled, "--channel=local", *extents,
+                                "--verify", f"--repeat={repeat}", "--timeout=20", f"--dump-npy={dump}"], limit=60)
         except AssertionError as error:
-            return Outcome("run hangs", str(error)[:300])
+            return None, Outcome("run hangs", str(error)[:300])
+        if done.code == 0:
+            return harness.read_dump(dump), None
+        text = (done.out + done.err).strip()
+        if "ThreadSanitizer" in text:
+            return None, Outcome("data race", re.sub(r"0x\w+", "", text[text.index("WARNING"):])[:6000])
+        if done.code < 0 or done.code > 1:
+            return None, Outcome("run crashes", f"exit {done.code} {text[:2000]}")
+        return None, Outcome("unchecked" if CANNOT_CHECK.search(text) else "run fails", text[:2000])
+
+    def compare_with_baseline(self, program, path, results):
+        """A deterministic program has the bits of its unoverlapped baseline."""
+        compiled = path + ".baseline.tsp"
+        done = harness.run([harness.tool("tandem-compile"), path, *program.options(), "--baseline", "-o", compiled], limit=30)
         if done.code != 0:
-            text = (done.out + done.err).strip()
-            if "ThreadSanitizer" in text:
-                return Outcome("data race", re.sub(r"0x\w+", "", text[text.index("WARNING"):])[:6000])
-            if done.code < 0 or done.code > 1:
-                return Outcome("run crashes", f"exit {done.code} {text[:2000]}")
-            return Outcome("unchecked" if CANNOT_CHECK.search(text) else "run fails", text[:2000])
-        tensors = harness.read_dump(dump)
-        expected = reference.evaluate(program, tensors)
-        wrong = reference.compare(program, [tensors[f"out{i}"] for i in range(len(expected))], expected)
-        return Outcome("differs from NumPy", wrong) if wrong else Outcome("verified")
+            return Outcome("baseline fails", done.err[:1000])
+        tensors, failed = self.run(program, compiled, path + ".baseline")
+        if failed:
+            return dataclasses.replace(failed, kind="baseline: " + failed.kind)
+        for i, found in enumerate(results):
+            plain = tensors[f"out{i}"]
+            if plain.tobytes() != found.tobytes():
+                return Outcome("other bits than the baseline", f"result {i}: {(plain != found).sum()} of {found.size} elements")
+        return Outcome("verified")
 
     def judge_error(self, program, path, folder, done):
         if done.code < 0 or done.code > 1 or "Stack dump" in done.err:
@@ -205,7 +233,8 @@ class Fuzzer:
             for line in outcome.message.splitlines()[:12]:
                 file.write(f"// {line}\n")
             file.write(f"// tandem-compile {name}.mlir {options} -o {name}.tsp && "
-                       f"tandem-run {name}.tsp --channel=local --verify\n")
+                       f"tandem-run {name}.tsp --channel=local --verify"
+                       + (f" --extent={','.join(map(str, program.extents))}" if program.bound else "") + "\n")
             file.write(program.text())
         return path
 

@@ -44,8 +44,11 @@ def smaller(program: Program):
             yield dataclasses.replace(program, ops=program.ops[:i] + (plain,) + program.ops[i + 1:])
     if program.unknown:
         yield dataclasses.replace(program, unknown={})
+    if program.bound:
+        yield dataclasses.replace(program, bound=0, varying={}, extents=())
+        yield dataclasses.replace(program, extents=program.extents[-1:])
     for field, value in (("workers", 4), ("gather", "before"), ("machine", ""), ("target", "cpu-local"),
-                         ("disabled", ())):
+                         ("disabled", ()), ("deterministic", "")):
         if getattr(program, field) != value:
             yield dataclasses.replace(program, **{field: value})
     for mesh in program.meshes:

@@ -178,7 +178,7 @@ class Operations:
         if self.chance(0.2):
             rhs = self.streamed(rhs, len(rhs.shape) - (1 if transpose_b or is_column else 2))
         operands = [lhs, rhs]
-        if columns and self.chance(0.25):
+        if columns and self.chance(self.biased):
             bias = self.pick(lambda v: v.shape == columns and v.dtype == lhs.dtype) if self.chance(0.5) else None
             operands.append(bias or self.argument(columns, lhs.dtype))
         if self.chance(0.1):
@@ -242,7 +242,7 @@ class Operations:
                          schedule=f"#fusion.schedule<gated{self.by_sms()}>" if self.chance(0.7) else self.schedule())
         transpose = self.chance(0.3)
         operands = [rows, self.argument((n, shape[-1]) if transpose else (shape[-1], n), value.dtype)]
-        if self.chance(0.3):
+        if self.chance(self.biased):
             operands.append(self.argument((n,), value.dtype))
         self.add("matmul", operands, shape[:-1] + [n], None, shape[-1] * x.bound * operands[1].bound + 1,
                  transpose_a=False, transpose_b=transpose, words={})
@@ -296,6 +296,23 @@ class Operations:
         zigzag = self.random.choice(divisors(rows // 2)) if causal and rows and rows % 2 == 0 and self.chance(0.5) else 0
         self.add("attention", operands, shape, self.result_axes(shape, operands), values.bound, causal=causal,
                  zigzag=zigzag, scale=scale, words=self.words())
+
+    def grouped_matmul(self, value):
+        """Rows by groups whose sizes are known at run time: numbers that do not ascend count as the ones before."""
+        r = self.random
+        if value.dtype not in ("f32", "f16", "bf16") or len(value.shape) < 2:
+            return
+        batch, (rows, k) = value.shape[:-2], value.shape[-2:]
+        groups, n, transpose = r.randint(1, 5), self.extent(), self.chance(0.4)
+        shape = batch + (rows, n)
+        bound = k * value.bound + 1
+        if max(math.prod(shape), groups * k * n) > MAX_ELEMENTS or bound > 500:
+            return
+        w = self.whole_argument((groups, n, k) if transpose else (groups, k, n), value.dtype)
+        ends = self.whole_argument(batch + (groups,), "i32")
+        operands = [self.streamed(value, r.randrange(len(batch))) if batch else value, w, ends]
+        dtype = "f32" if self.chance(0.2) else value.dtype
+        self.add("grouped_matmul", operands, shape, self.result_axes(shape, operands), bound, dtype, transpose_b=transpose)
 
     def reduce(self, value):
         r = self.random

@@ -92,6 +92,11 @@ class Program:
     unknown: dict = dataclasses.field(default_factory=dict)
     #: Every op's values share a stream digit, so one loop has them all.
     one_loop: bool = False
+    deterministic: str = ""  # "bitwise" or "batch"
+    #: Extents vary from run to run, from 0 to this; 0: they do not. Those of the runs, the last of which is looked at.
+    bound: int = 0
+    extents: tuple = ()
+    varying: dict = dataclasses.field(default_factory=dict)  # value name -> dimensions that vary
 
     def value(self, name):
         for value in itertools.chain(self.arguments, (op.result for op in self.ops)):
@@ -106,6 +111,10 @@ class Program:
             eager = os.path.join(os.path.dirname(os.path.abspath(__file__)), "eager.json")
             options.append(f"--machine={eager if self.machine == 'eager' else self.machine}")
         options += [f"--disable-pass={name}" for name in self.disabled]
+        if self.deterministic:
+            options.append(f"--deterministic={self.deterministic}")
+        if self.bound:
+            options.append(f"--bound={self.bound}")
         values = itertools.chain(self.arguments, (op.result for op in self.ops))
         used = {value.axes.mesh for value in values if value.axes}
         for mesh in self.meshes:
@@ -125,14 +134,15 @@ class Program:
         return dataclasses.replace(self, ops=tuple(reversed(ops)), arguments=arguments)
 
     def text(self):
-        unknown = unknown_extents(self)
+        unknown = ({v.name: self.varying.get(v.name, ()) for v in (*self.arguments, *(op.result for op in self.ops))}
+                   if self.bound else unknown_extents(self))
         types = {v.name: v.type(unknown[v.name])
                  for v in itertools.chain(self.arguments, (op.result for op in self.ops))}
         lines = [f"#{mesh.name} = {mesh}" for mesh in self.meshes]
         arguments = []
         for value in self.arguments:
             attributes = [f'fusion.name = "{value.name}"']
-            if unknown[value.name]:
+            if unknown[value.name] and not self.bound:
                 attributes.append(f"fusion.shape = [{', '.join(map(str, value.shape))}]")
             arguments.append(f"    %{value.name}: {types[value.name]} {{{', '.join(attributes)}}}")
         results = [f'{types[name]} {{fusion.name = "out{i}"}}' for i, name in enumerate(self.results)]
@@ -188,6 +198,9 @@ def format_plain(op, types):
         flags += [f"zigzag = {attributes['zigzag']} : i64"] if attributes["zigzag"] else []
         flags += [f"scale = {attributes['scale']:.6e} : f64"]
         return f"fusion.attention {names} {{{', '.join(flags)}}} : {', '.join(inputs)} -> {result}"
+    if op.kind == "grouped_matmul":
+        flags = " {transpose_b}" if attributes["transpose_b"] else ""
+        return f"fusion.grouped_matmul {names}{flags} : {', '.join(inputs)} -> {result}"
     if op.kind == "reduce":
         keep = " {keep_dims}" if attributes.get("keep_dims") else ""
         return f"fusion.reduce {attributes['reduction']} {names} dims {array('dims')}{keep} : {inputs[0]} -> {result}"
@@ -234,6 +247,9 @@ def unknown_extents(program):
                                if i in inputs[0] and extents[i] == op.result.shape[d])
         elif op.kind == "concat":
             result = frozenset().union(*inputs)
+        elif op.kind == "grouped_matmul":
+            n = inputs[1] & {1 if op.attributes["transpose_b"] else 2}
+            result = frozenset((inputs[0] - {rank - 1}) | ({rank - 1} if n else set()))
         elif op.kind == "attention":
             batch = set.intersection(*map(set, inputs)) & set(range(rank - 2))
             result = frozenset(batch | (inputs[0] & {rank - 2}) | (inputs[2] & {rank - 1}))

@@ -23,14 +23,16 @@ def rounded(array, dtype):
         return np.asarray(array, np.float64)
     if dtype in harness.FP8:
         return np.asarray(harness.round_fp8(dtype, np.asarray(array, np.float64)))
-    single = np.asarray(array, np.float64).astype(np.float32)
-    if dtype == "f16":
-        single = single.astype(np.float16)
-    if dtype == "bf16":
-        bits = np.atleast_1d(single).view(np.uint32)
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-        single = bits.view(np.float32).reshape(np.shape(array))
-    return single.astype(np.float64)
+    wide = np.asarray(array, np.float64)
+    if dtype != "bf16":
+        return wide.astype(np.float16 if dtype == "f16" else np.float32).astype(np.float64)
+    # Once: to 8 bits of an f64, or to multiples of the least bf16. What is too large is infinite.
+    fraction, exponent = np.frexp(wide)
+    unit = np.ldexp(1.0, np.maximum(exponent - 8, -133))
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.rint(wide / unit) * unit
+    near = np.where(np.abs(near) >= 2.0 ** 128, np.copysign(np.inf, wide), near)
+    return np.where(np.isfinite(wide), near, wide)
 
 
 def divide(a, b):
@@ -82,6 +84,19 @@ def attention(attributes, q, k, v):
     return np.matmul(weights / weights.sum(-1, keepdims=True), v)
 
 
+def grouped_matmul(attributes, x, w, ends):
+    """Rows from the end of the group before to that of their group are multiplied by its matrix, others are 0."""
+    w = np.swapaxes(w, 1, 2) if attributes["transpose_b"] else w
+    result = np.zeros((*x.shape[:-1], w.shape[-1]))
+    for b in np.ndindex(*x.shape[:-2]):
+        begin = 0
+        for g, end in enumerate(ends[b]):
+            end = max(begin, min(int(end), x.shape[-2]))
+            result[b][begin:end] = x[b][begin:end] @ w[g]
+            begin = end
+    return result
+
+
 def evaluate_op(op, operands):
     a = op.attributes
     if op.kind in ("arith.cmpf", "arith.cmpi"):
@@ -99,6 +114,8 @@ def evaluate_op(op, operands):
         return product + operands[2] if len(operands) == 3 else product
     if op.kind == "attention":
         return attention(a, *operands)
+    if op.kind == "grouped_matmul":
+        return grouped_matmul(a, *operands)
     if op.kind == "reduce":
         return REDUCTION[a["reduction"]](operands[0], axis=tuple(a["dims"]), keepdims=bool(a.get("keep_dims")),
                                          initial=identity(a["reduction"], op.result.dtype))
