@@ -352,10 +352,12 @@ LogicalResult Compilation::addCertificate() {
       certify(result, options, withOracle.empty() ? result.output : withOracle);
   Expected<std::string> certified = certificate ? withCertificate(result.output, *certificate)
                                                 : Expected<std::string>(certificate.status());
-  result.isUnproven = !certified;
+  result.isUnproven = certified.status().code() == Code::InvalidProgram;
   if (!certified)
     return emitError(module.lookupSymbol(entry)->getLoc())
-           << "the stream program is not proven: " << certified.status().message();
+           << (result.isUnproven ? "the stream program is not proven: "
+                                 : "the stream program has no certificate: ")
+           << certified.status().message();
   result.output = std::move(*certified);
   result.certificate = std::move(*certificate);
   return success();

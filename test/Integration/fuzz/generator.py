@@ -15,7 +15,7 @@ from program import Axes, Mesh, Program
 from varying import vary
 
 FLOATS = ("f32", "f16", "bf16", "f64")
-#: What a program has most of; each as often.
+#: What a program has for certain, if it can: one of these, each as often, and often another.
 KINDS = ("plain", "padded", "bias", "attention", "grouped", "family", "deterministic")
 
 
@@ -30,10 +30,12 @@ class Generator(Operations, Elementwise):
         self.random = random.Random(seed)
         self.arguments, self.ops, self.values = [], [], []
         self.dtype = self.random.choices(FLOATS + ("i32",), (6, 2, 2, 1, 2))[0]
-        self.kind = KINDS[seed % len(KINDS)]
-        if self.kind in ("bias", "attention", "grouped") and self.dtype in ("i32", "f64"):
+        self.kinds = {KINDS[seed % len(KINDS)]}
+        if self.random.random() < 0.5:
+            self.kinds.add(self.random.choice(KINDS))
+        if self.kinds & {"bias", "attention", "grouped"} and self.dtype in ("i32", "f64"):
             self.dtype = "f32"
-        self.biased = 0.9 if self.kind == "bias" else 0.25
+        self.biased = 0.9 if "bias" in self.kinds else 0.25
         self.streams = self.random.random() < 0.7
         #: How often the axes of an argument, and of a result, are left open.
         self.open_arguments, self.open_results = self.random.choices(((0.02, 0.6), (0.5, 0.85)), (3, 1))[0]
@@ -42,7 +44,7 @@ class Generator(Operations, Elementwise):
         #: How often an extent is 0.
         self.empty = 0.15 if self.random.random() < 0.15 else 0
         #: How often mesh axes need not divide an extent.
-        self.uneven = 0.7 if self.kind == "padded" else 0.5 if self.random.random() < 0.3 else 0
+        self.uneven = 0.7 if "padded" in self.kinds else 0.5 if self.random.random() < 0.3 else 0
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -56,10 +58,11 @@ class Generator(Operations, Elementwise):
             first = dataclasses.replace(self.arguments[0], axes=self.axes(self.arguments[0].shape))
             self.arguments[0] = self.values[0] = first
         wanted = r.choices((1, 2, 3, 4, 6, 9, 14), (2, 4, 5, 4, 4, 4, 2))[0]
-        first = {"attention": self.attention, "grouped": self.grouped_matmul, "bias": self.matmul}.get(self.kind)
-        for _ in range(8):
-            if first and not self.ops:
-                first(self.pick(lambda v: len(v.shape) > 1) or self.argument(self.shape(r.choice((2, 3)))))
+        for kind, maker in (("attention", self.attention), ("grouped", self.grouped_matmul), ("bias", self.matmul)):
+            before = len(self.ops)
+            for _ in range(8 if kind in self.kinds else 0):
+                if len(self.ops) == before:
+                    maker(self.pick(lambda v: len(v.shape) > 1) or self.argument(self.shape(r.choice((2, 3)))))
         for _ in range(4 * wanted):
             if len(self.ops) >= wanted:
                 break
@@ -78,7 +81,7 @@ class Generator(Operations, Elementwise):
         if truths and self.chance(0.3):
             results.append(r.choice(truths))
         unknown = {}
-        if self.chance(0.12) and self.kind != "family":
+        if self.chance(0.12) and "family" not in self.kinds:
             unknown = {a.name: tuple(i for i in range(len(a.shape)) if self.chance(0.4)) for a in self.arguments}
         program = Program(self.seed, self.meshes, tuple(self.arguments), tuple(self.ops), tuple(results),
                           target=r.choice(("cpu-local", "cpu-ucx")), workers=r.randint(1, 5),
@@ -90,9 +93,9 @@ class Generator(Operations, Elementwise):
         if self.chance(0.15):
             program = dataclasses.replace(program, machine=r.choice(("eager", "eager", "eager", "cpu2", "h200x8")),
                                           gather=r.choice(("before", "after", "cost", "cost")))
-        if self.kind == "deterministic" or self.chance(0.05):
+        if "deterministic" in self.kinds:
             program = dataclasses.replace(program, deterministic=r.choice(("bitwise", "batch")))
-        return vary(program, r) if self.kind == "family" or self.chance(0.05) else program
+        return vary(program, r) if "family" in self.kinds else program
 
     def left_out(self):
         """Passes that no later one needs."""
@@ -241,4 +244,4 @@ class Generator(Operations, Elementwise):
 
 def generate(seed):
     generator = Generator(seed)
-    return one_loop(generator) if generator.chance(0.12) and generator.kind == "plain" else generator.program()
+    return one_loop(generator) if generator.chance(0.5) and generator.kinds == {"plain"} else generator.program()

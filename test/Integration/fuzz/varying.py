@@ -135,8 +135,12 @@ def vary(program, random):
     choices = {extent: groups for extent, groups in classes(program).items() if extent > 1}
     if not choices or program.unknown or program.one_loop:
         return program
-    bound = random.choice(sorted(choices))
-    groups = [g for g in choices[bound] if random.random() < 0.7] or [random.choice(choices[bound])]
+    # Rather the keys of attention, which are hidden behind the extent.
+    keys = {op.operands[1] for op in program.ops if op.kind == "attention"}
+    hides = lambda group: any(name in keys for name, _ in group)
+    rather = [extent for extent in choices if any(map(hides, choices[extent]))] if random.random() < 0.7 else []
+    bound = random.choice(sorted(rather or choices))
+    groups = [g for g in choices[bound] if random.random() < (0.9 if hides(g) else 0.6)] or [random.choice(choices[bound])]
     varying = {}
     for name, d in (dim for group in groups for dim in group):
         varying.setdefault(name, set()).add(d)
