@@ -38,6 +38,9 @@ struct ExpressionTypes {
   std::vector<std::optional<sp::RegisterType>> accessedAs;
 };
 
+/// The rank's piece of an argument, of which its buffer holds `localShape`.
+Shard shardOf(const sp::Shard &stored, const std::vector<int64_t> &localShape);
+
 class ProgramImpl final : public Program {
 public:
   std::string_view name() const override;

@@ -231,25 +231,26 @@ uint64_t ArgumentInfo::localBytes() const {
       .numBytes();
 }
 
-static int64_t elementsOf(const std::vector<int64_t> &shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+Shard program::shardOf(const sp::Shard &stored, const std::vector<int64_t> &localShape) {
+  Shard shard;
+  shard.present = stored.present();
+  shard.offset = stored.offset();
+  shard.term = stored.term();
+  if (stored.shape())
+    shard.shape.assign(stored.shape()->begin(), stored.shape()->end());
+  if (stored.strides())
+    shard.strides.assign(stored.strides()->begin(), stored.strides()->end());
+  auto count =
+      std::accumulate(localShape.begin(), localShape.end(), int64_t(1), std::multiplies<>());
+  if (stored.present() && shard.numElements() != count)
+    shard.local = localShape;
+  return shard;
 }
 
 std::vector<Shard> program::ProgramImpl::shards() const {
   std::vector<Shard> result;
-  for (uint32_t i = 0; i < args.size(); ++i) {
-    const sp::Shard &stored = *table->shards()->Get(i);
-    Shard &shard = result.emplace_back();
-    shard.present = stored.present();
-    shard.offset = stored.offset();
-    shard.term = stored.term();
-    if (stored.shape())
-      shard.shape.assign(stored.shape()->begin(), stored.shape()->end());
-    if (stored.strides())
-      shard.strides.assign(stored.strides()->begin(), stored.strides()->end());
-    if (stored.present() && shard.numElements() != elementsOf(args[i].localShape))
-      shard.local = args[i].localShape;
-  }
+  for (uint32_t i = 0; i < args.size(); ++i)
+    result.push_back(shardOf(*table->shards()->Get(i), args[i].localShape));
   return result;
 }
 

@@ -89,3 +89,48 @@ int64_t Shard::last() const {
     sum += lastOf(*this, dims[d].first, dims[d].second, local[d]);
   return sum;
 }
+
+/// More than any tensor has, and far from an overflow.
+static constexpr int64_t kMostElements = int64_t(1) << 47;
+
+/// a * b, if both and the product are numbers of elements.
+static std::optional<int64_t> times(std::optional<int64_t> a, int64_t b) {
+  int64_t product = 0;
+  if (!a || *a < 0 || b < 0 || __builtin_mul_overflow(*a, b, &product) || product > kMostElements)
+    return std::nullopt;
+  return product;
+}
+
+static std::optional<int64_t> elementsOf(const std::vector<int64_t> &shape) {
+  std::optional<int64_t> count = 1;
+  for (int64_t extent : shape)
+    count = times(count, extent);
+  return count;
+}
+
+bool Shard::liesIn(const std::vector<int64_t> &whole) const {
+  std::optional<int64_t> all = elementsOf(whole), walked = elementsOf(shape);
+  if (!all || !walked || !elementsOf(local) || strides.size() != shape.size())
+    return false;
+  if (!present || numElements() == 0)
+    return true;
+  int64_t reach = 0;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    auto step = times(strides[d], shape[d] - 1);
+    if (!step || __builtin_add_overflow(reach, *step, &reach))
+      return false;
+  }
+  std::vector<std::pair<size_t, size_t>> dims;
+  if (*walked == 0 || (!local.empty() && !loops(dims)))
+    return false;
+  return offset >= 0 && offset < *all && last() < *all - offset;
+}
+
+bool Shard::isWhole(const std::vector<int64_t> &whole) const {
+  std::optional<int64_t> all = elementsOf(whole);
+  int64_t inner = 1;
+  for (size_t d = shape.size(); d-- > 0; inner *= shape[d])
+    if (shape[d] != 1 && inner != 0 && strides[d] != inner)
+      return false;
+  return present && local.empty() && offset == 0 && inner == all;
+}

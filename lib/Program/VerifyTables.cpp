@@ -178,7 +178,7 @@ private:
     if (argument.varying())
       info.varying.assign(argument.varying()->begin(), argument.varying()->end());
     if (shard.present()) {
-      uint64_t logical = 0, local = 0, walked = 0, last = 0;
+      uint64_t logical = 0, local = 0, walked = 0;
       TANDEM_RETURN_IF_ERROR(countBytes(argument.shape(), info.dtype, logical));
       if (sizeOfVector(shard.local_shape()) > kMaxRank)
         return invalid("local_shape: expected at most {} dimensions, found {}", kMaxRank,
@@ -186,37 +186,22 @@ private:
       TANDEM_RETURN_IF_ERROR(
           countBytes(shard.local_shape(), info.dtype, local).withPrefix("local_shape: "));
       TANDEM_RETURN_IF_ERROR(countBytes(shard.shape(), info.dtype, walked).withPrefix("shape: "));
+      uint64_t last = 0;
       TANDEM_RETURN_IF_ERROR(reach(shard.shape(), shard.strides(), last).withPrefix("strides: "));
-      if (walked != local)
-        TANDEM_RETURN_IF_ERROR(cutReach(shard, local, walked, last));
-      if (shard.offset() < 0 ||
-          (local > 0 && (static_cast<uint64_t>(shard.offset()) >= logical ||
-                         last >= logical - static_cast<uint64_t>(shard.offset()))))
-        return invalid("offset {} and strides reach outside the {} elements of the logical tensor",
-                       shard.offset(), logical);
       if (shard.local_shape())
         info.localShape.assign(shard.local_shape()->begin(), shard.local_shape()->end());
+      Shard piece = shardOf(shard, info.localShape);
+      std::vector<std::pair<size_t, size_t>> dims;
+      if (!piece.local.empty() && !piece.loops(dims))
+        return invalid("shape has {} elements, local_shape {}", walked, local);
+      if (!piece.liesIn(info.shape))
+        return invalid("offset {} and strides reach outside the {} elements of the logical tensor",
+                       shard.offset(), logical);
       if (!info.varying.empty())
         TANDEM_RETURN_IF_ERROR(findBlock(shard, info));
     }
     info.isMask = argument.mask();
     program.args.push_back(std::move(info));
-    return Status();
-  }
-
-  /// The largest offset that a shard reaches whose loops have more elements than the buffer.
-  static Status cutReach(const sp::Shard &shard, uint64_t local, uint64_t walked, uint64_t &last) {
-    if (!shard.shape() || !shard.strides())
-      return invalid("shape has {} elements, local_shape {}", walked, local);
-    Shard cut;
-    cut.shape.assign(shard.shape()->begin(), shard.shape()->end());
-    cut.strides.assign(shard.strides()->begin(), shard.strides()->end());
-    if (shard.local_shape())
-      cut.local.assign(shard.local_shape()->begin(), shard.local_shape()->end());
-    std::vector<std::pair<size_t, size_t>> dims;
-    if (local == 0 || walked == 0 || !cut.loops(dims))
-      return invalid("shape has {} elements, local_shape {}", walked, local);
-    last = static_cast<uint64_t>(cut.last());
     return Status();
   }
 
@@ -484,6 +469,9 @@ Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
     std::string where =
         fmt::format("index: arguments[{}] (\"{}\"): ", i, argument.name()->string_view());
     TANDEM_RETURN_IF_ERROR(verifyArgument(argument).withPrefix(where));
+    if (argument.partial() && argument.partial_axes_size() > index.num_ranks())
+      return invalid("{}partial_axes_size: expected at most one term per rank ({}), found {}",
+                     where, index.num_ranks(), argument.partial_axes_size());
     bool isResult = argument.role() == sp::ArgumentRole::result;
     if (sawResult && !isResult)
       return invalid("{}an input after a result", where);
@@ -506,7 +494,14 @@ Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
 
 Status verifyRankProgram(ProgramImpl &program, const ProgramLimits &limits) {
   TANDEM_RETURN_IF_ERROR(TableVerifier(program, limits).run());
-  return verifyCommands(program);
+  TANDEM_RETURN_IF_ERROR(verifyCommands(program));
+  for (uint32_t i = 0; program.oracle && i < program.args.size(); ++i)
+    if (!shardOf(*program.table->shards()->Get(i), program.args[i].localShape)
+             .isWhole(program.args[i].shape))
+      return invalid("shards[{}] (argument \"{}\"): expected the whole tensor in the unsharded "
+                     "reference",
+                     i, program.args[i].name);
+  return Status();
 }
 
 } // namespace tandem::program

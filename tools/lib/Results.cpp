@@ -20,7 +20,6 @@ using namespace tandem::run;
 
 /// Numbers of shards: more are not a rank's.
 static constexpr uint64_t kMostLoops = 64;
-static constexpr int64_t kMostElements = int64_t(1) << 47;
 
 namespace {
 
@@ -52,40 +51,6 @@ private:
 
 } // namespace
 
-/// a * b, if both and the product are numbers of elements.
-static std::optional<int64_t> times(std::optional<int64_t> a, int64_t b) {
-  int64_t product = 0;
-  if (!a || *a < 0 || b < 0 || __builtin_mul_overflow(*a, b, &product) || product > kMostElements)
-    return std::nullopt;
-  return product;
-}
-
-static bool isInside(const Shard &shard, const ArgumentInfo &info) {
-  if (shard.term >= std::max<uint32_t>(info.terms, 1))
-    return false;
-  std::optional<int64_t> whole = 1, walked = 1, held = 1;
-  for (int64_t extent : info.shape)
-    whole = times(whole, extent);
-  for (int64_t extent : shard.shape)
-    walked = times(walked, extent);
-  for (int64_t extent : shard.local)
-    held = times(held, extent);
-  if (!whole || !walked || !held)
-    return false;
-  if (!shard.present || shard.numElements() == 0)
-    return true;
-  int64_t last = 0;
-  for (size_t d = 0; d < shard.shape.size(); ++d) {
-    auto step = times(shard.strides[d], shard.shape[d] - 1);
-    if (!step || __builtin_add_overflow(last, *step, &last))
-      return false;
-  }
-  std::vector<std::pair<size_t, size_t>> dims;
-  if (*walked == 0 || (!shard.local.empty() && !shard.loops(dims)))
-    return false;
-  return shard.offset >= 0 && shard.offset < *whole && shard.last() < *whole - shard.offset;
-}
-
 Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
                                                        Bootstrap &bootstrap) {
   std::vector<Shard> mine = shardsOf(program);
@@ -113,10 +78,11 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
       reader.list(shard.shape, dims);
       reader.list(shard.strides, dims);
       reader.list(shard.local, static_cast<uint64_t>(reader.next()));
-      if (shard.strides.size() != shard.shape.size() || !isInside(shard, program.arguments()[i]))
+      const ArgumentInfo &info = program.arguments()[i];
+      if (shard.term >= std::max<uint32_t>(info.terms, 1) || !shard.liesIn(info.shape))
         return Status(Code::Io, fmt::format("argument \"{}\": rank {} gives a shard that does not "
                                             "lie in the tensor",
-                                            program.arguments()[i].name, rank));
+                                            info.name, rank));
       placements[i].push_back(std::move(shard));
     }
     if (!reader.complete())

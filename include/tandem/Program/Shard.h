@@ -48,6 +48,11 @@ struct Shard {
   /// The largest logical element, less the offset. For strides of at least 0 and one element or
   /// more.
   int64_t last() const;
+  /// Does it lie in a logical tensor of this shape? False too if numbers do not fit or overflow.
+  /// Holds before any other function may be called for a shard of another process or of a file.
+  bool liesIn(const std::vector<int64_t> &whole) const;
+  /// Is it all of a tensor of this shape, in order?
+  bool isWhole(const std::vector<int64_t> &whole) const;
 
   /// Calls f(local element, logical element), in the order of the local ones.
   template <typename F> void forEach(F &&f) const {

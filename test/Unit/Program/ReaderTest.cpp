@@ -206,6 +206,31 @@ TEST(Reader, OracleHasNoPeers) {
       << program.status().message();
 }
 
+TEST(Reader, OracleHasWholeTensors) {
+  ProgramSpec spec(1);
+  uint32_t x = spec.stacked("x", false, DType::F32, {8});
+  spec.oracle = spec.ranks[0];
+  spec.arguments[x].shape = {16};
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  auto program = (*file)->oracle();
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(
+      program.status().message(),
+      "memory: oracle: shards[0] (argument \"x\"): expected the whole tensor in the unsharded "
+      "reference");
+}
+
+TEST(Reader, NoMoreTermsThanRanks) {
+  ProgramSpec spec(1);
+  uint32_t x = spec.stacked("x", false, DType::F32, {8});
+  spec.arguments[x].partialTerms = 2;
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().message(), "memory: index: arguments[0] (\"x\"): partial_axes_size: "
+                                     "expected at most one term per rank (1), found 2");
+}
+
 TEST(Reader, Files) {
   char path[] = "/tmp/tandem-reader-XXXXXX";
   int fd = ::mkstemp(path);

@@ -88,6 +88,11 @@ std::vector<Reject> brokenTables() {
       [](P &, R &r) { r.shards[0].offset = -1; });
   add("shard-end", "offset 33 and strides reach outside the 64 elements",
       [](P &, R &r) { r.shards[0].offset = 33; });
+  add("shard-vast", "offset 0 and strides reach outside the 64 elements", [](P &, R &r) {
+    r.shards[0].shape = {9007199254741002, 8};
+    r.shards[0].strides = {8, 1};
+    r.shards[0].offset = 0;
+  });
   add("shard-overflow", "strides: the offset of the last element overflows",
       [](P &, R &r) { r.shards[0].strides[0] = int64_t(1) << 62; });
 
