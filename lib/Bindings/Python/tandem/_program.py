@@ -152,7 +152,7 @@ def load(path):
 
 
 _OPTIONS: dict = {"target": str, "machine": (str, os.PathLike), "entry": str, "ranks": int, "workers": int, "gather": str,
-            "certify": bool, "deterministic": str, "tuned": (str, os.PathLike), "reference": bool}
+            "check": bool, "certify": bool, "deterministic": str, "tuned": (str, os.PathLike), "reference": bool}
 
 
 def _named(what, given):
