@@ -945,9 +945,12 @@ def main(name, arguments):
     dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
     import features
+    import gradients
+    import matrix
     import merging
 
-    next(getattr(one, name) for one in (sys.modules[__name__], merging, features) if hasattr(one, name))(rank, ranks, *arguments)
+    next(getattr(one, name) for one in (sys.modules[__name__], merging, features, gradients, matrix)
+         if hasattr(one, name))(rank, ranks, *arguments)
     if name != "leaves":
         dist.destroy_process_group()
 

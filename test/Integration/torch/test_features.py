@@ -16,6 +16,26 @@ def test_feature(feature):
     run(feature, 2)
 
 
+#: Those of matrix.py, in groups that take a few seconds.
+MATRIX = ("eager", "inference", "no_grad then grad", "autocast", "hooks", "checkpoint", "reentrant", "deepcopy", "pickle",
+          "state_dict", "compile", "create_graph", "forward AD", "vmap", "func.grad", "threads")
+
+
+@pytest.mark.parametrize("feature", MATRIX)
+def test_as_torchs_layers(feature):
+    run("matrix", 2, feature)
+
+
+@pytest.mark.parametrize("feature", ["life_of_jobs", "dropout"])
+def test_jobs(feature):
+    run(feature, 4)
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "opcheck"])
+def test_operators(check):
+    run(check, 2)
+
+
 @pytest.mark.parametrize("kind", ["padded", "known", "new", "operator"])
 def test_ranks_that_disagree(kind):
     run("disagree", 2, kind)

@@ -11,6 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+from torch.distributed.device_mesh import DeviceMesh
 
 import tandem
 from tandem import _tandem
@@ -24,7 +25,11 @@ _lock = threading.RLock()  # of both: a second context of a group would wait for
 
 
 def resolve(group):
-    """A process group with this rank; None: the default one."""
+    """A process group with this rank. None: the default one; a mesh of one dimension: its group."""
+    if isinstance(group, DeviceMesh):
+        if group.ndim != 1:
+            raise tandem.ArgumentError(f"expected a mesh of one dimension, such as mesh[\"tp\"], found {group}")
+        return group.get_group()
     group = group or dist.group.WORLD
     if group is None:
         raise tandem.ArgumentError("expected a process group, found none: call torch.distributed.init_process_group before")

@@ -416,7 +416,8 @@ def _backward_of_scatter(ctx, grad):
     needs = zip(*(_needed(flags, ctx.count) for flags in ctx.needs_input_grad[:2]))
     made = [_gradients_of_scatter(x, weight, grad, ctx.dim, ctx.group, *need) if any(need) else (None, None)
             for x, weight, need in zip(xs, weights, needs)]
-    return [dx for dx, _ in made], [dw for _, dw in made], None, None, None
+    # `rows` is no input where the call leaves it out.
+    return [dx for dx, _ in made], [dw for _, dw in made], *[None] * (len(ctx.needs_input_grad) - 2)
 
 
 torch.library.register_autograd("tandem::matmul_reduce_scatter", _backward_of_scatter, setup_context=_save_scatter,

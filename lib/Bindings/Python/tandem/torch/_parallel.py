@@ -15,6 +15,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, SequenceParallel, p
 import tandem
 
 from . import _ops
+from ._unsupported import check_transforms
 
 log = logging.getLogger("tandem.torch")
 
@@ -32,15 +33,17 @@ class Linear(nn.Linear):
     nn.Linear to this one, so that the layer can be copied, pickled and called like any other."""
 
     def forward(self, input):
-        return _results([self], lambda: [self._tandem_style._run(self, input)])[0]
+        return _results([self], input, lambda: [self._tandem_style._run(self, input)])[0]
 
 
-def _results(layers, call):
+def _results(layers, x, call):
     """call(), the results of split layers. Errors name the layers; a weight that changes before the backward is an error."""
+    name = f"layer {', '.join(one._tandem_name for one in layers)}"
+    check_transforms(name, x, ())  # DTensor's own errors name nothing
     try:
         made = call()
     except tandem.ArgumentError as error:
-        raise tandem.ArgumentError(f"layer {', '.join(one._tandem_name for one in layers)}: {error}") from error
+        raise tandem.ArgumentError(f"{name}: {error}") from error
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return made
     return [_Unchanged.apply(y, one.weight) if y.requires_grad else y for y, one in zip(made, layers)]
@@ -267,13 +270,14 @@ def column_linears(x, layers):
     kinds = {(style.input_layout, style.use_local_output) for style in styles}
     if len(styles) < len(layers) or len(kinds) != 1 or any(one.weight.device_mesh != layers[0].weight.device_mesh for one in layers):
         return [layer(x) for layer in layers]
-    return _results(layers, lambda: styles[0]._products(layers, x))
+    return _results(layers, x, lambda: styles[0]._products(layers, x))
 
 
 class _LocalLinear(nn.Linear):
     """A linear layer on this rank's tokens; its parameters are replicated."""
 
     def forward(self, input):
+        check_transforms("a linear layer on this rank's tokens", input, ())
         weight, bias = (None if one is None else one.to_local(grad_placements=[Partial()]) for one in (self.weight, self.bias))
         return nn.functional.linear(input, weight, bias)
 
