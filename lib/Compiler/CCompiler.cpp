@@ -10,6 +10,7 @@
 #include "LoopsJson.h"
 #include "tandem/Compiler/Family.h"
 #include "tandem/Program/CStruct.h"
+#include "tandem/Program/Printable.h"
 
 #include <new>
 
@@ -88,7 +89,7 @@ static Status checkText(const char *text, size_t size) {
 static std::shared_ptr<const CompileResult> refused(const Status &why) {
   CompileResult result;
   result.diagnostics.emplace_back();
-  result.diagnostics.back().message = why.message();
+  result.diagnostics.back().message = escapeControls(why.message());
   return std::make_shared<const CompileResult>(std::move(result));
 }
 
@@ -97,7 +98,7 @@ static tandem_compilation *wrap(std::shared_ptr<const CompileResult> result) {
   if (!compilation)
     return nullptr;
   for (const Diagnostic &diagnostic : result->diagnostics) {
-    std::string message = diagnostic.message;
+    std::string message = escapeControls(diagnostic.message);
     for (const Diagnostic &note : diagnostic.notes)
       message += "\n" + note.str();
     compilation->messages.push_back(std::move(message));

@@ -9,6 +9,7 @@
 
 #include "LoopsJson.h"
 #include "tandem/Program/CStruct.h"
+#include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Check.h"
 #include "tandem/Replay/Machine.h"
@@ -116,7 +117,7 @@ template <typename Make> tandem_report *make(Make &&fill) {
   Status status = fill(*report);
   report->ok = status.ok();
   if (!status.ok())
-    report->text = status.message();
+    report->text = escapeControls(status.message());
   return report;
 }
 

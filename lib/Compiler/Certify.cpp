@@ -8,6 +8,7 @@
 #include "tandem/Compiler/Certify.h"
 
 #include "tandem/Program/Container.h"
+#include "tandem/Program/Files.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Check.h"
 #include "tandem/Replay/Machine.h"
@@ -154,8 +155,7 @@ Status predict(const replay::World &world, const replay::World *baseline,
                const CompileResult &result, const std::string &name, Certificate &certificate) {
   std::string path = machine::pathOf(name);
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine, machine::Machine::load(path));
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  TANDEM_ASSIGN_OR_RETURN(std::string bytes, readWhole(path));
   Expected<simulate::Result> simulated = simulate::simulate(world, machine);
   // A program that the machine cannot run has no time there.
   if (!simulated || simulated->outOfReach != replay::kNone)

@@ -15,6 +15,7 @@
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Program/Files.h"
 #include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Tuned.h"
@@ -146,11 +147,10 @@ LogicalResult Compilation::readTuned(TandemLowerOptions &lowering) {
   auto fail = [&](const Twine &message) {
     return module.emitError() << "measured choices: " << options.tuned << ": " << message;
   };
-  auto buffer = llvm::MemoryBuffer::getFile(options.tuned);
-  if (!buffer)
-    return fail("cannot read: " + buffer.getError().message());
-  Expected<machine::TunedChoices> known =
-      machine::TunedChoices::parse({(*buffer)->getBufferStart(), (*buffer)->getBufferSize()});
+  Expected<std::string> text = readWhole(options.tuned);
+  if (!text)
+    return fail("cannot read: " + text.status().message());
+  Expected<machine::TunedChoices> known = machine::TunedChoices::parse(*text);
   if (!known)
     return fail(known.status().message());
   if (known->target != options.target)
@@ -551,26 +551,14 @@ CompileResult compileText(std::string_view text, const CompileOptions &options,
 }
 
 CompileResult compileFile(const std::string &path, const CompileOptions &options) {
-  // A pipe or a device may never end.
-  using llvm::sys::fs::file_type;
-  llvm::sys::fs::file_status status;
-  bool isEndless = path != "-" && !llvm::sys::fs::status(path, status) &&
-                   status.type() != file_type::regular_file &&
-                   status.type() != file_type::directory_file;
-  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> buffer =
-      std::make_error_code(std::errc::not_supported);
-  if (!isEndless)
-    buffer = llvm::MemoryBuffer::getFileOrSTDIN(path);
-  if (buffer)
-    return compileBuffer(std::move(*buffer), options);
+  bool isInput = path == "-";
+  std::string name = isInput ? "<stdin>" : path;
+  Expected<std::string> text = isInput ? readStandardInput() : readWhole(path);
+  if (text)
+    return compileText(*text, options, name);
   CompileResult result;
   result.diagnostics.push_back(
-      {Severity::Error,
-       "cannot read: " + (isEndless ? "not a regular file" : buffer.getError().message()),
-       path,
-       0,
-       0,
-       {}});
+      {Severity::Error, "cannot read: " + text.status().message(), name, 0, 0, {}});
   return result;
 }
 

@@ -13,6 +13,7 @@
 
 #include "DiskCache.h"
 
+#include "tandem/Program/Files.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
@@ -83,11 +84,10 @@ CompileResult DiskCache::load(const std::string &key) const {
   CompileResult result;
   if (directory.empty())
     return result;
-  auto buffer = llvm::MemoryBuffer::getFile(path(key), /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
-  if (!buffer)
+  auto entry = readWhole(path(key));
+  if (!entry)
     return result;
-  StringRef rest = (*buffer)->getBuffer();
+  StringRef rest = *entry;
   if (!rest.consume_front(kMagic))
     return result;
   auto [hash, content] = rest.split(' ');
@@ -124,9 +124,6 @@ void DiskCache::store(const std::string &key, const CompileResult &result) const
     content += withLength(loop.reshards) + withLength(loop.what) + withLength(loop.source);
   content += result.output;
   std::string hash = hashOf(content);
-  // Written to a temporary file, then renamed.
-  llvm::consumeError(llvm::writeToOutput(path(key), [&](llvm::raw_ostream &os) {
-    os << kMagic << hash << ' ' << content;
-    return llvm::Error::success();
-  }));
+  // Without it, the next process compiles again.
+  writeFile(path(key), kMagic.str() + hash + " " + content).ignore();
 }

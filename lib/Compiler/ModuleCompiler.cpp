@@ -13,6 +13,7 @@
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Replay/Machine.h"
 
+#include "tandem/Program/Files.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
@@ -43,8 +44,8 @@ constexpr unsigned kCompilesPerWorkbench = 64;
 std::string contentsOf(const std::string &path) {
   if (path.empty())
     return "";
-  auto text = llvm::MemoryBuffer::getFile(path);
-  return path + "\n" + (text ? (*text)->getBuffer().str() : "");
+  auto text = readWhole(path); // an error is reported when it is used
+  return path + "\n" + (text ? *text : "");
 }
 
 std::string machineOf(const std::string &name) {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ProgramImpl.h"
+#include "tandem/Program/Printable.h"
 
 #include <cmath>
 #include <unordered_set>
@@ -61,6 +62,14 @@ Status reach(const flatbuffers::Vector<int64_t> *shape, const flatbuffers::Vecto
   return Status();
 }
 
+/// Names are printed, and could forge lines.
+static Status verifyName(const char *what, const flatbuffers::String *name) {
+  if (!name || escapeName(name->string_view()) == name->string_view())
+    return Status();
+  return invalid("{}: expected no control characters, found \"{}\"", what,
+                 escapeName(name->string_view()));
+}
+
 class TableVerifier {
 public:
   TableVerifier(ProgramImpl &program, const ProgramLimits &limits)
@@ -69,6 +78,10 @@ public:
   Status run() {
     TANDEM_RETURN_IF_ERROR(alignment());
     TANDEM_RETURN_IF_ERROR(counts());
+    for (uint32_t i = 0; i < sizeOfVector(table.names()); ++i) {
+      TANDEM_RETURN_IF_ERROR(verifyName("names: text", table.names()->Get(i)->text()));
+      TANDEM_RETURN_IF_ERROR(verifyName("names: location", table.names()->Get(i)->location()));
+    }
     TANDEM_RETURN_IF_ERROR(shards());
     TANDEM_RETURN_IF_ERROR(each(table.buffers(), "buffers", &TableVerifier::buffer));
     TANDEM_RETURN_IF_ERROR(each(table.layouts(), "layouts", &TableVerifier::layout));
@@ -462,10 +475,13 @@ Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
                    index.num_ranks(), sizeOfVector(index.ranks()));
   if (index.capabilities() & ~kAllCapabilities)
     return invalid("index field capabilities: unknown bits in {:#x}", index.capabilities());
+  TANDEM_RETURN_IF_ERROR(verifyName("index: name", index.name()));
   bool sawResult = false;
   int64_t bound = -1;
   for (uint32_t i = 0, e = sizeOfVector(index.arguments()); i < e; ++i) {
     const sp::Argument &argument = *index.arguments()->Get(i);
+    for (const flatbuffers::String *text : {argument.name(), argument.axes(), argument.mesh()})
+      TANDEM_RETURN_IF_ERROR(verifyName("index: arguments", text));
     std::string where =
         fmt::format("index: arguments[{}] (\"{}\"): ", i, argument.name()->string_view());
     TANDEM_RETURN_IF_ERROR(verifyArgument(argument).withPrefix(where));

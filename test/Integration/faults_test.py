@@ -136,7 +136,7 @@ class Files(harness.Test):
         shutil.copy(program("matmul-1"), path)
         done = self.limited(tool("tandem-compile"), source, "--mesh", "x=4", "-o", path)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn(f"cannot write {path}: File too large", done.stderr)
+        self.assertIn(f"cannot write \"{path}\": File too large", done.stderr)
         with open(path, "rb") as file, open(program("matmul-1"), "rb") as old:
             self.assertEqual(file.read(), old.read())
         self.assertEqual(os.listdir(self.folder), ["old.tsp"])

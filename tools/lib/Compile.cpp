@@ -8,6 +8,7 @@
 #include "Compile.h"
 
 #include "tandem/Compiler/Compiler.h"
+#include "tandem/Program/Files.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -67,10 +68,9 @@ struct OpenAxis {
 
 /// The open axes of a file in their order, each name once.
 std::vector<OpenAxis> openAxes(const std::string &path) {
-  std::ifstream file(path);
   std::string text;
-  if (file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too: the compiler says so
-    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  if (auto file = readWhole(path)) // else the compiler says why not
+    text = std::move(*file);
   std::vector<OpenAxis> axes;
   size_t last = std::string::npos; // where the open axis before ends
   for (size_t at = text.find('?'); at != std::string::npos; at = text.find('?', at + 1)) {

@@ -22,17 +22,9 @@ using namespace tandem::run;
 namespace fs = std::filesystem;
 
 Expected<std::string> run::readFile(const std::string &path) {
-  std::error_code error;
-  fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status))
-    return Status(Code::Io, fmt::format("cannot read \"{}\": not a regular file", path));
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Status(Code::Io, fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
-  std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad())
-    return Status(Code::Io, fmt::format("cannot read \"{}\": {}", path, std::strerror(errno)));
-  return bytes;
+  auto bytes = readWhole(path, kMostFileBytes);
+  return bytes ? std::move(bytes)
+               : bytes.status().withPrefix(fmt::format("cannot read \"{}\": ", path));
 }
 
 /// The least that a file needs of a disk, in bytes.
@@ -40,55 +32,6 @@ static constexpr size_t kBlock = 4096;
 
 static Status cannotWrite(const std::string &path, const std::string &why) {
   return Status(Code::Io, fmt::format("cannot write \"{}\": {}", path, why));
-}
-
-static Status writeBytes(const std::string &path, std::string_view bytes) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  return file ? Status() : cannotWrite(path, std::strerror(errno));
-}
-
-/// Whether a file of that name can be made; it is empty then.
-static bool make(const fs::path &path) {
-  return bool(std::ofstream(path, std::ios::binary | std::ios::trunc));
-}
-
-/// The file that is written before it replaces `target`.
-static fs::path partOf(const fs::path &target) {
-  return fmt::format("{}.{}.tmp", target.string(), ::getpid());
-}
-
-Status run::writeFile(const std::string &path, std::string_view bytes) {
-  return replaceFile(path, [&](const std::string &part) { return writeBytes(part, bytes); });
-}
-
-Status run::replaceFile(const std::string &path,
-                        const std::function<Status(const std::string &)> &write) {
-  std::error_code error;
-  fs::path target(path);
-  fs::file_status status = fs::status(target, error);
-  if (fs::exists(status) && !fs::is_regular_file(status))
-    return write(path);
-  // What a link points to is replaced, not the link.
-  if (fs::path real = fs::canonical(target, error); !error)
-    target = real;
-  fs::path part = partOf(target);
-  if (!make(part)) // a folder where no other file can be made
-    return write(path);
-  Status written = write(part.string());
-  if (!written.ok()) {
-    std::string message = written.message();
-    if (size_t at = message.find(part.string()); at != std::string::npos)
-      message.replace(at, part.string().size(), path);
-    written = Status(written.code(), message);
-  } else if (fs::rename(part, target, error); error) {
-    written = cannotWrite(path, error.message());
-  }
-  if (!written.ok())
-    fs::remove(part, error);
-  return written;
 }
 
 Status run::checkWritable(const std::string &path) {
@@ -106,14 +49,17 @@ Status run::checkWritable(const std::string &path) {
   if (fs::path real = fs::canonical(target, error); !error)
     target = real;
   // Rights do not tell of file systems that take no files, or are full.
-  fs::path part = partOf(target);
+  fs::path part = fmt::format("{}.{}.tmp", target.string(), ::getpid());
+  FileSizeErrors guard;
   errno = 0;
-  if (!make(part)) // as in replaceFile()
+  std::ofstream file(part, std::ios::binary | std::ios::trunc);
+  if (!file) // as in replaceFile()
     return exists ? Status() : cannotWrite(path, std::strerror(errno));
-  Status written = writeBytes(part.string(), std::string(kBlock, ' '));
+  file << std::string(kBlock, ' ');
+  file.close();
   int reason = errno;
   fs::remove(part, error);
-  return written.ok() ? written : cannotWrite(path, std::strerror(reason));
+  return file ? Status() : cannotWrite(path, std::strerror(reason));
 }
 
 Status run::makeFolderAnew(const std::string &path,

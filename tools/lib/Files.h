@@ -8,7 +8,7 @@
 #ifndef TANDEM_RUN_FILES_H
 #define TANDEM_RUN_FILES_H
 
-#include "tandem/Program/Status.h"
+#include "tandem/Program/Files.h"
 
 #include <functional>
 #include <string>
@@ -16,16 +16,10 @@
 
 namespace tandem::run {
 
-/// All of a regular file: a pipe may never end. Errors name the path.
+/// All of a regular file. Errors name the path.
 Expected<std::string> readFile(const std::string &path);
-/// Replaces a file. Readers find the old bytes or the new ones, never a part, and an error (a full
-/// disk) leaves the old ones. A path that is no regular file (a pipe, /dev/stdout) is written in
-/// place.
-Status writeFile(const std::string &path, std::string_view bytes);
-/// The same, by a function that writes the file of the given name. An error of it may name that
-/// file.
-Status replaceFile(const std::string &path,
-                   const std::function<Status(const std::string &)> &write);
+using tandem::replaceFile;
+using tandem::writeFile;
 /// Whether writeFile() has a chance: an error if the path is a folder, may not be written or lies
 /// in no folder, or if the disk is full. Leaves everything as it was.
 Status checkWritable(const std::string &path);

@@ -19,6 +19,10 @@ Expected<run::KernelList> run::loadKernels(const std::vector<std::string> &paths
     // Without a slash the loader looks in the system's folders only.
     bool isHere = path.find('/') == std::string::npos && std::filesystem::exists(path);
     std::string file = isHere ? "./" + path : path;
+    std::error_code error;
+    if (auto status = std::filesystem::status(file, error);
+        std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+      return Status(Code::Io, fmt::format("cannot load \"{}\": not a regular file", path));
     void *library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library)
       return Status(Code::Io, fmt::format("cannot load \"{}\": {}", path, dlerror()));

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Ranks.h"
+#include "ToolMain.h"
 
 #include "SharedFolder.h"
 #include "tandem/Runtime/Local.h"
@@ -361,7 +362,7 @@ private:
 
   void put(const Pipe &pipe, std::string_view line) {
     std::FILE *stream = pipe.to == 1 ? stdout : stderr;
-    fmt::print(stream, "[{}] {}\n", pipe.rank, line);
+    run::print(stream, "[{}] {}\n", pipe.rank, line);
     std::fflush(stream);
   }
 
@@ -442,14 +443,14 @@ run::spawnSelf(const std::string &tool, uint32_t ranks, const std::vector<std::s
   for (uint32_t rank = 0; rank < exits.size(); ++rank) {
     const RankExit &exit = exits[rank];
     if (exit.stopped)
-      fmt::print(stderr,
+      run::print(stderr,
                  "{}: rank {} was stopped for {:g} s, as were all others that had not ended, and "
                  "was killed\n",
                  tool, rank, std::chrono::duration<double>(spawn.mostStopped).count());
     else if (exit.killed)
-      fmt::print(stderr, "{}: rank {} did not end by itself and was killed\n", tool, rank);
+      run::print(stderr, "{}: rank {} did not end by itself and was killed\n", tool, rank);
     else if (exit.signal)
-      fmt::print(stderr, "{}: rank {} was ended by signal {} ({})\n", tool, rank, exit.signal,
+      run::print(stderr, "{}: rank {} was ended by signal {} ({})\n", tool, rank, exit.signal,
                  ::strsignal(exit.signal));
   }
   return exits;
@@ -489,7 +490,7 @@ Expected<std::unique_ptr<Bootstrap>> run::joinRanks(const BootstrapEnvironment &
   env.exchangeTimeout = timeout;
   if (!env.timeoutGiven)
     env.timeout = timeout;
-  env.warn = [](const std::string &message) { fmt::print(stderr, "tandem: {}\n", message); };
+  env.warn = [](const std::string &message) { run::print(stderr, "tandem: {}\n", message); };
   return joinJob(env);
 }
 

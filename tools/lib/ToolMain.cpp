@@ -8,6 +8,7 @@
 #include "ToolMain.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -42,11 +43,12 @@ Status run::caughtException() {
 
 int run::runTool(const char *tool, int failure, const std::function<int()> &body) {
   openStandardStreams();
+  std::signal(SIGXFSZ, SIG_IGN); // a write that fails is an error
   int code = failure;
   try {
     code = body();
   } catch (const std::exception &) {
-    std::fprintf(stderr, "%s: %s\n", tool, caughtException().message().c_str());
+    std::fprintf(stderr, "%s: %s\n", tool, escapeControls(caughtException().message()).c_str());
   }
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout))

@@ -8,11 +8,25 @@
 #ifndef TANDEM_TOOLS_TOOLMAIN_H
 #define TANDEM_TOOLS_TOOLMAIN_H
 
+#include "tandem/Program/Printable.h"
 #include "tandem/Program/Status.h"
+
+#include <cstdio>
+#include <fmt/format.h>
 
 #include <functional>
 
 namespace tandem::run {
+
+/// Prints a message, in which names and others' messages have no control characters.
+template <typename... Arguments>
+void print(std::FILE *to, fmt::format_string<Arguments...> text, Arguments &&...arguments) {
+  fmt::print(to, "{}", escapeControls(fmt::format(text, std::forward<Arguments>(arguments)...)));
+}
+template <typename... Arguments>
+void print(fmt::format_string<Arguments...> text, Arguments &&...arguments) {
+  run::print(stdout, text, std::forward<Arguments>(arguments)...);
+}
 
 /// In a catch block: the exception, as an error.
 Status caughtException();

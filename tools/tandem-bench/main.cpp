@@ -110,13 +110,13 @@ Status writeMachine(const Options &options, Figures &figures) {
   TANDEM_ASSIGN_OR_RETURN(std::string made, calibration.apply(text, name, how));
   TANDEM_RETURN_IF_ERROR(writeFile(options.calibrate, made));
   for (const std::string &line : calibration.log())
-    fmt::print("{}\n", line);
+    run::print("{}\n", line);
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
                           machine::Machine::parse(made, options.calibrate));
   std::string said = foretold(figures, machine);
   if (!options.json.empty())
     TANDEM_RETURN_IF_ERROR(writeFile(options.json, figuresJson(figures)));
-  fmt::print("{}: {}\n", options.calibrate, said);
+  run::print("{}: {}\n", options.calibrate, said);
   return Status();
 }
 
@@ -293,8 +293,8 @@ private:
         for (Entry &entry : made.entries)
           predict(entry);
       if (report.rows.empty())
-        fmt::print("{}", tableHead(options, report));
-      fmt::print("{}", tableRow(made));
+        run::print("{}", tableHead(options, report));
+      run::print("{}", tableRow(made));
       std::fflush(stdout);
       report.rows.push_back(std::move(made));
       // However this ends, what was measured is there; an error is said at the end.
@@ -306,9 +306,9 @@ private:
   void noteTuning(const Row &row, const std::vector<Measurement> &measurements) {
     for (const Variant &variant : row.variants)
       if (!variant.refused.empty())
-        fmt::print("{}: {}: refused: {}\n", row.label, variant.name, variant.refused);
+        run::print("{}: {}: refused: {}\n", row.label, variant.name, variant.refused);
     for (machine::TunedChoices::Loop &loop : quickest(row.label, measurements, options.modes)) {
-      fmt::print("{}: loop {}: {:.1f} us with {}, {:.1f} us with the predicted best\n", row.label,
+      run::print("{}: loop {}: {:.1f} us with {}, {:.1f} us with the predicted best\n", row.label,
                  loop.signature, loop.seconds * 1e6, loop.what, loop.plain * 1e6);
       std::fflush(stdout);
       tuned.set(std::move(loop));
@@ -374,13 +374,13 @@ private:
 
 /// Reports of rank 0, also of a run that failed on the way.
 int writeReports(const Options &options, const Report &report) {
-  fmt::print("{}", tableEnd(options, report));
+  run::print("{}", tableEnd(options, report));
   std::fflush(stdout);
   int status =
       report.failure.empty() && report.wrong().empty() && !report.ranNothing() ? 0 : kWrong;
   Status written = writeFiles(options, report);
   if (!written.ok()) {
-    fmt::print(stderr, "tandem-bench: {}\n", written.message());
+    run::print(stderr, "tandem-bench: {}\n", written.message());
     status = kWrong;
   }
   if (status == 0 && !report.left.empty())
@@ -422,7 +422,7 @@ int calibrateAgain(const Options &options) {
   if (status.ok())
     status = writeMachine(options, *figures);
   if (!status.ok())
-    fmt::print(stderr, "tandem-bench: {}\n", status.message());
+    run::print(stderr, "tandem-bench: {}\n", status.message());
   return status.ok() ? 0 : kUsageError;
 }
 
@@ -446,7 +446,7 @@ int runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *w
     if (root)
       bench.report.failure = message;
     else if (!message.empty())
-      fmt::print(stderr, "tandem-bench: {}\n", message);
+      run::print(stderr, "tandem-bench: {}\n", message);
   }
   int failed = bench.unusable ? kUsageError : kWrong;
   if (!root)
@@ -454,15 +454,15 @@ int runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *w
   const Report &report = bench.report;
   if (options.probes || !options.tune.empty()) {
     for (const std::string &line : report.left)
-      fmt::print("not measured, time was up: {}\n", line);
+      run::print("not measured, time was up: {}\n", line);
     if (status.ok())
       status = options.probes ? bench.writeMachine() : bench.writeTuned();
     if (!status.ok())
-      fmt::print(stderr, "tandem-bench: {}\n", status.message());
+      run::print(stderr, "tandem-bench: {}\n", status.message());
     return !status.ok() ? failed : report.left.empty() ? 0 : kTimeUp;
   }
   if (bench.unusable && report.rows.empty()) {
-    fmt::print(stderr, "tandem-bench: {}\n", status.message());
+    run::print(stderr, "tandem-bench: {}\n", status.message());
     return kUsageError;
   }
   int code = writeReports(options, report);
@@ -470,7 +470,7 @@ int runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *w
 }
 
 int fail(const Status &status) {
-  fmt::print(stderr, "tandem-bench: {}\n", status.message());
+  run::print(stderr, "tandem-bench: {}\n", status.message());
   return kUsageError;
 }
 
@@ -508,7 +508,7 @@ int stage(const Options &options) {
   auto written = writeSuite(*suite, options.stage);
   if (!written)
     return fail(written.status());
-  fmt::print("{}\n", *written);
+  run::print("{}\n", *written);
   return 0;
 }
 
@@ -536,7 +536,7 @@ static int benchMain(int argc, char **argv) {
   if (!options)
     return fail(options.status());
   if (!options->text.empty()) {
-    fmt::print("{}", options->text);
+    run::print("{}", options->text);
     return 0;
   }
   if (!options->stage.empty())

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Compiler/Compiler.h"
+#include "tandem/Program/Files.h"
 #include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 
@@ -174,34 +175,19 @@ int parseOptions(compiler::CompileOptions &options) {
 /// Writes the output: all of it, or nothing under that name.
 int write(llvm::StringRef bytes) {
   llvm::StringRef path = outputPath.empty() ? "-" : llvm::StringRef(outputPath);
-  std::string name = path == "-" ? "to the standard output" : path.str();
-  // writeToOutput puts a new file in the place of what has that name; a pipe or a device is to be
-  // written to.
-  namespace fs = llvm::sys::fs;
-  if (fs::file_status status;
-      path == "-" || (!fs::status(path, status) && status.type() != fs::file_type::regular_file)) {
-    std::error_code error;
-    llvm::raw_fd_ostream os(path, error, fs::OF_None);
-    if (!error) {
-      os << bytes;
-      os.flush();
-      error = os.error();
-      os.clear_error();
-    }
-    return error ? fail("cannot write " + name + ": " + error.message()) : 0;
+  if (path != "-") {
+    Status written = writeFile(path.str(), {bytes.data(), bytes.size()});
+    return written.ok() ? 0 : fail(written.message());
   }
-  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
-    // The new file must not take the name if it has not all bytes.
-    auto &file = static_cast<llvm::raw_fd_ostream &>(os);
-    file << bytes;
-    file.flush();
-    std::error_code failed = file.error();
-    file.clear_error();
-    return llvm::errorCodeToError(failed);
-  });
-  if (!error)
-    return 0;
-  return fail("cannot write " + name + ": " + llvm::toString(std::move(error)));
+  std::error_code error;
+  llvm::raw_fd_ostream os(path, error, llvm::sys::fs::OF_None);
+  if (!error) {
+    os << bytes;
+    os.flush();
+    error = os.error();
+    os.clear_error();
+  }
+  return error ? fail("cannot write to the standard output: " + error.message()) : 0;
 }
 
 int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {
@@ -246,13 +232,17 @@ bool isStreamProgram(const std::string &path) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  std::signal(SIGXFSZ, SIG_IGN); // a write that fails is an error
   cl::HideUnrelatedOptions(category);
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << compiler::version() << "\n"; });
   // LLVM keeps the name --stats for itself.
   std::vector<const char *> arguments(argv, argv + argc);
-  for (const char *&argument : arguments)
+  for (const char *&argument : arguments) {
     if (llvm::StringRef(argument) == "--stats" || llvm::StringRef(argument) == "-stats")
       argument = "--statistics";
+    if (*argument == '@' && isEndless(argument + 1)) // LLVM reads options from it
+      return fail(std::string(argument) + ": cannot read: not a regular file");
+  }
   cl::ParseCommandLineOptions(argc, arguments.data(),
                               "Tandem's compiler: fusions to stream programs\n");
 

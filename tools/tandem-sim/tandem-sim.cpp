@@ -100,7 +100,7 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
 
 Status writeText(const std::string &path, const std::string &text) {
   if (path == "-") {
-    fmt::print("{}", text);
+    run::print("{}", text);
     return Status();
   }
   return tandem::run::writeFile(path, text);
@@ -109,7 +109,7 @@ Status writeText(const std::string &path, const std::string &text) {
 Status compareWith(const Options &options, const timeline::Timeline &simulated) {
   TANDEM_ASSIGN_OR_RETURN(timeline::Timeline measured, timeline::readTrace(options.compare));
   TANDEM_ASSIGN_OR_RETURN(simulate::Comparison comparison, simulate::compare(measured, simulated));
-  fmt::print("\nsimulated beside {}\n{}", measured.origin, simulate::report(comparison));
+  run::print("\nsimulated beside {}\n{}", measured.origin, simulate::report(comparison));
   return Status();
 }
 
@@ -158,7 +158,7 @@ Status simulateProgram(const Options &options) {
   if (!result)
     return result.status().withPrefix(options.program + ": ");
   if (options.json != "-")
-    fmt::print("{}", simulate::report(*world, machine, *result));
+    run::print("{}", simulate::report(*world, machine, *result));
   if (!options.json.empty())
     TANDEM_RETURN_IF_ERROR(writeText(options.json, simulate::reportJson(*world, machine, *result)));
   if (options.trace.empty() && options.svg.empty() && options.html.empty() &&
@@ -187,12 +187,12 @@ int main(int argc, char **argv) {
     auto text = parse(argc, argv, options);
     Status status = text.status();
     if (status.ok()) {
-      fmt::print("{}", *text);
+      run::print("{}", *text);
       status = text->empty() ? simulateProgram(options) : Status();
     }
     if (status.ok())
       return 0;
-    fmt::print(stderr, "tandem-sim: {}\n", status.message());
+    run::print(stderr, "tandem-sim: {}\n", status.message());
     return 2;
   });
 }

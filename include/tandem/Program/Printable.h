@@ -15,8 +15,8 @@ namespace tandem {
 
 /// Makes a message safe for a terminal. A name in a program, or a message of another process, could
 /// clear the screen. Control characters (ASCII, and U+0080 to U+009F in UTF-8) become \x1b and the
-/// like. Newlines and tabs stay.
-inline std::string escapeControls(std::string_view text) {
+/// like. Newlines and tabs stay, but not in a name, which could forge a line with them.
+inline std::string escapeControls(std::string_view text, bool isName = false) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string result;
   result.reserve(text.size());
@@ -27,7 +27,8 @@ inline std::string escapeControls(std::string_view text) {
                   static_cast<unsigned char>(text[i + 1]) >= 0x80;
     if (isLate)
       byte = static_cast<unsigned char>(text[++i]);
-    if (isLate || byte == 0x7f || (byte < ' ' && byte != '\n' && byte != '\t')) {
+    bool isControl = byte == 0x7f || (byte < ' ' && (isName || (byte != '\n' && byte != '\t')));
+    if (isLate || isControl) {
       result += "\\x";
       result += digits[byte >> 4];
       result += digits[byte & 15];
@@ -37,6 +38,8 @@ inline std::string escapeControls(std::string_view text) {
   }
   return result;
 }
+
+inline std::string escapeName(std::string_view name) { return escapeControls(name, true); }
 
 } // namespace tandem
 

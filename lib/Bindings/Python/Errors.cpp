@@ -7,6 +7,8 @@
 
 #include "Bindings.h"
 
+#include "tandem/Program/Printable.h"
+
 using namespace tandem::python;
 
 void tandem::python::raise(tandem_code code, const std::string &message) {
@@ -14,8 +16,8 @@ void tandem::python::raise(tandem_code code, const std::string &message) {
     PyErr_SetNone(PyExc_SystemExit);
     throw nb::python_error();
   }
-  nb::object error =
-      nb::module_::import_("tandem._errors").attr("_make")(tandem_code_name(code), message.c_str());
+  nb::object error = nb::module_::import_("tandem._errors")
+                         .attr("_make")(tandem_code_name(code), escapeControls(message).c_str());
   PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

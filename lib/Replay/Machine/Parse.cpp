@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Program/Files.h"
 #include "tandem/Replay/Machine.h"
 
 #include <algorithm>
@@ -509,13 +510,8 @@ Expected<Machine> Machine::parse(std::string_view text, const std::string &sourc
 }
 
 Expected<Machine> Machine::load(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  if (file && file.peek() != std::ifstream::traits_type::eof()) // directories open, too
-    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  if (!file || file.bad())
-    return Status(Code::Io, fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
-  return parse(text, path);
+  auto text = readWhole(path);
+  return text ? parse(*text, path) : text.status().withPrefix(path + ": cannot read: ");
 }
 
 } // namespace tandem::machine

@@ -7,6 +7,7 @@
 
 #include "tandem/Replay/Timeline.h"
 
+#include "tandem/Program/Files.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -186,14 +187,12 @@ private:
 } // namespace
 
 Expected<Timeline> readTrace(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  if (file)
-    file.peek(); // directories open, too
-  if (!file)
-    return Status(Code::Io, fmt::format("{}: cannot open", path));
+  auto text = readWhole(path);
+  if (!text)
+    return text.status().withPrefix(path + ": cannot read: ");
   json parsed;
   try {
-    parsed = json::parse(file);
+    parsed = json::parse(*text);
   } catch (const json::exception &error) {
     return wrong(path, error.what());
   }

@@ -11,6 +11,7 @@
 #include "tandem/Replay/Timeline.h"
 
 #include "tandem/Program/AppendTo.h"
+#include "tandem/Program/Files.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -152,7 +153,7 @@ private:
 
 } // namespace
 
-Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t maxRanks) {
+static Status writeTo(const Timeline &timeline, const std::string &path, uint32_t maxRanks) {
   std::FILE *file = std::fopen(path.c_str(), "wb");
   auto failed = [&] {
     return Status(Code::Io, fmt::format("cannot write \"{}\": {}", path, std::strerror(errno)));
@@ -163,6 +164,11 @@ Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t ma
   bool good = Writer(timeline, file, ranks).run();
   good &= std::fclose(file) == 0;
   return good ? Status() : failed();
+}
+
+Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t maxRanks) {
+  return replaceFile(path,
+                     [&](const std::string &part) { return writeTo(timeline, part, maxRanks); });
 }
 
 } // namespace tandem::timeline

@@ -8,6 +8,7 @@
 #include "Rank.h"
 
 #include "tandem/Program/Container.h"
+#include "tandem/Program/Printable.h"
 
 using namespace mlir;
 
@@ -204,7 +205,8 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {
     const Name &name = code.names[number];
-    auto text = b.CreateString(name.text), location = b.CreateString(name.location);
+    auto text = b.CreateString(escapeName(name.text)),
+         location = b.CreateString(escapeName(name.location));
     nameList.push_back(sp::CreateName(b, text, location));
   }
   auto slotVector = b.CreateVector(signalSlots.data(), signalSlots.size());

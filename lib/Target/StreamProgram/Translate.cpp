@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Program/Printable.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 
 #include "Arguments.h"
@@ -198,8 +199,8 @@ void Translation::writeIndex() {
   flatbuffers::FlatBufferBuilder b(4096);
   std::vector<flatbuffers::Offset<sp::Argument>> list;
   for (const ArgumentInfo &info : arguments) {
-    auto name = b.CreateString(info.name), axes = b.CreateString(info.axes),
-         mesh = b.CreateString(info.mesh);
+    auto name = b.CreateString(escapeName(info.name)), axes = b.CreateString(escapeName(info.axes)),
+         mesh = b.CreateString(escapeName(info.mesh));
     auto shape = b.CreateVector(info.shape.data(), info.shape.size());
     flatbuffers::Offset<flatbuffers::Vector<uint32_t>> varying;
     if (!info.varying.empty())
@@ -209,7 +210,7 @@ void Translation::writeIndex() {
         static_cast<sp::DType>(info.dtype), shape, axes, mesh, info.isPartial, info.partialOp,
         info.partialTerms, varying, info.isMask));
   }
-  auto name = b.CreateString(entry.str()), target = b.CreateString(options.target),
+  auto name = b.CreateString(escapeName(entry.str())), target = b.CreateString(options.target),
        producer = b.CreateString(options.producer);
   auto argumentVector = b.CreateVector(list);
   auto rankVector = b.CreateVectorOfStructs(ranks);

@@ -7,6 +7,7 @@
 
 #include "Handles.h"
 
+#include "tandem/Program/Printable.h"
 #include "tandem/Runtime/Environment.h"
 #include "tandem/Runtime/Link.h"
 #include "tandem/Runtime/Registry.h"
@@ -255,7 +256,7 @@ Status createContext(const tandem_context_options *given, ContextState &context)
     result.log = Log([log = options.log, user = options.log_user,
                       &context](LogLevel level, const std::string &message) {
       callback(context, "tandem_context_options.log", 0, [&] {
-        log(user, static_cast<tandem_log_level>(level), message.c_str());
+        log(user, static_cast<tandem_log_level>(level), escapeControls(message).c_str());
         return 0;
       });
     });
@@ -366,7 +367,7 @@ const char *tandem_last_error(const tandem_context *context) {
       return copy.c_str();
     }
     std::lock_guard<std::mutex> lock(context->state->errorMutex);
-    copy = context->state->lastError;
+    copy = escapeControls(context->state->lastError);
   } catch (...) {
     return "out of memory";
   }

@@ -7,6 +7,7 @@
 
 #include "Handles.h"
 
+#include "tandem/Program/Printable.h"
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <mutex>
@@ -50,7 +51,7 @@ Status guarded(Body &&body, const char *call = __builtin_FUNCTION()) noexcept {
 
 int finish(Job &job, const Status &status) {
   if (!status.ok())
-    job.error = status.message();
+    job.error = escapeControls(status.message());
   return static_cast<int>(status.code());
 }
 

@@ -292,10 +292,13 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
     return wrong(fmt::format("expected a file that only its owner can read, found mode {:o}",
                              info.st_mode & 07777));
   env.secret.clear();
-  for (int c; (c = std::fgetc(file.get())) != EOF && c != '\n';)
+  constexpr size_t kMost = 4096;
+  for (int c; (c = std::fgetc(file.get())) != EOF && c != '\n' && env.secret.size() <= kMost;)
     env.secret += static_cast<char>(c);
   if (!env.secret.empty() && env.secret.back() == '\r')
     env.secret.pop_back();
+  if (env.secret.size() > kMost)
+    return wrong(fmt::format("expected a secret of at most {} bytes in the first line", kMost));
   if (env.secret.empty())
     return wrong("expected a secret in the first line");
   env.secretGiven = true;

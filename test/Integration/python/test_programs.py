@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs on NumPy's arrays, with ranks as threads."""
 
+import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +167,23 @@ def test_documentation(tmp_path, random):
     context.close()
     # [docs: end]
     assert error(y, x @ w) < 1e-5
+
+
+def test_files(tmp_path):
+    program = tandem.compile(TEXT, mesh={"x": 2}, shapes={"x": (32, 16)})
+    pipe, path = tmp_path / "pipe", tmp_path / "p.tsp"
+    os.mkfifo(pipe)
+    for endless in ("/dev/zero", pipe):
+        with pytest.raises(tandem.ArgumentError, match=f"{endless}: expected a regular file"):
+            tandem.load(endless)
+    path.write_bytes(b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large.*p.tsp"):
+            program.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["p.tsp", "pipe"]
+    program.save(path)
+    assert tandem.load(path).bytes == program.bytes

@@ -131,3 +131,16 @@ def test_half_of_a_job(given, message):
     text = "import tandem\ntry: tandem.Context()\nexcept tandem.ArgumentError as error: print(error)"
     found = subprocess.run([sys.executable, "-c", text], env={**os.environ, **given}, capture_output=True, text=True, timeout=50)
     assert (found.stdout, found.stderr) == (message + "\n", "")
+
+
+def test_names_with_control_characters():
+    program = tandem.compile(TEXT.replace("@f(", '@"a\\1B[2J\\0Ab"('), shapes={"x": (8, 16)})
+    with pytest.raises(tandem.Error, match=r"a\\x1b\[2J\\x0ab") as caught:
+        program(1, 2, context=tandem.Context())
+    assert str(caught.value).isprintable()
+    with pytest.raises(tandem.Error, match="unknown device") as caught:
+        tandem.Context(device="\x1b[2J\x07")
+    assert str(caught.value).isprintable()
+    with pytest.raises(tandem.CompileError) as caught:
+        tandem.compile('"\x1b[2J"')
+    assert "\x1b" not in str(caught.value)

@@ -19,6 +19,10 @@ TEST(Printable, ControlsAreEscaped) {
             "\\x9b2J"); // U+009B begins a sequence, too
 }
 
+TEST(Printable, NamesHaveOneLine) {
+  EXPECT_EQ(tandem::escapeName("a\nb\t\x1b\xc3\xa9"), "a\\x0ab\\x09\\x1b\xc3\xa9");
+}
+
 TEST(Printable, TextStays) {
   EXPECT_EQ(escapeControls("lines\n\tand tabulators"), "lines\n\tand tabulators");
   EXPECT_EQ(escapeControls("\xc3\xa9 \xc2\xb5 \xe2\x82\xac \xc2"),

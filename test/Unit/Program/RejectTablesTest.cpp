@@ -38,6 +38,10 @@ std::vector<Reject> brokenTables() {
       [](P &p, R &) { p.arguments[0].shape = {int64_t(1) << 62}; });
   add("argument-rank", "shape: expected at most 16 dimensions, found 17",
       [](P &p, R &) { p.arguments[0].shape.assign(17, 1); });
+  add("name-controls", "index: name: expected no control characters, found \"a\\x0ab\"",
+      [](P &p, R &) { p.name = "a\nb"; });
+  add("argument-controls", "index: arguments: expected no control characters, found \"\\x1b[2J\"",
+      [](P &p, R &) { p.arguments[0].name = "\x1b[2J"; });
   add("argument-order", "arguments[1] (\"y\"): an input after a result", [](P &p, R &) {
     p.arguments[0].role = sp::ArgumentRole::result;
     p.arguments[1].role = sp::ArgumentRole::input;

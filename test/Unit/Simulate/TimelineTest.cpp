@@ -186,7 +186,8 @@ TEST(Timeline, WhatIsNoTraceIsRefused) {
         R"({"ph":"X","pid":0,"tid":0,"ts":0,"dur":1,"args":{"command":0,"kind":"dance"}})"})
     EXPECT_THAT(refused(head + ",\"traceEvents\":[" + event + "]}"), HasSubstr("traceEvents[0]"))
         << event;
-  EXPECT_THAT(readTrace("/nowhere/x").status().message(), HasSubstr("/nowhere/x: cannot open"));
+  EXPECT_THAT(readTrace("/nowhere/x").status().message(),
+              HasSubstr("/nowhere/x: cannot read: No such file or directory"));
 }
 
 TEST(Timeline, APictureShowsWhatRan) {

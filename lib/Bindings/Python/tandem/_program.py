@@ -10,7 +10,7 @@ import re
 import threading
 from collections import namedtuple
 
-from . import _tandem
+from . import _files, _tandem
 from ._context import init
 from ._emit import emit
 from ._errors import ArgumentError, CompileError, Diagnostic
@@ -104,8 +104,7 @@ class Program(_tandem.Program):
 
     def save(self, path):
         """Writes a .tsp file, which `tandem.load` reads: also where only the runtime is installed."""
-        with open(path, "wb") as file:
-            file.write(self.bytes)
+        _files.write(path, self.bytes)
 
     def explain(self, machine=None):
         """How each loop of communication and compute is run, whether its communication is overlapped or why not, and
@@ -147,8 +146,7 @@ def _made(report):
 
 def load(path):
     """The program of a .tsp file. Needs no compiler. Errors in the file are found when it is first run."""
-    with open(path, "rb") as file:
-        return Program(file.read())
+    return Program(_files.read(path))
 
 
 _OPTIONS: dict = {"target": str, "machine": (str, os.PathLike), "entry": str, "ranks": int, "workers": int, "gather": str,

@@ -4,6 +4,8 @@
 
 from html import escape
 
+from . import _files
+
 
 def _microseconds(seconds):
     return f"{seconds * 1e6:.1f} us"
@@ -79,8 +81,7 @@ class Simulation(Report):
 
     def save(self, path):
         """Writes the drawing."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.svg)
+        _files.write(path, self.svg.encode())
 
     def _repr_svg_(self):
         return self.svg

@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import time
 
-from . import _tandem
+from . import _files, _tandem
 from ._context import init
 from ._errors import ArgumentError
 from ._mesh import Mesh, Tensor
@@ -82,8 +82,7 @@ def _loop(loop, text):
 def _read(path, machine, target):
     if not os.path.exists(path):
         return []
-    with open(path, encoding="utf-8") as file:
-        known = json.load(file)
+    known = json.loads(_files.read(path))
     for key, mine in (("machine", machine), ("target", target)):
         if known.get(key) != mine:
             raise ArgumentError(f'tune: {path}: was measured on "{known.get(key)}", this is "{mine}"; name another file')
@@ -92,10 +91,7 @@ def _read(path, machine, target):
 
 def _write(path, machine, target, loops):
     text = json.dumps({"tandem_tuned": 1, "machine": machine, "target": target, "loops": loops}, indent=1)
-    scratch = f"{os.fspath(path)}.part"
-    with open(scratch, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-    os.replace(scratch, path)
+    _files.write(path, (text + "\n").encode())
 
 
 def _with_choices(source, options, machine, choices):

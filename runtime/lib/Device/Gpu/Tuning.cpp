@@ -7,6 +7,7 @@
 
 #include "GpuDevice.h"
 
+#include "tandem/Program/Files.h"
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/HostOps.h"
 
@@ -36,12 +37,10 @@ public:
   /// Empty if the file is missing. Empty, with a warning, if it is invalid or truncated.
   static AlgorithmCache read(const std::string &path, const Log &log) {
     AlgorithmCache cache;
-    std::ifstream file(path, std::ios::binary);
-    if (!file)
+    auto read = readWhole(path);
+    if (!read && ::access(path.c_str(), F_OK) != 0)
       return cache;
-    std::ostringstream all;
-    all << file.rdbuf();
-    std::string text = all.str();
+    std::string text = read ? std::move(*read) : "";
     size_t end = text.rfind("end ");
     bool good = text.compare(0, kVersion.size(), kVersion) == 0 && end != std::string::npos &&
                 text.substr(end) == checksum(std::string_view(text).substr(0, end));
@@ -65,15 +64,7 @@ public:
     for (const auto &[what, algorithm] : choices)
       text += fmt::format("{}\t{}\t{}\n", what.first, what.second, algorithm);
     text += checksum(text);
-    std::string temporary = fmt::format("{}.{}", path, ::getpid());
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (file && std::rename(temporary.c_str(), path.c_str()) == 0)
-      return Status();
-    Status status(Code::Io, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-    std::remove(temporary.c_str());
-    return status;
+    return writeFile(path, text);
   }
 
   /// Null if unknown. `device` names the GPU model and the library version.

@@ -158,7 +158,7 @@ TEST_F(GpuTuning, AFileThatCannotBeWrittenIsNoError) {
   Variable file("TANDEM_ALGORITHMS", "/nowhere/at/all");
   takeLog();
   EXPECT_EQ(use().run[1], 1);
-  EXPECT_NE(takeLog().find("cannot write /nowhere/at/all"), std::string::npos);
+  EXPECT_NE(takeLog().find("cannot write \"/nowhere/at/all"), std::string::npos);
 }
 
 } // namespace

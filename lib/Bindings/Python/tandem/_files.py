@@ -1,0 +1,40 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Reading and replacing files."""
+
+import os
+import stat
+import threading
+
+from ._errors import ArgumentError
+
+_MOST_BYTES = 4 << 30
+
+
+def read(path):
+    """All bytes of a regular file: a pipe or a device may never end, and opening one may wait."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise ArgumentError(f"{os.fspath(path)}: expected a regular file")
+        if info.st_size > _MOST_BYTES:
+            raise ArgumentError(f"{os.fspath(path)}: expected at most {_MOST_BYTES} bytes, found {info.st_size}")
+        return file.read()
+
+
+def write(path, data):
+    """Replaces a file: others find the old bytes or the new ones, also after an error. A pipe or a device is written."""
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
+            file.write(data)
+        return
+    part = f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
+    try:
+        with open(part, "wb") as file:
+            file.write(data)
+        os.replace(part, path)
+    except OSError as error:
+        if os.path.exists(part):
+            os.remove(part)
+        raise OSError(error.errno, error.strerror, path) from None
