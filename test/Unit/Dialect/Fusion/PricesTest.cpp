@@ -1,0 +1,67 @@
+//===- PricesTest.cpp - prices of plans -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanPrices.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Parser/Parser.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "gtest/gtest.h"
+#include <thread>
+
+using namespace mlir;
+using namespace tandem;
+using namespace tandem::fusion;
+
+namespace {
+/// Reports an error while it prices a function, in this thread and in another.
+class ReportingPricer : public Pricer {
+public:
+  explicit ReportingPricer(MLIRContext *context) : context(context) {}
+  StringRef getMachineName() const override { return "test"; }
+  bool hasGatedMatmuls() const override { return false; }
+  bool hasEpiloguePush() const override { return false; }
+  bool hasSignals(program::ExchangeSignals) const override { return false; }
+  bool hasLinkPerPair() const override { return false; }
+  bool isWorth(double, double, bool, bool, bool, Stores) const override { return false; }
+  FailureOr<double> price(func::FuncOp, From) override {
+    emitError(UnknownLoc::get(context)) << "of the trial";
+    std::thread([&] { emitError(UnknownLoc::get(context)) << "of another thread"; }).join();
+    return 1.0;
+  }
+  FailureOr<double> price(StreamLoopOp, ArrayRef<unsigned>) override { return 1.0; }
+
+private:
+  MLIRContext *context;
+};
+} // namespace
+
+TEST(Prices, OtherThreadsKeepTheirDiagnostics) {
+  MLIRContext context;
+  context.loadDialect<FusionDialect, func::FuncDialect>();
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(R"(
+    #tp = #tandem.mesh<"tp", ["x" = 2]>
+    #all = #fusion.axes<#tp, [-, -]>
+    func.func @f(%a: tensor<2x2xf32, #all>) -> tensor<2x2xf32, #all> {
+      %0 = fusion.matmul %a, %a : tensor<2x2xf32, #all>, tensor<2x2xf32, #all> -> tensor<2x2xf32, #all>
+      return %0 : tensor<2x2xf32, #all>
+    })",
+                                                             &context);
+  ASSERT_TRUE(module);
+  std::vector<std::string> seen;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    seen.push_back(diagnostic.str());
+    return success();
+  });
+  ReportingPricer pricer(&context);
+  module->walk([&](MatmulOp op) {
+    std::string reason;
+    FailureOr<LocalPlan> plan = planLocal(op, GatherMode::Before, reason);
+    ASSERT_TRUE(succeeded(plan)) << reason;
+    EXPECT_EQ(priceLocalPlan(op, *plan, pricer), 1.0);
+  });
+  EXPECT_EQ(seen, std::vector<std::string>{"of another thread"});
+}
