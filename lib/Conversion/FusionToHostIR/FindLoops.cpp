@@ -416,8 +416,8 @@ void LoopFinder::uniteProducts(Operation *op) {
   };
   unsigned into = kNoGroup;
   for (Value operand : op->getOperands()) {
-    unsigned group = groupOf.lookup(operand.getDefiningOp());
-    if (group == into || !makesTerms(group))
+    unsigned group = groupOf.lookup_or(operand.getDefiningOp(), kNoGroup);
+    if (group == kNoGroup || group == into || !makesTerms(group))
       continue;
     if (into == kNoGroup)
       into = group;
@@ -472,7 +472,7 @@ void LoopFinder::uniteLight(Operation *op) {
   for (Value operand : op->getOperands()) {
     Gathered found = findGather(operand);
     unsigned group = found.gather ? groupOf.lookup_or(operand.getDefiningOp(), kNoGroup) : kNoGroup;
-    if (group == kNoGroup || group == into || groupOf.lookup(found.gather) != group)
+    if (group == kNoGroup || group == into || groupOf.lookup_or(found.gather, kNoGroup) != group)
       continue;
     if (into == kNoGroup) {
       into = group;
@@ -524,8 +524,9 @@ unsigned LoopFinder::findWholeGroup(Operation *op) {
     Operation *producer = reshard.getInput().getDefiningOp();
     if (!producer || reductionOf.lookup(producer) != op)
       return kNoGroup;
-    unsigned group = groupOf.lookup(producer);
-    return groups[group].streamSizes.empty() ? group : kNoGroup;
+    // A constant is in no group.
+    unsigned group = groupOf.lookup_or(producer, kNoGroup);
+    return group != kNoGroup && groups[group].streamSizes.empty() ? group : kNoGroup;
   }
   if (!fusion::isLocalComputation(op))
     return kNoGroup;
