@@ -5,6 +5,8 @@
 // RUN: not tandem-compile %t/endless.mlir --max-commands=100 -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=ENDLESS
 // RUN: not tandem-compile %t/unplanned.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=UNPLANNED
 // RUN: not tandem-compile %t/input.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=INPUT
+// RUN: not tandem-compile %t/many.mlir --target=cpu-local -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=MANY
+// RUN: sed 's/ring/push/' %t/many.mlir >%t/many-signals.mlir && not tandem-compile %t/many-signals.mlir --target=cpu-local -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=MANY
 // RUN: not ls %t/out.tsp
 
 // Errors name the file, the line and the rank, and leave no file behind. (All of them: test/Unit/Target.)
@@ -76,4 +78,14 @@ hostir.program @p(%in: memref<8xf32>) {
 hostir.program @p(%in: memref<8xf32>) {
   %main = hostir.main_stream
   hostir.copy %in to %in on %main : memref<8xf32> to memref<8xf32>
+}
+
+// Each of 64,000 devices receives a slice from each.
+// MANY: many{{.*}}.mlir:3:1: error: 'hostir.program' op needs more than 4294967296 bytes for the commands of 64000 ranks, which is the limit of a file
+//--- many.mlir
+#m = #tandem.mesh<"m", ["x" = 64000]>
+!x = tensor<64000x8xf32, #fusion.axes<#m, [didx("x"), -]>>
+func.func @f(%x: !x) -> tensor<64000x8xf32, #fusion.axes<#m, [stream("x"), -]>> {
+  %y = fusion.reshard %x {schedule = #fusion.schedule<ring>} : !x -> tensor<64000x8xf32, #fusion.axes<#m, [stream("x"), -]>>
+  return %y : tensor<64000x8xf32, #fusion.axes<#m, [stream("x"), -]>>
 }

@@ -40,6 +40,8 @@ private:
   /// Index.id.
   uint64_t programId();
   void writeIndex();
+  /// Failure if the ranks, of which one takes `bytes`, do not fit in the file.
+  LogicalResult verifySize(uint64_t bytes);
   /// Appends a blob at the next aligned offset.
   sp::Blob append(ArrayRef<uint8_t> bytes);
 
@@ -96,6 +98,14 @@ sp::Blob Translation::append(ArrayRef<uint8_t> bytes) {
   return blob;
 }
 
+LogicalResult Translation::verifySize(uint64_t bytes) {
+  if (bytes <= options.maxBytes / code->numRanks)
+    return success();
+  return program.emitOpError("needs more than ")
+         << options.maxBytes << " bytes for the commands of " << code->numRanks
+         << " ranks, which is the limit of a file: about " << bytes << " for each";
+}
+
 /// Writes the evaluated rank.
 LogicalResult Translation::writeRank(Evaluator &evaluator, uint32_t rank) {
   std::vector<ShardInfo> shards;
@@ -105,8 +115,13 @@ LogicalResult Translation::writeRank(Evaluator &evaluator, uint32_t rank) {
       static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)), tandem::sp::kAlignment);
   ArrayRef<uint8_t> bytes =
       evaluator.tables.finish(rank, shards, evaluator.signalSlots, symmetricBytes);
-  if (stats.ranks == 0 && !options.rank && !options.uniform)
+  if (stats.ranks == 0 && !options.rank && !options.uniform) {
+    if (failed(verifySize(bytes.size())))
+      return failure();
     file.reserve(file.size() + (bytes.size() + bytes.size() / 16 + 256) * code->numRanks);
+  }
+  if (file.size() + bytes.size() > options.maxBytes)
+    return verifySize(file.size() / (stats.ranks + 1) + bytes.size());
   ranks[rank] = append(bytes);
   ++stats.ranks;
   stats.commands += evaluator.tables.commands.size();
@@ -135,7 +150,9 @@ LogicalResult Translation::writeRanks() {
   if (surveyed) {
     evaluator.surveying = true;
     for (uint32_t rank = 0; rank < code->numRanks; ++rank)
-      if (failed(evaluator.run(rank, matching())))
+      if (failed(evaluator.run(rank, matching())) ||
+          (!options.rank &&
+           failed(verifySize(evaluator.tables.commands.size() * sizeof(sp::Command)))))
         return failure();
     evaluator.surveying = false;
     evaluator.messages = evaluator.tables.droppedSyncs = 0;

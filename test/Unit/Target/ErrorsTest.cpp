@@ -53,6 +53,21 @@ TEST(Errors, LoopWithoutEnd) {
       "'scf.for' op rank 0: the loop has not ended after 5000 iterations of all loops together\n");
 }
 
+TEST(Errors, TooManyBytes) {
+  StreamProgramOptions options;
+  options.maxBytes = 4000;
+  std::string text = errorsOf(
+      program("  scf.for %i = %c0 to %c9 step %c1 {\n    hostir.copy %in to %out on %main : "
+              "memref<8xf32> to memref<8xf32>\n  }\n"),
+      options);
+  EXPECT_EQ(
+      text.rfind("'hostir.program' op needs more than 4000 bytes for the commands of 4 ranks, "
+                 "which is the limit of a file: about ",
+                 0),
+      0u)
+      << text;
+}
+
 TEST(Errors, StepOfALoop) {
   EXPECT_EQ(errorsOf(program("  scf.for %i = %c0 to %c9 step %c0 {\n  }\n")),
             "'scf.for' op rank 0: expected a positive step, found 0\n");

@@ -48,6 +48,8 @@ struct StreamProgramOptions {
   /// operation reached: an endless loop, or nearly.
   uint64_t maxCommands = uint64_t(1) << 24;
   uint64_t maxSteps = uint64_t(1) << 30;
+  /// Most bytes of the file. Exceeding it is an error at the program, before memory runs out.
+  uint64_t maxBytes = uint64_t(1) << 32;
 };
 
 /// Statistics of a translation.
