@@ -28,3 +28,24 @@ func.func @columns(%q: tensor<4x?xf32>, %k: tensor<4x?xf32>, %v: tensor<4x4xf32>
 func.func @known(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %x : tensor<8xf32>
 }
+
+// -----
+
+// What is behind the extent of a run must come last on each device.
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!cyclic = tensor<?x8xf32, #fusion.axes<#tp, [serial(2) * didx("x"), -]>>
+// expected-error @+1 {{expected one block of each dimension per device, since an extent varies, found [serial(2) * didx("x"), -] on #tp}}
+func.func @argument(%x: !cyclic) -> !cyclic {
+  return %x : !cyclic
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!cyclic = tensor<?x8xf32, #fusion.axes<#tp, [serial(2) * didx("x"), -]>>
+!blocks = tensor<?x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @result(%x: !blocks) -> !cyclic {
+  // expected-error @+1 {{expected one block of each dimension per device, since an extent varies, found [serial(2) * didx("x"), -] on #tp}}
+  %y = fusion.reshard %x : !blocks -> !cyclic
+  return %y : !cyclic
+}

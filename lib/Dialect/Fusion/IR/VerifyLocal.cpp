@@ -58,9 +58,7 @@ static AxisSet getSingleDeviceAxes(MeshAttr mesh) {
   return axes;
 }
 
-/// Whether the indices of a device are one range in each dimension: none is split into digits that
-/// are kept outside of a device digit.
-static bool isOneRange(AxesAttr axes) {
+bool fusion::isOneRange(AxesAttr axes) {
   return llvm::all_of(axes.getPlacement().getDims(), [&](DimAxesAttr dim) {
     MeshAttr mesh = axes.getMesh();
     DimAxesAttr known =

@@ -52,7 +52,7 @@ private:
     return varying.contains(leader ? *leader : DimGroups::dimOf(value, dim));
   }
   SmallVector<int64_t> varyingDims(Value value) const;
-  void markArguments();
+  LogicalResult markArguments();
   LogicalResult verifyResults(Operation *op);
   LogicalResult fit(Operation *op);
   LogicalResult fitOperand(Operation *op, const AxesRule &rule, OpOperand &operand, int64_t dim);
@@ -82,19 +82,35 @@ SmallVector<int64_t> Bounder::varyingDims(Value value) const {
   return result;
 }
 
-/// The varying dimensions of arguments and results.
-void Bounder::markArguments() {
+/// The varying dimensions of arguments and results. The runtime cuts off what is behind the extent
+/// of a run, so a device must have one block.
+LogicalResult Bounder::markArguments() {
   Builder builder(function.getContext());
+  auto verify = [&](Value value) -> LogicalResult {
+    AxesAttr axes = getAxes(value);
+    if (varyingDims(value).empty() || !axes || isOneRange(axes))
+      return success();
+    return emitError(value.getLoc()) << "expected one block of each dimension per device, since an "
+                                        "extent varies, found "
+                                     << formatAxes(axes);
+  };
   auto attributeOf = [&](Value value) -> Attribute {
     SmallVector<int64_t> found = varyingDims(value);
     return found.empty() ? Attribute() : builder.getDenseI64ArrayAttr(found);
   };
-  for (BlockArgument argument : function.getArguments())
+  for (BlockArgument argument : function.getArguments()) {
+    if (failed(verify(argument)))
+      return failure();
     if (Attribute found = attributeOf(argument))
       function.setArgAttr(argument.getArgNumber(), kVaryingAttrName, found);
-  for (OpOperand &returned : function.getBody().front().getTerminator()->getOpOperands())
+  }
+  for (OpOperand &returned : function.getBody().front().getTerminator()->getOpOperands()) {
+    if (failed(verify(returned.get())))
+      return failure();
     if (Attribute found = attributeOf(returned.get()))
       function.setResultAttr(returned.getOperandNumber(), kVaryingAttrName, found);
+  }
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -330,7 +346,8 @@ LogicalResult Bounder::run() {
             function.getArgAttrOfType<DenseI64ArrayAttr>(argument.getArgNumber(), kVaryingAttrName))
       for (int64_t dim : seeds.asArrayRef())
         varying.insert(dims.leaderOf(argument, dim));
-  markArguments();
+  if (failed(markArguments()))
+    return failure();
   padding.emplace(function);
   SmallVector<Operation *> ops;
   function.getBody().walk([&](Operation *op) { ops.push_back(op); });

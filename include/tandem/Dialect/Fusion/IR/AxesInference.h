@@ -86,6 +86,10 @@ using AxisSet = llvm::SmallPtrSet<Attribute, 4>;
 /// Example: `didx("x") * stream(2)` without "x" = 4 is `serial(4) * stream(2)`.
 DimAxesAttr dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes);
 
+/// Whether the indices of a device are one range in each dimension: none is split into digits that
+/// are kept outside of a device digit.
+bool isOneRange(AxesAttr axes);
+
 /// True if the op may be skipped in a chain: all operands and results are undecided, or it is
 /// decided and local.
 bool isTransparent(Operation *op);
