@@ -21,6 +21,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/xxhash.h"
 #include <cmath>
 #include <unordered_map>
@@ -62,7 +63,7 @@ struct FusionSelectSchedulePass
     decisions.clear();
     user = sliced = 0;
     deterministic = func->getAttrOfType<StringAttr>(kDeterministicAttrName);
-    if (failed(verifyFits(func)) || failed(select(func)))
+    if (failed(verifyLists(func)) || failed(verifyFits(func)) || failed(select(func)))
       return signalPassFailure();
     if (chosen.empty() && !user)
       return;
@@ -90,6 +91,22 @@ private:
     llvm::raw_string_ostream os(text);
     what(os);
     emitRemark(loc) << "fusion-select-schedule: " << text;
+  }
+
+  /// Without braces around it, a candidate with commas becomes several elements of a list.
+  LogicalResult verifyLists(func::FuncOp func) {
+    auto verify = [&](StringRef option, StringRef what, ArrayRef<std::string> texts,
+                      StringRef name) {
+      for (StringRef text : texts)
+        if (!llvm::Regex(name).match(text))
+          return LogicalResult(func.emitError()
+                               << "option " << option << ": expected " << what
+                               << "=CANDIDATE, in braces if it has commas, found \"" << text
+                               << "\"");
+      return success();
+    };
+    return failure(failed(verify("among", "I/N", *among, "^[0-9]+/[0-9]+=")) ||
+                   failed(verify("tuned", "LOOP", *tuned, "^[0-9a-f]+=")));
   }
 
   LogicalResult select(func::FuncOp func) {

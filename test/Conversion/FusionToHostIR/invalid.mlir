@@ -92,3 +92,13 @@ func.func @writes_ranges(%x: tensor<8x4xf32, #cyclic>) -> tensor<8x4xf32, #cycli
   %y = fusion.call @kernel(%x) dims "s_ -> s_" {effects = "writes"} : (tensor<8x4xf32, #cyclic>) -> tensor<8x4xf32, #cyclic>
   return %y : tensor<8x4xf32, #cyclic>
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!c = tensor<8xcomplex<f32>, #fusion.axes<#tp, [-]>>
+func.func @complex() -> !c {
+  // expected-error @+1 {{expected a constant of numbers, found}}
+  %c = arith.constant dense<(1.0, 2.0)> : !c
+  return %c : !c
+}

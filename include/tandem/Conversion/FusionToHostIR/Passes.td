@@ -85,10 +85,11 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
            "the target's channels have collectives; else they become messages">,
     Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">,
     ListOption<"tuned", "tuned", "std::string",
-               "measured choices: `LOOP=CANDIDATE`, a loop's signature and the text of a candidate">,
+               "measured choices: `LOOP=CANDIDATE`, a loop's signature and the text of a candidate; in braces if it has commas">,
     ListOption<"among", "among", "std::string",
                "`I/N=CANDIDATE`: of N loops with reshards, loop I (from 0) chooses by cost among these candidates and the "
-               "plainest; ignored if there are not N loops, or if none of the loop's is a candidate of it">,
+               "plainest; in braces if it has commas; ignored if there are not N loops, or if none of the loop's is a "
+               "candidate of it">,
     Option<"baseline", "baseline", "bool", /*default=*/"false",
            "all loops get the unoverlapped baseline, in place of their annotations too">,
     Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">

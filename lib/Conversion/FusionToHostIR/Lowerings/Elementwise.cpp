@@ -113,11 +113,13 @@ LogicalResult tandem::emitConstant(Operation *op, ProgramBuilder &program) {
   }
   if (!isConstant || !constant.isSplat())
     return op->emitError("a constant that is not a splat is not lowered yet");
+  auto value = dyn_cast<TypedAttr>(constant.getSplatValue<Attribute>());
+  if (!value)
+    return op->emitError("expected a constant of numbers, found ") << op->getResult(0).getType();
   Elementwise elementwise;
   elementwise.op = op;
   hostir::KernelOp kernel = getKernel(program, elementwise, [&](ValueRange) -> Value {
-    return arith::ConstantOp::create(program.getBuilder(), op->getLoc(),
-                                     constant.getSplatValue<TypedAttr>());
+    return arith::ConstantOp::create(program.getBuilder(), op->getLoc(), value);
   });
   Value out = program.getOrAllocBuffer(op->getResult(0));
   program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
