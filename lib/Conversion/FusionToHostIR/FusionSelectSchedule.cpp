@@ -95,26 +95,21 @@ private:
 
   /// Without braces around it, a candidate with commas becomes several elements of a list.
   LogicalResult verifyLists(func::FuncOp func) {
-    auto verify = [&](StringRef option, StringRef what, ArrayRef<std::string> texts,
-                      StringRef name) {
-      for (StringRef text : texts)
-        if (!llvm::Regex(name).match(text))
-          return LogicalResult(func.emitError()
-                               << "option " << option << ": expected " << what
-                               << "=CANDIDATE, in braces if it has commas, found \"" << text
-                               << "\"");
+    auto verify = [&](ArrayRef<std::string> list, StringRef form, StringRef what) -> LogicalResult {
+      for (StringRef text : list)
+        if (!llvm::Regex(form).match(text))
+          return func.emitError() << what << "=CANDIDATE, in braces if it has commas, found \""
+                                  << text << '"';
       return success();
     };
-    return failure(failed(verify("among", "I/N", *among, "^[0-9]+/[0-9]+=")) ||
-                   failed(verify("tuned", "LOOP", *tuned, "^[0-9a-f]+=")));
+    return failure(failed(verify(*among, "^[0-9]+/[0-9]+=", "option among: expected I/N")) ||
+                   failed(verify(*tuned, "^[0-9a-f]+=", "option tuned: expected LOOP")));
   }
 
   LogicalResult select(func::FuncOp func) {
     WalkResult supported = func.walk([&](ReshardOp op) -> WalkResult {
       Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
-      if (!reshard.isSupported())
-        return op.emitOpError() << reshard.reason;
-      return WalkResult::advance();
+      return reshard.isSupported() ? success() : LogicalResult(op.emitOpError() << reshard.reason);
     });
     if (supported.wasInterrupted())
       return failure();
