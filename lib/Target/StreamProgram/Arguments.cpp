@@ -185,6 +185,8 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
                                                  "device, since an extent varies, found "
                                               << info.axes;
     shard.walk = std::move(*walk);
+    if (llvm::is_contained(*valid, 0)) // nowhere
+      shard.walk.offset = 0;
     shard.localShape.assign(valid->begin(), valid->end());
     shard.bytes = countBytes();
     fusion::AxesAttr axes = fusion::getAxes(info.type);

@@ -131,8 +131,8 @@ private:
     return hostir::ExpDifferenceOp::create(builder, loc, x, m, number(scale));
   }
 
-  /// A view of values, copied if their columns do not follow each other.
-  Value makeMatrices(Value values);
+  /// A view of values whose last `columns` dimensions are columns, copied if these are several.
+  Value makeMatrices(Value values, int64_t columns);
   SmallVector<LocalDigit> addDevices(unsigned operand, ArrayRef<LocalDigit> digits);
   Tokens getTokens(ArrayRef<LocalDigit> digits, int64_t extent);
   void cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists);
@@ -388,14 +388,14 @@ LogicalResult AttentionFold::foldBlock(const OpDims &dims, const Softmax &softma
       [] { return success(); });
 }
 
-Value AttentionFold::makeMatrices(Value values) {
+Value AttentionFold::makeMatrices(Value values, int64_t columns) {
   ArrayRef<int64_t> shape = getShape(values);
-  if (shape.size() == static_cast<size_t>(rank))
+  if (columns == 1)
     return values;
   Value copy = alloc(shape, cast<MemRefType>(values.getType()).getElementType());
   hostir::CopyOp::create(builder, loc, values, copy, stream);
-  SmallVector<int64_t> merged(shape.take_front(rank - 1));
-  merged.push_back(computeProduct(shape.drop_front(rank - 1)));
+  SmallVector<int64_t> merged(shape.drop_back(columns));
+  merged.push_back(computeProduct(shape.take_back(columns)));
   return reinterpret(builder, loc, copy, 0, merged, computeStrides(merged));
 }
 
@@ -406,7 +406,7 @@ LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softma
     return makeView(builder, loc, loop.getSource(op->getOperand(operand), found),
                     dims.operands[operand], true);
   };
-  Value q = view(0), k = view(1), v = makeMatrices(view(2));
+  Value q = view(0), k = view(1), v = makeMatrices(view(2), getViewRanks(dims.operands[2]).back());
   Value maximum = makeView(builder, loc, softmax.maximum, softmax.rows, true);
   Value sum = makeView(builder, loc, softmax.sum, softmax.rows, true);
   // A slice has all columns of its buffer, whatever digits they are made of.
