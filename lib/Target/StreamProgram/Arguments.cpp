@@ -178,12 +178,16 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
       return program.emitOpError("argument ")
              << number << " (\"" << info.name << "\"): expected extents that give rank " << rank
              << " rows of one length, found " << info.axes << " of extents that must be padded";
-    // The runtime cuts the last indices off, so one loop per dimension must do.
-    if (!info.varying.empty() && ArrayRef<int64_t>(walk->shape) != ArrayRef<int64_t>(*valid))
-      return program.emitOpError("argument ") << number << " (\"" << info.name
-                                              << "\"): expected one block of each dimension per "
-                                                 "device, since an extent varies, found "
-                                              << info.axes;
+    // The runtime cuts the last indices off, so one loop over neighbours per dimension must do.
+    bool isBlock = ArrayRef<int64_t>(walk->shape) == ArrayRef<int64_t>(*valid);
+    SmallVector<int64_t> strides = computeStrides(info.shape);
+    for (size_t dim = 0; isBlock && dim < strides.size(); ++dim)
+      isBlock = walk->shape[dim] <= 1 || walk->strides[dim] == strides[dim];
+    if (!info.varying.empty() && !isBlock)
+      return emitError(program.getLoc()) << "argument " << number << " (\"" << info.name
+                                         << "\"): expected one block of each dimension per device, "
+                                            "since an extent varies, found "
+                                         << info.axes;
     shard.walk = std::move(*walk);
     if (llvm::is_contained(*valid, 0)) // nowhere
       shard.walk.offset = 0;

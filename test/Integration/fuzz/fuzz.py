@@ -36,7 +36,8 @@ from varying import at_extent  # noqa: E402
 #: Passes that must not refuse a program: post-conditions, and (hostir) what only sees what the compiler has made itself.
 MUST_NOT_REFUSE = re.compile(r"fusion-verify|hostir-|canonicalize|cse|behind ")
 #: Of later stages, what a program may ask for and a target may lack.
-MAY_LACK = re.compile(r"has no counterpart in expression code|expression code cannot store")
+MAY_LACK = re.compile(r"has no counterpart in expression code|expression code cannot store|"
+                      r"one block of each dimension per device, since an extent varies")
 #: Errors about ops and types that no fusion is written in.
 NOT_THE_USERS = re.compile(r"'?(hostir|memref|scf)\.|memref<|block argument|dominate|"
                            r"requires the same (encoding|type|shape)")
