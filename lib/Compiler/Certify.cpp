@@ -81,12 +81,13 @@ uint64_t hashOf(std::string_view bytes) {
 /// What this process has proven. Thread-safe.
 class Proofs {
 public:
-  /// Hashes of the program and of the baseline; whether it was proven with `certify`.
-  using Key = std::tuple<uint64_t, uint64_t, bool>;
+  /// Hashes of the program and of the baseline; CompileOptions::certify and baseline.
+  using Key = std::tuple<uint64_t, uint64_t, bool, bool>;
 
+  /// Never destroyed: a thread may compile while the process exits.
   static Proofs &get() {
-    static Proofs proofs;
-    return proofs;
+    static auto *proofs = new Proofs;
+    return *proofs;
   }
   /// Whether it is known. Fills what `prove` fills.
   bool find(const Key &key, Certificate &to) {
@@ -188,7 +189,7 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
                                        : "not checked: compiled without the check"};
   bool proves = !options.rank && options.check,
        predicts = !options.rank && options.certify && !options.machine.empty();
-  Proofs::Key key{hashOf(program), hashOf(result.baseline), options.certify};
+  Proofs::Key key{hashOf(program), hashOf(result.baseline), options.certify, options.baseline};
   bool isKnown = proves && Proofs::get().find(key, certificate);
   if (!predicts && (isKnown || !proves))
     return certificate;
