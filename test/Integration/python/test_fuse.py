@@ -140,6 +140,34 @@ def test_operations(name, world, random):
     assert all(error(part, expected) < 1e-5 for part in parts)
 
 
+@pytest.mark.parametrize("dtype, digits", [("f16", 10), ("bf16", 7), ("f8E4M3FN", 3), ("f8E5M2", 2)])
+def test_wide_numbers_are_rounded_once(dtype, digits, world):
+    """What is half way between two narrow numbers once it is rounded to f32, and is not."""
+    @tandem.fuse(Tensor("f64", (16,), tp["x"]), results=tp["x"])
+    def narrowed(x):
+        return x.astype(dtype).astype("f32")
+
+    unit, least = 2.0 ** -digits, 2.0 ** -40
+    half = 1 + unit / 2
+    x = np.array([half, half - least, half + least, half + unit, half + unit - least, half + unit + least] * 2 + [0, 1, 2, -half])
+    expected = np.array([1, 1, 1 + unit, 1 + 2 * unit, 1 + unit, 1 + 2 * unit] * 2 + [0, 1, 2, -1], np.float32)
+    parts = world.run(lambda c: narrowed(np.split(x, 4)[c.rank].copy()))
+    assert np.array_equal(np.concatenate(parts), expected)
+
+
+def test_attention_without_keys(world, random):
+    """No key gives 0, not 0 / 0."""
+    heads = tp["x", None, None]
+
+    @tandem.fuse(Tensor("f32", (4, 3, 8), heads), Tensor("f32", (4, 0, 8), heads), Tensor("f32", (4, 0, 5), heads), results=heads)
+    def attend(q, k, v):
+        return tandem.attention(q, k, v)
+
+    empty = lambda columns: np.zeros((1, 0, columns), np.float32)
+    for y in world.run(lambda c: attend(random(1, 3, 8), empty(8), empty(5))):
+        assert y.shape == (1, 3, 5) and not y.any()
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal, world, random):
     """Queries stay where they are; keys and values are gathered."""
