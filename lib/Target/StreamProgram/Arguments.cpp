@@ -180,9 +180,11 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
              << " rows of one length, found " << info.axes << " of extents that must be padded";
     // The runtime cuts the last indices off, so one loop over neighbours per dimension must do.
     bool isBlock = ArrayRef<int64_t>(walk->shape) == ArrayRef<int64_t>(*valid);
-    SmallVector<int64_t> strides = computeStrides(info.shape);
-    for (size_t dim = 0; isBlock && dim < strides.size(); ++dim)
-      isBlock = walk->shape[dim] <= 1 || walk->strides[dim] == strides[dim];
+    int64_t stride = 1; // as in getShard, also of an empty tensor
+    for (size_t dim = info.shape.size(); isBlock && dim-- > 0;) {
+      isBlock = walk->shape[dim] <= 1 || walk->strides[dim] == stride;
+      stride *= std::max<int64_t>(info.shape[dim], 1);
+    }
     if (!info.varying.empty() && !isBlock)
       return emitError(program.getLoc()) << "argument " << number << " (\"" << info.name
                                          << "\"): expected one block of each dimension per device, "
