@@ -49,7 +49,9 @@ ELEMENTWISE = {
     "arith.divf": np.divide, "arith.maxnumf": np.maximum, "arith.minnumf": np.minimum, "arith.andi": np.bitwise_and,
     "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor, "arith.shli": np.left_shift, "arith.select": np.where,
     "arith.shrsi": np.right_shift, "arith.extui": np.array, "arith.uitofp": np.array, "arith.sitofp": np.array,
-    "arith.fptosi": np.trunc, "math.erf": np.vectorize(math.erf, [float]), "math.sin": np.sin, "math.cos": np.cos,
+    # Saturating; no number gives 0.
+    "arith.fptosi": lambda x: np.trunc(np.clip(np.where(np.isnan(x), 0, x), -2.0**31, 2.0**31 - 1)),
+    "math.erf": np.vectorize(math.erf, [float]), "math.sin": np.sin, "math.cos": np.cos,
     "math.sqrt": np.sqrt, "math.rsqrt": lambda x: 1 / np.sqrt(x), "math.log": np.log, "math.floor": np.floor,
     "math.ceil": np.ceil,
     "math.trunc": np.trunc, "math.roundeven": np.rint, "math.expm1": np.expm1, "math.log1p": np.log1p,
