@@ -115,7 +115,7 @@ class BadUse(harness.Test):
                                            f'found "{value}"\n')
 
     def test_files(self):
-        self.check("cannot open", self.path("missing.tsp"))
+        self.check("cannot read", self.path("missing.tsp"))
         with open(self.path("empty.tsp"), "wb"):
             pass
         self.check("empty.tsp", self.path("empty.tsp"))

@@ -75,7 +75,7 @@ class Several(SeveralTest):
         for channel in ("ucx", "local"):
             with self.subTest(channel=channel):
                 done = tandem_run(*files, f"--channel={channel}", "--verify")
-                self.check(done, [(missing, '^FAILED .*missing.tsp: cannot open ".*missing.tsp"'),
+                self.check(done, [(missing, '^FAILED .*missing.tsp: cannot read ".*missing.tsp"'),
                                   (files[1], "^verified matmul: ranks 3"),
                                   (cut, "^FAILED .*cut.tsp: .*cut.tsp: "),
                                   (files[3], 'program "matmul" is for 2 ranks, launched were 3$'),
@@ -88,7 +88,7 @@ class Several(SeveralTest):
     def test_nothing_to_run(self):
         for channel in ("ucx", "local"):
             done = tandem_run(self.path("a.tsp"), self.path("b.tsp"), f"--channel={channel}")
-            self.check(done, [(self.path("a.tsp"), "cannot open"), (self.path("b.tsp"), "cannot open")],
+            self.check(done, [(self.path("a.tsp"), "cannot read"), (self.path("b.tsp"), "cannot read")],
                        "0 passed, 2 failed")
 
     def test_refused_before_it_ran(self):
@@ -197,8 +197,8 @@ class Several(SeveralTest):
                                environment(RANK=r, WORLD_SIZE=3, LOCAL_RANK=r, LOCAL_WORLD_SIZE=3,
                                            MASTER_ADDR="localhost", MASTER_PORT=port)))
         done = [finish(rank) for rank in ranks]
-        self.check(done[0], [(files[0], "^verified matmul: ranks 3"), (files[1], '^FAILED .*: cannot open ".*missing.tsp"'),
-                             (mine, '^FAILED .*: rank 2: cannot open ".*gone.tsp"'),
+        self.check(done[0], [(files[0], "^verified matmul: ranks 3"), (files[1], '^FAILED .*: cannot read ".*missing.tsp"'),
+                             (mine, '^FAILED .*: rank 2: cannot read ".*gone.tsp"'),
                              (files[3], "is for 2 ranks, launched were 3$"), (files[4], "^FAILED wrong: "),
                              (files[5], "^verified gather")], "2 passed, 4 failed")
         self.assertEqual([(d.code, d.out, d.err) for d in done[1:]], [(1, "", "")] * 2)
