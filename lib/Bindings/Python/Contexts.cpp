@@ -458,7 +458,12 @@ void tandem::python::bindContexts(nb::module_ &module) {
           [](RuntimeContext &context, const char *call) {
             CallScope scope;
             ContextLock lock(context);
-            context.check(tandem_context_agree(context.get(), call));
+            tandem_code code = TANDEM_OK;
+            {
+              nb::gil_scoped_release unlocked; // an error tells the other ranks
+              code = tandem_context_agree(context.get(), call);
+            }
+            context.check(code);
           },
           nb::arg("call"),
           "All ranks are about to do what `call` says, between the same runs; else an error.")

@@ -332,6 +332,7 @@ Status ContextImpl::noteRun(std::string_view what, uint64_t &number) {
 }
 
 Status ContextImpl::agree(std::string_view call) {
+  TANDEM_RETURN_IF_ERROR(failure());
   Status same = board.begin(++calls, call).withPrefix(fmt::format("rank {}: ", rank()));
   if (!same.ok())
     poison(same);
@@ -343,7 +344,11 @@ Status ContextImpl::connectRuns() {
     return Status();
   std::vector<RunBoard::Address> all(worldSize());
   TANDEM_RETURN_IF_ERROR(bootstrap().allGather(&board.address(), sizeof all[0], all.data()));
-  board.connect(all);
+  char mine = board.connect(all) ? 1 : 0;
+  // Callers choose by it what else they exchange, so it is the same on all ranks.
+  std::vector<char> reached(worldSize());
+  TANDEM_RETURN_IF_ERROR(bootstrap().allGather(&mine, 1, reached.data()));
+  isComplete = std::find(reached.begin(), reached.end(), 0) == reached.end();
   isBoardConnected = true;
   return Status();
 }
@@ -437,7 +442,7 @@ void ContextImpl::guard(std::string (ContextImpl::*find)()) {
     if (!reason.ok())
       continue;
     lock.unlock();
-    if (Status same = board.compare(); !same.ok())
+    if (Status same = find == &ContextImpl::findLate ? board.compare() : Status(); !same.ok())
       poison(same.withPrefix(fmt::format("rank {}: ", rank())));
     std::string stall = (this->*find)();
     lock.lock();

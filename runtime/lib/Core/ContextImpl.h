@@ -112,7 +112,7 @@ public:
   Status agree(std::string_view call) override;
   /// Collective, when first called: from then on runs are compared.
   Status connectRuns();
-  bool comparesRuns() const override { return board.isComplete(); }
+  bool comparesRuns() const override { return isComplete; }
   bool wantsGraphs() const { return options.graphs; }
   bool sharesMemory() const override { return options.shareMemory; }
   /// The arena of a new instance: that of the context, or one of its own.
@@ -173,6 +173,7 @@ private:
   uint64_t calls = 0; ///< of agree(): runs, and what else the ranks do together
   RunBoard board;
   bool isBoardConnected = false;
+  bool isComplete = false; ///< all ranks compare with all others
 
   std::mutex retiredMutex; ///< guards the three fields below; never held in a call of an instance
   uint32_t instances = 0;

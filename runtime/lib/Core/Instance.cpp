@@ -59,6 +59,7 @@ void InstanceImpl::finishRuns() {
 }
 
 void InstanceImpl::releaseOwn() {
+  captured = false;           // its graphs are not replayed any more
   context.awaitLookers(this); // later ones find no run in flight
   dropGraphs();
   steps.clear();
@@ -205,17 +206,15 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main, std::string_view call
 }
 
 std::string_view InstanceImpl::describeRun(std::string_view call) {
-  if (what.empty()) {
-    what = fmt::format("run @{} (program {} of the context, {})", programHandle->name(), number,
-                       logicalShapes());
-    nameSize = what.size();
-  }
-  what.resize(nameSize);
+  if (shapes.empty())
+    shapes = fmt::format(" (program {} of the context: {})", number, logicalShapes());
+  // What differs most often is in front, because a board keeps the beginning.
+  what.assign("run @").append(programHandle->name());
   if (varying)
     fmt::format_to(std::back_inserter(what), ", extent {}", varying->extent());
   if (!call.empty())
     what.append(", ").append(call);
-  return what;
+  return what.append(shapes);
 }
 
 Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing,

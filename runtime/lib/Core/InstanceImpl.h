@@ -249,9 +249,9 @@ private:
   ContextImpl &context;
   std::shared_ptr<const Program> programHandle;
   const sp::RankProgram &data;
-  std::string what;    ///< see describeRun()
-  size_t nameSize = 0; ///< the part of `what` that is the same for all runs
-  uint32_t number;     ///< of this instance in its context
+  std::string what;   ///< see describeRun()
+  std::string shapes; ///< the part of `what` that is the same for all runs
+  uint32_t number;    ///< of this instance in its context
 
   std::shared_ptr<SharedArena> shared;             ///< gives `arena`, and orders runs
   std::shared_ptr<Memory> arena, nextArena;        ///< next: from the next run on; null: the same

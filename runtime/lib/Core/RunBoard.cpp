@@ -37,7 +37,7 @@ struct RunBoard::Page {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared by processes");
 
 RunBoard::RunBoard(uint32_t rank, uint32_t worldSize) : rank(rank) {
-  if (worldSize == 1)
+  if (worldSize == 1 || worldSize > kMostRanks)
     return;
   auto made = MappedMemory::allocate(sizeof(Page));
   if (!made)
@@ -49,7 +49,7 @@ RunBoard::RunBoard(uint32_t rank, uint32_t worldSize) : rank(rank) {
   mine = {memory->handle(), page->number};
 }
 
-void RunBoard::connect(const std::vector<Address> &all) {
+bool RunBoard::connect(const std::vector<Address> &all) {
   std::lock_guard<std::mutex> lock(mutex);
   for (uint32_t r = 0; page && r < all.size(); ++r) {
     if (r == rank || all[r].page.bytes != sizeof(Page))
@@ -61,18 +61,21 @@ void RunBoard::connect(const std::vector<Address> &all) {
     if (theirs->number == all[r].number)
       others.push_back({r, std::move(*mapped), theirs});
   }
-  reachesAll = others.size() + 1 == all.size();
+  return others.size() + 1 == all.size();
 }
 
 Status RunBoard::begin(uint64_t run, std::string_view what) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (others.empty())
+  if (!page)
     return Status();
   Entry &entry = page->entries[run % kEntries];
   entry.run.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   entry.hash = XXH3_64bits(what.data(), what.size());
   entry.size = std::min(what.size(), sizeof entry.text);
+  if (entry.size < what.size()) // not in the middle of a character of UTF-8
+    while (entry.size > 0 && (what[entry.size] & 0xc0) == 0x80)
+      --entry.size;
   std::memcpy(entry.text, what.data(), entry.size);
   entry.run.store(run, std::memory_order_release);
   // Of two ranks that begin the run at once, the later store is seen by the rank that made it.

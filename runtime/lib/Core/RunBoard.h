@@ -26,9 +26,10 @@ namespace tandem::core {
 class RunBoard {
 public:
   static constexpr uint64_t kEntries = 1024;
+  static constexpr uint32_t kMostRanks = 256; ///< a page and a descriptor of each rank
 
   /// Makes this rank's page. Without one, where the system has no shared memory, the others do not
-  /// compare with this rank.
+  /// compare with this rank; nor in worlds of more than kMostRanks ranks.
   RunBoard(uint32_t rank, uint32_t worldSize);
   /// What the others need to map the page: plain data, to be exchanged.
   struct Address {
@@ -36,10 +37,8 @@ public:
     uint64_t number = 0; ///< random: tells pages of different hosts apart
   };
   const Address &address() const { return mine; }
-  /// Once, before the first run. `all`: the addresses of all ranks.
-  void connect(const std::vector<Address> &all);
-  /// Whether all ranks are compared with.
-  bool isComplete() const { return reachesAll; }
+  /// Once, before the first run. `all`: the addresses of all ranks. Whether all are compared with.
+  bool connect(const std::vector<Address> &all);
 
   /// Run `run`, from 1 on, is `what`, which all ranks must say alike. An error if another rank
   /// has said something else, about this run or an earlier one. One thread at a time.
@@ -62,7 +61,6 @@ private:
   Address mine;
   std::shared_ptr<MappedMemory> memory;
   Page *page = nullptr; ///< in `memory`
-  bool reachesAll = false;
 
   std::mutex mutex; ///< guards the fields below
   std::vector<Other> others;

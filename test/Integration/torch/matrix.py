@@ -3,10 +3,10 @@
 """What each rank of test_features.py does: features of torch on layers that tandem.torch or torch has split. Tandem's layers
 give what torch's do, or an error of their own."""
 
+import concurrent.futures
 import copy
 import io
 import os
-import threading
 
 import torch
 import torch.distributed as dist
@@ -104,11 +104,8 @@ def _forward_mode(model, x):
 
 
 def _thread(model, x):
-    made = []
-    thread = threading.Thread(target=lambda: made.extend(_step(model, x)))
-    thread.start()
-    thread.join()
-    return made
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(_step, model, x).result()
 
 
 FEATURES = {
@@ -158,6 +155,7 @@ def matrix(rank, ranks, feature):
             if isinstance(found["theirs"], Exception):
                 continue  # more than torch's layers do
             tolerance = {"rtol": 3e-2, "atol": 3e-2} if feature == "autocast" else {}
+            assert len(found["ours"]) == len(found["theirs"]) > 0
             for one, other in zip(found["ours"], found["theirs"]):
                 close(_full(one), _full(other), **tolerance)
 

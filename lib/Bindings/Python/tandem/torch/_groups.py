@@ -60,6 +60,7 @@ class StoreBootstrap:
         number = _made[name] = _made.get(name, 0) + 1
         self._store = dist.PrefixStore(f"tandem/{name}/{number}", c10d._get_process_group_store(group))
         self._timeout, self._exchange = datetime.timedelta(seconds=timeout), 0
+        self.check = None  # called while it waits for ranks: its error ends the wait
         self.node = _tandem.node()
         nodes = self.all_gather(self.node.encode())
         here = [rank for rank, other in enumerate(nodes) if other == self.node.encode()]
@@ -67,8 +68,8 @@ class StoreBootstrap:
         if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none are told apart
             self.local_rank, self.local_size = self.rank, self.world_size
 
-    def all_gather(self, data, check=None):
-        """The bytes of all ranks, in the order of ranks. check: called while it waits; its error ends the wait."""
+    def all_gather(self, data):
+        """The bytes of all ranks, in the order of ranks."""
         self._exchange += 1
         keys = [f"{self._exchange}/{rank}" for rank in range(self.world_size)]
         self._store.set(keys[self.rank], b"=" + data)
@@ -77,8 +78,8 @@ class StoreBootstrap:
             try:
                 self._store.wait(keys, min(self._timeout, _SLICE))
             except RuntimeError as error:  # torch's DistError is one
-                if check:
-                    check()
+                if self.check:
+                    self.check()
                 if time.monotonic() > until:
                     missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
                     raise tandem.Timeout(f"ranks {missing} of the group did not come within {self._timeout}") from error
@@ -129,6 +130,7 @@ def _context(name, device, channels="", torch_memory=True, timeout=None):
             found[1].close()  # of a group that is gone; its name is used again
         bootstrap = StoreBootstrap(group, timeout)
         _contexts[key] = made = group, _make_context(bootstrap, device, channels, torch_memory), bootstrap, torch_memory
+        bootstrap.check = made[1].check_health  # ranks that disagree on what they do are known there
         return made
 
 
@@ -136,7 +138,7 @@ def _agree(name, device, call):
     """Raises unless all ranks of the group are about to make the same call: a text. Collective."""
     _, context, bootstrap, _ = _context(name, device)
     context.agree(f"prepare {call}")  # a rank that runs what it has prepared does not come to the exchange
-    for rank, other in enumerate(bootstrap.all_gather(call.encode(), context.check_health)):
+    for rank, other in enumerate(bootstrap.all_gather(call.encode())):
         if other != call.encode():
             raise tandem.ArgumentError(
                 f"expected the same call on all ranks of the group, found {call} on rank {bootstrap.rank} and {other.decode()} "

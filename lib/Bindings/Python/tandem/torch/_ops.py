@@ -130,7 +130,7 @@ def _prepare_gather(group, numbers, rows, weights):
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
             made = _gather(group[0], (dim, ranks * bound, gathered), (_padding.pad(rows[0], dim, 1, *mine),), weights,
-                           _padding.agreed(group, x, call))
+                           _padding.agreed(group, rows[0], call))
             return [_padding.cut(one, dim, ranks, *mine, tokens) for one in made]
         return padded
     program = _fusions.compiled(_fusions.all_gather_matmul, group, x, (*outer, tokens, columns), kinds, flags)

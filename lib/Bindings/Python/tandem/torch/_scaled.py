@@ -59,7 +59,7 @@ def _prepare_gather(group, numbers, rows, weights):
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
             made = _gather(group[0], (ranks * bound, out, count), [_pad(one, 1, *mine) for one in rows], weights,
-                           _padding.agreed(group, x, call))
+                           _padding.agreed(group, rows[0], call))
             return [_padding.cut(one, 0, ranks, *mine, tokens) for one in made]
         return padded
     program = _fusions.compiled(_fusions.all_gather_scaled_matmul, group, x, (tokens, x.shape[1]), kinds, flags)
@@ -78,7 +78,7 @@ def _prepare_scatter(group, numbers, rows, weights):
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
             made = _scatter(group[0], numbers, [_pad(one, ranks, *mine) for one in rows], weights,
-                            _padding.agreed(group, x, call))
+                            _padding.agreed(group, rows[0], call))
             return [_padding.cut(made[0], 0, 1, *mine, here)]
         return padded
     # By prediction; by fixed rules one slice for each rank.
