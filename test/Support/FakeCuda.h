@@ -79,7 +79,8 @@ float fromFp8(uint8_t bits, int exponentBits);
 /// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
 /// graphs, launches.<kernel>, products.<algorithm>, fp8-plans (asked for products of
 /// 8-bit floats, and got), grouped-loads and grouped-runs (of kernels for grouped matmuls), events
-/// (that there are), waits (kernels that wait now), high-streams and low-streams (made with the
+/// (that there are), waits (kernels that wait now), raises and plain-raises (of
+/// signals by kernels, as maxima and as plain stores), high-streams and low-streams (made with the
 /// highest and the lowest priority), ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads
 /// (for groups of calls), nccl-held (calls now), nccl-live (communicators), nccl-ids (of new ones),
 /// nccl-misuse (of such as are gone, or aborted while somebody is in them), nccl-orphans (children

@@ -143,7 +143,10 @@ Work multiplyFromEndKernel(void **arguments) {
   };
 }
 
-void raise(uint64_t *slot, uint64_t target) {
+void raise(uint64_t *slot, uint64_t target, bool plain) {
+  ++tandem::fake::number(plain ? "plain-raises" : "raises");
+  if (plain)
+    return __atomic_store_n(slot, target, __ATOMIC_RELEASE);
   uint64_t now = load(slot);
   while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
                                                       __ATOMIC_SEQ_CST)) {
@@ -180,10 +183,10 @@ bool goesOn(const uint64_t *flag, uint64_t *stopped) {
 Work raiseKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
           perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
-          stopped = take<const uint64_t *>(arguments, 4)] {
+          stopped = take<const uint64_t *>(arguments, 4), plain = take<uint64_t>(arguments, 5)] {
     if (load(stopped))
       return;
-    raise(slot, (epoch ? load(epoch) : 0) * perRun + value);
+    raise(slot, (epoch ? load(epoch) : 0) * perRun + value, plain);
   };
 }
 
@@ -262,7 +265,7 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
       if (step.numSignals > 0 && apart == 0)
         __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
       for (int i = 0; i < step.numSignals && !load(exchange.stopped); ++i)
-        raise(signals[i].at + block, targetOf(signals[i]));
+        raise(signals[i].at + block, targetOf(signals[i]), exchange.plain);
     }
     if (step.numSignals > 0 && std::exchange(counts, false))
       __atomic_store_n(exchange.epoch, number, __ATOMIC_RELEASE);
@@ -470,7 +473,7 @@ std::vector<size_t> sizesOf(const std::string &kernel) {
   if (is("exchange_"))
     return {sizeof(tandem::gpu::ExchangeArguments)};
   if (is("signal_"))
-    return std::vector<size_t>(is("signal_wait") ? 8 : 5, 8);
+    return std::vector<size_t>(is("signal_wait") ? 8 : 6, 8);
   return {};
 }
 } // namespace

@@ -66,6 +66,7 @@ private:
 
   Status issueSteps(GpuStream &stream, const Frame &frame) {
     ExchangeArguments arguments;
+    arguments.plain = peers->signalsPlainly();
     bool isCaptured = begin(arguments, stream);
     auto at = [&](uint64_t *word, uint64_t perRun, uint64_t value) {
       return ExchangeSignal{word, perRun, value + (isCaptured ? 0 : frame.epoch * perRun)};

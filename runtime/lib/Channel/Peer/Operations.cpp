@@ -8,7 +8,7 @@
 // raises the slot: changing from copies to a kernel and back costs microseconds. A wait is a stream
 // memory operation, which needs no SM. It is a kernel in graphs, whose nodes are constant, because
 // it reads the run's number and stream memory operations are slow there. It is also a kernel if
-// several ranks share hardware queues.
+// several ranks share hardware queues, or if signals may be lowered (PeerMemory::waitsInKernels()).
 //
 //===----------------------------------------------------------------------===//
 
@@ -70,8 +70,9 @@ public:
       value += frame.epoch * perRun;
     }
     const void *word = stopped;
-    void *arguments[] = {argument(slot), argument(epoch), argument(perRun), argument(value),
-                         argument(word)};
+    uint64_t plain = peers->signalsPlainly();
+    void *arguments[] = {argument(slot),  argument(epoch), argument(perRun),
+                         argument(value), argument(word),  argument(plain)};
     return kernels.driver.launch(raise, {1, 1, 1}, stream.native(), arguments);
   }
 
@@ -106,7 +107,7 @@ public:
       capture->reads(countRun);
     } else {
       value += frame.epoch * perRun;
-      if (kernels.driver.info().streamValues && !peers->ranksShareQueues()) {
+      if (kernels.driver.info().streamValues && !peers->waitsInKernels()) {
         TANDEM_RETURN_IF_ERROR(kernels.driver.waitValue(stream.native(), slot, value));
         return stream.track(marker);
       }
@@ -148,6 +149,12 @@ Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const Ke
   if (signal.slot >= peer.numSignals)
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
                                                     signal.slot, peer.numSignals, peer.rank));
+  if (peers->signalsPlainly() && !signal.exclusive && !signal.meets)
+    return Status(Code::Unsupported,
+                  fmt::format("channel peer: several ranks or streams raise signal slot {} of rank "
+                              "{}, and GPUs of its group have no atomic operations on each other's "
+                              "memory, or may have none",
+                              signal.slot, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(const uint64_t *stopped, peers->shared().stoppedWord());

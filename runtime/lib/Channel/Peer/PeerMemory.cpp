@@ -52,17 +52,22 @@ struct Card {
   bool shared = false;
   std::string uuid = "-";              ///< of the GPU
   uint64_t offset = 0, allocation = 0; ///< of a SharedHandle of the memory
+  std::string atomics = "-"; ///< UUIDs of the GPUs on whose memory its atomic operations work
 
   std::string str() const {
     if (!error.empty())
       return "!" + error;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", id, group, host,
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", id, group, host,
                        process, socket, base, bytes, halfBytes, signals, numSignals, gpu,
-                       shared ? 1 : 0, memoryHandle, signalsHandle, uuid, offset, allocation);
+                       shared ? 1 : 0, memoryHandle, signalsHandle, uuid, offset, allocation,
+                       atomics);
   }
   /// Whether the memory lies in the allocation that another process maps.
   bool fitsAllocation() const {
     return offset <= allocation && bytes <= allocation - offset && offset % 8 == 0;
+  }
+  bool hasAtomicsOn(const Card &other) const {
+    return atomics.find(other.uuid) != std::string::npos; // all UUIDs have one length
   }
   /// Whether what it describes lies in its memory.
   bool fits(bool signalsApart) const {
@@ -80,7 +85,7 @@ struct Card {
     if (!(in >> card.id >> card.group >> card.host >> card.process >> card.socket >> card.base >>
           card.bytes >> card.halfBytes >> card.signals >> card.numSignals >> card.gpu >>
           card.shared >> card.memoryHandle >> card.signalsHandle >> card.uuid >> card.offset >>
-          card.allocation))
+          card.allocation >> card.atomics))
       card.error = "found no description of its memory";
     return card;
   }
@@ -102,6 +107,14 @@ Status agree(Bootstrap &bootstrap, const Status &mine) {
       if (!(*all)[rank].empty() && (*all)[rank][0] == kind)
         return Status(Code::Aborted, fmt::format("rank {}: {}", rank, (*all)[rank].substr(1)));
   return Status();
+}
+
+/// Whether atomic operations of some rank on the memory of another one may not be atomic.
+bool lackAtomics(const std::vector<Card> &ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](const Card &from) {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](const Card &on) { return !from.hasAtomicsOn(on); });
+  });
 }
 
 std::string toHex(const std::string &bytes) {
@@ -155,6 +168,7 @@ public:
     mine.numSignals = desc.symmetric.numSignals;
     mine.gpu = info.index;
     mine.uuid = info.uuid;
+    mine.atomics = fmt::format("{}", fmt::join(peers.state->driver->atomicsOn(), ","));
     mine.shared = info.sharesMemory;
     if (Status status = addSignals(mine); !status.ok() && mine.error.empty())
       mine.error = status.message();
@@ -171,12 +185,16 @@ public:
         return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
     for (uint32_t rank : desc.group)
       cards.push_back(Card::parse(all[rank]));
-    uint32_t sharing = 0; // ranks of this process with this GPU, in any group
-    for (const std::string &text : all) {
-      Card card = Card::parse(text);
-      sharing += card.process == processId() && card.gpu == driver.info().index;
-    }
-    peers.ranksOfGpu = std::max(sharing, 1U);
+    std::vector<Card> ofHost; // in any group
+    for (const std::string &text : all)
+      if (Card card = Card::parse(text); card.host == bootId())
+        ofHost.push_back(std::move(card));
+    auto sharing = std::count_if(ofHost.begin(), ofHost.end(), [&](const Card &card) {
+      return card.process == processId() && card.gpu == driver.info().index;
+    });
+    peers.ranksOfGpu = std::max(static_cast<uint32_t>(sharing), 1U);
+    peers.plain = lackAtomics(cards);
+    peers.anyPlain = lackAtomics(ofHost);
     for (size_t m = 0; m < cards.size(); ++m) {
       const Card &card = cards[m], &self = cards[desc.self];
       uint32_t rank = desc.group[m];

@@ -57,6 +57,12 @@ public:
   bool ranksShareQueues() const { return ranksOfGpu > 1; }
   /// Ranks of this process whose GPU this is, at least 1. Their kernels share its SMs.
   uint32_t numRanksOfGpu() const { return ranksOfGpu; }
+  /// Some member may have no atomic operations on another one's memory: signals are plain stores,
+  /// so a slot has one writer. The same on all members.
+  bool signalsPlainly() const { return plain; }
+  /// Of this rank's waits, over whatever channel their signals come. A plain store may lower what
+  /// an abort has raised, which only kernels notice, by the abort flag.
+  bool waitsInKernels() const { return ranksShareQueues() || anyPlain; }
 
 private:
   explicit PeerMemory(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
@@ -65,6 +71,8 @@ private:
   std::shared_ptr<gpu::SymmetricBlock> signals; ///< of this rank, where they lie apart
   std::vector<Member> members;
   uint32_t ranksOfGpu = 1;
+  bool plain = false;    ///< see signalsPlainly()
+  bool anyPlain = false; ///< likewise, of all ranks of this host
   std::chrono::milliseconds patience{5000};
   uint32_t rank = 0; ///< this one
   Log log;

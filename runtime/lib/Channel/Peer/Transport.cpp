@@ -88,7 +88,8 @@ public:
     return static_cast<const uint64_t *>((*peers)[self].signal(0));
   }
   std::shared_ptr<const PeerStores> peerStores() const override {
-    return std::make_shared<Stores>(peers);
+    // Kernels that store there raise signals by atomic operations.
+    return peers->signalsPlainly() ? nullptr : std::make_shared<Stores>(peers);
   }
 
   /// Releases the waits for this rank's signals. Those in kernels see the flag. Stream memory

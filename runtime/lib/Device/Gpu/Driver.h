@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -142,9 +141,9 @@ public:
   virtual Status freeShared(void *memory) = 0;
   /// Whether this GPU can access the memory of GPU `index` of this process.
   virtual bool reaches(unsigned index) = 0;
-  /// Whether atomic operations of this GPU on the memory of the GPU with this UUID are atomic; that
-  /// is so over NVLink and xGMI, not over PCIe. Nothing if this process does not see that GPU.
-  virtual std::optional<bool> hasAtomicsOn(const std::string &uuid) = 0;
+  /// The UUIDs of the GPUs, among those that this process sees, on whose memory atomic operations
+  /// of this GPU are atomic: its own one, and others over NVLink and xGMI, but not over PCIe.
+  virtual std::vector<std::string> atomicsOn() = 0;
   /// Blocking. Either side may be host memory.
   virtual Status copy(void *dst, const void *src, uint64_t bytes) = 0;
   virtual Status fill(void *dst, uint8_t value, uint64_t bytes) = 0;

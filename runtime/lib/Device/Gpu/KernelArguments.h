@@ -101,6 +101,8 @@ struct alignas(16) ExchangeArguments {
   int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
   int32_t apart = 0;     ///< blocks that each raise and await signals of their own; 0: one per step
   int32_t spread = 1;    ///< units that follow each other for one thread
+  int32_t plain = 0;     ///< signals are plain stores: nobody else raises their words
+  int32_t reserved = 0;
   ExchangeStepArguments steps[kMostExchangeSteps];
   Nest nests[kMostExchangeNests]; ///< operands: target, source
   ExchangeStore stores[kMostExchangeStores];

@@ -454,6 +454,15 @@ __device__ void runMoves(const ExchangeStepArguments &step, const Nest &nest,
     moveUnits<move, false, T, N>(step, nest, stores);
 }
 
+/// Raises a signal, which the caller has fenced. Memory without atomic operations gets a plain
+/// store: the word then has one writer, whose values grow.
+__device__ void raiseSignal(uint64_t *at, uint64_t value, bool plain) {
+  if (plain)
+    storeShared(at, value);
+  else
+    raiseShared(reinterpret_cast<unsigned long long *>(at), static_cast<unsigned long long>(value));
+}
+
 /// The last block that comes here raises the signals: what all have stored is visible by then. Not
 /// after an abort.
 __device__ void raiseSignals(const ExchangeRun &run, const ExchangeStepArguments &step,
@@ -472,8 +481,7 @@ __device__ void raiseSignals(const ExchangeRun &run, const ExchangeStepArguments
     publishShared(); // what the other blocks have stored
   }
   for (int i = 0; raises && i < step.numSignals; ++i)
-    raiseShared(reinterpret_cast<unsigned long long *>(signals[i].at),
-                static_cast<unsigned long long>(run.targetOf(signals[i])));
+    raiseSignal(signals[i].at, run.targetOf(signals[i]), exchange.plain);
   // All blocks have read it.
   if (counts)
     storeShared(exchange.epoch, run.number);
@@ -489,8 +497,7 @@ __device__ void raiseOwnSignals(const ExchangeRun &run, const ExchangeStepArgume
   if (!raises)
     return;
   publishShared();
-  raiseShared(reinterpret_cast<unsigned long long *>(run.wordOf(signals[thread])),
-              static_cast<unsigned long long>(run.targetOf(signals[thread])));
+  raiseSignal(run.wordOf(signals[thread]), run.targetOf(signals[thread]), run.exchange.plain);
 }
 
 /// Of an exchange whose blocks do not wait for each other: the last block that has read the run's
@@ -624,8 +631,8 @@ struct WordWait {
   }
 };
 
-/// Each thread sends its units to all ranks, then adds or copies what they have sent. No thread waits
-/// for another one of this rank, and no fence is needed.
+/// Each thread sends its units to all ranks, then adds or copies what they have sent. No thread
+/// waits for another one of this rank, and no fence is needed.
 template <typename T, int N> __device__ void runWords(const WordArguments &given) {
   using A = typename Arithmetic<T>::Type;
   constexpr int kElements = Unit<T>::kElements;
@@ -855,19 +862,19 @@ CONVERT(f8E5M2, 5, f16, Half)
 CONVERT(f8E5M2, 5, bf16, Bfloat16)
 
 /// Raises a signal to *epoch * perRun + value (epoch 0 if null) after all earlier work of this GPU.
-/// Does nothing after an abort (*stopped): the earlier work may not have happened.
-extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned long long *epoch,
-                                        unsigned long long perRun, unsigned long long value,
-                                        const unsigned long long *stopped) {
+/// Does nothing after an abort (*stopped): the earlier work may not have happened. `plain`: see
+/// raiseSignal().
+extern "C" __global__ void signal_raise(uint64_t *slot, const uint64_t *epoch, uint64_t perRun,
+                                        uint64_t value, const uint64_t *stopped, uint64_t plain) {
   if (loadShared(stopped))
     return;
-  unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
+  uint64_t target = (epoch ? *epoch : 0) * perRun + value;
   fenceSystem();
-  raiseShared(slot, target);
+  raiseSignal(slot, target, plain);
 }
 
-/// Waits for a signal and writes its command's number to `progress` (host memory) meanwhile. An abort
-/// ends it.
+/// Waits for a signal and writes its command's number to `progress` (host memory) meanwhile. An
+/// abort ends it.
 extern "C" __global__ void signal_wait(const unsigned long long *slot,
                                        const unsigned long long *epoch, unsigned long long perRun,
                                        unsigned long long value, unsigned long long *progress,

@@ -312,17 +312,18 @@ public:
     return shared.free(memory);
   }
   bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
-  std::optional<bool> hasAtomicsOn(const std::string &uuid) override {
+  std::vector<std::string> atomicsOn() override {
+    std::vector<std::string> all{description.uuid};
     int count = 0, native = 0;
-    if (uuid == description.uuid)
-      return true;
     api.cuDeviceGetCount(&count);
     for (CUdevice other = 0; other < count; ++other)
-      if (auto found = uuidOf(other); found && *found == uuid)
-        return api.cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-                                           device, other) == CUDA_SUCCESS &&
-               native != 0;
-    return std::nullopt;
+      if (other != device &&
+          api.cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                      device, other) == CUDA_SUCCESS &&
+          native != 0)
+        if (auto uuid = uuidOf(other))
+          all.push_back(std::move(*uuid));
+    return all;
   }
 
   // The driver's blocking calls return before a small copy or a fill is done, and other streams do

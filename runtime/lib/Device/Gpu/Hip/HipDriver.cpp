@@ -153,16 +153,16 @@ public:
     TANDEM_HIP(hipIpcCloseMemHandle, memory);
   }
   bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
-  std::optional<bool> hasAtomicsOn(const std::string &uuid) override {
+  std::vector<std::string> atomicsOn() override {
+    std::vector<std::string> all{description.uuid};
     int count = 0;
-    if (uuid == description.uuid)
-      return true;
     if (api.hipGetDeviceCount(&count) != hipSuccess)
-      return std::nullopt;
+      return all;
     for (int other = 0; other < count; ++other)
-      if (auto found = uuidOf(other); found && *found == uuid)
-        return shared.hasAtomicsOn(other);
-    return std::nullopt;
+      if (other != device && shared.hasAtomicsOn(other))
+        if (auto uuid = uuidOf(other))
+          all.push_back(std::move(*uuid));
+    return all;
   }
 
   Status copy(void *dst, const void *src, uint64_t bytes) override {

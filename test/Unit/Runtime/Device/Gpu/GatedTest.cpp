@@ -91,9 +91,10 @@ public:
       if (!shape.hasTargets || !call.targets[i].signal)
         continue;
       gpu::StoreTo to = call.targets[i];
-      void *arguments[] = {gpu::argument(to.signal), gpu::argument(call.epoch),
-                           gpu::argument(to.perRun), gpu::argument(to.value),
-                           gpu::argument(call.stopped)};
+      uint64_t plain = 0;
+      void *arguments[] = {gpu::argument(to.signal),    gpu::argument(call.epoch),
+                           gpu::argument(to.perRun),    gpu::argument(to.value),
+                           gpu::argument(call.stopped), gpu::argument(plain)};
       TANDEM_RETURN_IF_ERROR(driver.launch(raise, {1, 1, 1}, stream, arguments));
     }
     return Status();
@@ -416,6 +417,14 @@ TEST(GpuGated, OverNcclThePartsStore) {
   WithKernels kernels;
   takeLog();
   expectAllOk(runRanks(EpilogueSpec(2), "ccl", runSums));
+  EXPECT_NE(takeLog().find("kernels cannot store to the peers of channel c0"), std::string::npos);
+}
+
+TEST(GpuGated, WithoutAtomicOperationsThePartsStore) {
+  WithKernels kernels;
+  Knob plain("no-atomics", 1);
+  takeLog();
+  expectAllOk(runRanks(EpilogueSpec(2), "peer", runSums));
   EXPECT_NE(takeLog().find("kernels cannot store to the peers of channel c0"), std::string::npos);
 }
 

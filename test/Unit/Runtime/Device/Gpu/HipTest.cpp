@@ -32,7 +32,7 @@ TEST(CodeObject, SaysTheParametersOfTheRuntimesKernels) {
   ASSERT_TRUE(kernels.ok()) << kernels.status().message();
   using Sizes = std::vector<uint32_t>;
   EXPECT_EQ((*kernels)["run_words"], Sizes{sizeof(gpu::RunWords)});
-  EXPECT_EQ((*kernels)["signal_raise"], Sizes(5, 8));
+  EXPECT_EQ((*kernels)["signal_raise"], Sizes(6, 8));
   EXPECT_EQ((*kernels)["signal_wait"], Sizes(8, 8));
   EXPECT_EQ((*kernels)["copy_128_64"], (Sizes{sizeof(gpu::Nest), 8, 8}));
   EXPECT_EQ((*kernels)["combine_bf16_8_32"], (Sizes{sizeof(gpu::Nest), 8, 8, 8, 4}));
