@@ -84,7 +84,9 @@ private:
   LogicalResult translate();
   LogicalResult verify();
   LogicalResult addCertificate();
-  bool proves() const { return options.check && !options.rank; }
+  bool proves() const {
+    return options.check && !options.rank && options.output == Output::StreamProgram;
+  }
   void compileBaseline();
   void compileAlternatives(ModuleOp source);
 

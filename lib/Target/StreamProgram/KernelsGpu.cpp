@@ -509,14 +509,15 @@ Value GpuKernelBuilder::toOdd(Value x, bool isSigned) {
     return arith::SelectOp::create(b, loc, condition, yes, no).getResult();
   };
   if (getElementTypeOrSelf(x.getType()).isInteger(64)) {
-    // Large ones to 53 bits: all below the last decide only whether they are 0.
+    // Large ones to at most 53 bits, also of unsigned ones: all below the last decide only whether
+    // they are 0.
     int64_t most = int64_t(1) << 53;
     Value shifted = isSigned ? add(x, integer(most)) : x;
     Value isLarge = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, shifted,
                                           integer(isSigned ? 2 * most : most));
-    Value low = arith::AndIOp::create(b, loc, x, integer(0x7ff));
-    Value rest = choose(compare(arith::CmpIPredicate::ne, low, 0), integer(0x400), integer(0));
-    Value high = arith::AndIOp::create(b, loc, x, integer(~int64_t(0x7ff)));
+    Value low = arith::AndIOp::create(b, loc, x, integer(0xfff));
+    Value rest = choose(compare(arith::CmpIPredicate::ne, low, 0), integer(0x800), integer(0));
+    Value high = arith::AndIOp::create(b, loc, x, integer(~int64_t(0xfff)));
     x = choose(isLarge, arith::OrIOp::create(b, loc, high, rest), x);
   }
   if (isa<IntegerType>(getElementTypeOrSelf(x.getType())))

@@ -137,7 +137,9 @@ def _context(name, device, channels="", torch_memory=True, timeout=None):
 def _agree(name, device, call):
     """Raises unless all ranks of the group are about to make the same call: a text. Collective."""
     _, context, bootstrap, _ = _context(name, device)
-    context.agree(f"prepare {call}")  # a rank that runs what it has prepared does not come to the exchange
+    # A rank that runs what it has prepared does not come to the exchange. Of two that come, the exchange tells what
+    # differs, and they can go on.
+    context.agree("prepare a call of tandem.torch")
     for rank, other in enumerate(bootstrap.all_gather(call.encode())):
         if other != call.encode():
             raise tandem.ArgumentError(
