@@ -71,7 +71,7 @@ Status prove(const replay::World &world, const replay::World *baseline, const Co
 }
 
 /// The hash of a .tsp file's content; 0 if it is empty.
-uint64_t hashOf(std::string_view bytes) {
+uint64_t hashOfProgram(std::string_view bytes) {
   sp::Header header{};
   if (bytes.size() >= sizeof header)
     std::memcpy(&header, bytes.data(), sizeof header);
@@ -189,7 +189,8 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
                                        : "not checked: compiled without the check"};
   bool proves = !options.rank && options.check,
        predicts = !options.rank && options.certify && !options.machine.empty();
-  Proofs::Key key{hashOf(program), hashOf(result.baseline), options.certify, options.baseline};
+  Proofs::Key key{hashOfProgram(program), hashOfProgram(result.baseline), options.certify,
+                  options.baseline};
   bool isKnown = proves && Proofs::get().find(key, certificate);
   if (!predicts && (isKnown || !proves))
     return certificate;

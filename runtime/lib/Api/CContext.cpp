@@ -277,17 +277,19 @@ std::atomic<uint64_t> forksOfThis{0};
 
 void ContextState::noteThrown(const char *name) noexcept {
   try {
-    std::string what = "an object that is no std::exception";
+    std::string what;
     try {
       throw;
     } catch (const std::exception &error) {
       what = error.what();
     } catch (...) {
+      what = "an object that is no std::exception";
     }
     std::lock_guard<std::mutex> lock(errorMutex);
     thrown = fmt::format("{} has thrown {}", name, what);
     hasThrown = true;
-  } catch (const std::exception &) { // no memory: the call fails without it, or did not need it
+  } catch (const std::exception &) { // no memory for the words
+    hasThrown = true;
   }
 }
 

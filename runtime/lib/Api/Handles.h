@@ -150,8 +150,8 @@ tandem_code guarded(ContextState *context, Body &&body,
     try {
       if (inCallback == InCallback::Refused && context && CallbackScope::isIn(*context))
         return fail(context, refusedInCallback(call));
-      Status status = body();
-      return fail(context, context ? context->withThrown(std::move(status)) : status);
+      const Status status = body();
+      return fail(context, context ? context->withThrown(status) : status);
     } catch (const std::exception &) {
       Status caught = caughtIn(call);
       if (context && context->rank)
