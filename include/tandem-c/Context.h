@@ -142,7 +142,8 @@ int tandem_context_has_gated_kernels(tandem_context *context);
  * compared; what differs there ends with a timeout, or is not found if only `call` differs. */
 int tandem_context_compares_runs(tandem_context *context);
 /* All ranks are about to do what `call` says, between the same runs, such as to compile a program:
- * compared as runs are, so that a rank that does something else in its place is an error on all. */
+ * compared as runs are, so that a rank that does something else in its place is an error on all.
+ * What follows a line break is not compared: it is for the message. */
 tandem_code tandem_context_agree(tandem_context *context, const char *call);
 /* TANDEM_OK, the code of the failed run after which the context cannot be used, or an error that
  * names a rank that has ended, given up or shows no life. Replays of graphs that have captured runs

@@ -71,12 +71,13 @@ Status RunBoard::begin(uint64_t run, std::string_view what) {
   Entry &entry = page->entries[run % kEntries];
   entry.run.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  entry.hash = XXH3_64bits(what.data(), what.size());
+  entry.hash = XXH3_64bits(what.data(), std::min(what.find('\n'), what.size()));
   entry.size = std::min(what.size(), sizeof entry.text);
   if (entry.size < what.size()) // not in the middle of a character of UTF-8
     while (entry.size > 0 && (what[entry.size] & 0xc0) == 0x80)
       --entry.size;
-  std::memcpy(entry.text, what.data(), entry.size);
+  std::replace_copy(what.begin(), what.begin() + static_cast<std::ptrdiff_t>(entry.size),
+                    entry.text, '\n', ' ');
   entry.run.store(run, std::memory_order_release);
   // Of two ranks that begin the run at once, the later store is seen by the rank that made it.
   page->begun.store(run, std::memory_order_seq_cst);

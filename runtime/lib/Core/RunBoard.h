@@ -40,7 +40,8 @@ public:
   /// Once, before the first run. `all`: the addresses of all ranks. Whether all are compared with.
   bool connect(const std::vector<Address> &all);
 
-  /// Run `run`, from 1 on, is `what`, which all ranks must say alike. An error if another rank
+  /// Run `run`, from 1 on, is `what`, which all ranks must say alike, up to a line break: what
+  /// follows is for the message. An error if another rank
   /// has said something else, about this run or an earlier one. One thread at a time.
   Status begin(uint64_t run, std::string_view what);
   /// Compares what others have said since. Any thread; does not block.

@@ -380,6 +380,7 @@ def test_a_mesh_made_twice():
         return x @ w
 
     assert product.trace().count("#tandem.mesh") == 1
+    assert "func.func @product(" in product.trace()
 
 
 def test_digits():

@@ -206,7 +206,7 @@ def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place)
                                     f"{known!r} and {value.axes.mesh!r}")
     lines = [f"#{mesh.name} = {mesh._text(mesh_sizes)}" for mesh in meshes.values()]
     # Names of Python may have letters that those of values cannot have.
-    names = {id(argument): f"%{name}" if (name := argument.details["name"]).isascii() else f"%arg.{number}"
+    names = {id(argument): f"%{argument.details['name']}" if argument.details["name"].isascii() else f"%arg.{number}"
              for number, argument in enumerate(arguments)}
     # Numbers cannot be names of arguments.
     for number, value in enumerate(graph.order):

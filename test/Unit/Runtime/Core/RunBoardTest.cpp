@@ -89,6 +89,16 @@ TEST(RunBoard, OneOfTwoThatBeginAtOnceFindsOut) {
   }
 }
 
+TEST(RunBoard, WhatFollowsALineBreakIsOnlyShown) {
+  Boards boards;
+  EXPECT_TRUE(boards.first.begin(1, "prepare:\na").ok());
+  EXPECT_TRUE(boards.second.begin(1, "prepare:\nb").ok());
+  EXPECT_TRUE(boards.first.begin(2, "prepare:\na").ok());
+  EXPECT_EQ(
+      boards.second.begin(2, "run b").message(),
+      "the ranks disagree on call 2: rank 1 is about to run b; rank 0 is about to prepare: a");
+}
+
 TEST(RunBoard, OneRankHasNoPage) {
   RunBoard alone(0, 1);
   EXPECT_TRUE(alone.connect({alone.address()}));

@@ -139,7 +139,7 @@ def _agree(name, device, call):
     _, context, bootstrap, _ = _context(name, device)
     # A rank that runs what it has prepared does not come to the exchange. Of two that come, the exchange tells what
     # differs, and they can go on.
-    context.agree("prepare a call of tandem.torch")
+    context.agree(f"prepare a call of tandem.torch:\n{call}")
     for rank, other in enumerate(bootstrap.all_gather(call.encode())):
         if other != call.encode():
             raise tandem.ArgumentError(
