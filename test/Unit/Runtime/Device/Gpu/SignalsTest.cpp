@@ -64,10 +64,12 @@ TEST(GpuSignals, ArePlainStoresWhereAtomicOperationsAreNot) {
         Raised without;
         EXPECT_EQ(without.maxima, with.maxima);
         EXPECT_EQ(without.plain - with.plain, with.maxima - before.maxima);
-        if (!graphs && signals < 2) // else copies and words may do without
+        if (!graphs && signals < 2) { // else copies and words may do without
           EXPECT_GT(without.plain, with.plain);
-        if (!testsHip())
+        }
+        if (!testsHip()) {
           EXPECT_EQ(takeLog().find("one by one"), std::string::npos);
+        }
       }
 }
 
