@@ -107,6 +107,10 @@ struct PoolOfDevice {
   std::byte *base = nullptr;
   uint64_t bytes = uint64_t(4) << 20, used = 192;
 
+  ~PoolOfDevice() {
+    if (driver)
+      driver->freeShared(base).ignore();
+  }
   Status open(unsigned gpu) {
     TANDEM_ASSIGN_OR_RETURN(driver, (testsHip() ? gpu::kHip : gpu::kCuda).open(gpu));
     void *memory = nullptr;
@@ -122,13 +126,15 @@ struct PoolOfDevice {
         reinterpret_cast<decltype(&cuMemAddressReserve)>(::dlsym(library, "cuMemAddressReserve"));
     auto create = reinterpret_cast<decltype(&cuMemCreate)>(::dlsym(library, "cuMemCreate"));
     auto map = reinterpret_cast<decltype(&cuMemMap)>(::dlsym(library, "cuMemMap"));
+    auto release = reinterpret_cast<decltype(&cuMemRelease)>(::dlsym(library, "cuMemRelease"));
     CUdeviceptr at = 0;
     if (reserve(&at, bytes, 0, 0, 0) != CUDA_SUCCESS)
       return Status(Code::Internal, "no addresses");
     for (uint64_t half : {uint64_t(0), bytes / 2}) {
       CUmemGenericAllocationHandle handle = 0;
       if (create(&handle, bytes / 2, nullptr, 0) != CUDA_SUCCESS ||
-          map(at + half, bytes / 2, 0, handle, 0) != CUDA_SUCCESS)
+          map(at + half, bytes / 2, 0, handle, 0) != CUDA_SUCCESS ||
+          release(handle) != CUDA_SUCCESS) // the mapping keeps the memory
         return Status(Code::Internal, "no memory");
     }
     base = reinterpret_cast<std::byte *>(at); // NOLINT(performance-no-int-to-ptr)
