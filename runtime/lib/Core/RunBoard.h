@@ -18,8 +18,8 @@ namespace tandem::core {
 
 /// Each rank writes down, in memory that the others of its host read, what its next run is, before
 /// it enqueues anything of it; then it reads what they wrote about the run of that number. So of
-/// two ranks whose runs differ at least one finds out before it takes part, and no such run ends.
-/// The other one finds out in its watchdog.
+/// two ranks whose runs differ at least one finds out before it takes part, and no run that needs
+/// both of them ends. The other one finds out in its watchdog.
 ///
 /// Ranks on other hosts, and those whose memory the system does not let this process map, are not
 /// compared with, nor is a rank that is more than kEntries runs ahead.
