@@ -84,7 +84,7 @@ CompileResult DiskCache::load(const std::string &key) const {
   CompileResult result;
   if (directory.empty())
     return result;
-  auto entry = readWhole(path(key));
+  auto entry = readWhole(path(key), kMostFileBytes); // of a program
   if (!entry)
     return result;
   StringRef rest = *entry;
