@@ -3,6 +3,7 @@
 """The documentation as a site (docs/site): it builds without a warning, so each link leads somewhere, and a reader who
 opens it in a browser, from files and without a network, can navigate, search, and see the pictures."""
 
+import ast
 import glob
 import os
 import re
@@ -44,8 +45,8 @@ class Site(harness.Test):
         self.assertGreater(len(names), 60)
         self.assertEqual([name for name in sorted(names) if name + "(" not in c_api], [])
         with open(os.path.join(ROOT, "lib", "Bindings", "Python", "tandem", "__init__.py"), encoding="utf-8") as file:
-            public = set(re.findall(r"\w+", " ".join(re.findall(r"^from \.\w+ import (\([^)]*\)|.*)$", file.read(), re.M))))
-        public -= {"version", "as", "__version__"}
+            imports = [node for node in ast.parse(file.read()).body if isinstance(node, ast.ImportFrom)]
+        public = {name.asname or name.name for node in imports for name in node.names if node.level == 1} - {"__version__"}
         self.assertGreater(len(public), 50)
         self.assertEqual([name for name in sorted(public) if f"tandem.{name}" not in python], [])
         self.assertIn("--timeout SECONDS", text("Commands"))
