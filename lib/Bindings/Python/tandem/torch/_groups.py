@@ -74,13 +74,14 @@ class StoreBootstrap:
         keys = [f"{self._exchange}/{rank}" for rank in range(self.world_size)]
         self._store.set(keys[self.rank], b"=" + data)
         until = time.monotonic() + self._timeout.total_seconds()
-        while not self._store.check(keys):
+        while True:
             try:
                 self._store.wait(keys, min(self._timeout, _SLICE))
+                break
             except RuntimeError as error:  # torch's DistError is one
                 if self.check:
                     self.check()
-                if time.monotonic() > until:
+                if time.monotonic() >= until:
                     missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
                     raise tandem.Timeout(f"ranks {missing} of the group did not come within {self._timeout}") from error
         parts = [self._store.get(key)[1:] for key in keys]

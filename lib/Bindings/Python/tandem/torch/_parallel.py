@@ -38,12 +38,11 @@ class Linear(nn.Linear):
 
 def _results(layers, x, call):
     """call(), the results of split layers. Errors name the layers; a weight that changes before the backward is an error."""
-    name = f"layer {', '.join(one._tandem_name for one in layers)}"
-    check_transforms(name, x, ())  # DTensor's own errors name nothing
+    check_transforms(layers[0]._tandem_name, x, ())  # DTensor's own errors name nothing
     try:
         made = call()
     except tandem.ArgumentError as error:
-        raise tandem.ArgumentError(f"{name}: {error}") from error
+        raise tandem.ArgumentError(f"layer {', '.join(one._tandem_name for one in layers)}: {error}") from error
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return made
     return [_Unchanged.apply(y, one.weight) if y.requires_grad else y for y, one in zip(made, layers)]
