@@ -84,6 +84,32 @@ void passLock() {
     std::shared_lock<std::shared_mutex> shared(lockOf(currentGpu()));
 }
 
+int processors() {
+  auto given = static_cast<int>(number("processors"));
+  return given ? given : 132;
+}
+
+/// With knob processors: a kernel that waits has an SM for each of its blocks until it ends, and
+/// gets them one by one, as they become free. Of others, one block runs after the other.
+Work onProcessors(const std::string &kernel, unsigned blocks, Work work) {
+  if (number("processors") == 0)
+    return work;
+  bool waits = kernel == "signal_wait" || kernel.rfind("exchange_", 0) == 0 ||
+               kernel.rfind("words_", 0) == 0;
+  std::atomic<int64_t> &busy = number("busy-" + std::to_string(currentGpu()));
+  return [&busy, needed = waits ? blocks : 1, work = std::move(work)] {
+    for (unsigned has = 0; has < needed;) {
+      int64_t now = busy;
+      if (now < processors() && busy.compare_exchange_strong(now, now + 1))
+        ++has;
+      else
+        nap();
+    }
+    work();
+    busy -= needed;
+  };
+}
+
 void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
 } // namespace
@@ -160,7 +186,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice) {
   *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR        ? 9
            : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR      ? 0
-           : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT          ? 132
+           : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT          ? processors()
            : which == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS ? number("no-values") == 0
                                                                         : 1;
   return CUDA_SUCCESS;
@@ -358,7 +384,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned
   ++number("launches." + found->first);
   number("blocks." + found->first) = blocks; // of the last launch
   Node node;
-  node.work = found->second(arguments);
+  node.work = onProcessors(found->first, blocks, found->second(arguments));
   node.function = function;
   add(stream, std::move(node));
   return CUDA_SUCCESS;

@@ -53,6 +53,7 @@ float fromFp8(uint8_t bits, int exponentBits);
 ///   memory          bytes that one allocation may have at most; 0: any
 ///   fail-on         GPU (from 1) that fails, with its copy number fail-after and all later ones
 ///   no-values       there are no stream memory operations
+///   processors      SMs of a GPU, which blocks of kernels then have for themselves; 0: 132
 ///   no-atomics      those of a GPU on another one's memory are not atomic
 ///   no-update       graphs cannot be updated
 ///   late-copies     milliseconds that a thread is kept where it asks for a copy of 1 to 2 KiB

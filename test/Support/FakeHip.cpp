@@ -146,7 +146,9 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t *properties, int) {
 hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device) {
   return std::memset(uuid, device + 1, sizeof *uuid), hipSuccess;
 }
-hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t, int) {
+hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t which, int device) {
+  if (which == hipDeviceAttributeMultiprocessorCount)
+    return from(cuDeviceGetAttribute(value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
   return *value = 1, hipSuccess;
 }
 hipError_t hipDeviceGetP2PAttribute(int *value, hipDeviceP2PAttr, int, int) {

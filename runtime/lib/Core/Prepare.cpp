@@ -337,6 +337,9 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareGated(uint32_t i, uint
   desc.whole.ordered = isOrdered();
   desc.blocks = product.blocks;
   desc.leaves = static_cast<uint32_t>(command.value());
+  desc.instance = number;
+  desc.stream = command.stream();
+  desc.runsFollow = context.sharesMemory();
   for (const program::GatedTarget &target : product.targets) {
     TANDEM_RETURN_IF_ERROR(addTarget(desc, i + 1, target, why));
     if (!why.empty())
@@ -515,7 +518,6 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
     bool waits = false;
     for (uint32_t k = 1; k <= head.aux(); ++k)
       waits |= data.commands()->Get(c + k)->kind() == sp::CommandKind::wait_signal;
-    exchange.besideGated |= waits;
     if (waits && head.value() < command.value())
       why = fmt::format("a gated matmul of the program leaves {} SMs", head.value());
   }

@@ -128,9 +128,6 @@ struct FusedExchange {
   };
   std::vector<Step> steps;
   uint32_t blocks = 1; ///< thread blocks of the kernel
-  /// The program has gated matmuls. Those of ranks that share a GPU hold the SMs that each of them
-  /// leaves to this kernel.
-  bool besideGated = false;
   /// What this rank tells the others if the kernel should signal by blocks or words. The channel
   /// sets the blocks. Without one, and where the members do not agree, it signals per step.
   std::optional<program::ExchangeOffer> offer = std::nullopt;

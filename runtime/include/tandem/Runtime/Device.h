@@ -293,6 +293,11 @@ struct GatedMatmulDesc {
   std::optional<EpilogueDesc> epilogue;    ///< not with targets; its bias is that of `whole`
   /// Operation::whyNoGraph() of the waits for the gates.
   std::string whyNoGraph;
+  /// Which kernels do not run at the same time: those of a stream of an instance; if runs follow
+  /// each other (ChannelDesc::runsFollow), those of two instances.
+  uint64_t instance = 0;
+  uint32_t stream = 0;
+  bool runsFollow = false;
 };
 
 /// A kernel's code for a device of one kind.

@@ -27,10 +27,11 @@ class ExchangeOperation final : public gpu::GpuOperation {
 public:
   ExchangeOperation(PeerMemoryRef peers, uint32_t self, const Kernels &kernels,
                     const FusedExchange &exchange, gpu::ExchangePlan plan, gpu::Scratch arrivals,
-                    gpu::FunctionHandle countRun, uint64_t *stopped, std::string whyNoGraph)
+                    gpu::HeldProcessors held, gpu::FunctionHandle countRun, uint64_t *stopped,
+                    std::string whyNoGraph)
       : peers(std::move(peers)), kernels(kernels), self(self), exchange(exchange),
-        plan(std::move(plan)), arrivals(std::move(arrivals)), countRun(countRun), stopped(stopped),
-        noGraph(std::move(whyNoGraph)) {
+        plan(std::move(plan)), arrivals(std::move(arrivals)), held(std::move(held)),
+        countRun(countRun), stopped(stopped), noGraph(std::move(whyNoGraph)) {
     // The block that raises the first signals knows that all have read the number.
     for (const FusedExchange::Step &step : exchange.steps)
       canCount |= !step.signals.empty();
@@ -160,6 +161,7 @@ private:
   std::optional<gpu::WordPlan> words;
   std::shared_ptr<const ExchangeAgreement> agreement; ///< null: one signal per step
   gpu::Scratch arrivals;                              ///< zero before the first run
+  gpu::HeldProcessors held;                           ///< if it waits
   gpu::FunctionHandle countRun;
   uint64_t *stopped;
   std::string noGraph;
@@ -293,6 +295,7 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   // The parts alone are prepared for their checks, and for what they say of graphs.
   std::string whyNoGraph;
   std::vector<program::ExchangeMove> moves;
+  std::optional<uint32_t> stream; // of its waits
   size_t waits = 0, signals = 0;
   for (const FusedExchange::Step &step : exchange.steps) {
     waits += step.waits.size();
@@ -308,6 +311,7 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
     for (const WaitSignal &wait : step.waits) {
       TANDEM_ASSIGN_OR_RETURN(auto alone, prepareWaitSignal(peers, self, kernels, wait));
       whyNoGraph = alone->whyNoGraph();
+      stream = wait.stream;
     }
     for (const Signal &signal : step.signals)
       TANDEM_RETURN_IF_ERROR(prepareSignal(peers, kernels, signal).status());
@@ -315,30 +319,24 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
       if (target.put)
         TANDEM_RETURN_IF_ERROR(preparePut(peers, kernels, *target.put).status());
   }
-  // All blocks of all ranks run at the same time.
-  uint32_t ranks = peers->numRanksOfGpu();
-  if (ranks > 1 && exchange.besideGated)
-    return Status(
-        Code::Unsupported,
-        fmt::format("{} ranks share this GPU: their gated matmuls may hold all of its SMs", ranks));
-  unsigned most = peers->shared().driver->info().processors / ranks;
-  if (most == 0)
-    return Status(Code::Unsupported, fmt::format("{} ranks share this GPU, which has {} SMs", ranks,
-                                                 peers->shared().driver->info().processors));
-  TANDEM_ASSIGN_OR_RETURN(
-      gpu::ExchangePlan plan,
-      gpu::ExchangePlan::make(kernels, moves, std::min<unsigned>(exchange.blocks, most)));
-  constexpr uint64_t kBytes = gpu::kMostExchangeSteps * sizeof(uint64_t);
   std::shared_ptr<DeviceState> state = peers->shared().shared_from_this();
+  unsigned blocks = exchange.blocks;
+  gpu::HeldProcessors held; // all blocks run at the same time
+  if (stream) {
+    TANDEM_ASSIGN_OR_RETURN(held,
+                            gpu::HeldProcessors::take(*state, peers->user(*stream), blocks, 1));
+    blocks = held.count();
+  }
+  TANDEM_ASSIGN_OR_RETURN(gpu::ExchangePlan plan, gpu::ExchangePlan::make(kernels, moves, blocks));
+  constexpr uint64_t kBytes = gpu::kMostExchangeSteps * sizeof(uint64_t);
   TANDEM_ASSIGN_OR_RETURN(gpu::Scratch arrivals, gpu::Scratch::make(state, kBytes));
   const uint64_t zeros[gpu::kMostExchangeSteps] = {};
   TANDEM_RETURN_IF_ERROR(state->driver->copy(arrivals.data(), zeros, kBytes));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(uint64_t *stopped, state->stoppedWord());
-  unsigned blocks = plan.numBlocks();
-  auto operation = std::make_unique<ExchangeOperation>(std::move(peers), self, kernels, exchange,
-                                                       std::move(plan), std::move(arrivals),
-                                                       countRun, stopped, std::move(whyNoGraph));
+  auto operation = std::make_unique<ExchangeOperation>(
+      std::move(peers), self, kernels, exchange, std::move(plan), std::move(arrivals),
+      std::move(held), countRun, stopped, std::move(whyNoGraph));
   if (exchange.offer) {
     auto agreement = std::make_shared<ExchangeAgreement>();
     agreement->offer = *exchange.offer;

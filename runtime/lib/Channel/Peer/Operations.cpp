@@ -88,21 +88,25 @@ class WaitSignalOperation final : public gpu::GpuOperation {
 public:
   WaitSignalOperation(PeerMemoryRef peers, uint32_t self, const Kernels &kernels,
                       const WaitSignal &wait, gpu::FunctionHandle await,
-                      gpu::FunctionHandle countRun, uint64_t *stopped)
+                      gpu::FunctionHandle countRun, uint64_t *stopped, gpu::HeldProcessors held,
+                      std::string whyNoKernel)
       : peers(std::move(peers)), kernels(kernels), self(self), wait(wait), await(await),
-        countRun(countRun), stopped(stopped) {}
+        countRun(countRun), stopped(stopped), held(std::move(held)),
+        whyNoKernel(std::move(whyNoKernel)) {}
 
   /// The driver may wait for another rank's graph, which waits for this rank's.
   std::string whyNoGraph() const override {
     return peers->ranksShareQueues() ? "ranks of one process share this GPU, and the driver "
                                        "creates graphs only while it is idle"
-                                     : "";
+                                     : whyNoKernel;
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *slot = (*peers)[self].signal(frame.firstSignal + wait.slot), *epoch = nullptr;
     uint64_t perRun = wait.perRun, value = wait.value, mark = marker;
     if (gpu::Capture *capture = stream.capturing()) {
+      if (!whyNoKernel.empty())
+        return Status(Code::Unsupported, "channel peer: " + whyNoKernel);
       epoch = capture->epoch;
       capture->reads(countRun);
     } else {
@@ -127,6 +131,8 @@ private:
   const WaitSignal wait;
   gpu::FunctionHandle await, countRun;
   uint64_t *stopped;
+  gpu::HeldProcessors held;
+  std::string whyNoKernel; ///< empty: it may wait by a kernel
 };
 
 } // namespace
@@ -171,8 +177,17 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(uint64_t *stopped, peers->shared().stoppedWord());
-  return std::make_unique<WaitSignalOperation>(std::move(peers), self, kernels, wait, await,
-                                               countRun, stopped);
+  std::string whyNoKernel;
+  gpu::HeldProcessors none;
+  auto held = gpu::HeldProcessors::take(peers->shared(), peers->user(wait.stream), 1, 1);
+  if (!held) {
+    if (!kernels.driver.info().streamValues || peers->waitsInKernels())
+      return held.status().withPrefix("channel peer: ");
+    whyNoKernel = held.status().message(); // outside of graphs, waits need no SM
+  }
+  return std::make_unique<WaitSignalOperation>(
+      std::move(peers), self, kernels, wait, await, countRun, stopped,
+      held ? std::move(*held) : std::move(none), std::move(whyNoKernel));
 }
 
 } // namespace tandem::peer

@@ -193,6 +193,9 @@ public:
       return card.process == processId() && card.gpu == driver.info().index;
     });
     peers.ranksOfGpu = std::max(static_cast<uint32_t>(sharing), 1U);
+    auto ofGpu = std::count_if(ofHost.begin(), ofHost.end(),
+                               [&](const Card &card) { return card.uuid == driver.info().uuid; });
+    peers.state->ranksOfGpu = std::max(static_cast<uint32_t>(ofGpu), 1U);
     peers.plain = lackAtomics(cards);
     peers.anyPlain = lackAtomics(ofHost);
     for (size_t m = 0; m < cards.size(); ++m) {
@@ -388,6 +391,8 @@ PeerMemory::create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state,
   peers->rank = bootstrap.rank();
   peers->log = std::move(log);
   peers->signals = signals;
+  peers->instance = desc.id >> 16;
+  peers->runsFollow = desc.runsFollow;
   Exchange exchange(*peers, desc, bootstrap);
   std::string introduction = exchange.introduce();
   signals = peers->signals;

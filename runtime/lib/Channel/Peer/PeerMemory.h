@@ -55,8 +55,10 @@ public:
   /// Whether streams of several ranks share this GPU's hardware queues. Then a stream memory
   /// operation that waits blocks all commands behind it in its queue, perhaps the awaited signal.
   bool ranksShareQueues() const { return ranksOfGpu > 1; }
-  /// Ranks of this process whose GPU this is, at least 1. Their kernels share its SMs.
-  uint32_t numRanksOfGpu() const { return ranksOfGpu; }
+  /// Of kernels in a stream of the program.
+  gpu::HeldProcessors::User user(uint32_t stream) const {
+    return {state.get(), instance, stream, runsFollow};
+  }
   /// Some member may have no atomic operations on another one's memory: signals are plain stores,
   /// so a slot has one writer. The same on all members.
   bool signalsPlainly() const { return plain; }
@@ -70,9 +72,11 @@ private:
   std::shared_ptr<DeviceState> state;
   std::shared_ptr<gpu::SymmetricBlock> signals; ///< of this rank, where they lie apart
   std::vector<Member> members;
-  uint32_t ranksOfGpu = 1;
-  bool plain = false;    ///< see signalsPlainly()
-  bool anyPlain = false; ///< likewise, of all ranks of this host
+  uint64_t instance = 0; ///< number of the channels' instance
+  bool runsFollow = false;
+  uint32_t ranksOfGpu = 1; ///< of this process
+  bool plain = false;      ///< see signalsPlainly()
+  bool anyPlain = false;   ///< likewise, of all ranks of this host
   std::chrono::milliseconds patience{5000};
   uint32_t rank = 0; ///< this one
   Log log;

@@ -42,6 +42,8 @@ struct DeviceState : std::enable_shared_from_this<DeviceState> {
   std::atomic<bool> aborted{false};
   /// Work did not end after an abort: its memory cannot be freed.
   std::atomic<bool> stuck{false};
+  /// Ranks that share the GPU, also of other processes, once a channel has seen them.
+  std::atomic<uint32_t> ranksOfGpu{1};
   std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
 
@@ -109,6 +111,38 @@ private:
   void *memory = nullptr;
   uint64_t bytes = 0;
   bool ofPrepare = false;
+};
+
+/// SMs that a kernel holds while it waits for other ranks, one for each of its blocks, for as long
+/// as the kernel may be launched. All kernels of a process that may wait at the same time have room
+/// on the GPU together, and leave an SM to those that they wait for; each of several ranks that
+/// share the GPU has an equal part of it. Else two contexts could hold SMs that the other one
+/// needs.
+class HeldProcessors {
+public:
+  /// Where the kernel is issued. Kernels of a stream run one after the other, and so do those of
+  /// instances of a context whose runs follow each other.
+  struct User {
+    const void *context = nullptr;
+    uint64_t instance = 0;
+    uint32_t stream = 0; ///< of the program
+    bool runsFollow = false;
+  };
+  HeldProcessors() = default;
+  HeldProcessors(HeldProcessors &&other) noexcept { *this = std::move(other); }
+  HeldProcessors &operator=(HeldProcessors &&other) noexcept;
+  ~HeldProcessors();
+  /// As many as there are, up to `most`. Unsupported if there are fewer than `least`, which is at
+  /// least 1. Any thread.
+  static Expected<HeldProcessors> take(DeviceState &state, const User &user, unsigned most,
+                                       unsigned least);
+  unsigned count() const { return blocks; }
+
+private:
+  struct Ledger;
+  Ledger *ledger = nullptr;
+  User user;
+  unsigned blocks = 0;
 };
 
 /// Sleeps between polls, longer the longer it has waited: GPU work is short, failures are not.

@@ -30,13 +30,13 @@ namespace {
 class GatedOperation final : public GpuOperation {
 public:
   GatedOperation(Tools tools, std::unique_ptr<GatedPlan> plan, const GatedMatmulDesc &desc,
-                 FunctionHandle countRun, DeviceState &state)
+                 FunctionHandle countRun, DeviceState &state, HeldProcessors held)
       : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), targets(desc.targets),
         peers(desc.peers), a(desc.whole.a.slot), w(desc.whole.b.slot), out(desc.whole.out.slot),
         own(desc.own.rows), bytesBeforeA(desc.rowOfA * desc.whole.a.layout.strides[0] *
                                          static_cast<int64_t>(sizeOf(desc.whole.a.layout.dtype))),
         bias(desc.whole.bias), residual(desc.epilogue ? desc.epilogue->residual : Operand()),
-        noGraph(desc.whyNoGraph), countRun(countRun), state(state) {}
+        noGraph(desc.whyNoGraph), countRun(countRun), state(state), held(std::move(held)) {}
 
   std::string whyNoGraph() const override { return noGraph; }
   void alignments(const std::function<void(uint32_t, uint32_t)> &note) const override {
@@ -101,6 +101,7 @@ private:
   std::string noGraph;
   FunctionHandle countRun;
   DeviceState &state; ///< of the tools
+  HeldProcessors held;
 };
 
 /// Elements from row to row; 0 if the elements of a row are not neighbours.
@@ -157,9 +158,16 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   if (std::string why = kernels->whyNot(shape); !why.empty())
     return no(why);
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<GatedPlan> plan, kernels->prepare(shape));
+  HeldProcessors held;
+  if (!desc.gates.empty()) {
+    HeldProcessors::User user{tools->state.get(), desc.instance, desc.stream, desc.runsFollow};
+    TANDEM_ASSIGN_OR_RETURN(
+        held, HeldProcessors::take(*tools->state, user, plan->blocks(), plan->blocks()));
+  }
   TANDEM_ASSIGN_OR_RETURN(FunctionHandle countRun, tools->kernels->get("run_words"));
   TANDEM_RETURN_IF_ERROR(tools->state->stoppedWord().status()); // allocated before the first run
-  return std::make_unique<GatedOperation>(tools, std::move(plan), desc, countRun, *tools->state);
+  return std::make_unique<GatedOperation>(tools, std::move(plan), desc, countRun, *tools->state,
+                                          std::move(held));
 }
 
 } // namespace tandem::gpu

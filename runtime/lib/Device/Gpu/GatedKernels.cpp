@@ -309,6 +309,15 @@ public:
     });
   }
 
+  /// As GatedMatmul.cuh launches it: whole clusters, as many as there are tiles for.
+  unsigned blocks() const override {
+    const KernelInfo &kernel = *table.info(number);
+    int64_t rows = kernel.tileM * kernel.clusterM, columns = kernel.tileN * kernel.clusterN,
+            size = kernel.clusterM * kernel.clusterN,
+            clusters = ((matmul.m + rows - 1) / rows) * ((matmul.n + columns - 1) / columns);
+    return static_cast<unsigned>(std::min(matmul.sms / size, clusters) * size);
+  }
+
   std::string description() const override { return table.info(number)->name; }
 
 private:

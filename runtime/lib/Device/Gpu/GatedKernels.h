@@ -96,6 +96,8 @@ public:
   virtual ~GatedPlan();
   /// Enqueues one kernel; also inside of a capture. One thread at a time per stream.
   virtual Status launch(StreamHandle stream, const GatedCall &call) = 0;
+  /// Thread blocks, each of which has an SM for itself.
+  virtual unsigned blocks() const = 0;
   /// For logs: "128x256, cluster 2x1, cooperative".
   virtual std::string description() const = 0;
 };

@@ -124,9 +124,9 @@ TEST(GpuExchange, RanksThatShareAGpu) {
 TEST(GpuExchange, TheRanksOfAGpuShareItsSms) {
   if (testsHip())
     GTEST_SKIP() << "parts of fused exchanges run one by one";
-  // Two GPUs of 132 SMs.
-  for (auto [ranks, blocks, launched] : {std::tuple(2, 200, 132), std::tuple(4, 132, 66),
-                                         std::tuple(8, 132, 33), std::tuple(8, 16, 16)}) {
+  // Two GPUs of 132 SMs, of which one is for other kernels if ranks share them.
+  for (auto [ranks, blocks, launched] : {std::tuple(2, 200, 132), std::tuple(4, 132, 65),
+                                         std::tuple(8, 132, 32), std::tuple(8, 16, 16)}) {
     expectAllOk(runRanks(ExchangeSpec(ranks, false, 64, blocks), "peer", runFive));
     EXPECT_EQ(fakeNumber("blocks.exchange_f32_4"), launched) << ranks << " ranks";
   }
@@ -155,7 +155,7 @@ TEST(GpuExchange, PushesForAMatmul) {
     }
     return Status();
   };
-  for (uint32_t ranks : {2, 4, 8}) {
+  for (uint32_t ranks : {2, 4, 8}) { // on two GPUs
     int64_t launched = fakeNumber("launches.exchange_f32_4"),
             raised = fakeNumber("launches.signal_raise");
     takeLog();
@@ -163,14 +163,6 @@ TEST(GpuExchange, PushesForAMatmul) {
     std::string log = takeLog();
     if (testsHip())
       continue;
-    if (ranks >
-        2) { // on two GPUs: a rank's gated matmul could take the SMs that another one's leaves
-      EXPECT_EQ(fakeNumber("launches.exchange_f32_4"), launched);
-      EXPECT_NE(log.find("one by one: " + std::to_string(ranks / 2) + " ranks share this GPU"),
-                std::string::npos)
-          << log;
-      continue;
-    }
     EXPECT_GE(fakeNumber("launches.exchange_f32_4") - launched, ranks);
     EXPECT_EQ(fakeNumber("launches.signal_raise"), raised);
     EXPECT_EQ(log.find("fused_exchange"), std::string::npos) << log;

@@ -21,6 +21,7 @@ using namespace tandem::test;
 namespace {
 
 std::atomic<int> launches{0};
+std::atomic<unsigned> gridBlocks{1};
 std::atomic<bool> refuses{false}, refusesFunctions{false};
 
 /// Waits and raises signals by kernels and multiplies by the matrix library, as docs/gated.md asks
@@ -99,6 +100,7 @@ public:
     }
     return Status();
   }
+  unsigned blocks() const override { return gridBlocks; }
   std::string description() const override { return "stand-in"; }
 
 private:
@@ -418,6 +420,24 @@ TEST(GpuGated, OverNcclThePartsStore) {
   takeLog();
   expectAllOk(runRanks(EpilogueSpec(2), "ccl", runSums));
   EXPECT_NE(takeLog().find("kernels cannot store to the peers of channel c0"), std::string::npos);
+}
+
+// Of the GPU's 132 SMs, one is for what is waited for.
+TEST(GpuGated, RanksThatShareAGpuHaveEqualPartsOfIt) {
+  WithKernels kernels;
+  for (unsigned blocks : {65u, 66u, 130u}) {
+    gridBlocks = blocks;
+    for (unsigned gpus : {1u, 2u}) {
+      RankOptions options;
+      options.gpus = gpus;
+      takeLog();
+      expectAllOk(runRanks(GatedSpec(2), "peer", runProducts, options));
+      bool fits = gpus == 2 || blocks == 65;
+      EXPECT_EQ(takeLog().find("one by one: a kernel that waits needs") == std::string::npos, fits)
+          << blocks << " blocks on each of " << gpus << " GPUs";
+    }
+  }
+  gridBlocks = 1;
 }
 
 TEST(GpuGated, WithoutAtomicOperationsThePartsStore) {

@@ -7,6 +7,7 @@
 
 #include "CallersGraph.h"
 #include "Ranks.h"
+#include "Support/ExchangeSpec.h"
 
 #include "Descriptors.h"
 
@@ -99,6 +100,35 @@ TEST(PeerHandles, OfARankThatCannotImport) {
         << status.message();
   });
   ::unsetenv("TANDEM_FAKE_NO_IMPORT_ON");
+}
+
+/// Sums by one kernel, of as many blocks as there may be.
+Status exchangeOnTheSameGpu() {
+  TANDEM_ASSIGN_OR_RETURN(auto bootstrap, createBootstrapFromEnvironment());
+  uint32_t rank = bootstrap->rank();
+  ContextOptions options;
+  options.device = fakeDevice(0);
+  options.bootstrap = std::move(bootstrap);
+  TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport("peer"));
+  options.transports.push_back(std::move(transport));
+  TANDEM_ASSIGN_OR_RETURN(auto file,
+                          ProgramFile::fromMemory(ExchangeSpec(2, false, 64, 132).encode()));
+  TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
+  TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(rank));
+  TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, program));
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(*context, *instance));
+  return instance->run();
+}
+
+// Under MPS their kernels run at the same time.
+TEST(PeerHandles, OfRanksThatShareAGpu) {
+  if (testsHip())
+    GTEST_SKIP() << "parts of fused exchanges run one by one";
+  asTwoRanks([] {
+    Status status = exchangeOnTheSameGpu();
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(fakeNumber("blocks.exchange_f32_4"), 65); // (132 - 1) / 2
+  });
 }
 
 /// Gives pieces of one allocation that other processes can map, not its start: a pool.
