@@ -76,16 +76,17 @@ endif()
 
 option(TANDEM_PCH "share precompiled headers among the targets of a half" ${TANDEM_CLANG_BUILD})
 if(TANDEM_PCH AND TANDEM_CLANG_BUILD)
-  # Without a time stamp the precompiled header is the same bytes each time, and ccache hits.
+  # Without a time stamp the precompiled header is the same bytes each time. clang finds
+  # it next to the header; ccache makes the path of -include relative, not those of CMake's -Xclang -include-pch.
   add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include <PCH_HEADER>)
 endif()
 
 option(TANDEM_CCACHE "compile through ccache where it is installed" ON)
 if(TANDEM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(TANDEM_CCACHE_PROGRAM ccache)
   if(TANDEM_CCACHE_PROGRAM)
-    set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-        "${TANDEM_CCACHE_PROGRAM}")
+    set(launcher "${PROJECT_SOURCE_DIR}/cmake/ccache.sh" "${TANDEM_CCACHE_PROGRAM}")
     set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
     set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   endif()
