@@ -9,7 +9,7 @@
 
 #include "ProgramImpl.h"
 #include "tandem/Program/AppendTo.h"
-#include "tandem/Program/ExchangeSignals.h"
+#include "tandem/Program/Commands.h"
 
 #include <cstring>
 #include <fmt/ranges.h>
@@ -19,6 +19,7 @@ namespace tandem {
 
 namespace {
 
+using program::infoOf;
 using program::sizeOfVector;
 using Out = std::back_insert_iterator<std::string>;
 
@@ -151,11 +152,8 @@ private:
     uint32_t parts = 0; // left of a gated matmul or fused exchange
     for (uint32_t i = 0, e = sizeOfVector(table.commands()); i < e; ++i) {
       const sp::Command &command = *table.commands()->Get(i);
-      bool isMember = parts > 0 || command.kind() == sp::CommandKind::send ||
-                      command.kind() == sp::CommandKind::recv;
-      bool isHead = command.kind() == sp::CommandKind::gated_matmul ||
-                    command.kind() == sp::CommandKind::fused_exchange;
-      parts = isHead ? command.aux() : parts > 0 ? parts - 1 : 0;
+      bool isMember = parts > 0 || program::isMessage(command.kind());
+      parts = infoOf(command.kind()).isHead() ? command.aux() : parts > 0 ? parts - 1 : 0;
       appendTo(out, "{:>5} s{} {}{}", i, command.stream(), isMember ? "  " : "",
                sp::EnumNameCommandKind(command.kind()));
       body(command);
@@ -172,96 +170,76 @@ private:
                        table.channels()->Get(command.channel())->group()->Get(command.peer()));
   }
 
+  /// By the format of Commands.def.
   void body(const sp::Command &command) {
-    auto operand = [&](unsigned k) { return view(command.operands()->Get(k)); };
     if (command.channel() != sp::kNoChannel)
       appendTo(out, " c{}", command.channel());
-    switch (command.kind()) {
-    case sp::CommandKind::record:
-    case sp::CommandKind::wait:
-      appendTo(out, " e{}", command.aux());
-      break;
-    case sp::CommandKind::copy:
-      appendTo(out, " {} <- {} bytes {}", operand(0), operand(1), bytes(command, 0));
-      break;
-    case sp::CommandKind::matmul: {
-      auto flag = [&](sp::CommandFlags f) { return command.flags() & static_cast<uint8_t>(f); };
-      appendTo(out, " {} {} {}{} * {}{}", operand(0),
-               flag(sp::CommandFlags::accumulate) ? "+=" : "=", operand(1),
-               flag(sp::CommandFlags::transpose_a) ? "^T" : "", operand(2),
-               flag(sp::CommandFlags::transpose_b) ? "^T" : "");
-      if (command.operands()->Get(3) != sp::kNoView)
-        appendTo(out, " + {}", operand(3));
-      break;
-    }
-    case sp::CommandKind::gated_matmul:
-      appendTo(out, " {} parts leaves {} SMs", command.aux(), command.value());
-      break;
-    case sp::CommandKind::fused_exchange:
-      appendTo(out, " {} parts by {} blocks", command.aux(), command.value());
-      if (command.op() != 0)
-        appendTo(out, " signals {}",
-                 command.op() == static_cast<uint8_t>(program::ExchangeSignals::Block) ? "block"
-                                                                                       : "word");
-      break;
-    case sp::CommandKind::accumulate:
-      appendTo(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),
-               operand(1));
-      break;
-    case sp::CommandKind::reduce:
-      appendTo(out, " {} {} <- {} dims {:#x}", sp::EnumNameReduceOp(command.reduce_op()),
-               operand(0), operand(1), command.value());
-      break;
-    case sp::CommandKind::collective: {
-      auto kind = static_cast<CollectiveKind>(command.op());
-      appendTo(out, " {}", toString(kind));
-      if (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
-          kind == CollectiveKind::Reduce)
-        appendTo(out, " {}", sp::EnumNameReduceOp(command.reduce_op()));
-      appendTo(out, " {} <- {}", operand(0), operand(1));
-      if (kind >= CollectiveKind::Broadcast)
-        appendTo(out, " root {}", peer(command));
-      break;
-    }
-    case sp::CommandKind::group:
-      appendTo(out, " of {}", command.aux());
-      break;
-    case sp::CommandKind::send:
-      appendTo(out, " {} to {} tag {} bytes {}", operand(0), peer(command), command.aux(),
-               bytes(command, 0));
-      break;
-    case sp::CommandKind::recv:
-      appendTo(out, " {} from {} tag {} bytes {}", operand(0), peer(command), command.aux(),
-               bytes(command, 0));
-      break;
-    case sp::CommandKind::put:
-      appendTo(out, " {} <- {} to {} bytes {}", operand(0), operand(1), peer(command),
-               bytes(command, 0));
-      break;
-    case sp::CommandKind::signal:
-      appendTo(out, " slot {} value {} to {}{}", command.aux(), command.value(), peer(command),
-               command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive) ? " exclusive"
-                                                                                   : "");
-      break;
-    case sp::CommandKind::wait_signal:
-      appendTo(out, " slot {} value {}", command.aux(), command.value());
-      break;
-    case sp::CommandKind::launch:
-    case sp::CommandKind::call: {
-      appendTo(out, " k{}(", command.aux());
-      for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
-        appendTo(out, "{}{}", k ? ", " : "",
-                 view(table.launch_operands()->Get(command.operands()->Get(0) + k)));
-      result += ')';
-      if (command.kind() == sp::CommandKind::call)
-        places(command);
-      break;
-    }
+    std::string_view format = infoOf(command.kind()).format;
+    while (!format.empty()) {
+      size_t open = std::min(format.find('{'), format.size());
+      result += format.substr(0, open);
+      format.remove_prefix(open);
+      if (format.empty())
+        break;
+      size_t close = format.find('}');
+      result += field(command, format.substr(1, close - 1));
+      format.remove_prefix(close + 1);
     }
   }
 
+  std::string field(const sp::Command &command, std::string_view name) const {
+    auto flag = [&](sp::CommandFlags f) { return command.flags() & static_cast<uint8_t>(f); };
+    auto operand = [&](unsigned k) { return view(command.operands()->Get(k)); };
+    if (name.size() == 1)
+      return operand(static_cast<unsigned>(name[0] - '0'));
+    if (name == "aux")
+      return std::to_string(command.aux());
+    if (name == "value")
+      return std::to_string(command.value());
+    if (name == "peer")
+      return peer(command);
+    if (name == "bytes")
+      return std::to_string(bytes(command, 0));
+    if (name == "assign")
+      return flag(sp::CommandFlags::accumulate) ? "+=" : "=";
+    if (name == "transpose_a")
+      return flag(sp::CommandFlags::transpose_a) ? "^T" : "";
+    if (name == "transpose_b")
+      return flag(sp::CommandFlags::transpose_b) ? "^T" : "";
+    if (name == "exclusive")
+      return flag(sp::CommandFlags::exclusive) ? " exclusive" : "";
+    if (name == "bias")
+      return command.operands()->Get(3) == sp::kNoView ? "" : " + " + operand(3);
+    if (name == "reduce")
+      return sp::EnumNameReduceOp(command.reduce_op());
+    if (name == "dims")
+      return fmt::format("{:#x}", command.value());
+    if (name == "signals") {
+      const char *names[] = {"", " signals block", " signals word"};
+      return names[command.op()];
+    }
+    auto kind = static_cast<CollectiveKind>(command.op());
+    if (name == "root")
+      return kind >= CollectiveKind::Broadcast ? " root " + peer(command) : "";
+    if (name == "collective") {
+      bool reduces = kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+                     kind == CollectiveKind::Reduce;
+      return std::string(toString(kind)) +
+             (reduces ? fmt::format(" {}", sp::EnumNameReduceOp(command.reduce_op())) : "");
+    }
+    return name == "list" ? operandList(command) : places(command);
+  }
+
+  /// The operands of a kernel.
+  std::string operandList(const sp::Command &command) const {
+    std::string all;
+    for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
+      all += (k ? ", " : "") + view(table.launch_operands()->Get(command.operands()->Get(0) + k));
+    return all;
+  }
+
   /// " at [8, 0] of [32, 16]": offsets and extents of the parallel dimensions.
-  void places(const sp::Command &command) {
+  std::string places(const sp::Command &command) const {
     const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
     uint32_t count = 0;
     for (int8_t dim : *kernel.dims())
@@ -274,7 +252,7 @@ private:
       offsets += fmt::format("{}{}", n ? ", " : "", place.offset());
       extents += fmt::format("{}{}", n ? ", " : "", place.extent());
     }
-    appendTo(out, " at [{}] of [{}]", offsets, extents);
+    return fmt::format(" at [{}] of [{}]", offsets, extents);
   }
 
   uint64_t bytes(const sp::Command &command, unsigned k) const {

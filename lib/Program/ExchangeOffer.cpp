@@ -138,6 +138,11 @@ bool read(std::istringstream &in, PlacedView &view) {
   return span <= kMost;
 }
 
+bool mayBePart(unsigned kind) {
+  return kind < kNumCommandKinds && (static_cast<unsigned>(infoOf(CommandKind(kind)).partOf) &
+                                     static_cast<unsigned>(PartOf::Exchange));
+}
+
 constexpr size_t kMostParts = kMostExchangeStores + kMostExchangeWaits + kMostExchangeSignals + 1;
 
 } // namespace
@@ -176,7 +181,7 @@ std::optional<ExchangeOffer> ExchangeOffer::parse(std::string_view text) {
     unsigned kind = 0, reduceOp = 0;
     if (!(in >> kind >> part.peer >> reduceOp >> part.dims >> offered.slot >> offered.value >>
           offered.perRun) ||
-        kind > unsigned(ExchangePart::Kind::Wait) || reduceOp > unsigned(ReduceOp::Min))
+        !mayBePart(kind) || reduceOp > unsigned(ReduceOp::Min))
       return std::nullopt;
     part.kind = static_cast<ExchangePart::Kind>(kind);
     part.reduceOp = static_cast<uint8_t>(reduceOp);
@@ -264,7 +269,7 @@ private:
         uint32_t number = 0, found = ~uint32_t(0);
         const std::vector<OfferedPart> &theirs = offers[peer].parts;
         for (size_t i = 0; i < theirs.size(); ++i) {
-          if (theirs[i].part.kind != ExchangePart::Kind::Wait)
+          if (theirs[i].part.kind != ExchangePart::Kind::WaitSignal)
             continue;
           if (theirs[i].slot == signal.slot && theirs[i].value == signal.value &&
               theirs[i].perRun == signal.perRun && !taken[peer][i] && found == ~uint32_t(0)) {
@@ -279,7 +284,7 @@ private:
       }
     for (uint32_t m = 0; m < offers.size(); ++m)
       for (size_t i = 0; i < offers[m].parts.size(); ++i)
-        if (offers[m].parts[i].part.kind == ExchangePart::Kind::Wait && !taken[m][i])
+        if (offers[m].parts[i].part.kind == ExchangePart::Kind::WaitSignal && !taken[m][i])
           return invalid("member {} awaits a signal that no member raises here", m);
     return Status();
   }

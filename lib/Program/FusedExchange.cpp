@@ -41,24 +41,23 @@ private:
   Status add(uint32_t i) {
     const ExchangePart &part = parts[i];
     ExchangeStep *last = steps.empty() ? nullptr : &steps.back();
-    switch (part.kind) {
-    case ExchangePart::Kind::Wait:
+    if (part.kind == CommandKind::WaitSignal) {
       if (!last || !last->move.stores.empty() || !last->signals.empty())
         last = &steps.emplace_back();
       last->waits.push_back(i);
       return Status();
-    case ExchangePart::Kind::Signal:
+    }
+    if (part.kind == CommandKind::Signal) {
       if (!last)
         last = &steps.emplace_back();
       last->signals.push_back(i);
       return Status();
-    default:
-      if (part.out.layout.numElements() == 0)
-        return Status();
-      if (!last || !last->signals.empty())
-        steps.emplace_back();
-      return addMove(i);
     }
+    if (part.out.layout.numElements() == 0)
+      return Status();
+    if (!last || !last->signals.empty())
+      steps.emplace_back();
+    return addMove(i);
   }
 
   Status addMove(uint32_t i) {
@@ -149,7 +148,7 @@ std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
     const sp::Command &command = *data.commands()->Get(head + 1 + i);
     ExchangePart &part = parts[i];
     part.channel = command.channel();
-    part.kind = exchangeKind(command.kind());
+    part.kind = static_cast<CommandKind>(command.kind());
     if (part.kind == ExchangePart::Kind::Put) {
       part.peer = command.peer();
       part.toSelf = command.peer() == data.channels()->Get(command.channel())->self();
@@ -162,21 +161,6 @@ std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
     part.in = view(command, 1);
   }
   return parts;
-}
-
-ExchangePart::Kind exchangeKind(sp::CommandKind kind) {
-  switch (kind) {
-  case sp::CommandKind::put:
-    return ExchangePart::Kind::Put;
-  case sp::CommandKind::reduce:
-    return ExchangePart::Kind::Reduce;
-  case sp::CommandKind::signal:
-    return ExchangePart::Kind::Signal;
-  case sp::CommandKind::wait_signal:
-    return ExchangePart::Kind::Wait;
-  default:
-    return ExchangePart::Kind::Copy;
-  }
 }
 
 Expected<std::vector<ExchangeStep>> describeExchange(const std::vector<ExchangePart> &parts) {

@@ -62,21 +62,14 @@ private:
   }
 
   Status add(uint32_t i) {
-    switch (parts[i].kind) {
-    case Kind::Wait:
+    if (parts[i].kind == Kind::WaitSignal)
       ++product.numGates;
+    if (parts[i].kind == Kind::Put && isPart(i - 1))
+      product.targets.back().put = i;
+    if (parts[i].kind == Kind::Signal && isPart(i - 2))
+      product.targets.back().signal = i;
+    if (parts[i].kind != Kind::Matmul)
       return Status();
-    case Kind::Put:
-      if (isPart(i - 1))
-        product.targets.back().put = i;
-      return Status();
-    case Kind::Signal:
-      if (isPart(i - 2))
-        product.targets.back().signal = i;
-      return Status();
-    case Kind::Matmul:
-      break;
-    }
     if (!isPart(i))
       return Status();
     if (hasPuts)
@@ -387,19 +380,6 @@ private:
 
 } // namespace
 
-GatedPart::Kind gatedKind(sp::CommandKind kind) {
-  switch (kind) {
-  case sp::CommandKind::wait_signal:
-    return GatedPart::Kind::Wait;
-  case sp::CommandKind::put:
-    return GatedPart::Kind::Put;
-  case sp::CommandKind::signal:
-    return GatedPart::Kind::Signal;
-  default:
-    return GatedPart::Kind::Matmul;
-  }
-}
-
 PlacedView placedView(const Program &program, uint32_t index) {
   const sp::View &view = *program.data().views()->Get(index);
   const sp::Buffer &buffer = *program.data().buffers()->Get(view.buffer());
@@ -417,13 +397,13 @@ std::vector<GatedPart> gatedParts(const Program &program, uint32_t head) {
   for (uint32_t i = 0; i < parts.size(); ++i) {
     const sp::Command &command = *data.commands()->Get(head + 1 + i);
     GatedPart &part = parts[i];
-    part.kind = gatedKind(command.kind());
+    part.kind = static_cast<CommandKind>(command.kind());
     if (part.kind == GatedPart::Kind::Put || part.kind == GatedPart::Kind::Signal) {
       part.channel = command.channel();
       part.peer = command.peer();
       part.toSelf = part.peer == data.channels()->Get(part.channel)->self();
     }
-    if (part.kind == GatedPart::Kind::Wait || part.kind == GatedPart::Kind::Signal)
+    if (part.kind == GatedPart::Kind::WaitSignal || part.kind == GatedPart::Kind::Signal)
       continue;
     part.out = view(command, 0);
     part.a = view(command, 1);

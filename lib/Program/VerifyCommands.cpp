@@ -9,6 +9,7 @@
 
 #include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/ByteSet.h"
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/FusedExchange.h"
 #include "tandem/Program/Gated.h"
 
@@ -83,7 +84,7 @@ private:
 
   Status verify(uint32_t i) {
     const sp::Command &command = *table.commands()->Get(i);
-    if (command.kind() > sp::CommandKind::fused_exchange)
+    if (static_cast<size_t>(command.kind()) >= kNumCommandKinds)
       return invalid("field kind: unknown command {}", static_cast<unsigned>(command.kind()));
     if (command.name() >= sizeOfVector(table.names()))
       return invalid("field name: {} of {}", command.name(), sizeOfVector(table.names()));
@@ -94,9 +95,7 @@ private:
     if (static_cast<uint8_t>(command.reduce_op()) > 2)
       return invalid("field reduce_op: unknown operation {}",
                      static_cast<unsigned>(command.reduce_op()));
-    unsigned allowed = command.kind() == sp::CommandKind::matmul   ? 7
-                       : command.kind() == sp::CommandKind::signal ? 8
-                                                                   : 0;
+    unsigned allowed = infoOf(command.kind()).flags;
     if (command.flags() & ~allowed)
       return invalid("field flags: unexpected {:#x}", command.flags() & ~allowed);
     TANDEM_RETURN_IF_ERROR(groupStructure(i, command));
@@ -140,8 +139,7 @@ private:
   /// Sends and receives stand right behind their group, on its stream and channel, and nowhere
   /// else.
   Status groupStructure(uint32_t i, const sp::Command &command) {
-    bool isMessage =
-        command.kind() == sp::CommandKind::send || command.kind() == sp::CommandKind::recv;
+    bool isMessage = program::isMessage(command.kind());
     if (groupLeft == 0)
       return isMessage ? invalid("is outside a group") : Status();
     const sp::Command &head = *table.commands()->Get(groupHead);
@@ -155,23 +153,6 @@ private:
     return Status();
   }
 
-  /// Whether a command may be a part of a gated matmul, or of a fused exchange.
-  static bool mayBePart(sp::CommandKind kind, bool ofGated) {
-    switch (kind) {
-    case sp::CommandKind::wait_signal:
-    case sp::CommandKind::put:
-    case sp::CommandKind::signal:
-      return true;
-    case sp::CommandKind::matmul:
-      return ofGated;
-    case sp::CommandKind::copy:
-    case sp::CommandKind::reduce:
-      return !ofGated;
-    default:
-      return false;
-    }
-  }
-
   /// The parts of a gated matmul or fused exchange are right behind it, on its stream.
   Status partStructure(const sp::Command &command) {
     if (partsLeft == 0)
@@ -179,7 +160,8 @@ private:
     const sp::Command &head = *table.commands()->Get(partsHead);
     bool ofGated = head.kind() == sp::CommandKind::gated_matmul;
     const char *name = ofGated ? "gated matmul" : "fused exchange";
-    if (!mayBePart(command.kind(), ofGated))
+    auto allowed = static_cast<unsigned>(ofGated ? PartOf::Gated : PartOf::Exchange);
+    if (!(static_cast<unsigned>(infoOf(command.kind()).partOf) & allowed))
       return invalid("is inside the {} of command {}, which has {} more parts", name, partsHead,
                      partsLeft);
     if (command.stream() != head.stream())
@@ -210,8 +192,7 @@ private:
       const sp::Command &command = *table.commands()->Get(i);
       if (command.kind() == sp::CommandKind::gated_matmul)
         end = i + 1 + command.aux();
-      bool launches =
-          command.kind() == sp::CommandKind::launch || command.kind() == sp::CommandKind::call;
+      bool launches = infoOf(command.kind()).takesList;
       uint32_t first = launches ? command.operands()->Get(0) : 0;
       for (uint32_t k = 0, count = launches ? command.operands()->Get(1) : 4; k < count; ++k) {
         bool isPlace = i < end && k == (command.kind() == sp::CommandKind::put ? 1 : 0);
@@ -225,26 +206,11 @@ private:
   }
 
   Status channelField(const sp::Command &command) {
-    uint32_t needed = 0;
-    switch (command.kind()) {
-    case sp::CommandKind::collective:
-      needed = static_cast<uint32_t>(sp::Capability::collectives);
-      break;
-    case sp::CommandKind::group:
-    case sp::CommandKind::send:
-    case sp::CommandKind::recv:
-      needed = static_cast<uint32_t>(sp::Capability::two_sided);
-      break;
-    case sp::CommandKind::put:
-    case sp::CommandKind::signal:
-    case sp::CommandKind::wait_signal:
-      needed = static_cast<uint32_t>(sp::Capability::one_sided);
-      break;
-    default:
-      if (command.channel() != sp::kNoChannel)
-        return invalid("field channel: expected none, found {}", command.channel());
-      return Status();
-    }
+    auto needed = static_cast<uint32_t>(infoOf(command.kind()).needs);
+    if (needed == 0)
+      return command.channel() == sp::kNoChannel
+                 ? Status()
+                 : invalid("field channel: expected none, found {}", command.channel());
     if (command.channel() >= sizeOfVector(table.channels()))
       return invalid("field channel: {} of {}", command.channel(), sizeOfVector(table.channels()));
     const sp::Channel &channel = *table.channels()->Get(command.channel());
@@ -259,40 +225,18 @@ private:
 
   /// Resolves the operands; which must be there, and which must not.
   Status operandFields(const sp::Command &command) {
-    unsigned required = 0, optional = 0; // bits
-    switch (command.kind()) {
-    case sp::CommandKind::copy:
-    case sp::CommandKind::accumulate:
-    case sp::CommandKind::reduce:
-    case sp::CommandKind::put:
-      required = 3;
-      break;
-    case sp::CommandKind::matmul:
-      required = 7;
-      optional = 8;
-      break;
-    case sp::CommandKind::collective:
-      optional = 3;
-      break;
-    case sp::CommandKind::send:
-    case sp::CommandKind::recv:
-      required = 1;
-      break;
-    case sp::CommandKind::launch: // their operands are not views
-    case sp::CommandKind::call:
+    const CommandInfo &info = infoOf(command.kind());
+    if (info.takesList) // their operands are not views
       return Status();
-    default:
-      break;
-    }
     for (unsigned k = 0; k < 4; ++k) {
       uint32_t view = command.operands()->Get(k);
       refs[k] = Ref();
       if (view == sp::kNoView) {
-        if (required >> k & 1)
+        if (info.operands[k].exists && !info.operands[k].isOptional)
           return invalid("operand {}: missing", k);
         continue;
       }
-      if (!((required | optional) >> k & 1))
+      if (!info.operands[k].exists)
         return invalid("operand {}: expected none, found view {}", k, view);
       if (view >= sizeOfVector(table.views()))
         return invalid("operand {}: view {} of {}", k, view, sizeOfVector(table.views()));

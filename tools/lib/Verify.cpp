@@ -176,21 +176,11 @@ Comparison run::compare(const Tensor &out, const Tensor &reference, const Path &
 }
 
 static bool computes(const sp::Command &command) {
-  switch (command.kind()) {
-  case sp::CommandKind::matmul:
-  case sp::CommandKind::accumulate:
-  case sp::CommandKind::reduce:
-  case sp::CommandKind::launch:
-  case sp::CommandKind::call:
-    return true;
-  case sp::CommandKind::collective: {
-    auto kind = static_cast<CollectiveKind>(command.op());
-    return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
-           kind == CollectiveKind::Reduce;
-  }
-  default:
-    return false;
-  }
+  auto kind = static_cast<CollectiveKind>(command.op());
+  return program::infoOf(command.kind()).computes ||
+         (command.kind() == sp::CommandKind::collective &&
+          (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+           kind == CollectiveKind::Reduce));
 }
 
 std::vector<Path> run::pathsToResults(const Program &program) {
@@ -200,7 +190,7 @@ std::vector<Path> run::pathsToResults(const Program &program) {
     // What is written stands first, and is one view but for a kernel.
     std::vector<uint32_t> views(command->operands()->begin(), command->operands()->end());
     size_t written = 1;
-    if (command->kind() == sp::CommandKind::launch || command->kind() == sp::CommandKind::call) {
+    if (program::infoOf(command->kind()).takesList) {
       const auto *first = data.launch_operands()->data() + views[0];
       views.assign(first, first + views[1]);
       const sp::Kernel *kernel = data.kernels()->Get(command->aux());

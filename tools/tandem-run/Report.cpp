@@ -31,18 +31,11 @@ RankReport run::countCommands(const Program &program) {
     ++report.commands;
     ++report.byKind[std::min<size_t>(static_cast<size_t>(command->kind()), kCommandKinds - 1)];
     const auto &operands = *command->operands();
-    switch (command->kind()) {
-    case sp::CommandKind::send:
-    case sp::CommandKind::put:
-      // A put's destination has the same shape.
+    // A put's destination has the same shape.
+    if (command->kind() == sp::CommandKind::send || command->kind() == sp::CommandKind::put)
       report.bytesSent += bytesOf(operands[0]);
-      break;
-    case sp::CommandKind::collective:
+    if (command->kind() == sp::CommandKind::collective)
       report.bytesCollective += std::max(bytesOf(operands[0]), bytesOf(operands[1]));
-      break;
-    default:
-      break;
-    }
   }
   return report;
 }

@@ -11,19 +11,16 @@
 #ifndef TANDEM_PROGRAM_FUSEDEXCHANGE_H
 #define TANDEM_PROGRAM_FUSEDEXCHANGE_H
 
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/Gated.h"
 #include "tandem/Program/Types.h"
-
-namespace tandem::sp {
-enum class CommandKind : uint8_t;
-} // namespace tandem::sp
 
 namespace tandem::program {
 
 /// A command of a fused exchange. Signals and waits have no views.
 struct ExchangePart {
-  enum class Kind : uint8_t { Copy, Put, Reduce, Signal, Wait };
+  using Kind = CommandKind; ///< one that may be a part: CommandInfo::partOf
   Kind kind = Kind::Copy;
   uint32_t channel = 0; ///< of a put, signal or wait
   uint32_t peer = 0;    ///< of a put
@@ -31,7 +28,7 @@ struct ExchangePart {
   uint8_t reduceOp = 0; ///< of a reduction: ReduceOp
   uint64_t dims = 0;    ///< of a reduction: bit i for dimension i of `in`
   PlacedView out, in;   ///< out of a put: as this rank names the place in the peer's memory
-  bool moves() const { return kind != Kind::Signal && kind != Kind::Wait; }
+  bool moves() const { return kind != Kind::Signal && kind != Kind::WaitSignal; }
 };
 
 /// An element-wise move: each target becomes the sum of `terms` sources, which are `termStride`
@@ -75,9 +72,6 @@ constexpr std::optional<DType> exchangeKernelType(DType type, bool added) {
     return DType::F32;
   return std::nullopt;
 }
-
-/// The kind of a part that is a command of this kind.
-ExchangePart::Kind exchangeKind(sp::CommandKind kind);
 
 /// The parts of the fused exchange that is command `head` of a loaded program.
 std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head);

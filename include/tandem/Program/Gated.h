@@ -12,6 +12,7 @@
 #ifndef TANDEM_PROGRAM_GATED_H
 #define TANDEM_PROGRAM_GATED_H
 
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 
@@ -22,9 +23,6 @@
 namespace tandem {
 class Program;
 }
-namespace tandem::sp {
-enum class CommandKind : uint8_t;
-} // namespace tandem::sp
 
 namespace tandem::program {
 
@@ -42,7 +40,7 @@ struct PlacedView {
 
 /// A command of a gated matmul. Waits and signals have no views.
 struct GatedPart {
-  enum class Kind : uint8_t { Matmul, Wait, Put, Signal };
+  using Kind = CommandKind; ///< one that may be a part: CommandInfo::partOf
   Kind kind = Kind::Matmul;
   bool transposeB = false, accumulate = false; ///< of a matmul
   bool toSelf = false;                         ///< a put or signal whose peer is this rank
@@ -108,9 +106,6 @@ struct GatedProduct {
 /// A view of a loaded program, by its number. Buffers of one space may share bytes; arguments are
 /// apart.
 PlacedView placedView(const Program &program, uint32_t view);
-
-/// The kind of a part that is a command of this kind.
-GatedPart::Kind gatedKind(sp::CommandKind kind);
 
 /// The product. An error says which part does not fit, as "part 3: ...".
 Expected<GatedProduct> describeGated(const std::vector<GatedPart> &parts);

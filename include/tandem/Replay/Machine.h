@@ -13,6 +13,7 @@
 #ifndef TANDEM_REPLAY_MACHINE_H
 #define TANDEM_REPLAY_MACHINE_H
 
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
@@ -54,8 +55,8 @@ private:
 };
 
 /// The kinds of overhead that a command has besides its work.
-enum class Cost : uint8_t { Kernel, Matmul, Copy, Message, Collective, Event, Signal, WaitSignal };
-inline constexpr size_t kNumCosts = 8;
+using Cost = program::CommandCost;
+inline constexpr size_t kNumCosts = program::kNumCommandCosts;
 
 struct Launching {
   std::array<double, kNumCosts> issue{};  ///< of the host thread, per command

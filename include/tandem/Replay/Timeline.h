@@ -11,6 +11,7 @@
 #ifndef TANDEM_REPLAY_TIMELINE_H
 #define TANDEM_REPLAY_TIMELINE_H
 
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/Status.h"
 
 #include <cstdint>
@@ -22,12 +23,7 @@ namespace tandem::timeline {
 
 inline constexpr uint32_t kNone = 0xffffffffu;
 
-/// The colour class of a span.
-enum class Category : uint8_t {
-  Compute,       ///< matmul, accumulate, reduce, copy, launch
-  Communication, ///< collective, group, put, signal
-  Waiting,       ///< wait, wait_signal
-};
+using program::Category;
 
 /// One command's time on its stream, from reaching the stream's head to completion; a group lasts
 /// as long as its longest message. Messages have no spans. Seconds from the start of the run.

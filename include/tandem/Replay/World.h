@@ -11,6 +11,7 @@
 #ifndef TANDEM_REPLAY_WORLD_H
 #define TANDEM_REPLAY_WORLD_H
 
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
@@ -27,28 +28,10 @@ namespace tandem::replay {
 using CommandId = uint32_t;
 inline constexpr uint32_t kNone = 0xffffffffu;
 
-/// Numbers as in the stream program.
-enum class Kind : uint8_t {
-  Record = 0,
-  Wait,
-  Copy,
-  Matmul,
-  Accumulate,
-  Reduce,
-  Collective,
-  Group,
-  Send,
-  Recv,
-  Put,
-  Signal,
-  WaitSignal,
-  Launch,
-  Call,
-  GatedMatmul,
-  FusedExchange
-};
-std::string_view toString(Kind kind);
-inline bool isMessage(Kind kind) { return kind == Kind::Send || kind == Kind::Recv; }
+using Kind = program::CommandKind;
+using program::infoOf;
+using program::isMessage;
+using program::Sync;
 
 /// How far away the peer of a command is.
 enum class Reach : uint8_t {

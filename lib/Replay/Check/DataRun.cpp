@@ -280,7 +280,16 @@ void DataRun::execute(uint32_t rank, const Command &command) {
   case Kind::Call:
     call(rank, command);
     break;
-  default:
+  case Kind::Record:
+  case Kind::Wait:
+  case Kind::Collective:
+  case Kind::Group:
+  case Kind::Send:
+  case Kind::Recv:
+  case Kind::Signal:
+  case Kind::WaitSignal:
+  case Kind::GatedMatmul:
+  case Kind::FusedExchange:
     return;
   }
   order.push_back(current);

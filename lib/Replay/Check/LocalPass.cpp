@@ -382,20 +382,12 @@ private:
   }
 
   void observe(CommandId i, const Command &command) {
-    switch (command.kind) {
-    case Kind::Record:
-    case Kind::Wait:
-    case Kind::Signal:
-    case Kind::WaitSignal:
-    case Kind::GatedMatmul:
-    case Kind::FusedExchange:
-    case Kind::Send:
-    case Kind::Recv:
+    if (isMessage(command.kind) || command.kind == Kind::Signal ||
+        command.kind == Kind::FusedExchange ||
+        infoOf(command.kind).category == program::Category::Waiting)
       return;
-    default:
-      lint->work(i, ended(lastWork, command.stream));
-      lastWork = {i, command.stream, ticks[command.stream], kNone};
-    }
+    lint->work(i, ended(lastWork, command.stream));
+    lastWork = {i, command.stream, ticks[command.stream], kNone};
     if (command.kind != Kind::Copy)
       return;
     const View &to = *world.operand(rank, command, 0), &from = *world.operand(rank, command, 1);

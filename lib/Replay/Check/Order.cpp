@@ -156,25 +156,29 @@ void Order::drain() {
 void Order::visit(CommandId c) {
   ++visited;
   const Command &command = world.commands[c];
-  switch (command.kind) {
-  case Kind::Record: {
+  switch (infoOf(command.kind).sync) {
+  case Sync::Record: {
     uint32_t event = world.ranks[world.rankOf(c)].firstEvent + command.aux;
     for (uint32_t w = firstWait[event]; w < firstWait[event + 1]; ++w)
       reachEnd(waits[w]);
     return;
   }
-  case Kind::Group:
+  case Sync::Group:
     for (CommandId m = c + 1; m <= c + command.aux; ++m) {
       const Command &message = world.commands[m];
       if (message.kind == Kind::Send && message.partner != kNone)
         reachEnd(world.commands[message.partner].next);
     }
     return;
-  case Kind::Collective:
+  case Sync::Collective:
     return visitCollective(c);
-  case Kind::Signal:
+  case Sync::Signal:
     return reachRaise(c);
-  default:
+  case Sync::Wait:
+  case Sync::None:
+  case Sync::Send:
+  case Sync::Recv:
+  case Sync::WaitSignal:
     return;
   }
 }

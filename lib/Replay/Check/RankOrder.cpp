@@ -44,27 +44,30 @@ public:
     uint32_t rank = world.rankOf(c);
     Words &set = sets[world.ranks[rank].firstStream + command.stream];
     uint32_t event = world.ranks[rank].firstEvent + command.aux;
-    switch (command.kind) {
-    case Kind::Record:
+    switch (infoOf(command.kind).sync) {
+    case Sync::Record:
       if (waitsLeft[event] > 0)
         recorded[event] = set;
       break;
-    case Kind::Wait:
+    case Sync::Wait:
       join(set, recorded[event]);
       if (--waitsLeft[event] == 0)
         Words().swap(recorded[event]);
       break;
-    case Kind::Send:
+    case Sync::Send:
       if (command.partner != kNone)
         messages[c] = set;
       break;
-    case Kind::Signal:
+    case Sync::Signal:
       raisesOf(c, rank).sets.push_back(set);
       break;
-    case Kind::WaitSignal:
+    case Sync::WaitSignal:
       join(set, commonOfRaises(world.firstSlot[rank] + command.aux, command.value));
       break;
-    default:
+    case Sync::None:
+    case Sync::Collective:
+    case Sync::Group:
+    case Sync::Recv:
       break;
     }
     InstantDriver::begin(c);

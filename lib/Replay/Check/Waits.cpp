@@ -53,16 +53,16 @@ std::vector<CommandId> awaitedBy(const World &world, CommandId id) {
   std::vector<CommandId> awaited;
   for (CommandId part : partsOf(world, id)) {
     const Command &command = world.commands[part];
-    switch (command.kind) {
-    case Kind::Wait:
-    case Kind::Send:
-    case Kind::Recv:
+    switch (infoOf(command.kind).sync) {
+    case Sync::Wait:
+    case Sync::Send:
+    case Sync::Recv:
       awaited.push_back(command.partner);
       break;
-    case Kind::WaitSignal:
+    case Sync::WaitSignal:
       awaited.push_back(signalFor(world, part));
       break;
-    case Kind::Collective:
+    case Sync::Collective:
       if (command.partner != kNone) {
         const MatchedCollective &matched = world.collectives[command.partner];
         for (uint32_t m = 0; m < world.groupSize(matched); ++m)
@@ -70,7 +70,10 @@ std::vector<CommandId> awaitedBy(const World &world, CommandId id) {
             awaited.push_back(world.members[matched.members + m]);
       }
       break;
-    default:
+    case Sync::Record:
+    case Sync::None:
+    case Sync::Group:
+    case Sync::Signal:
       break;
     }
   }

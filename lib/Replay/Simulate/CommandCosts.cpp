@@ -25,32 +25,8 @@ using replay::Command;
 using replay::CommandId;
 using replay::Kind;
 using replay::Rank;
+using replay::Sync;
 using replay::View;
-
-machine::Cost CommandCosts::costOf(Kind kind) {
-  switch (kind) {
-  case Kind::Record:
-  case Kind::Wait:
-    return Cost::Event;
-  case Kind::Matmul:
-  case Kind::GatedMatmul:
-    return Cost::Matmul;
-  case Kind::Put:
-    return Cost::Copy;
-  case Kind::Group:
-  case Kind::Send:
-  case Kind::Recv:
-    return Cost::Message;
-  case Kind::Collective:
-    return Cost::Collective;
-  case Kind::Signal:
-    return Cost::Signal;
-  case Kind::WaitSignal:
-    return Cost::WaitSignal;
-  default:
-    return Cost::Kernel;
-  }
-}
 
 /// A product of 16 or 8 bits takes so many times as long if its rows do not begin at multiples of
 /// 16 bytes. Example: 2257 x 3090 x 2656 in bf16, in columns of a result of 24720, takes 340 us on
@@ -341,8 +317,7 @@ program::ExchangeSignals CommandCosts::exchangeSignals(CommandId part) const {
 
 double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   const Command &command = world.commands[part];
-  switch (command.kind) {
-  case Kind::Signal:
+  if (command.kind == Kind::Signal) {
     // The signals of a step are raised at once.
     if (world.commands[part - 1].kind == Kind::Signal)
       return 0;
@@ -355,23 +330,19 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
       break;
     }
     return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
-  case Kind::Copy:
-  case Kind::Reduce: {
-    double result = bytes(rank, command, 0), moved = result + bytes(rank, command, 1);
-    // Half of each word is a flag. Own values are no words.
-    double words =
-        command.kind == Kind::Reduce && exchangeSignals(part) == program::ExchangeSignals::Word
-            ? 2 * (bytes(rank, command, 1) - result)
-            : 0;
-    auto work =
-        command.kind == Kind::Copy ? machine::MemoryWork::Copy : machine::MemoryWork::Reduce;
-    double most = machine.memory[static_cast<size_t>(work)].most();
-    return moved / std::min(most, exchangeBlocks(part) * machine.exchange.memory) +
-           words / machine.exchange.wordReads;
   }
-  default:
+  if (command.kind != Kind::Copy && command.kind != Kind::Reduce)
     return 0;
-  }
+  double result = bytes(rank, command, 0), moved = result + bytes(rank, command, 1);
+  // Half of each word is a flag. Own values are no words.
+  double words =
+      command.kind == Kind::Reduce && exchangeSignals(part) == program::ExchangeSignals::Word
+          ? 2 * (bytes(rank, command, 1) - result)
+          : 0;
+  auto work = command.kind == Kind::Copy ? machine::MemoryWork::Copy : machine::MemoryWork::Reduce;
+  double most = machine.memory[static_cast<size_t>(work)].most();
+  return moved / std::min(most, exchangeBlocks(part) * machine.exchange.memory) +
+         words / machine.exchange.wordReads;
 }
 
 /// Tiles with which kernels of gated matmuls are built (Tiles.txt). A cluster computes
@@ -597,7 +568,17 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
       sum += operand(k);
     return machine.memorySeconds(machine::MemoryWork::Elementwise, sum);
   }
-  default:
+  case Kind::Record:
+  case Kind::Wait:
+  case Kind::Collective:
+  case Kind::Group:
+  case Kind::Send:
+  case Kind::Recv:
+  case Kind::Put:
+  case Kind::Signal:
+  case Kind::WaitSignal:
+  case Kind::GatedMatmul:
+  case Kind::FusedExchange:
     return 0;
   }
 }
@@ -685,28 +666,28 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
     return bytes(owner, command, 1) / linkOf(rank, command).bandwidth.most();
   if (isInGatedKernel(command) && command.kind == Kind::Signal)
     return machine.exchange.signal;
-  switch (command.kind) {
-  case Kind::Record:
-  case Kind::Wait:
-  case Kind::Send:
-  case Kind::Recv:
-    // Free when commands run one after the other; messages count with their group.
-    return 0;
-  case Kind::Group:
-    return overhead(command) + groupAlone(rank, id);
-  case Kind::Collective:
-    return overhead(command) +
-           (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
-  case Kind::Put:
+  if (command.kind == Kind::Put)
     return overhead(command) + machine.messageSeconds(machine.oneSided, linkOf(rank, command),
                                                       bytes(owner, command, 1),
                                                       rowShare(owner, command));
-  case Kind::Signal:
-  case Kind::WaitSignal:
-    return overhead(command);
-  default:
-    return overhead(command) + work(owner, command);
+  switch (replay::infoOf(command.kind).sync) {
+  case Sync::Record:
+  case Sync::Wait:
+  case Sync::Send:
+  case Sync::Recv:
+    // Free when commands run one after the other; messages count with their group.
+    return 0;
+  case Sync::Group:
+    return overhead(command) + groupAlone(rank, id);
+  case Sync::Collective:
+    return overhead(command) +
+           (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
+  case Sync::None:
+  case Sync::Signal:
+  case Sync::WaitSignal:
+    break;
   }
+  return overhead(command) + work(owner, command);
 }
 
 } // namespace tandem::simulate

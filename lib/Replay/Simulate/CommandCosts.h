@@ -34,7 +34,7 @@ public:
       findPutsOfSums();
   }
 
-  static machine::Cost costOf(replay::Kind kind);
+  static machine::Cost costOf(replay::Kind kind) { return replay::infoOf(kind).cost; }
   double issue(const replay::Command &command) const {
     return isFree(command) ? 0 : launching.issue[static_cast<size_t>(costOf(command.kind))];
   }

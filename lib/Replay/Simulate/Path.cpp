@@ -70,37 +70,29 @@ PathFinder::Origin PathFinder::originOfGroup(CommandId command) const {
 PathFinder::Origin PathFinder::originOf(CommandId id) const {
   const Command &command = world.commands[id];
   CommandId before = previous[id];
-  switch (command.kind) {
-  case Kind::Wait: {
-    CommandId cause = later(before, command.partner);
+  if (command.kind == Kind::Wait || command.kind == Kind::WaitSignal) {
+    CommandId awaited = command.kind == Kind::Wait ? command.partner : kNone;
+    if (command.kind == Kind::WaitSignal)
+      if (const replay::Slot *slot = world.slotOf(world.rankOf(id), command.aux))
+        for (CommandId raise : slot->raises) // the first that reached the value
+          if (world.commands[raise].value >= command.value &&
+              (awaited == kNone || result.end[raise] < result.end[awaited]))
+            awaited = raise;
+    CommandId cause = later(before, awaited);
     return {cause == kNone ? result.begin[id] : result.end[cause], cause, id};
   }
-  case Kind::WaitSignal: {
-    // The first signal that reached the value.
-    const replay::Slot *slot = world.slotOf(world.rankOf(id), command.aux);
-    CommandId raise = kNone;
-    for (CommandId candidate : slot ? slot->raises : std::vector<CommandId>())
-      if (world.commands[candidate].value >= command.value &&
-          (raise == kNone || result.end[candidate] < result.end[raise]))
-        raise = candidate;
-    CommandId cause = later(before, raise);
-    return {cause == kNone ? result.begin[id] : result.end[cause], cause, id};
-  }
-  case Kind::Group:
+  if (command.kind == Kind::Group)
     return originOfGroup(id);
-  case Kind::Collective: {
-    const replay::MatchedCollective &collective = world.collectives[command.partner];
-    CommandId last = id;
-    for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
-      CommandId member = world.members[collective.members + m];
-      if (member != kNone && result.begin[member] > result.begin[last])
-        last = member;
-    }
-    return {result.begin[last], previous[last], last};
-  }
-  default:
+  if (command.kind != Kind::Collective)
     return {result.begin[id], before, id};
+  const replay::MatchedCollective &collective = world.collectives[command.partner];
+  CommandId last = id;
+  for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
+    CommandId member = world.members[collective.members + m];
+    if (member != kNone && result.begin[member] > result.begin[last])
+      last = member;
   }
+  return {result.begin[last], previous[last], last};
 }
 
 PathTime PathFinder::walk(uint32_t rank, std::vector<PathStep> *steps) const {

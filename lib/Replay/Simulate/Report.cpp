@@ -33,7 +33,7 @@ double percent(double part, double whole) { return whole > 0 ? 100 * part / whol
 std::string pathText(const PathTime &path, double total) {
   std::vector<std::pair<double, std::string>> parts;
   for (size_t k = 0; k < kNumKinds; ++k)
-    parts.emplace_back(path.byKind[k], replay::toString(static_cast<replay::Kind>(k)));
+    parts.emplace_back(path.byKind[k], toString(static_cast<replay::Kind>(k)));
   parts.emplace_back(path.issue, "host");
   parts.emplace_back(path.latency, "latency");
   std::sort(parts.begin(), parts.end(), [](const auto &a, const auto &b) {
@@ -183,7 +183,7 @@ std::string reportJson(const replay::World &world, const machine::Machine &machi
     json kinds = {{"host", rank.path.issue}, {"latency", rank.path.latency}};
     for (size_t k = 0; k < kNumKinds; ++k)
       if (rank.path.byKind[k] > 0)
-        kinds[std::string(replay::toString(static_cast<replay::Kind>(k)))] = rank.path.byKind[k];
+        kinds[std::string(toString(static_cast<replay::Kind>(k)))] = rank.path.byKind[k];
     exposed += rank.shares.exposed / static_cast<double>(result.ranks.size());
     perRank.push_back({{"seconds", rank.shares.total},
                        {"compute_seconds", rank.shares.compute},
@@ -198,7 +198,7 @@ std::string reportJson(const replay::World &world, const machine::Machine &machi
     const replay::Name &name = nameOf(world, step.command);
     path.push_back({{"rank", world.rankOf(step.command)},
                     {"command", world.indexOf(step.command)},
-                    {"kind", replay::toString(world.commands[step.command].kind)},
+                    {"kind", toString(world.commands[step.command].kind)},
                     {"name", name.text},
                     {"location", name.location},
                     {"begin", step.begin},

@@ -25,6 +25,7 @@ using replay::Command;
 using replay::CommandId;
 using replay::Kind;
 using replay::kNone;
+using replay::Sync;
 
 namespace {
 
@@ -92,42 +93,44 @@ public:
       return beginExchange(id, start);
     if (command.isGated && costs.isInGatedKernel(command))
       return beginPart(id, start);
-    switch (command.kind) {
-    case Kind::Send:
-    case Kind::Recv:
-      return;
-    case Kind::Record:
-      return at(start, id, Phase::Complete);
-    case Kind::Wait:
-      // Waiting costs time only if the record has just completed.
-      return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
-    case Kind::GatedMatmul:
+    if (command.kind == Kind::GatedMatmul) {
       if (costs.isInGatedKernel(command))
         fabric.leaveSms(world.rankOf(id), double(command.value), now);
       else
         result.ungated = std::min(result.ungated, id);
       return at(start + overhead, id, Phase::Complete);
-    case Kind::FusedExchange:
+    }
+    if (command.kind == Kind::FusedExchange) {
       result.unfused = std::min(result.unfused, id);
       return at(start, id, Phase::Complete);
-    case Kind::WaitSignal:
+    }
+    switch (replay::infoOf(command.kind).sync) {
+    case Sync::Send:
+    case Sync::Recv:
+      return;
+    case Sync::Record:
+      return at(start, id, Phase::Complete);
+    case Sync::Wait:
+      // Waiting costs time only if the record has just completed.
+      return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
+    case Sync::WaitSignal:
       return at(start + overhead, id, Phase::Complete);
-    case Kind::Signal:
+    case Sync::Signal:
       return at(start + overhead + costs.linkOf(world.rankOf(id), command).latency, id,
                 Phase::Complete);
-    case Kind::Group:
+    case Sync::Group:
       if (machine.twoSided.mover == Mover::Sm)
         fabric.takeSms(world.rankOf(id), machine.twoSided.sms, now);
       return;
-    case Kind::Collective:
+    case Sync::Collective:
       if (machine.collectives.mover == Mover::Sm)
         fabric.takeSms(world.rankOf(id), machine.collectives.sms, now);
       return;
-    case Kind::Put:
-      return at(engineReady(id, start) + overhead, id, Phase::Work);
-    default:
-      return at(start + overhead, id, Phase::Work);
+    case Sync::None:
+      break;
     }
+    double begin = command.kind == Kind::Put ? engineReady(id, start) : start;
+    at(begin + overhead, id, Phase::Work);
   }
 
   void beginTransfer(CommandId send, CommandId recv) override {
@@ -203,19 +206,15 @@ private:
   void beginExchange(CommandId id, double start) {
     const Command &command = world.commands[id];
     uint32_t rank = world.rankOf(id);
-    switch (command.kind) {
-    case Kind::FusedExchange:
+    if (command.kind == Kind::FusedExchange) {
       fabric.takeBlocks(rank, costs.exchangeBlocks(id), now);
       return at(start + costs.overhead(command) + machine.exchange.startup, id, Phase::Complete);
-    case Kind::Put:
-      return at(start, id, Phase::Work);
-    case Kind::Signal:
-      return at(start + costs.exchangePart(world.ranks[rank], id) +
-                    costs.linkOf(rank, command).latency,
-                id, Phase::Complete);
-    default:
-      return at(start + costs.exchangePart(world.ranks[rank], id), id, Phase::Complete);
     }
+    if (command.kind == Kind::Put)
+      return at(start, id, Phase::Work);
+    double latency =
+        command.kind == Kind::Signal ? costs.linkOf(rank, command).latency : 0; // to the peer
+    at(start + costs.exchangePart(world.ranks[rank], id) + latency, id, Phase::Complete);
   }
 
   /// A part of a gated matmul that a kernel runs. Rows are on their way while they are computed,
@@ -223,23 +222,21 @@ private:
   void beginPart(CommandId id, double start) {
     const Command &command = world.commands[id];
     uint32_t rank = world.rankOf(id);
-    switch (command.kind) {
-    case Kind::Signal:
+    if (command.kind == Kind::Signal) {
       if (id < world.commands[id].partner + world.commands[command.partner].aux &&
           world.commands[id + 1].kind == Kind::Matmul)
         beginEarly(id + 1);
       return at(start + machine.exchange.signal + costs.linkOf(rank, command).latency, id,
                 Phase::Complete);
-    case Kind::WaitSignal:
-      return at(start, id, Phase::Complete);
-    default:
-      if (auto found = early.find(id); found == early.end())
-        at(start, id, Phase::Work);
-      else if (found->second == Early::Ended)
-        at(start, id, Phase::Complete);
-      else
-        found->second = Early::Awaited;
     }
+    if (command.kind == Kind::WaitSignal)
+      return at(start, id, Phase::Complete);
+    if (auto found = early.find(id); found == early.end())
+      at(start, id, Phase::Work);
+    else if (found->second == Early::Ended)
+      at(start, id, Phase::Complete);
+    else
+      found->second = Early::Awaited;
   }
 
   void beginEarly(CommandId id) {
@@ -289,26 +286,23 @@ private:
   void startWork(CommandId id) {
     const Command &command = world.commands[id];
     uint32_t rank = world.rankOf(id);
-    switch (command.kind) {
-    case Kind::Send:
+    if (command.kind == Kind::Send)
       return startMessage(id, machine.twoSided, 0);
-    case Kind::Put:
+    if (command.kind == Kind::Collective)
+      return startCollective(id, command.partner);
+    if (command.kind == Kind::Put) {
       if (costs.isInExchangeKernel(command) || costs.isInGatedKernel(command))
         return startStores(id);
       return machine.oneSided.mover == Mover::Copy ? requestEngine(id, rank) : startPut(id, rank);
-    case Kind::Collective:
-      return startCollective(id, command.partner);
-    default: {
-      if (command.isGated && costs.isInGatedKernel(command)) {
-        if (id < command.partner + world.commands[command.partner].aux &&
-            world.commands[id + 1].kind == Kind::Put)
-          beginEarly(id + 1);
-        beginTiles(id);
-      }
-      Sharing::Use use = fabric.compute(rank, CommandCosts::costOf(command.kind));
-      run(id, costs.work(world.ranks[rank], command), 1, &use, 1);
     }
+    if (command.isGated && costs.isInGatedKernel(command)) {
+      if (id < command.partner + world.commands[command.partner].aux &&
+          world.commands[id + 1].kind == Kind::Put)
+        beginEarly(id + 1);
+      beginTiles(id);
     }
+    Sharing::Use use = fabric.compute(rank, CommandCosts::costOf(command.kind));
+    run(id, costs.work(world.ranks[rank], command), 1, &use, 1);
   }
 
   /// Starts shared work, or ends the command at once if it has none.

@@ -23,22 +23,15 @@ static uint64_t bytesOf(const replay::World &world, const replay::Rank &rank, Co
     const replay::View *view = world.operand(rank, c, k);
     return view ? world.layoutOf(*view).numBytes() : 0;
   };
-  switch (command.kind) {
-  case Kind::Copy:
-    return operand(command, 0);
-  case Kind::Put:
-    return operand(command, 1);
-  case Kind::Collective:
-    return std::max(operand(command, 0), operand(command, 1));
-  case Kind::Group: {
+  if (command.kind == Kind::Group) {
     uint64_t sent = 0, received = 0;
     for (CommandId m = id + 1; m <= id + command.aux; ++m)
       (world.commands[m].kind == Kind::Send ? sent : received) += operand(world.commands[m], 0);
     return sent ? sent : received;
   }
-  default:
-    return 0;
-  }
+  bool moves = command.kind == Kind::Copy ||
+               replay::infoOf(command.kind).category == program::Category::Communication;
+  return moves ? std::max(operand(command, 0), operand(command, 1)) : 0;
 }
 
 std::vector<timeline::Span> spansOf(const replay::World &world, const Result &result,

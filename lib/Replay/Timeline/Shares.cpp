@@ -7,8 +7,6 @@
 
 #include "tandem/Replay/Timeline.h"
 
-#include "tandem/Program/stream_program_generated.h"
-
 #include <algorithm>
 
 namespace tandem::timeline {
@@ -17,7 +15,7 @@ namespace {
 
 bool isCommunication(const Span &span) {
   return span.category == Category::Communication ||
-         span.kind == static_cast<uint8_t>(sp::CommandKind::wait_signal);
+         span.kind == static_cast<uint8_t>(program::CommandKind::WaitSignal);
 }
 
 /// Returns ascending, disjoint intervals.
@@ -69,23 +67,7 @@ bool isCompute(const Span &span) { return span.category == Category::Compute; }
 } // namespace
 
 Category categoryOf(uint8_t kind) {
-  switch (static_cast<sp::CommandKind>(kind)) {
-  case sp::CommandKind::collective:
-  case sp::CommandKind::group:
-  case sp::CommandKind::send:
-  case sp::CommandKind::recv:
-  case sp::CommandKind::put:
-  case sp::CommandKind::signal:
-  case sp::CommandKind::fused_exchange:
-    return Category::Communication;
-  case sp::CommandKind::record:
-  case sp::CommandKind::wait:
-  case sp::CommandKind::wait_signal:
-  case sp::CommandKind::gated_matmul: // its parts compute
-    return Category::Waiting;
-  default:
-    return Category::Compute;
-  }
+  return program::infoOf(static_cast<program::CommandKind>(kind)).category;
 }
 
 std::vector<Interval> exposedOf(const std::vector<Span> &spans) {

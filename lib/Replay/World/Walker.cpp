@@ -104,35 +104,28 @@ struct Walker::Impl {
   /// SMs that the command needs at once; 0: it runs without (copy engines, events).
   unsigned smsOf(CommandId c) const {
     const Command &command = world.commands[c];
-    switch (command.kind) {
-    case Kind::Copy:
-    case Kind::Put:
-      return isByCopyEngine(world, world.ranks[world.rankOf(c)], command) ? 0 : 1;
-    case Kind::Matmul:
-    case Kind::Accumulate:
-    case Kind::Reduce:
-    case Kind::Launch:
-    case Kind::Call:
-    case Kind::Signal:
-      return 1;
-    case Kind::WaitSignal:
-      return options.sms.perWait;
-    case Kind::Group:
-    case Kind::Collective:
-      return options.sms.perChannel;
-    case Kind::GatedMatmul:
-      return heldByGated(options.sms, command);
-    case Kind::FusedExchange:
-      return heldByExchange(options.sms, command);
-    default:
+    switch (infoOf(command.kind).engine) {
+    case program::Engine::None:
       return 0;
+    case program::Engine::Copy:
+      return isByCopyEngine(world, world.ranks[world.rankOf(c)], command) ? 0 : 1;
+    case program::Engine::Sm:
+      return 1;
+    case program::Engine::Wait:
+      return options.sms.perWait;
+    case program::Engine::Channel:
+      return options.sms.perChannel;
+    case program::Engine::Fused:
+      return command.kind == Kind::GatedMatmul ? heldByGated(options.sms, command)
+                                               : heldByExchange(options.sms, command);
     }
+    return 0;
   }
 
   static bool waitsOnSMs(const Command &command) {
-    return command.kind == Kind::WaitSignal || command.kind == Kind::Group ||
-           command.kind == Kind::Collective || command.kind == Kind::GatedMatmul ||
-           command.kind == Kind::FusedExchange;
+    program::Engine engine = infoOf(command.kind).engine;
+    return engine == program::Engine::Wait || engine == program::Engine::Channel ||
+           engine == program::Engine::Fused;
   }
 
   /// Of a gated matmul or fused exchange.
@@ -145,7 +138,7 @@ struct Walker::Impl {
     if (needed == 0 || held[process] > 0)
       return true;
     uint32_t rank = world.rankOf(c);
-    bool isChannel = command.kind == Kind::Group || command.kind == Kind::Collective;
+    bool isChannel = infoOf(command.kind).engine == program::Engine::Channel;
     // NCCL keeps a later command of the channel back.
     if (isChannel && busy.count({rank, command.channel}))
       return true;
@@ -271,13 +264,13 @@ struct Walker::Impl {
 
   void complete(CommandId c) {
     const Command &command = world.commands[c];
-    switch (command.kind) {
-    case Kind::Send:
+    switch (infoOf(command.kind).sync) {
+    case Sync::Send:
       finishMessage(c);
       if (command.partner != kNone && state[command.partner] == Begun)
         finishMessage(command.partner);
       return;
-    case Kind::Collective: {
+    case Sync::Collective: {
       const MatchedCollective &collective = world.collectives[command.partner];
       for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
         CommandId member = world.members[collective.members + m];
@@ -288,11 +281,11 @@ struct Walker::Impl {
       }
       return;
     }
-    case Kind::Record:
+    case Sync::Record:
       state[c] = Complete;
       wakeAll(eventWaiters[world.ranks[world.rankOf(c)].firstEvent + command.aux]);
       break;
-    case Kind::Signal: {
+    case Sync::Signal: {
       uint32_t slot = world.firstSlot[command.peer] + command.aux;
       state[c] = Complete;
       if (level[slot] < command.value) {
@@ -301,7 +294,11 @@ struct Walker::Impl {
       }
       break;
     }
-    default:
+    case Sync::Wait:
+    case Sync::None:
+    case Sync::Group:
+    case Sync::Recv:
+    case Sync::WaitSignal:
       state[c] = Complete;
     }
     if (isPart(c))
@@ -321,22 +318,22 @@ struct Walker::Impl {
 
   CommandId waitsFor(CommandId c) const {
     const Command &command = world.commands[c];
-    switch (command.kind) {
-    case Kind::Wait:
+    switch (infoOf(command.kind).sync) {
+    case Sync::Wait:
       return command.partner;
-    case Kind::WaitSignal: {
+    case Sync::WaitSignal: {
       const Slot &slot = *world.slotOf(world.rankOf(c), command.aux);
       for (CommandId raise : slot.raises)
         if (world.commands[raise].value >= command.value && state[raise] != Complete)
           return raise;
       return kNone;
     }
-    case Kind::Group:
+    case Sync::Group:
       for (CommandId m = c + 1; m <= c + command.aux; ++m)
         if (state[m] != Complete)
           return world.commands[m].partner;
       return kNone;
-    case Kind::Collective: {
+    case Sync::Collective: {
       const MatchedCollective &collective = world.collectives[command.partner];
       for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
         CommandId member = world.members[collective.members + m];
@@ -345,7 +342,11 @@ struct Walker::Impl {
       }
       return kNone;
     }
-    default:
+    case Sync::Record:
+    case Sync::None:
+    case Sync::Send:
+    case Sync::Recv:
+    case Sync::Signal:
       return kNone;
     }
   }

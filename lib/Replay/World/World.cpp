@@ -14,13 +14,7 @@
 
 namespace tandem::replay {
 
-static_assert(static_cast<int>(Kind::FusedExchange) ==
-              static_cast<int>(sp::CommandKind::fused_exchange));
 static_assert(static_cast<int>(Space::Symmetric) == static_cast<int>(sp::Space::symmetric));
-
-std::string_view toString(Kind kind) {
-  return sp::EnumNameCommandKind(static_cast<sp::CommandKind>(kind));
-}
 
 uint32_t World::rankOf(CommandId command) const {
   // Ranks have about equally many commands: guess, then walk.
@@ -42,7 +36,7 @@ std::string World::describe(CommandId id) const {
   const Command &command = commands[id];
   const Name &name = names[command.name];
   std::string text = fmt::format("rank {} stream {} command {} ({} \"{}\"", rankOf(id),
-                                 command.stream, indexOf(id), toString(command.kind), name.text);
+                                 command.stream, indexOf(id), infoOf(command.kind).name, name.text);
   if (!name.location.empty())
     text += " at " + name.location;
   return text + ")";
@@ -52,49 +46,27 @@ void localAccesses(const World &world, const Rank &rank, const Command &command,
                    std::vector<Access> &out) {
   auto add = [&](uint32_t k, bool reads, bool writes) {
     uint32_t view = k < command.numOperands ? rank.operands[command.operands + k] : kNone;
-    if (view != kNone)
+    if (view != kNone && (reads || writes))
       out.push_back({view, reads, writes});
   };
-  switch (command.kind) {
-  case Kind::Copy:
-  case Kind::Reduce:
-    add(0, false, true);
-    return add(1, true, false);
-  case Kind::Matmul:
-    add(0, command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate), true);
-    for (uint32_t k = 1; k < 4; ++k)
-      add(k, true, false);
-    return;
-  case Kind::Accumulate:
-    add(0, true, true);
-    return add(1, true, false);
-  case Kind::Collective: {
-    auto kind = static_cast<tandem::CollectiveKind>(command.op);
-    bool isRoot = command.peer != kNone && &world.ranks[command.peer] == &rank;
-    bool writes = isRoot || (kind != tandem::CollectiveKind::Reduce &&
-                             kind != tandem::CollectiveKind::Gather);
-    bool reads = isRoot || (kind != tandem::CollectiveKind::Broadcast &&
-                            kind != tandem::CollectiveKind::Scatter);
-    if (writes)
-      add(0, false, true);
-    if (reads)
-      add(1, true, false);
-    return;
-  }
-  case Kind::Send:
-    return add(0, true, false);
-  case Kind::Recv:
-    return add(0, false, true);
-  case Kind::Put:
-    return add(1, true, false);
-  case Kind::Launch:
-  case Kind::Call:
+  const program::CommandInfo &info = infoOf(command.kind);
+  if (info.takesList) {
     for (uint32_t k = 0; k < command.numOperands; ++k)
       add(k, k >= rank.kernelOutputs[command.aux], k < rank.kernelOutputs[command.aux]);
     return;
-  default:
-    return;
   }
+  bool sends = true, receives = true; // of a collective with a root: not on all ranks
+  bool isRoot = command.peer != kNone && &world.ranks[command.peer] == &rank;
+  if (command.kind == Kind::Collective && !isRoot) {
+    auto kind = static_cast<tandem::CollectiveKind>(command.op);
+    receives = kind != tandem::CollectiveKind::Reduce && kind != tandem::CollectiveKind::Gather;
+    sends = kind != tandem::CollectiveKind::Broadcast && kind != tandem::CollectiveKind::Scatter;
+  }
+  bool updates = command.kind == Kind::Matmul &&
+                 command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);
+  for (uint32_t k = 0; k < info.operands.size(); ++k)
+    add(k, (info.operands[k].reads && sends) || (k == 0 && updates),
+        info.operands[k].writes && receives);
 }
 
 } // namespace tandem::replay

@@ -163,13 +163,13 @@ LogicalResult Evaluator::endGated(const Instr &instr) {
   for (const RawCommand &raw : commands) {
     program::GatedPart &part = parts.emplace_back();
     using Kind = program::GatedPart::Kind;
-    part.kind = program::gatedKind(raw.kind);
+    part.kind = static_cast<program::CommandKind>(raw.kind);
     if (part.kind == Kind::Put || part.kind == Kind::Signal) {
       part.channel = raw.channel;
       part.peer = raw.peer;
       part.toSelf = raw.peer == code.channels[raw.channel].self[rank];
     }
-    if (part.kind == Kind::Wait || part.kind == Kind::Signal)
+    if (part.kind == Kind::WaitSignal || part.kind == Kind::Signal)
       continue;
     part.out = placeOf(*this, raw, 0);
     part.a = placeOf(*this, raw, 1);
@@ -193,7 +193,7 @@ LogicalResult Evaluator::endExchange(const Instr &instr) {
   std::vector<program::ExchangePart> parts;
   for (const RawCommand &raw : commands) {
     program::ExchangePart &part = parts.emplace_back();
-    part.kind = program::exchangeKind(raw.kind);
+    part.kind = static_cast<program::CommandKind>(raw.kind);
     part.channel = raw.channel;
     if (part.kind == program::ExchangePart::Kind::Put) {
       part.peer = raw.peer;

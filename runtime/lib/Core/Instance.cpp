@@ -551,34 +551,25 @@ std::string InstanceImpl::describe(uint32_t i) const {
   auto member = [&](uint32_t peer) {
     return data.channels()->Get(command.channel())->group()->Get(peer);
   };
-  switch (command.kind()) {
-  case sp::CommandKind::collective:
+  if (command.kind() == sp::CommandKind::collective)
     text += fmt::format(" {}", toString(static_cast<CollectiveKind>(command.op())));
-    break;
-  case sp::CommandKind::group:
-    for (uint32_t k = 1; k <= command.aux() && k <= 4; ++k) {
+  if (command.kind() == sp::CommandKind::group)
+    for (uint32_t k = 1; k <= command.aux(); ++k) {
+      if (k > 4) {
+        text += ", ...";
+        break;
+      }
       const sp::Command &message = *data.commands()->Get(i + k);
       bool isSend = message.kind() == sp::CommandKind::send;
       text += fmt::format("{} {} rank {}", k > 1 ? "," : ":", isSend ? "send to" : "recv from",
                           member(message.peer()));
     }
-    if (command.aux() > 4)
-      text += ", ...";
-    break;
-  case sp::CommandKind::put:
-  case sp::CommandKind::signal:
+  if (command.kind() == sp::CommandKind::put || command.kind() == sp::CommandKind::signal)
     text += fmt::format(" to rank {}", member(command.peer()));
-    break;
-  case sp::CommandKind::gated_matmul:
-  case sp::CommandKind::fused_exchange:
-    text += fmt::format(" of {} parts", command.aux());
-    break;
-  case sp::CommandKind::wait_signal:
+  if (command.kind() == sp::CommandKind::wait_signal)
     text += fmt::format(" slot {} value {}", command.aux(), command.value());
-    break;
-  default:
-    break;
-  }
+  if (program::infoOf(command.kind()).isHead())
+    text += fmt::format(" of {} parts", command.aux());
   return text + fmt::format(" \"{}\")", programHandle->nameText(command.name()));
 }
 

@@ -140,13 +140,14 @@ private:
   void addOffer(FusedExchange &exchange, uint32_t head) const;
   Put describePut(const sp::Command &command) const;
   MatmulDesc describeMatmul(const sp::Command &command) const;
+  LaunchDesc describeLaunch(const sp::Command &command) const;
+  std::vector<Message> describeGroup(uint32_t group) const;
   /// Gives `matmul` its bias.
   EpilogueDesc describeEpilogue(const program::MatmulEpilogue &epilogue, MatmulDesc &matmul) const;
   Signal describeSignal(const sp::Command &command) const;
   WaitSignal describeWait(const sp::Command &command) const;
   Expected<std::unique_ptr<Operation>> prepareOperation(const sp::Command &command, uint32_t i);
   Expected<std::unique_ptr<Operation>> prepareCall(const sp::Command &command);
-  Expected<std::unique_ptr<Operation>> prepareCommunication(const sp::Command &command, uint32_t i);
   Step &addStep(const sp::Command &command, uint32_t i, std::unique_ptr<Operation> operation);
   /// Whether floats are added in a given order. Not in the reference: it is compared within a
   /// tolerance.

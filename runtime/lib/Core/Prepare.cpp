@@ -7,6 +7,7 @@
 
 #include "InstanceImpl.h"
 
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/Container.h"
 
 #include <algorithm>
@@ -85,22 +86,15 @@ Status InstanceImpl::allocate() {
 /// it would hold up a matmul that begins at the same time.
 static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
   std::vector<char> computes(data.num_streams(), 0), communicates(data.num_streams(), 0);
-  for (const sp::Command *command : *data.commands())
-    switch (command->kind()) {
-    case sp::CommandKind::matmul:
-    case sp::CommandKind::launch:
-    case sp::CommandKind::call:
-    case sp::CommandKind::reduce:
-    case sp::CommandKind::accumulate:
-      computes[command->stream()] = 1;
-      break;
-    case sp::CommandKind::copy:
-    case sp::CommandKind::record:
-    case sp::CommandKind::wait:
-      break;
-    default:
-      communicates[command->stream()] = 1;
-    }
+  for (uint32_t i = 0; i < count(data.commands()); ++i) {
+    const sp::Command &command = *data.commands()->Get(i);
+    const program::CommandInfo &info = program::infoOf(command.kind());
+    computes[command.stream()] |= info.computes;
+    communicates[command.stream()] |= info.category == program::Category::Communication ||
+                                      info.needs != program::ChannelNeed::None;
+    if (info.isHead()) // its parts run within its kernel
+      i += command.aux();
+  }
   std::vector<StreamPriority> priorities;
   for (size_t s = 0; s < computes.size(); ++s)
     priorities.push_back(s == 0 || computes[s] ? StreamPriority::Normal // 0: perhaps the embedder's
@@ -270,25 +264,14 @@ bool InstanceImpl::isLocal(const sp::Command &command) const {
     return view != sp::kNoView &&
            data.buffers()->Get(data.views()->Get(view)->buffer())->space() == sp::Space::symmetric;
   };
-  switch (command.kind()) {
-  case sp::CommandKind::record:
-  case sp::CommandKind::wait:
-    return true;
-  case sp::CommandKind::copy:
-  case sp::CommandKind::matmul:
-  case sp::CommandKind::accumulate:
-  case sp::CommandKind::reduce:
-    return std::none_of(command.operands()->begin(), command.operands()->end(), isSymmetric);
-  case sp::CommandKind::launch: {
-    uint32_t first = command.operands()->Get(0), number = command.operands()->Get(1);
-    for (uint32_t k = first; k < first + number; ++k)
-      if (isSymmetric(data.launch_operands()->Get(k)))
-        return false;
-    return true;
-  }
-  default:
+  const program::CommandInfo &info = program::infoOf(command.kind());
+  if (info.needs != program::ChannelNeed::None || info.isHead() ||
+      command.kind() == sp::CommandKind::call)
     return false;
-  }
+  if (!info.takesList)
+    return std::none_of(command.operands()->begin(), command.operands()->end(), isSymmetric);
+  const uint32_t *first = data.launch_operands()->data() + command.operands()->Get(0);
+  return std::none_of(first, first + command.operands()->Get(1), isSymmetric);
 }
 
 Step &InstanceImpl::addStep(const sp::Command &command, uint32_t i,
@@ -583,7 +566,12 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
   Device &device = context.device();
   auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
   auto op = static_cast<ReduceOp>(command.reduce_op());
-  bool ordered = isOrdered();
+  Channel *channel = nullptr;
+  if (program::infoOf(command.kind()).needs != program::ChannelNeed::None) {
+    channel = channels[command.channel()].get();
+    if (!channel)
+      return Status(Code::Internal, "the transport made no channel for a member of its group");
+  }
   switch (command.kind()) {
   case sp::CommandKind::copy:
     return device.prepareCopy(view(0), view(1));
@@ -592,55 +580,13 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
   case sp::CommandKind::accumulate:
     return device.prepareAccumulate(view(0), view(1), op);
   case sp::CommandKind::reduce:
-    return device.prepareReduce(view(0), view(1), command.value(), op, ordered);
-  case sp::CommandKind::launch: {
-    const sp::Kernel &kernel = *data.kernels()->Get(command.aux());
-    LaunchDesc desc;
-    desc.name = kernel.name()->string_view();
-    desc.format = static_cast<uint8_t>(kernel.format());
-    if (kernel.target())
-      desc.target = kernel.target()->string_view();
-    if (kernel.code()) {
-      desc.code = kernel.code()->data();
-      desc.codeSize = kernel.code()->size();
-    }
-    for (uint32_t k = 0; k < count(kernel.native()); ++k) {
-      const sp::NativeCode &code = *kernel.native()->Get(k);
-      desc.native.push_back({static_cast<uint8_t>(code.format()),
-                             code.target() ? code.target()->string_view() : std::string_view(),
-                             code.code()->data(), code.code()->size()});
-    }
-    for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
-      desc.operands.push_back(operand(data.launch_operands()->Get(command.operands()->Get(0) + k)));
-    return device.prepareLaunch(desc);
-  }
+    return device.prepareReduce(view(0), view(1), command.value(), op, isOrdered());
+  case sp::CommandKind::launch:
+    return device.prepareLaunch(describeLaunch(command));
   case sp::CommandKind::call:
     return prepareCall(command);
-  default:
-    return prepareCommunication(command, i);
-  }
-}
-
-Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp::Command &command,
-                                                                        uint32_t i) {
-  Channel *channel = channels[command.channel()].get();
-  if (!channel)
-    return Status(Code::Internal, "the transport made no channel for a member of its group");
-  auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
-  switch (command.kind()) {
-  case sp::CommandKind::group: {
-    std::vector<Message> messages;
-    for (uint32_t k = 1; k <= command.aux(); ++k) {
-      const sp::Command &in = *data.commands()->Get(i + k);
-      Message message;
-      message.isSend = in.kind() == sp::CommandKind::send;
-      message.peer = in.peer();
-      message.tag = in.aux();
-      message.buffer = operand(in.operands()->Get(0));
-      messages.push_back(message);
-    }
-    return channel->prepareGroup(messages);
-  }
+  case sp::CommandKind::group:
+    return channel->prepareGroup(describeGroup(i));
   case sp::CommandKind::put: {
     Put put = describePut(command);
     TANDEM_RETURN_IF_ERROR(
@@ -654,16 +600,58 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp
   case sp::CommandKind::collective: {
     Collective collective;
     collective.kind = static_cast<CollectiveKind>(command.op());
-    collective.op = static_cast<ReduceOp>(command.reduce_op());
+    collective.op = op;
     collective.root = command.peer();
     collective.out = view(0);
     collective.in = view(1);
     collective.sequence = collectivesSeen[command.channel()]++;
     return channel->prepareCollective(collective);
   }
-  default:
-    return Status(Code::Internal, "unknown command");
+  case sp::CommandKind::record:
+  case sp::CommandKind::wait:
+  case sp::CommandKind::send:
+  case sp::CommandKind::recv:
+  case sp::CommandKind::gated_matmul:
+  case sp::CommandKind::fused_exchange:
+    break; // prepared by prepareCommand(), or with their group or head
   }
+  return Status(Code::Internal, "a command that is no operation of its own");
+}
+
+LaunchDesc InstanceImpl::describeLaunch(const sp::Command &command) const {
+  const sp::Kernel &kernel = *data.kernels()->Get(command.aux());
+  LaunchDesc desc;
+  desc.name = kernel.name()->string_view();
+  desc.format = static_cast<uint8_t>(kernel.format());
+  if (kernel.target())
+    desc.target = kernel.target()->string_view();
+  if (kernel.code()) {
+    desc.code = kernel.code()->data();
+    desc.codeSize = kernel.code()->size();
+  }
+  for (uint32_t k = 0; k < count(kernel.native()); ++k) {
+    const sp::NativeCode &code = *kernel.native()->Get(k);
+    desc.native.push_back({static_cast<uint8_t>(code.format()),
+                           code.target() ? code.target()->string_view() : std::string_view(),
+                           code.code()->data(), code.code()->size()});
+  }
+  for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
+    desc.operands.push_back(operand(data.launch_operands()->Get(command.operands()->Get(0) + k)));
+  return desc;
+}
+
+std::vector<Message> InstanceImpl::describeGroup(uint32_t group) const {
+  std::vector<Message> messages;
+  for (uint32_t k = 1; k <= data.commands()->Get(group)->aux(); ++k) {
+    const sp::Command &in = *data.commands()->Get(group + k);
+    Message message;
+    message.isSend = in.kind() == sp::CommandKind::send;
+    message.peer = in.peer();
+    message.tag = in.aux();
+    message.buffer = operand(in.operands()->Get(0));
+    messages.push_back(message);
+  }
+  return messages;
 }
 
 Status InstanceImpl::agree(const Status &mine, const char *what) {

@@ -116,24 +116,17 @@ bool hearsAll(const sp::RankProgram &data, const std::vector<uint32_t> &members,
               const std::vector<Need> &needs) {
   std::set<uint32_t> heard{data.rank()};
   for (const sp::Command *command : *data.commands()) {
-    auto group = [&] { return data.channels()->Get(command->channel())->group(); };
-    switch (command->kind()) {
-    case sp::CommandKind::recv:
-      heard.insert(group()->Get(command->peer()));
-      break;
-    case sp::CommandKind::wait_signal: {
-      std::vector<uint32_t> by; // who can release it
-      for (size_t m = 0; m < members.size(); ++m)
-        if (auto found = needs[m].raises.find({data.rank(), command->aux()});
-            found != needs[m].raises.end() && found->second >= command->value())
-          by.push_back(members[m]);
-      if (by.size() == 1)
-        heard.insert(by[0]);
-      break;
-    }
-    default:
-      break;
-    }
+    if (command->kind() == sp::CommandKind::recv)
+      heard.insert(data.channels()->Get(command->channel())->group()->Get(command->peer()));
+    if (command->kind() != sp::CommandKind::wait_signal)
+      continue;
+    std::vector<uint32_t> by; // who can release it
+    for (size_t m = 0; m < members.size(); ++m)
+      if (auto found = needs[m].raises.find({data.rank(), command->aux()});
+          found != needs[m].raises.end() && found->second >= command->value())
+        by.push_back(members[m]);
+    if (by.size() == 1)
+      heard.insert(by[0]);
   }
   return std::includes(heard.begin(), heard.end(), members.begin(), members.end());
 }
@@ -298,7 +291,7 @@ void InstanceImpl::addOffer(FusedExchange &exchange, uint32_t head) const {
     if (other->kind() == sp::CommandKind::wait_signal)
       ++waits[other->aux()];
   for (const program::OfferedPart &offered : offer.parts)
-    if (offered.part.kind == program::ExchangePart::Kind::Wait && waits[offered.slot] > 1)
+    if (offered.part.kind == program::ExchangePart::Kind::WaitSignal && waits[offered.slot] > 1)
       return;
   exchange.offer = std::move(offer);
 }

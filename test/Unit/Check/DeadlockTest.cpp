@@ -13,7 +13,7 @@ using namespace tandem::check;
 namespace {
 
 /// y[0] = x, and what `body` adds on each rank (streams 0 to 2, all joined).
-template <typename Body> ProgramSpec program(uint32_t ranks, Body body) {
+template <typename Body> ProgramSpec makeSpec(uint32_t ranks, Body body) {
   Basic spec(ranks, 1);
   std::vector<uint32_t> all;
   for (uint32_t r = 0; r < ranks; ++r)
@@ -53,7 +53,7 @@ CheckOptions buffered() {
 
 TEST(Deadlock, RingWithoutGroup) {
   for (uint32_t ranks : {2, 3, 8}) {
-    ProgramSpec spec = program(ranks, [&](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+    ProgramSpec spec = makeSpec(ranks, [&](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
       send(rank, 1, c, x, (rank.rank + 1) % ranks);
       recv(rank, 1, c, out, (rank.rank + ranks - 1) % ranks);
     });
@@ -64,7 +64,7 @@ TEST(Deadlock, RingWithoutGroup) {
 }
 
 TEST(Deadlock, ReceiveFirst) {
-  ProgramSpec spec = program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  ProgramSpec spec = makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     recv(rank, 1, c, out, 1 - rank.rank);
     send(rank, 1, c, x, 1 - rank.rank);
   });
@@ -73,7 +73,7 @@ TEST(Deadlock, ReceiveFirst) {
 }
 
 TEST(Deadlock, OneRankTheOtherWayRoundIsFine) {
-  expectClean(program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  expectClean(makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     if (rank.rank == 0)
       send(rank, 1, c, x, 1);
     recv(rank, 1, c, out, 1 - rank.rank);
@@ -84,7 +84,7 @@ TEST(Deadlock, OneRankTheOtherWayRoundIsFine) {
 
 TEST(Deadlock, ThroughAnEvent) {
   // The send is on a stream of its own, which waits for the receive's.
-  ProgramSpec spec = program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  ProgramSpec spec = makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     recv(rank, 1, c, out, 1 - rank.rank);
     rank.sync(2, 1);
     send(rank, 2, c, x, 1 - rank.rank);
@@ -93,14 +93,14 @@ TEST(Deadlock, ThroughAnEvent) {
 }
 
 TEST(Deadlock, WithoutTheEventItIsFine) {
-  expectClean(program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  expectClean(makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     recv(rank, 1, c, out, 1 - rank.rank);
     send(rank, 2, c, x, 1 - rank.rank);
   }));
 }
 
 TEST(Deadlock, TwoCommunicatorsInOtherOrder) {
-  ProgramSpec spec = program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  ProgramSpec spec = makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     auto first = static_cast<uint16_t>(rank.rank == 0 ? c : c + 1);
     auto second = static_cast<uint16_t>(rank.rank == 0 ? c + 1 : c);
     rank.collective(1, first, CollectiveKind::AllReduce, out, x);
@@ -110,7 +110,7 @@ TEST(Deadlock, TwoCommunicatorsInOtherOrder) {
 }
 
 TEST(Deadlock, CollectiveBeforeMessage) {
-  ProgramSpec spec = program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  ProgramSpec spec = makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     if (rank.rank == 0) {
       rank.collective(1, static_cast<uint16_t>(c + 1), CollectiveKind::AllReduce, out, x);
       send(rank, 1, c, x, 1);
@@ -123,7 +123,7 @@ TEST(Deadlock, CollectiveBeforeMessage) {
 }
 
 TEST(Deadlock, WaitBeforeSignal) {
-  ProgramSpec spec = program(2, [](RankSpec &rank, uint16_t c, uint32_t, uint32_t) {
+  ProgramSpec spec = makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t, uint32_t) {
     rank.slots = {1};
     rank.waitSignal(1, c, 0, 1);
     rank.signal(1, c, 1 - rank.rank, 0, 1);
@@ -132,7 +132,7 @@ TEST(Deadlock, WaitBeforeSignal) {
 }
 
 TEST(Deadlock, WaitForOneself) {
-  ProgramSpec spec = program(1, [](RankSpec &rank, uint16_t c, uint32_t, uint32_t) {
+  ProgramSpec spec = makeSpec(1, [](RankSpec &rank, uint16_t c, uint32_t, uint32_t) {
     rank.slots = {1};
     rank.waitSignal(1, c, 0, 1);
     rank.signal(1, c, 0, 0, 1);
@@ -151,7 +151,7 @@ TEST(Deadlock, CreditBeforeData) {
 TEST(Deadlock, MainWaitsTooEarly) {
   // Stream 0 waits for stream 1, whose receive waits for what stream 0 of the other rank sends
   // after.
-  ProgramSpec spec = program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  ProgramSpec spec = makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     recv(rank, 1, c, out, 1 - rank.rank);
     rank.sync(0, 1);
     send(rank, 0, c, x, 1 - rank.rank);
@@ -161,7 +161,7 @@ TEST(Deadlock, MainWaitsTooEarly) {
 
 TEST(Deadlock, GroupsOfOneChannelCrossed) {
   // Each rank sends to the next in the group in which it receives from it.
-  ProgramSpec spec = program(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  ProgramSpec spec = makeSpec(2, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     uint32_t peer = 1 - rank.rank;
     if (rank.rank == 0) {
       send(rank, 1, c, x, peer);
@@ -178,7 +178,7 @@ TEST(Deadlock, GroupsOfOneChannelCrossed) {
 }
 
 TEST(Deadlock, CycleIsNamed) {
-  ProgramSpec spec = program(3, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
+  ProgramSpec spec = makeSpec(3, [](RankSpec &rank, uint16_t c, uint32_t out, uint32_t x) {
     recv(rank, 1, c, out, (rank.rank + 1) % 3);
     send(rank, 1, c, x, (rank.rank + 2) % 3);
   });

@@ -118,7 +118,7 @@ TEST(ExchangeOffer, EachSignalHasItsWait) {
             "a signal of member 0 is to no other member");
   EXPECT_EQ(whyNot(spec,
                    [](auto &all) {
-                     all[1].parts.push_back(partOf(all[1], PartKind::Wait));
+                     all[1].parts.push_back(partOf(all[1], PartKind::WaitSignal));
                      all[1].parts.back().slot = 9;
                    }),
             "member 1 awaits a signal that no member raises here");

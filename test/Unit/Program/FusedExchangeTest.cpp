@@ -149,7 +149,7 @@ TEST(FusedExchange, ThreadsNeedNothingOfEachOther) {
   reduce.in = {1, 0, Layout::dense(DType::F32, {2, 4})};
   reduce.out = copy.in;
   ExchangePart wait;
-  wait.kind = ExchangePart::Kind::Wait;
+  wait.kind = ExchangePart::Kind::WaitSignal;
   EXPECT_EQ(describeExchange({copy, wait, reduce}).status().message(),
             "part 2: writes what part 0 reads");
   reduce.out.buffer = 2;

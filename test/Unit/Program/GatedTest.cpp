@@ -207,7 +207,7 @@ GatedPart slice(int64_t row, int64_t k, int64_t count) {
 
 GatedPart wait() {
   GatedPart part;
-  part.kind = GatedPart::Kind::Wait;
+  part.kind = GatedPart::Kind::WaitSignal;
   return part;
 }
 

@@ -20,7 +20,7 @@ namespace tandem {
 
 /// Of what ranks exchange at start and at prepare, through whatever bootstrap. Raise it with every
 /// change of that: ranks of different versions end with an error that says so.
-inline constexpr uint32_t kProtocolVersion = 6;
+inline constexpr uint32_t kProtocolVersion = 7;
 
 /// The rank's place in its job, and an exchange of bytes, like MPI_Comm_rank and MPI_Allgather.
 /// Used at start and at prepare only, never in a run. All calls are collective over the world, in

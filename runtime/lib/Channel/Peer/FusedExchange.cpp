@@ -192,7 +192,7 @@ bool isValid(const program::ExchangeOffer &offer, const PeerMemory &peers, uint3
   uint64_t waits = 0, units = 0;
   std::vector<uint32_t> others; // that get a value
   for (const program::OfferedPart &offered : offer.parts) {
-    waits += offered.part.kind == program::ExchangePart::Kind::Wait;
+    waits += offered.part.kind == program::ExchangePart::Kind::WaitSignal;
     if (offered.part.kind != program::ExchangePart::Kind::Put)
       continue;
     const program::PlacedView &place = offered.part.out;
