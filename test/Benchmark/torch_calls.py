@@ -86,7 +86,7 @@ def main(rank, options):
     backend = "nccl" if is_gpu and not options.share_gpu else "gloo"
     dist.init_process_group(backend, init_method="file://" + options.store, rank=rank, world_size=ranks)
     if options.device == "null":
-        tt._groups._make_context = lambda bootstrap, device, channels: tandem.Context("null", bootstrap=bootstrap)
+        tt._groups._make_context = lambda bootstrap, device, *more: tandem.Context("null", bootstrap=bootstrap)
     _ops._is_alone = lambda group: False  # one rank, too, runs programs: what a call of them costs is the question
     context = tt.context(device=device, channels="ucx" if options.share_gpu else "")
     settle = (lambda: torch.cuda.synchronize()) if is_gpu else (lambda: None)

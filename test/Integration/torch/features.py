@@ -250,17 +250,32 @@ def changes(rank, ranks):
 def transforms(rank, ranks):
     """Double backward, vmap, func.grad and forward-mode AD are refused by a sentence of this package."""
     x, w = torch.randn(2, 8, requires_grad=True), torch.randn(8, 4 * ranks, requires_grad=True)
+    ops, group = torch.ops.tandem, dist.group.WORLD.group_name
     calls = {"all_gather_matmul": lambda x: tt.all_gather_matmul(x, w), "matmul_all_reduce": lambda x: tt.matmul_all_reduce(x, w),
-             "matmul_reduce_scatter": lambda x: tt.matmul_reduce_scatter(x, w), "column_parallel": lambda x: tt.column_parallel(x, w)}
+             "matmul_reduce_scatter": lambda x: tt.matmul_reduce_scatter(x, w), "column_parallel": lambda x: tt.column_parallel(x, w),
+             "ops.all_gather_matmul": lambda x: ops.all_gather_matmul(x, [w], 0, group, None, False)[0],
+             "ops.matmul_reduce_scatter": lambda x: ops.matmul_reduce_scatter([x], [w], 0, group),
+             "ops.matmul_all_reduce": lambda x: ops.matmul_all_reduce([x], [w], group)}
     for name, call in calls.items():
+        is_ours, name = not name.startswith("ops."), name.removeprefix("ops.")
         _refused(RuntimeError, lambda call=call: torch.autograd.grad(call(x).sum(), x, create_graph=True), name, "no gradient")
-        with torch.profiler.profile():  # through the dispatcher
-            _refused(RuntimeError, lambda call=call: torch.autograd.grad(call(x).sum(), x, create_graph=True), name, "no gradient")
-        _refused(RuntimeError, lambda call=call: torch.func.vmap(call)(x[None]), name, "torch.func")
+        # Of an operator the dispatcher says it.
+        _refused(RuntimeError, lambda call=call: torch.func.vmap(call)(x[None]), name, "torch.func" if is_ours else "atching rule")
         _refused(RuntimeError, lambda call=call: torch.func.grad(lambda x: call(x).sum())(x), name, "torch.func")
         with torch.autograd.forward_ad.dual_level():
             dual = torch.autograd.forward_ad.make_dual(x.detach(), torch.ones_like(x))
             _refused(RuntimeError, lambda call=call, dual=dual: call(dual), name, "forward-mode")
+    # 8-bit floats have no gradients, nor have their scales.
+    x8, w8, one = torch.ones(2, 16).to(torch.float8_e4m3fn), torch.ones(16, 4).to(torch.float8_e4m3fn), torch.tensor(1.0)
+    scale = torch.tensor(1.0, requires_grad=True)
+    for call in (lambda scale: tt.all_gather_scaled_matmul(x8, w8, scale, one), lambda scale: tt.all_gather_scaled_matmul(x8, w8, one, scale),
+                 lambda scale: tt.scaled_matmul_reduce_scatter(x8, w8, one, scale)):
+        _refused(tandem.ArgumentError, lambda call=call: call(scale), "need no gradient")
+        with torch.no_grad():
+            close(call(scale), call(one))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(one, one)
+            _refused(RuntimeError, lambda call=call, dual=dual: call(dual), "forward-mode")
 
 
 def life(rank, ranks):
@@ -344,7 +359,7 @@ def negative(rank, ranks):
     close(tt.all_gather_matmul(torch._neg_view(x), w.t().contiguous().t()), -found)
 
 
-def passes(rank, ranks):
+def chained(rank, ranks):
     """The pass of torch.compile runs behind another one, and is found by the backward's compile, too."""
     config = torch._inductor.config
     seen = []

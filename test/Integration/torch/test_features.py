@@ -8,7 +8,7 @@ import pytest
 from ranks import run
 
 FEATURES = ("own_forward", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "late", "negative",
-            "gradients_of_fuse", "passes")
+            "gradients_of_fuse", "chained")
 
 
 @pytest.mark.parametrize("feature", FEATURES)

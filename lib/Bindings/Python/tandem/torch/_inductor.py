@@ -57,15 +57,13 @@ class CollectiveMatmulPass(CustomGraphPass):
             if node.target is _functional.all_gather_into_tensor.default:
                 self._gather(graph, node)
             elif node.target is _functional.reduce_scatter_tensor.default:
-                self._reduce(graph, node, node.args[3], "reduce-scatter", torch.ops.tandem.matmul_reduce_scatter.default, 0)
+                self._reduce(graph, node, node.args[3], "reduce-scatter", _ops._scatter_op, 0)
             elif node.target is _functional.all_reduce.default:
-                self._reduce(graph, node, node.args[2], "all-reduce", torch.ops.tandem.matmul_all_reduce.default)
+                self._reduce(graph, node, node.args[2], "all-reduce", _ops._reduce_op)
         stable_topological_sort(graph)  # new nodes are in front of some of their inputs
         for text in _merging.merge(graph):
             self._say(False, *text)
         graph.eliminate_dead_code()
-        for node in graph.nodes:
-            node.target = _ops.WITHOUT_GRADIENT.get(node.target, node.target)
         graph.lint()
 
     def _say(self, kept, what, node, reason=""):
@@ -100,8 +98,7 @@ class CollectiveMatmulPass(CustomGraphPass):
         if any(_merging.needs(weight, {wait}) for weight in weights):
             return self._say(True, "all-gather", node, "a weight is computed from the gathered value")
         with graph.inserting_before(node):
-            fused = graph.call_function(torch.ops.tandem.all_gather_matmul.default,
-                                        (shard, weights, 0, group, None, bool(others)))
+            fused = graph.call_function(_ops._gather_op, (shard, weights, 0, group, None, bool(others)))
         values = [product.meta["val"].new_empty(product.meta["val"].shape) for product in products]
         fused.meta["val"] = values + ([wait.meta["val"]] if others else [])
         at = fused

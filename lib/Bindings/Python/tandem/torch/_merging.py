@@ -19,11 +19,9 @@ import operator
 import torch
 from torch._inductor.pattern_matcher import stable_topological_sort
 
-from . import _ops  # noqa: F401 - defines the operators
+from ._ops import _gather_op, _reduce_op, _scatter_op
 
-_gather = torch.ops.tandem.all_gather_matmul.default
-_reductions = {torch.ops.tandem.matmul_reduce_scatter.default: "reduce-scatters",
-               torch.ops.tandem.matmul_all_reduce.default: "all-reduces"}
+_reductions = {_scatter_op: "reduce-scatters", _reduce_op: "all-reduces"}
 _aten = torch.ops.aten
 _add = _aten.add.Tensor
 #: Columns of a weight, or terms of a sum, up to which memory bounds a product: operations per element that memory moves.
@@ -61,7 +59,7 @@ def _one_input(graph):
     """all_gather_matmul of one x."""
     kinds = {}
     for node in graph.nodes:
-        if node.target is _gather:
+        if node.target is _gather_op:
             x, _, *rest, _ = node.args
             kinds.setdefault((x, *rest), []).append(node)
     said = []
@@ -75,7 +73,7 @@ def _one_input(graph):
         weights = [weight for node in members for weight in node.args[1]]
         whole = next((node.meta["val"][-1] for node in members if node.args[-1]), None)
         with graph.inserting_before(members[0]):
-            made = graph.call_function(_gather, (x, weights, *rest, whole is not None))
+            made = graph.call_function(_gather_op, (x, weights, *rest, whole is not None))
         made.meta["val"] = [value for node in members for value in node.meta["val"][:len(node.args[1])]]
         made.meta["val"] += [whole] if whole is not None else []
         offset = 0
@@ -147,7 +145,7 @@ def _alike(nodes):
 
 def _thin_columns(graph, node):
     """Of an all_gather_matmul."""
-    if node.target is not _gather or not _alike(node.args[1]):
+    if node.target is not _gather_op or not _alike(node.args[1]):
         return []
     _, weights, *rest = node.args
     values = node.meta["val"]
@@ -158,7 +156,7 @@ def _thin_columns(graph, node):
     kept = [index for index in range(len(weights)) if index not in taken]
     with graph.inserting_before(node):
         beside = _beside(graph, [weights[index] for index in taken], 1)
-        made = graph.call_function(_gather, (node.args[0], [beside, *(weights[index] for index in kept)], *rest))
+        made = graph.call_function(_gather_op, (node.args[0], [beside, *(weights[index] for index in kept)], *rest))
         columns = [weights[index].meta["val"].shape[1] for index in taken]
         wide = values[0].new_empty((*values[0].shape[:-1], sum(columns)))
         made.meta["val"] = [wide, *(values[index] for index in kept), *values[len(weights):]]

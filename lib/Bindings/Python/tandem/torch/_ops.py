@@ -3,8 +3,7 @@
 """Operators of torch: torch.ops.tandem.*, with gradients and with shapes for torch.compile.
 
 What an operator does is a `_tandem.Operator`: C++ that finds the program of a call and runs it. The functions here that
-prepare programs are called once for each combination of shapes. Plain tensors in eager mode go to it directly; torch's
-dispatcher, which takes most of the time of a call then, sees the others: compiled code, modes, subclasses.
+prepare programs are called once for each combination of shapes.
 """
 
 import math
@@ -18,17 +17,6 @@ from tandem import _tandem
 from . import _fusions, _padding
 from ._groups import resolve as _resolve
 from ._unsupported import check_once, check_transforms
-
-_library = torch.library.Library("tandem", "DEF")
-_library.define("all_gather_matmul(Tensor x, Tensor[] weights, int dim, str group, SymInt? tokens, bool gathered) "
-                "-> Tensor[]")
-# rows: those of the result on this rank; None: _piece(). It is an argument since torch.compile caches code by the arguments
-# in a graph: ranks that have different numbers of rows must not share code.
-_library.define("matmul_reduce_scatter(Tensor[] xs, Tensor[] weights, int dim, str group, SymInt? rows=None) -> Tensor")
-_library.define("matmul_reduce_scatter_backward(Tensor x, Tensor weight, Tensor grad, int dim, str group, "
-                "bool need_x, bool need_weight) -> Tensor[]")
-_library.define("matmul_all_reduce(Tensor[] xs, Tensor[] weights, str group) -> Tensor")
-
 
 @torch.compiler.assume_constant_result
 def _ranks(group):
@@ -230,42 +218,70 @@ def _prepare_reduce(group, numbers, rows, weights):
 _groups = _tandem.Groups()
 _gather, _scatter, _scatter_backward, _reduce = (_tandem.Operator(_groups, prepare) for prepare in (
     _prepare_gather, _prepare_scatter, _prepare_scatter_backward, _prepare_reduce))
+_library = torch.library.Library("tandem", "DEF")
 
 
-def _all_gather_matmul(x, weights, dim, group, tokens, gathered):
+def register(schema, run, fake):
+    """Defines an operator without a gradient, on CPUs and GPUs; returns it. run, fake: what it does for tensors, and for
+    tensors that have no data."""
+    _library.define(schema)
+    name = schema[:schema.index("(")]
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, run, key)
+    _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake(f"tandem::{name}", fake, lib=_library)
+    name, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.tandem, name), overload or "default")
+
+
+def _differentiable(schema, run, fake, record):
+    """Defines an operator with a gradient. Returns a function that calls it, and its overload `without_gradient`, which is
+    what modes and graphs see. record: calls the overload, in a node of autograd if one is needed. That is all that the
+    operator does, so eager calls begin there, and pass the dispatcher once."""
+    name = schema[:schema.index("(")]
+    _library.define(schema)
+    _library.impl(name, record, "CompositeImplicitAutograd")
+    operator = getattr(torch.ops.tandem, name).default
+
+    def call(*arguments):
+        return (operator if torch.compiler.is_compiling() else record)(*arguments)
+    return call, register(schema.replace(name, f"{name}.without_gradient", 1), run, fake)
+
+
+def _run_gather(x, weights, dim, group, tokens, gathered):
     return _gather(group, (dim, tokens, gathered), (x,), weights)
 
 
-def _matmul_reduce_scatter(xs, weights, dim, group, rows=None):
+def _run_scatter(xs, weights, dim, group, rows=None):
     return _scatter(group, (dim,), xs, weights)[0]
 
 
-def _matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
+def _run_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
     return _scatter_backward(group, (dim, need_x, need_weight), (x, grad), (weight,))
 
 
-def _matmul_all_reduce(xs, weights, group):
+def _run_reduce(xs, weights, group):
     return _reduce(group, (), xs, weights)[0]
 
 
-def _fake_all_gather_matmul(x, weights, dim, group, tokens, gathered):
+def _fake_gather(x, weights, dim, group, tokens, gathered):
     dim = _check("all_gather_matmul", x, weights, dim)
     tokens = _tokens_of(x, dim, group, tokens)
     columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
     return [x.new_empty(_like(x, dim, tokens, one)) for one in columns]
 
 
-def _fake_matmul_reduce_scatter(xs, weights, dim, group, rows=None):
+def _fake_scatter(xs, weights, dim, group, rows=None):
     dim = _check_sum("matmul_reduce_scatter", xs, weights, dim)
     rows = _piece(xs[0].shape[dim], group) if rows is None else rows
     return xs[0].new_empty(_like(xs[0], dim, rows, weights[0].shape[1]))
 
 
-def _fake_matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
+def _fake_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
     return ([x.new_empty(x.shape)] if need_x else []) + ([_empty_like_stored(weight)] if need_weight else [])
 
 
-def _fake_matmul_all_reduce(xs, weights, group):
+def _fake_reduce(xs, weights, group):
     _check_sum("matmul_all_reduce", xs, weights, 0)
     return xs[0].new_empty((*xs[0].shape[:-1], weights[0].shape[1]))
 
@@ -276,36 +292,14 @@ def _empty_like_stored(weight):
     return weight.new_empty(weight.shape)
 
 
-# The operators that graphs of torch.compile get at last, by those that autograd sees: the same without a gradient, which a
-# call looks for in Python.
-WITHOUT_GRADIENT = {}
-for _op in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_reduce_scatter_backward", "matmul_all_reduce"):
-    _operator = getattr(torch.ops.tandem, _op).default
-    _library.define(str(_operator._schema).replace(f"tandem::{_op}", f"{_op}.without_gradient"))
-    for _overload in (_op, f"{_op}.without_gradient"):
-        for _key in ("CPU", "CUDA"):
-            _library.impl(_overload, globals()["_" + _op], _key)
-        torch.library.register_fake(f"tandem::{_overload}", globals()["_fake_" + _op], lib=_library)
-    _library.impl(_overload, torch.library.fallthrough_kernel, "Autograd")
-    WITHOUT_GRADIENT[_operator] = getattr(torch.ops.tandem, _op).without_gradient
-
-
-_KINDS = {torch.Tensor, torch.nn.Parameter}
-
-
-def _is_direct(x, weights):
-    """Are these plain tensors in eager mode, with nothing that wants to see the operator?"""
-    if torch.compiler.is_compiling() or type(x) not in _KINDS:
-        return False
-    for weight in weights:
-        if type(weight) not in _KINDS:
-            return False
-    return not (torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active() or
-                torch._C._autograd._profiler_enabled())
-
-
-def _needs_grad(x, weights):
-    return torch.is_grad_enabled() and (x.requires_grad or any(weight.requires_grad for weight in weights))
+def _records(op, *tensors):
+    """Does autograd record a call?"""
+    check_transforms(op, tensors)
+    if torch.is_grad_enabled():
+        for one in tensors:  # any() takes longer
+            if one.requires_grad:
+                return True
+    return False
 
 
 def _used(grads, weights):
@@ -324,136 +318,89 @@ class _Gather(torch.autograd.Function):
     """Keeps the gathered x for the weights' gradients, as torch's layers do."""
 
     @staticmethod
-    def forward(ctx, x, dim, group, tokens, *weights):
+    def forward(ctx, x, dim, group, tokens, gathered, *weights):
         ctx.set_materialize_grads(False)
+        keeps = any(ctx.needs_input_grad[5:])
+        made = _gather_op(x, weights, dim, group, tokens, keeps or gathered)
         ctx.dim, ctx.group, ctx.rows = dim, group, x.shape[dim]
-        keeps = any(ctx.needs_input_grad[4:])
-        made = _gather(group, (dim, tokens, keeps), (x,), weights)
-        ctx.save_for_backward(made.pop() if keeps else None, *weights)
-        return tuple(made)
+        ctx.save_for_backward(made[-1] if keeps else None, *weights)
+        if gathered:
+            ctx.mark_non_differentiable(made[-1])
+        return tuple(made[:len(weights) + gathered])
 
     @staticmethod
     def backward(ctx, *grads):
+        check_once("all_gather_matmul")
         whole, *weights = ctx.saved_tensors
-        return _gradients_of_gather(whole, weights, grads, ctx.dim, ctx.group, ctx.rows, ctx.needs_input_grad[0],
-                                    ctx.needs_input_grad[4:])
+        used, transposes = _used(grads, weights)
+        dx = None
+        if ctx.needs_input_grad[0] and used:
+            dx = _scatter_op(used, transposes, ctx.dim, ctx.group, ctx.rows)
+        return dx, None, None, None, None, *(_gradient_of_weight(weight, whole, grad) if needed and grad is not None else None
+                                             for weight, grad, needed in zip(weights, grads, ctx.needs_input_grad[5:]))
 
 
-def _gradients_of_gather(whole, weights, grads, dim, group, rows, need_x, needs):
-    """(dx or None, None, None, None, dw or None, ..)."""
-    check_once("all_gather_matmul")
-    dx = None
-    used, transposes = _used(grads, weights)
-    if need_x and used:
-        if _is_direct(used[0], (*used, *transposes)):
-            dx = _scatter(group, (dim,), used, transposes)[0]
-        else:
-            dx = torch.ops.tandem.matmul_reduce_scatter(used, transposes, dim, group, rows)
-    return dx, None, None, None, *(_gradient_of_weight(weight, whole, grad) if need and grad is not None else None
-                                   for weight, grad, need in zip(weights, grads, needs))
+class _Sum(torch.autograd.Function):
+    """op(xs, weights, *rest), a sum over ranks and products; the tensors are `count` xs and as many weights. gradients: of
+    one product."""
 
-
-def _save_gather(ctx, inputs, output):
-    x, weights, ctx.dim, ctx.group, ctx.tokens, ctx.gathered = inputs
-    ctx.rows = x.shape[ctx.dim]
-    ctx.save_for_backward(output[-1] if ctx.gathered else x, *weights)
-    if ctx.gathered:
-        ctx.mark_non_differentiable(output[-1])
-
-
-def _backward_of_gather(ctx, grads):
-    check_once("all_gather_matmul")
-    kept, *weights = ctx.saved_tensors
-    needs = _needed(ctx.needs_input_grad[1], len(weights))
-    if any(needs) and not ctx.gathered:
-        kept = torch.ops.tandem.all_gather_matmul(kept, weights[:1], ctx.dim, ctx.group, ctx.tokens, True)[-1]
-    dx, _, _, _, *dw = _gradients_of_gather(kept, weights, grads, ctx.dim, ctx.group, ctx.rows, ctx.needs_input_grad[0],
-                                            needs)
-    return dx, dw, None, None, None, None
-
-
-torch.library.register_autograd("tandem::all_gather_matmul", _backward_of_gather, setup_context=_save_gather,
-                                lib=_library)
-
-
-class _Scatter(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, dim, group):
-        ctx.dim, ctx.group = dim, group
-        ctx.save_for_backward(x, weight)
-        return _scatter(group, (dim,), (x,), (weight,))[0]
+    def forward(ctx, op, gradients, count, rest, *tensors):
+        ctx.gradients, ctx.count, ctx.rest = gradients, count, rest
+        ctx.save_for_backward(*tensors)
+        return op(tensors[:count], tensors[count:], *rest)
 
     @staticmethod
     def backward(ctx, grad):
-        x, weight = ctx.saved_tensors
-        return (*_gradients_of_scatter(x, weight, grad, ctx.dim, ctx.group, *ctx.needs_input_grad[:2]), None, None)
+        saved, needs, count = ctx.saved_tensors, ctx.needs_input_grad[4:], ctx.count  # checkpointing unpacks a tensor once
+        made = [ctx.gradients(x, weight, grad, need_x, need_weight, *ctx.rest) for x, weight, need_x, need_weight in
+                zip(saved[:count], saved[count:], needs[:count], needs[count:])]
+        return None, None, None, None, *(dx for dx, _ in made), *(dw for _, dw in made)
 
 
-def _gradients_of_scatter(x, weight, grad, dim, group, need_x, need_weight):
+def _gradients_of_scatter(x, weight, grad, need_x, need_weight, dim, group, rows=None):
     """(dx or None, dw or None)."""
     check_once("matmul_reduce_scatter")
-    if _is_direct(x, (weight, grad)):
-        made = _scatter_backward(group, (dim, need_x, need_weight), (x, grad), (weight,))
-    else:
-        made = torch.ops.tandem.matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight)
+    made = _scatter_backward_op(x, weight, grad, dim, group, need_x, need_weight) if need_x or need_weight else []
     return made[0] if need_x else None, made[-1] if need_weight else None
 
 
-def _save_scatter(ctx, inputs, output):
-    xs, weights, ctx.dim, ctx.group, _ = inputs
-    ctx.count = len(xs)
-    ctx.save_for_backward(*xs, *weights)
-
-
-def _needed(flags, count):
-    """Which tensors of a list need a gradient: autograd states it for each or for the list."""
-    return flags if isinstance(flags, (list, tuple)) else [bool(flags)] * count
-
-
-def _backward_of_scatter(ctx, grad):
-    saved = ctx.saved_tensors  # once: checkpointing unpacks a tensor once
-    xs, weights = saved[:ctx.count], saved[ctx.count:]
-    needs = zip(*(_needed(flags, ctx.count) for flags in ctx.needs_input_grad[:2]))
-    made = [_gradients_of_scatter(x, weight, grad, ctx.dim, ctx.group, *need) if any(need) else (None, None)
-            for x, weight, need in zip(xs, weights, needs)]
-    # `rows` is no input where the call leaves it out.
-    return [dx for dx, _ in made], [dw for _, dw in made], *[None] * (len(ctx.needs_input_grad) - 2)
-
-
-torch.library.register_autograd("tandem::matmul_reduce_scatter", _backward_of_scatter, setup_context=_save_scatter,
-                                lib=_library)
-
-
-class _Reduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight, group):
-        ctx.save_for_backward(x, weight)
-        return _reduce(group, (), (x,), (weight,))[0]
-
-    @staticmethod
-    def backward(ctx, grad):
-        check_once("matmul_all_reduce")
-        x, weight = ctx.saved_tensors
-        need_x, need_weight, _ = ctx.needs_input_grad
-        return grad @ weight.t() if need_x else None, _gradient_of_weight(weight, x, grad) if need_weight else None, None
-
-
-def _save_reduce(ctx, inputs, output):
-    xs, weights, _ = inputs
-    ctx.count = len(xs)
-    ctx.save_for_backward(*xs, *weights)
-
-
-def _backward_of_reduce(ctx, grad):
+def _gradients_of_reduce(x, weight, grad, need_x, need_weight, group):
     check_once("matmul_all_reduce")
-    saved = ctx.saved_tensors
-    xs, weights = saved[:ctx.count], saved[ctx.count:]
-    return ([grad @ weight.t() for weight in weights],
-            [_gradient_of_weight(weight, x, grad) for x, weight in zip(xs, weights)], None)
+    return grad @ weight.t() if need_x else None, _gradient_of_weight(weight, x, grad) if need_weight else None
 
 
-torch.library.register_autograd("tandem::matmul_all_reduce", _backward_of_reduce, setup_context=_save_reduce,
-                                lib=_library)
+def _record_gather(x, weights, dim, group, tokens, gathered):
+    if _records("all_gather_matmul", x, *weights):
+        return list(_Gather.apply(x, dim, group, tokens, gathered, *weights))
+    return _gather_op(x, weights, dim, group, tokens, gathered)
+
+
+def _record_scatter(xs, weights, *rest):
+    if _records("matmul_reduce_scatter", *xs, *weights):
+        return _Sum.apply(_scatter_op, _gradients_of_scatter, len(xs), rest, *xs, *weights)
+    return _scatter_op(xs, weights, *rest)
+
+
+def _record_reduce(xs, weights, *rest):
+    if _records("matmul_all_reduce", *xs, *weights):
+        return _Sum.apply(_reduce_op, _gradients_of_reduce, len(xs), rest, *xs, *weights)
+    return _reduce_op(xs, weights, *rest)
+
+
+_call_gather, _gather_op = _differentiable(
+    "all_gather_matmul(Tensor x, Tensor[] weights, int dim, str group, SymInt? tokens, bool gathered) -> Tensor[]",
+    _run_gather, _fake_gather, _record_gather)
+# rows: those of the result on this rank; None: _piece(). It is an argument since torch.compile caches code by the arguments
+# in a graph: ranks that have different numbers of rows must not share code.
+_call_scatter, _scatter_op = _differentiable(
+    "matmul_reduce_scatter(Tensor[] xs, Tensor[] weights, int dim, str group, SymInt? rows=None) -> Tensor",
+    _run_scatter, _fake_scatter, _record_scatter)
+_call_reduce, _reduce_op = _differentiable(
+    "matmul_all_reduce(Tensor[] xs, Tensor[] weights, str group) -> Tensor", _run_reduce, _fake_reduce, _record_reduce)
+_scatter_backward_op = register(
+    "matmul_reduce_scatter_backward(Tensor x, Tensor weight, Tensor grad, int dim, str group, bool need_x, "
+    "bool need_weight) -> Tensor[]", _run_scatter_backward, _fake_scatter_backward)
 
 
 class _Replicated(torch.autograd.Function):
@@ -470,13 +417,8 @@ class _Replicated(torch.autograd.Function):
     def backward(ctx, *grads):
         check_once("column_parallel")
         x, *weights = ctx.saved_tensors
-        dx = None
         used, transposes = _used(grads, weights)
-        if ctx.needs_input_grad[1] and used:
-            if _is_direct(used[0], (*used, *transposes)):
-                dx = _reduce(ctx.group, (), used, transposes)[0]
-            else:
-                dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in used], transposes, ctx.group)
+        dx = _reduce_op(used, transposes, ctx.group) if ctx.needs_input_grad[1] and used else None
         return (None, dx, *(_gradient_of_weight(weight, x, grad) if needed and grad is not None else None
                             for weight, grad, needed in zip(weights, grads, ctx.needs_input_grad[2:])))
 
@@ -527,7 +469,6 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
-    check_transforms("all_gather_matmul", x, weights)
     if _is_merged(x, dim):
         dim, tokens = dim % x.dim(), _tokens_of(x, dim, group, tokens)
         merged = _merged("all_gather_matmul", x, dim, group, tokens)
@@ -539,14 +480,9 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
         if tokens is not None:
             _check_piece(x, dim, group, tokens)
         made = [x @ weight for weight in weights]
-    elif not _is_direct(x, weights):
-        keeps = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)  # see _Gather
-        made = torch.ops.tandem.all_gather_matmul(x, weights, dim, group, tokens, keeps)[:len(weights)]
-    elif _needs_grad(x, weights):
-        made = _Gather.apply(x, dim, group, tokens, *weights)
     else:
-        made = _gather(group, (dim, tokens, False), (x,), weights)
-    return made[0] if is_one else list(made)
+        made = _call_gather(x, weights, dim, group, tokens, False)
+    return made[0] if is_one else made
 
 
 def matmul_reduce_scatter(x, weight, dim=0, group=None):
@@ -557,7 +493,6 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     ranks divide the tokens. Differentiable. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
-    check_transforms("matmul_reduce_scatter", x, (weight,))
     if _is_merged(x, dim):
         dim, tokens = dim % x.dim(), x.shape[dim]
         y = matmul_reduce_scatter(_merged("matmul_reduce_scatter", x, dim, group, tokens), weight, dim, group)
@@ -565,11 +500,8 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     if _is_alone(group):
         _folded(x.shape, _check("matmul_reduce_scatter", x, [weight], dim))
         return x @ weight
-    if not _is_direct(x, (weight,)):
-        return torch.ops.tandem.matmul_reduce_scatter([x], [weight], dim, group, _piece(x.shape[dim], group))
-    if _needs_grad(x, (weight,)):
-        return _Scatter.apply(x, weight, dim, group)
-    return _scatter(group, (dim,), (x,), (weight,))[0]
+    rows = _piece(x.shape[dim], group) if torch.compiler.is_compiling() else None
+    return _call_scatter([x], [weight], dim, group, rows)
 
 
 def matmul_all_reduce(x, weight, group=None):
@@ -579,15 +511,10 @@ def matmul_all_reduce(x, weight, group=None):
     ranks. Differentiable: the gradient of the result is the same on all ranks. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
-    check_transforms("matmul_all_reduce", x, (weight,))
     if _is_alone(group):
         _check("matmul_all_reduce", x, [weight], 0)
         return x @ weight
-    if not _is_direct(x, (weight,)):
-        return torch.ops.tandem.matmul_all_reduce([x], [weight], group)
-    if _needs_grad(x, (weight,)):
-        return _Reduce.apply(x, weight, group)
-    return _reduce(group, (), (x,), (weight,))[0]
+    return _call_reduce([x], [weight], group)
 
 
 def column_parallel(x, weights, group=None):
@@ -595,7 +522,7 @@ def column_parallel(x, weights, group=None):
     the ranks, hidden behind the product. weights: one, or a list that shares the sum."""
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
-    check_transforms("column_parallel", x, weights)
+    check_transforms("column_parallel", (x, *weights))
     if _is_alone(group):
         made = [x @ weight for weight in weights]
     else:

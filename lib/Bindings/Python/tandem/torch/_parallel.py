@@ -38,7 +38,7 @@ class Linear(nn.Linear):
 
 def _results(layers, x, call):
     """call(), the results of split layers. Errors name the layers; a weight that changes before the backward is an error."""
-    check_transforms(layers[0]._tandem_name, x, ())  # DTensor's own errors name nothing
+    check_transforms(layers[0]._tandem_name, (x,))  # DTensor's own errors name nothing
     try:
         made = call()
     except tandem.ArgumentError as error:
@@ -276,7 +276,7 @@ class _LocalLinear(nn.Linear):
     """A linear layer on this rank's tokens; its parameters are replicated."""
 
     def forward(self, input):
-        check_transforms("a linear layer on this rank's tokens", input, ())
+        check_transforms("a linear layer on this rank's tokens", (input,))
         weight, bias = (None if one is None else one.to_local(grad_placements=[Partial()]) for one in (self.weight, self.bias))
         return nn.functional.linear(input, weight, bias)
 

@@ -10,12 +10,7 @@ import tandem
 from tandem import _tandem
 
 from . import _fusions, _ops, _padding
-
-_library = torch.library.Library("tandem", "FRAGMENT")
-_library.define("all_gather_scaled_matmul(Tensor x, Tensor[] weights, Tensor scale_x, Tensor[] scales, str group, "
-                "SymInt? tokens, ScalarType out_dtype, Tensor[] scales_result) -> Tensor[]")
-_library.define("scaled_matmul_reduce_scatter(Tensor x, Tensor weight, Tensor scale_x, Tensor scale, str group, "
-                "ScalarType out_dtype, SymInt? rows=None) -> Tensor")
+from ._unsupported import check_no_gradient
 
 _RESULTS = [torch.float32, torch.float16, torch.bfloat16, *_fusions.NAMES_FP8]
 
@@ -114,29 +109,30 @@ _this = sys.modules[__name__]
 _gather, _scatter = (_tandem.Operator(_ops._groups, prepare) for prepare in (_prepare_gather, _prepare_scatter))
 
 
-def _all_gather_scaled_matmul(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result):
+def _run_gather(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result):
     return _gather(group, (tokens, _RESULTS.index(out_dtype), len(weights)), (x, scale_x), (*weights, *scales, *scales_result))
 
 
-def _scaled_matmul_reduce_scatter(x, weight, scale_x, scale, group, out_dtype, rows=None):
+def _run_scatter(x, weight, scale_x, scale, group, out_dtype, rows=None):
     return _scatter(group, (_RESULTS.index(out_dtype),), (x, scale_x), (weight, scale))[0]
 
 
-def _fake_all_gather_scaled_matmul(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result):
+def _fake_gather(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result):
     tokens = _ops._tokens_of(x, 0, group, tokens)
     return [x.new_empty((tokens, weight.shape[1]), dtype=out_dtype) for weight in weights]
 
 
-def _fake_scaled_matmul_reduce_scatter(x, weight, scale_x, scale, group, out_dtype, rows=None):
+def _fake_scatter(x, weight, scale_x, scale, group, out_dtype, rows=None):
     rows = _ops._piece(x.shape[0], group) if rows is None else rows
     return x.new_empty((rows, weight.shape[1]), dtype=out_dtype)
 
 
-for _operator in ("all_gather_scaled_matmul", "scaled_matmul_reduce_scatter"):
-    for _key in ("CPU", "CUDA"):
-        _library.impl(_operator, globals()["_" + _operator], _key)
-    _library.impl(_operator, torch.library.fallthrough_kernel, "Autograd")
-    torch.library.register_fake(f"tandem::{_operator}", globals()["_fake_" + _operator], lib=_library)
+_gather_op = _ops.register(
+    "all_gather_scaled_matmul(Tensor x, Tensor[] weights, Tensor scale_x, Tensor[] scales, str group, SymInt? tokens, "
+    "ScalarType out_dtype, Tensor[] scales_result) -> Tensor[]", _run_gather, _fake_gather)
+_scatter_op = _ops.register(
+    "scaled_matmul_reduce_scatter(Tensor x, Tensor weight, Tensor scale_x, Tensor scale, str group, ScalarType out_dtype, "
+    "SymInt? rows=None) -> Tensor", _run_scatter, _fake_scatter)
 
 
 def all_gather_scaled_matmul(x, weights, scale_x, scales, group=None, tokens=None, out_dtype=torch.bfloat16,
@@ -162,9 +158,9 @@ def all_gather_scaled_matmul(x, weights, scale_x, scales, group=None, tokens=Non
     scales = [_scale(op, "a weight's scale", scale, weight, 1) for scale, weight in zip(scales, weights)]
     if any(not isinstance(scale, torch.Tensor) or scale.dtype != torch.float32 or scale.numel() != 1 or scale.device != x.device for scale in results):
         raise tandem.ArgumentError(f"{op}: expected scale_result of float32, one number on {x.device}, found {scale_result}")
-    call = _all_gather_scaled_matmul if _ops._is_direct(x, weights) else torch.ops.tandem.all_gather_scaled_matmul
-    made = call(x, weights, scale_x, scales, group, tokens, out_dtype, [scale.reshape(()) for scale in results])
-    return made[0] if is_one else list(made)
+    check_no_gradient(op, (x, *weights, scale_x, *scales, *results))
+    made = _gather_op(x, weights, scale_x, scales, group, tokens, out_dtype, [scale.reshape(()) for scale in results])
+    return made[0] if is_one else made
 
 
 def scaled_matmul_reduce_scatter(x, weight, scale_x, scale, group=None, out_dtype=torch.bfloat16):
@@ -178,10 +174,8 @@ def scaled_matmul_reduce_scatter(x, weight, scale_x, scale, group=None, out_dtyp
     op, group = "scaled_matmul_reduce_scatter", _ops._name(group)
     _check(op, x, [weight], _RESULTS[:3], out_dtype)
     scale_x, scale = _scale(op, "scale_x", scale_x, x, 0), _scale(op, "scale", scale, weight, 1)
-    if _ops._is_direct(x, (weight,)):
-        return _scaled_matmul_reduce_scatter(x, weight, scale_x, scale, group, out_dtype)
-    rows = _ops._piece(x.shape[0], group)
-    return torch.ops.tandem.scaled_matmul_reduce_scatter(x, weight, scale_x, scale, group, out_dtype, rows)
+    check_no_gradient(op, (x, weight, scale_x, scale))
+    return _scatter_op(x, weight, scale_x, scale, group, out_dtype, _ops._piece(x.shape[0], group))
 
 
 def _list(given):
