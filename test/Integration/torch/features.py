@@ -314,6 +314,10 @@ def life(rank, ranks):
         norm(model.up_proj)
         _refused(tandem.ArgumentError, lambda model=model: tt.parallelize(model, _mesh(ranks)), "up_proj", "remove it before")
         assert not isinstance(model.gate_proj.weight, DTensor)
+    model = MLP()
+    model.up_proj.weight = nn.Parameter(torch.ones(16, 8, dtype=torch.int8), requires_grad=False)
+    _refused(tandem.ArgumentError, lambda: tt.parallelize(model, _mesh(ranks)), "layer up_proj", "int8", "quantised layers")
+    assert not isinstance(model.gate_proj.weight, DTensor)
     _refused(tandem.ArgumentError, lambda: split.gate_proj(torch.randn(2, 7)), "layer gate_proj", "expected weights of 7 rows")
     _refused(tandem.ArgumentError, lambda: tt.column_linears(torch.randn(2, 7), [split.gate_proj, split.up_proj]),
              "layer gate_proj, up_proj")

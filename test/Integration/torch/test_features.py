@@ -18,12 +18,13 @@ def test_feature(feature):
 
 #: Those of matrix.py, in groups that take a few seconds.
 MATRIX = ("eager", "inference", "no_grad then grad", "autocast", "hooks", "checkpoint", "reentrant", "deepcopy", "pickle",
-          "state_dict", "compile", "create_graph", "forward AD", "vmap", "func.grad", "threads")
+          "state_dict", "compile", "create_graph", "forward AD", "vmap", "func.grad", "threads", "selective", "FSDP2", "FSDP2 in bf16",
+          "adapter", "fake-quantised", "quantised")
 
 
 @pytest.mark.parametrize("feature", MATRIX)
 def test_as_torchs_layers(feature):
-    run("matrix", 2, feature)
+    run("matrix", 4 if "FSDP2" in feature else 2, feature)
 
 
 @pytest.mark.parametrize("feature", ["life_of_jobs", "dropout"])

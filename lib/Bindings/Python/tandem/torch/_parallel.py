@@ -63,8 +63,9 @@ def _problem(module):
 
 
 def _is_plain(module):
-    """Whether the layer computes F.linear(x, weight, bias) and nothing else."""
-    return type(module) in (nn.Linear, Linear) and "forward" not in vars(module)
+    """Whether the layer computes F.linear(x, weight, bias) of plain tensors and nothing else."""
+    kinds = {type(one._local_tensor if isinstance(one, DTensor) else one) for one in module.parameters(recurse=False)}
+    return type(module) in (nn.Linear, Linear) and "forward" not in vars(module) and kinds <= {torch.Tensor, nn.Parameter}
 
 
 class _Linear(ParallelStyle):
@@ -81,9 +82,9 @@ class _Linear(ParallelStyle):
     def _apply(self, module, device_mesh):
         self._check(module, device_mesh)
         if not _is_plain(module):
-            # LoRA, FP8, fake quantisation, accelerate's hooks: torch's style calls the layer's own forward.
-            log.warning("%s: %s computes more than its product, so its communication is not overlapped: torch's style splits it",
-                        type(self).__name__, type(module).__name__)
+            # LoRA, FP8, fake quantisation, accelerate's hooks, torchao's weights: torch's style calls the layer's own forward.
+            log.warning("%s: %s is more than a product of plain tensors, so its communication is not overlapped: torch's style "
+                        "splits it", type(self).__name__, type(module).__name__)
             style = self.of_torch(input_layouts=self.input_layout, output_layouts=self.output_layout,
                                   use_local_output=self.use_local_output)
             style.src_data_rank = self.src_data_rank
@@ -288,7 +289,8 @@ class _OnTokens(ParallelStyle):
     def _check(self, module, mesh):
         """Raises unless the layer can be replicated. Changes nothing."""
         if not _is_plain(module):
-            raise tandem.ArgumentError(f"expected a torch.nn.Linear with nn.Linear's forward, found {type(module).__name__} with another")
+            raise tandem.ArgumentError("expected a torch.nn.Linear with nn.Linear's forward and plain tensors, found "
+                                       f"{type(module).__name__} with others")
         if problem := _problem(module):
             raise tandem.ArgumentError(problem)
 
@@ -411,8 +413,8 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
     gets its own back. None: every rank has all tokens. src_data_rank: the rank whose weights are split, as for torch;
     None: each rank splits its own, which are the same on all ranks.
 
-    The product of a plain nn.Linear is overlapped. A subclass, or a layer whose forward was replaced, keeps its forward:
-    torch's style splits it, and the log says so.
+    The product of a plain nn.Linear is overlapped. A subclass, or a layer whose forward was replaced or whose weight is a
+    subclass of tensors, keeps its forward: torch's style splits it, and the log says so.
     Raises tandem.ArgumentError, and changes nothing, if no layer is found or one cannot be split.
     """
     if parallelize_plan is None:
