@@ -16,7 +16,7 @@ from features import MLP, Adapted, _full, _mesh, _part, close
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
@@ -291,6 +291,13 @@ def life_of_jobs(rank, ranks):
         raise AssertionError("a mesh of two dimensions is no group")
     split = tt.parallelize(copy.deepcopy(whole), square["tp"])
     close(split(x), whole(x))
+    for name, layout in (("gate_proj", Shard(0)), ("down_proj", Shard(1))):
+        try:
+            getattr(split, name)(DTensor.from_local(x, square["dp"], [layout]))
+        except tandem.ArgumentError as error:
+            assert f"layer {name}: expected a DTensor on" in str(error), error
+        else:
+            raise AssertionError("a DTensor of another mesh is no input")
     torch.manual_seed(9 + rank)
     rows = torch.randn(2, 8)
     group = square["tp"].get_group()

@@ -120,9 +120,12 @@ class _Linear(ParallelStyle):
         """(this rank's part of an input, its placement, its global shape or None)."""
         if not isinstance(x, DTensor):
             return x, self.input_layout, None
-        if x.placements != (self.input_layout,):
-            x = x.redistribute(mesh, [self.input_layout])
-        return x.to_local(), self.input_layout, x.shape
+        if x.device_mesh != mesh:
+            raise tandem.ArgumentError(f"expected a DTensor on {mesh}, found one on {x.device_mesh}")
+        layout = Shard(_dim(self.input_layout, x)) if isinstance(self.input_layout, Shard) else self.input_layout
+        if x.placements != (layout,):
+            x = x.redistribute(mesh, [layout])
+        return x.to_local(), layout, x.shape
 
     def _made(self, y, mesh, shape=None):
         if self.use_local_output:
@@ -231,11 +234,6 @@ class RowwiseParallel(_Linear):
         if self.input_layout != Shard(-1) or not isinstance(self.output_layout, (Shard, Replicate)):
             raise tandem.ArgumentError("RowwiseParallel: expected input_layouts Shard(-1) and output_layouts Shard(d) or "
                                        f"Replicate(), found {self.input_layout} and {self.output_layout}")
-
-    def _local(self, x, mesh):
-        if isinstance(x, DTensor) and x.placements == (Shard(x.ndim - 1),):
-            return x.to_local(), self.input_layout, x.shape
-        return super()._local(x, mesh)
 
     def _run(self, module, x):
         mesh = module.weight.device_mesh
