@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What each rank of a test does: layers of tandem.torch against the same layers on one rank with torch alone."""
 
+import copy
 import os
 import re
 import sys
@@ -170,7 +171,7 @@ def _full(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def _train(rank, ranks, make, shape, dim, steps=3, wrap=lambda model: model):
+def _train(rank, ranks, make, shape, dim, steps=3, wrap=None):
     """Trains a model split over the ranks, and the same one on this rank alone; compares losses and parameters."""
     torch.manual_seed(1)
     whole = nn.Sequential(Block(**make), Block(**make))
@@ -178,7 +179,10 @@ def _train(rank, ranks, make, shape, dim, steps=3, wrap=lambda model: model):
     split.load_state_dict(whole.state_dict())
     mesh = init_device_mesh(KIND, (ranks,), mesh_dim_names=("tp",))
     assert tt.parallelize(split, mesh, sequence_dim=dim) is split
-    step = wrap(split)
+    if wrap:
+        step = wrap(split)
+    else:
+        step = split = copy.deepcopy(split)  # hooks of parameters are not copied
     # On GPUs the default, foreach, takes no mixture of tensors and DTensors; norms stay tensors where dim is None.
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, foreach=False) for model in (whole, split)]
     for _ in range(steps):
@@ -193,6 +197,10 @@ def _train(rank, ranks, make, shape, dim, steps=3, wrap=lambda model: model):
         if dim is not None:
             dist.all_reduce(total)
         close(total, loss.detach())
+        if dim is not None:  # else norms are no DTensors
+            assert all(one.grad.placements == one.placements for one in split.parameters())
+            whole_norm, norm = (torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5) for model in (whole, split))
+            close(_full(norm), whole_norm)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()

@@ -7,6 +7,7 @@ import concurrent.futures
 import copy
 import functools
 import io
+import itertools
 import os
 
 import torch
@@ -100,7 +101,7 @@ def _step(model, x, call=None):
     """The result, and the gradients of x and of all parameters."""
     y = (model if call is None else call)(x)
     y.square().sum().backward()
-    return [y.detach(), x.grad, *(_full(one.grad) for one in model.parameters())]
+    return [y.detach(), x.grad, *(one.grad for one in model.parameters())]
 
 
 def _inference(model, x):
@@ -162,6 +163,21 @@ def _thread(model, x):
         return pool.submit(_step, model, x).result()
 
 
+def _optimizers(model, x):
+    """Steps with what optimizers do to gradients: by torch's loops over all of them, too."""
+    scaler, found = torch.amp.GradScaler("cpu", init_scale=4.0), []
+    for kind, foreach in itertools.product((torch.optim.SGD, torch.optim.AdamW), (False, True)):
+        optimizer = kind(model.parameters(), lr=0.01, foreach=foreach)
+        scaler.scale(model(x).square().sum()).backward()
+        scaler.unscale_(optimizer)
+        found.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+        scaler.step(optimizer)
+        scaler.update()
+        found += [one.detach().clone() for one in model.parameters()]
+        optimizer.zero_grad()
+    return found
+
+
 def _selective(model, x):
     """Products are kept, the rest is computed again."""
     def policy(context, op, *args, **kwargs):
@@ -194,7 +210,7 @@ FEATURES = {
     "create_graph": _twice, "forward AD": _forward_mode,
     "vmap": lambda model, x: [torch.func.vmap(model)(x[None])[0]],
     "func.grad": lambda model, x: [torch.func.grad(lambda x: model(x).sum())(x)],
-    "threads": _thread, "selective": _selective, "FSDP2": _sharded,
+    "threads": _thread, "optimizers": _optimizers, "selective": _selective, "FSDP2": _sharded,
     "FSDP2 in bf16": functools.partial(_sharded, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
     "adapter": _step, "fake-quantised": _step, "quantised": _step,
 }
@@ -253,6 +269,7 @@ def matrix(rank, ranks, feature):
                 if one is None or other is None:  # of a weight without a gradient
                     assert one is other, (make, dim)
                     continue
+                assert not isinstance(other, DTensor) or one.placements == other.placements, (make, dim, one.placements)
                 one, other = _full(one), _full(other)
                 # torch adds up numbers of bf16, Tandem f32.
                 tolerance = {"rtol": 0, "atol": 0.05 * other.abs().max().item()} if feature in ROUGH else {}

@@ -18,7 +18,7 @@ def test_feature(feature):
 
 #: Those of matrix.py, in groups that take a few seconds.
 MATRIX = ("eager", "inference", "no_grad then grad", "autocast", "hooks", "checkpoint", "reentrant", "deepcopy", "pickle",
-          "state_dict", "compile", "create_graph", "forward AD", "vmap", "func.grad", "threads", "selective", "FSDP2", "FSDP2 in bf16",
+          "state_dict", "compile", "create_graph", "forward AD", "vmap", "func.grad", "threads", "optimizers", "selective", "FSDP2", "FSDP2 in bf16",
           "adapter", "fake-quantised", "quantised")
 
 

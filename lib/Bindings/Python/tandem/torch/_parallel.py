@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import torch
+import torch.distributed._functional_collectives as functional
 import torch.distributed.tensor.parallel as torch_parallel
 from torch import nn
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -43,9 +44,7 @@ def _results(layers, x, call):
         made = call()
     except tandem.ArgumentError as error:
         raise tandem.ArgumentError(f"layer {', '.join(one._tandem_name for one in layers)}: {error}") from error
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return made
-    return [_Unchanged.apply(y, one.weight) if y.requires_grad else y for y, one in zip(made, layers)]
+    return [_unchanged(y, one.weight) for y, one in zip(made, layers)]
 
 
 def _problem(module):
@@ -169,6 +168,30 @@ class _Unchanged(torch.autograd.Function):
         return grad, None
 
 
+class _Replica(torch.autograd.Function):
+    """whole.to_local() of a replicated DTensor that a rank uses for its own tokens: the gradient is the sum over the ranks."""
+
+    @staticmethod
+    def forward(ctx, whole):
+        ctx.spec = whole._spec
+        return whole._local_tensor.view_as(whole._local_tensor)
+
+    @staticmethod
+    def backward(ctx, grad):
+        total = functional.wait_tensor(functional.all_reduce(grad, "sum", ctx.spec.mesh.get_group()))
+        return DTensor(total, ctx.spec, requires_grad=False)
+
+
+def _unchanged(y, weight):
+    return _Unchanged.apply(y, weight) if y.requires_grad and not torch.compiler.is_compiling() else y
+
+
+def _replica(whole):
+    if torch.compiler.is_compiling():  # the gradient of redistribute is redistributed
+        return whole.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
+    return _Replica.apply(whole)
+
+
 def _transpose(weight):
     return weight.to_local().t() if torch.compiler.is_compiling() else _Transpose.apply(weight)
 
@@ -251,8 +274,8 @@ class RowwiseParallel(_Linear):
             y = _ops.matmul_all_reduce(local, weight, group)
         if module.bias is not None:
             # Each rank adds it to its own rows.
-            partial = [Partial()] if isinstance(self.output_layout, Shard) else None
-            y = y + module.bias.to_local(grad_placements=partial).to(y.dtype)
+            bias = _replica(module.bias) if isinstance(self.output_layout, Shard) else module.bias.to_local()
+            y = y + bias.to(y.dtype)
         return self._made(y, mesh, (*local.shape[:-1], module.out_features))
 
 
@@ -276,8 +299,29 @@ class _LocalLinear(nn.Linear):
 
     def forward(self, input):
         check_transforms("a linear layer on this rank's tokens", (input,))
-        weight, bias = (None if one is None else one.to_local(grad_placements=[Partial()]) for one in (self.weight, self.bias))
-        return nn.functional.linear(input, weight, bias)
+        weight, bias = (None if one is None else _replica(one) for one in (self.weight, self.bias))
+        return _unchanged(nn.functional.linear(input, weight, bias), self.weight)
+
+
+class _Norm(SequenceParallel):
+    """torch's style, but gradients become sums over the ranks. torch leaves terms, and clip_grad_norm_ does not scale those."""
+
+    def _apply(self, module, device_mesh):
+        module = super()._apply(module, device_mesh)
+        module.register_forward_pre_hook(_watch)
+        _watch(module)
+        return module
+
+
+def _watch(module, *_):
+    """Before each call, since copies of a module have its hooks, but copies of parameters have none."""
+    for one in () if torch.compiler.is_compiling() else module.parameters(recurse=False):
+        if one.requires_grad and not one._post_accumulate_grad_hooks:
+            one.register_post_accumulate_grad_hook(_add_up)
+
+
+def _add_up(parameter):
+    parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
 
 
 class _OnTokens(ParallelStyle):
@@ -315,7 +359,7 @@ class _Plan:
             elif last in _PACKED and next(part.parameters(), None) is not None:
                 self.unsplit[name] = "several projections in one layer"
             elif self.tokens and any(fnmatch.fnmatch(last.lower(), one) for one in _NORMS) and not list(part.children()):
-                self.styles[name] = SequenceParallel(sequence_dim=sequence_dim, use_local_output=True)
+                self.styles[name] = _Norm(sequence_dim=sequence_dim, use_local_output=True)
         # A row-parallel layer needs a column-parallel one that feeds it.
         parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, ColwiseParallel)}
         self.styles = {name: style for name, style in self.styles.items()
