@@ -287,6 +287,18 @@ def transforms(rank, ranks):
             _refused(RuntimeError, lambda call=call, dual=dual: call(dual), "forward-mode")
 
 
+def compiled_autograd(rank, ranks):
+    """A backward pass of eager layers that torch.compile compiles."""
+    _, split = _both(ranks, sequence_dim=None)
+    x = torch.randn(2, 8)
+    split.gate_proj(x).square().sum().backward()
+    expected = split.gate_proj.weight.grad.full_tensor()
+    split.zero_grad()
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="aot_eager")):
+        split.gate_proj(x).square().sum().backward()
+    close(split.gate_proj.weight.grad.full_tensor(), expected)
+
+
 def life(rank, ranks):
     """Copies, files, keywords, weights that are split already; what cannot be split is refused by its name."""
     whole, split = _both(ranks)

@@ -286,7 +286,11 @@ def life_of_jobs(rank, ranks):
     dcp.save(split.state_dict(), checkpoint_id=folder)
     with torch.device("meta"):
         empty = MLP()
-    empty = tt.parallelize(empty, _mesh(ranks)).to_empty(device="cpu")
+    empty = tt.parallelize(empty, _mesh(ranks))
+    with torch.no_grad():
+        y = empty(x.to("meta"))  # as programs do that estimate memory
+    assert y.is_meta and y.shape == x.shape
+    empty = empty.to_empty(device="cpu")
     state = empty.state_dict()
     dcp.load(state, checkpoint_id=folder)
     empty.load_state_dict(state)

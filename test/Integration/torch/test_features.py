@@ -7,7 +7,7 @@ import os
 import pytest
 from ranks import run
 
-FEATURES = ("own_forward", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "late", "negative",
+FEATURES = ("own_forward", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "compiled_autograd", "late", "negative",
             "gradients_of_fuse", "chained")
 
 

@@ -430,7 +430,7 @@ def _name(group):
 def _cast(x, weights):
     """(x, weights) as torch.autocast casts what torch's matmuls multiply."""
     kind = x.device.type
-    if not torch.is_autocast_enabled(kind):
+    if kind == "meta" or not torch.is_autocast_enabled(kind):
         return x, weights
     dtype = torch.get_autocast_dtype(kind)
     x, *weights = (one.to(dtype) if one.is_floating_point() and one.dtype != torch.float64 else one for one in (x, *weights))

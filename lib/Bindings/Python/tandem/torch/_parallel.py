@@ -157,9 +157,9 @@ class _Unchanged(torch.autograd.Function):
     part of the weight, and torch counts changes of the DTensor only."""
 
     @staticmethod
-    def forward(ctx, y, weight):
+    def forward(ctx, y, weights):  # a list, so that they are no inputs: compiled autograd adds up the gradients of those
         ctx.mark_dirty(y)
-        ctx.save_for_backward(weight)
+        ctx.save_for_backward(*weights)
         return y
 
     @staticmethod
@@ -183,7 +183,7 @@ class _Replica(torch.autograd.Function):
 
 
 def _unchanged(y, weight):
-    return _Unchanged.apply(y, weight) if y.requires_grad and not torch.compiler.is_compiling() else y
+    return _Unchanged.apply(y, [weight]) if y.requires_grad and not torch.compiler.is_compiling() else y
 
 
 def _replica(whole):
