@@ -5,14 +5,15 @@
   determinism.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 1. One layer (test/Programs/deterministic.mlir) with all schedules of its gather and of its reduction has the bits of the
-   unoverlapped baseline.
-   So has a matmul with bias.
+   unoverlapped baseline. So have gathers, reduce-scatters and all-reduces with bias, with all schedules and their options.
 2. Without `fusion.deterministic` some schedule has others: else the test could not fail.
 3. "batch": with fewer rows, the rows that are left have the same bits.
 4. Functions of test/Programs that have a deterministic form have the bits of their baseline, as the checker proves it.
 """
 
+import argparse
 import dataclasses
+import math
 import os
 import re
 
@@ -37,12 +38,12 @@ def layer(dtype, gather, reduction, rows=72):
 
 
 class Case(harness.CombinationTest):
-    def run_layer(self, name, text, ranks, *options, repeat=3, entry="layer"):
+    def run_layer(self, name, text, ranks, *options, repeat=3, entry="layer", mesh=None):
         """What the program of `text` gives: result name -> bits."""
         source, program, dump = (self.path(f"{name}.{end}") for end in ("mlir", "tsp", "dump"))
         with open(source, "w") as file:
             file.write(text)
-        done = harness.run([harness.tool("tandem-compile"), source, f"--entry={entry}", f"--mesh=x={ranks}",
+        done = harness.run([harness.tool("tandem-compile"), source, f"--entry={entry}", f"--mesh={mesh or f'x={ranks}'}",
                             f"--target=cpu-{self.combination.channel}", *options, "-o", program])
         self.assertEqual(done.code, 0, str(done))
         done = harness.tandem_run(program, "-n", ranks, f"--channel={self.combination.channel}", "--verify",
@@ -50,8 +51,9 @@ class Case(harness.CombinationTest):
         self.assertVerified(done, ranks)
         return harness.read_dump(dump)
 
-    def assertSameBits(self, a, b, what):
-        self.assertEqual(a["y"].tobytes(), b["y"].tobytes(), f"{what}: {np.sum(a['y'] != b['y'])} elements differ")
+    def assertSameBits(self, a, b, what, result="y"):
+        a, b = a[result], b[result]
+        self.assertEqual(a.tobytes(), b.tobytes(), f"{what}: {np.sum(a != b)} elements of {result} differ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,37 +83,182 @@ class SameBitsWithEverySchedule(Case):
                 self.assertSameBits(self.run_layer(name, layer(c.dtype, gather, reduction), c.ranks), baseline, name)
 
 
-BIASED = """
-#tp = #tandem.mesh<"tp", ["x" = ?]>
-!x = tensor<72x24xf32, #fusion.axes<#tp, [didx("x"), -]>>
-!g = tensor<72x24xf32, #fusion.axes<#tp, [stream("x"), -]>>
-!w = tensor<24x48xf32, #fusion.axes<#tp, [-, didx("x")]>>
-!b = tensor<48xf32, #fusion.axes<#tp, [didx("x")]>>
-!y = tensor<72x48xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
-func.func @biased(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}, %b: !b {fusion.name = "b"}) -> (!y {fusion.name = "y"})
-    attributes {fusion.deterministic = "bitwise"} {
-  %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : !x -> !g
+#: A loop per kind of communication. D and S: the digits of the devices, and of slices in their place.
+LOOPS = {
+    # A matmul adds its bias before it rounds the product, so no schedule may add it by a command of its own.
+    "gather": """
+!x = tensor<48x24xf32, #fusion.axes<#mesh, [D, -]>>
+!g = tensor<48x24xf32, #fusion.axes<#mesh, [S, -]>>
+!w = tensor<24x32xf32, #fusion.axes<#mesh, [-, D]>>
+!b = tensor<32xf32, #fusion.axes<#mesh, [D]>>
+!y = tensor<48x32xf32, #fusion.axes<#mesh, [S, D]>>
+func.func @f(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}, %b: !b {fusion.name = "b"})
+    -> (!y {fusion.name = "y"}, !y {fusion.name = "z"}) attributes {fusion.deterministic = "bitwise"} {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<pipeline>} : !x -> !g
   %y = fusion.matmul %g, %w bias %b : !g, !w, !b -> !y
-  return %y : !y
+  %p = fusion.matmul %g, %w : !g, !w -> !y
+  %z = math.tanh %p : !y
+  return %y, %z : !y, !y
 }
-"""
+""",
+    # The gradient of the weight combines the slices: once, on all of them.
+    "gradient": """
+!x = tensor<48x24xf32, #fusion.axes<#mesh, [D, -]>>
+!g = tensor<48x24xf32, #fusion.axes<#mesh, [S, -]>>
+!d = tensor<48x16xf32, #fusion.axes<#mesh, [-, D]>>
+!w = tensor<24x32xf32, #fusion.axes<#mesh, [-, D]>>
+!b = tensor<32xf32, #fusion.axes<#mesh, [D]>>
+!y = tensor<48x32xf32, #fusion.axes<#mesh, [S, D]>>
+!z = tensor<24x16xf32, #fusion.axes<#mesh, [-, D]>>
+func.func @f(%x: !x {fusion.name = "x"}, %d: !d {fusion.name = "d"}, %w: !w {fusion.name = "w"}, %b: !b {fusion.name = "b"})
+    -> (!y {fusion.name = "y"}, !z {fusion.name = "z"}) attributes {fusion.deterministic = "bitwise"} {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<pipeline>} : !x -> !g
+  %y = fusion.matmul %g, %w bias %b : !g, !w, !b -> !y
+  %z = fusion.matmul %g, %d {transpose_a} : !g, !d -> !z
+  return %y, %z : !y, !z
+}
+""",
+    # R: the digits of the sum. A bias is added to it, and the matmul that reads it has another one.
+    "reduction": """
+!x = tensor<48x24xf32, #fusion.axes<#mesh, [-, D]>>
+!w = tensor<24x32xf32, #fusion.axes<#mesh, [D, -]>>
+!b = tensor<32xf32, #fusion.axes<#mesh, [-]>>
+!t = tensor<48x32xf32, #fusion.axes<#mesh, [S, -], partial = AXES>>
+!y = tensor<48x32xf32, #fusion.axes<#mesh, [R, -]>>
+!v = tensor<32x16xf32, #fusion.axes<#mesh, [-, -]>>
+!c = tensor<16xf32, #fusion.axes<#mesh, [-]>>
+!z = tensor<48x16xf32, #fusion.axes<#mesh, [R, -]>>
+func.func @f(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}, %b: !b {fusion.name = "b"},
+    %v: !v {fusion.name = "v"}, %c: !c {fusion.name = "c"})
+    -> (!y {fusion.name = "y"}, !z {fusion.name = "z"}) attributes {fusion.deterministic = "bitwise"} {
+  %t = fusion.matmul %x, %w : !x, !w -> !t
+  %s = fusion.reshard %t {schedule = #fusion.schedule<pipeline>} : !t -> !y
+  %a = fusion.broadcast %b dims [1] : !b -> !y
+  %y = arith.addf %s, %a : !y
+  %z = fusion.matmul %y, %v bias %c : !y, !v, !c -> !z
+  return %y, %z : !y, !z
+}
+""",
+}
+#: Two products are added before they are sent.
+LOOPS["sum"] = LOOPS["reduction"].replace("%w: !w", '%u: !w {fusion.name = "u"}, %w: !w').replace(
+    "%t = fusion.matmul %x, %w : !x, !w -> !t", """%p = fusion.matmul %x, %u : !x, !w -> !t
+  %q = fusion.matmul %x, %w : !x, !w -> !t
+  %t = arith.addf %p, %q : !t""")
+
+PIPELINE = ("pipeline", "pipeline, streams = 3")
+EXCHANGE = ("exchange", "exchange, streams = 3")
+PUSH = ("push", "push, streams = 2", "push, copies = 2", "push, order = xor")
+DIRECT = ("direct", "direct, shots = one", "direct, blocks = 3", "direct, signals = block", "direct, signals = word")
+TWO_SHOTS = ("direct, shots = two", "direct, shots = two, signals = block")
+RING = ("ring", "ring, directions = 2", "ring, buffers = 2")
+HIERARCHICAL = ("hierarchical", "hierarchical, spread = send")
+REFUSALS = ("adds partial sums in an order of its own, but|expected matmuls without bias, which it adds to rounded products|"
+            "slices in dimensions that are not added up")
 
 
-class SameBitsWithBias(Case):
-    """A matmul adds its bias before it rounds the product, so no schedule may add it by a command of its own."""
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """The schedules that can run a loop, which all give the same bits. `kind`: gather, scatter or reduce."""
+    loop: str
+    kind: str
+    slices: str  # "none", "one" or "two" for each device
+    mesh: tuple
+    accepted: tuple
+    refused: tuple = ()
+    dtype: str = "f32"
+    channel: str = "local"
+
+    @property
+    def name(self):
+        mesh = "x".join(str(size) for _, size in self.mesh)
+        return f"{self.loop}-{self.kind}/{self.slices}/{mesh}/{self.dtype}/{self.channel}"
+
+    @property
+    def ranks(self):
+        return math.prod(size for _, size in self.mesh)
+
+    def text(self, schedule):
+        axes = [axis for axis, _ in self.mesh]
+        devices = " * ".join(f'didx("{axis}")' for axis in axes)
+        slices = " * ".join([f'stream("{axis}")' for axis in axes] + ["stream(2)"] * (self.slices == "two"))
+        slices = "-" if self.slices == "none" else slices
+        text = LOOPS[self.loop].replace("[R", f"[{devices}" if self.kind == "scatter" else f"[{slices}")
+        text = re.sub(r"\bD\b", devices, re.sub(r"\bS\b", slices, text)).replace("AXES", str(axes).replace("'", '"'))
+        mesh = ", ".join(f'"{axis}" = ?' for axis in axes)
+        text = f'#mesh = #tandem.mesh<"mesh", [{mesh}]>\n' + re.sub(r"(?<=x)f32\b", self.dtype, text)
+        options = re.sub(r"= ([a-z]+)", r'= "\1"', schedule)
+        return text.replace("schedule<pipeline>", f"schedule<{options}>")
+
+
+def choices(options):
+    tp, two, pod = (("x", 4),), (("x", 2),), (("node", 2), ("gpu", 2))
+    merged = ("push, merge = [1, 1, 2]", "push, copies = 4")
+    by_sms = ("push, by = sms", "push, by = sms, blocks = 2")
+    in_slices = (*PIPELINE, *EXCHANGE, *PUSH)
+    whole = ("pipeline, combine = whole", "push, combine = whole")
+    found = [
+        Choices("gather", "gather", "one", tp, (*in_slices, *RING, *merged, *by_sms), ("gated",)),
+        Choices("gather", "gather", "two", tp, (*in_slices, *RING, *by_sms, "ring, split = yes"), ("gated",)),
+        Choices("gather", "gather", "none", tp, (*PIPELINE, *EXCHANGE, *DIRECT)),
+        Choices("gather", "gather", "one", pod, (*PIPELINE, *EXCHANGE, "push", "ring", *HIERARCHICAL, "hierarchical, merge = node",
+                                                 "hierarchical, merge = node, spread = send"), ("gated",)),
+        Choices("gather", "gather", "none", pod, (*PIPELINE, *EXCHANGE, *DIRECT)),
+        Choices("gradient", "gather", "one", tp, whole, ("pipeline", "exchange", "push", "gated")),
+        Choices("gradient", "gather", "two", tp, whole, ("pipeline", "exchange", "push", "gated")),
+    ]
+    for loop, epilogue in (("reduction", ("push, by = epilogue",)), ("sum", ())):
+        found += [
+            Choices(loop, "scatter", "one", tp, (*in_slices, *epilogue, "push, merge = [1, 1, 2]"), ("ring",)),
+            Choices(loop, "reduce", "one", tp, (*PIPELINE, "push", "push, order = xor", *epilogue, *DIRECT, *TWO_SHOTS)),
+        ]
+    found += [
+        Choices("reduction", "scatter", "one", two, (*in_slices, "push, by = epilogue"), ("ring", "push, sum = matmul")),
+        Choices("reduction", "scatter", "two", tp, in_slices, ("ring", "ring, directions = 2", "ring, split = yes")),
+        Choices("reduction", "scatter", "one", pod, (*PIPELINE, *EXCHANGE, "push"), ("ring", "hierarchical")),
+        Choices("reduction", "scatter", "none", tp, (*PIPELINE, *DIRECT)),
+        Choices("reduction", "scatter", "none", pod, (*PIPELINE, *DIRECT)),
+        Choices("reduction", "reduce", "two", tp, (*PIPELINE, "push", "push, order = xor", *DIRECT, *TWO_SHOTS)),
+        Choices("reduction", "reduce", "one", two, (*PIPELINE, "push", "push, by = epilogue", *DIRECT), ("push, sum = matmul",)),
+        Choices("reduction", "reduce", "none", pod, (*PIPELINE, *DIRECT)),
+    ]
+    for each in found:
+        for dtype in ("f32", "bf16"):
+            for channel in harness.CHANNELS if options.all else harness.CHANNELS[1:]:
+                yield dataclasses.replace(each, dtype=dtype, channel=channel)
+
+
+class SameBitsWithEveryChoice(Case):
+    """Gathers, reduce-scatters and all-reduces, with bias."""
 
     def check(self):
         c = self.combination
-        text = re.sub(r"(?<=x)f32\b", c.dtype, BIASED)
-        baseline = self.run_layer("baseline", text, c.ranks, "--baseline", entry="biased")
-        for schedule in (*GATHERS, "push, streams = 2", f"push, merge = [1, {c.ranks - 1}]", "exchange, streams = 3"):
-            other = text.replace("schedule<push>", f"schedule<{schedule}>")
-            self.assertSameBits(self.run_layer("biased", other, c.ranks, entry="biased"), baseline, schedule)
-        # A command of its own.
-        source = self.write("gated.mlir", text.replace("schedule<push>", "schedule<gated>"))
-        done = harness.run([harness.tool("tandem-compile"), source, f"--mesh=x={c.ranks}", "-o", self.path("gated.tsp")])
-        self.assertEqual(done.code, 1, str(done))
-        self.assertIn("expected matmuls without bias, which it adds to rounded products", done.err)
+        mesh = ",".join(f"{axis}={size}" for axis, size in c.mesh)
+        baseline = self.run_layer("baseline", c.text(c.accepted[0]), c.ranks, "--baseline", entry="f", mesh=mesh)
+        for schedule in c.accepted:
+            found = self.run_layer("choice", c.text(schedule), c.ranks, entry="f", mesh=mesh)
+            for result in "yz":
+                self.assertSameBits(found, baseline, schedule, result)
+        for schedule in c.refused:
+            text = c.text(schedule)
+            done = harness.run([harness.tool("tandem-compile"), self.write("refused.mlir", text), f"--mesh={mesh}",
+                                "-o", self.path("refused.tsp")])
+            self.assertEqual(done.code, 1, str(done))
+            self.assertRegex(done.err, REFUSALS, schedule)
+            # Not for nothing: without the attribute it has other bits. (Two partial sums have one order.)
+            if c.ranks > 2 and c.loop != "gradient":
+                found = self.run_layer("refused", re.sub(r" attributes \{.*?\}", "", text), c.ranks, entry="f", mesh=mesh)
+                self.assertNotEqual(found["y"].tobytes(), baseline["y"].tobytes(), schedule)
+
+
+class EveryScheduleHasChoices(harness.Test):
+    def test_names(self):
+        source = self.write("unknown.mlir", 'func.func @f() attributes {fusion.schedule = #fusion.schedule<all>} { return }')
+        done = harness.run([harness.tool("tandem-compile"), source, "-o", self.path("unknown.tsp")])
+        known = re.search(r"expected a schedule \((.*)\), found 'all'", done.err)
+        self.assertTrue(known, str(done))
+        tried = {schedule.split(",")[0] for c in choices(argparse.Namespace(all=False)) for schedule in c.accepted + c.refused}
+        self.assertEqual(set(known[1].split(", ")), tried)
 
 
 class OtherBitsWithoutTheAttribute(Case):
@@ -168,5 +315,5 @@ class HasTheBitsOfItsBaseline(harness.CombinationTest):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, combined=[(SameBitsWithEverySchedule, layers), (SameBitsWithBias, layers), (OtherBitsWithoutTheAttribute, layers),
+    harness.main(__doc__, EveryScheduleHasChoices, combined=[(SameBitsWithEverySchedule, layers), (SameBitsWithEveryChoice, choices), (OtherBitsWithoutTheAttribute, layers),
                                     (SameBitsOfFewerRows, layers), (HasTheBitsOfItsBaseline, proofs)])
