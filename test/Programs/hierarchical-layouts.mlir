@@ -5,6 +5,8 @@
 // RUN: tandem-compile %s --entry=gather_flat --mesh node=2,gpu=2 --dump --rank=1 | FileCheck %s --check-prefix=FLAT
 // RUN: tandem-compile %s --entry=gather_list --mesh node=3,gpu=2 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: tandem-compile %s --entry=gather_flat --mesh node=4,gpu=4 -o %t.tsp && tandem-check %t.tsp --queues=1
+// RUN: tandem-compile %s --entry=gather_list_again --mesh node=2,gpu=2 --dump --rank=1 | FileCheck %s --check-prefix=AGAIN
+// RUN: tandem-compile %s --entry=gather_list_twice --mesh node=2,gpu=2 --dump --rank=1 | FileCheck %s --check-prefix=TWICE
 
 // Gathers whose result is not one tensor in the order of the ranks. Slices arrive where they belong: the only copies are
 // those of own slices, and with puts those out of symmetric memory, which an ordinary gather has, too.
@@ -61,6 +63,12 @@
 // FLAT-COUNT-2: s0 copy
 // FLAT-NOT: s0 copy
 
+// A part that is a result before them is made there, and copied. If all are results again, these are copies.
+//
+// AGAIN: s0 copy arg3:f32[12,16] <- arg1:f32[12,16]
+// TWICE: arena 0, symmetric 2x0,
+// TWICE-COUNT-4: s0 copy arg{{[5-8]}}:f32[12,16] <- arg{{[1-4]}}:f32[12,16]
+
 #pod = #tandem.mesh<"pod", ["node" = ?, "gpu" = ?]>
 !x = tensor<48x16xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>
 !xs = tensor<48x16xf32, #fusion.axes<#pod, [stream("node") * stream("gpu"), -]>>
@@ -114,4 +122,25 @@ func.func @gather_flat(%x: !x {fusion.name = "x"}) -> (!flat {fusion.name = "y"}
   %5 = fusion.reshape %3 : !bs -> !second
   %6 = fusion.concat %4, %5 dim 0 : (!first, !second) -> !flat
   return %6 : !flat
+}
+
+func.func @gather_list_again(%x: !x {fusion.name = "x"}) -> (!y {fusion.name = "y"}, !y {fusion.name = "y0"},
+    !y {fusion.name = "y1"}, !y {fusion.name = "y2"}, !y {fusion.name = "y3"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<hierarchical, spread = "send">} : !x -> !xs
+  %1 = fusion.slice %0 offsets [0, 0] steps [1, 1] : !xs -> !y
+  %2 = fusion.slice %0 offsets [12, 0] steps [1, 1] : !xs -> !y
+  %3 = fusion.slice %0 offsets [24, 0] steps [1, 1] : !xs -> !y
+  %4 = fusion.slice %0 offsets [36, 0] steps [1, 1] : !xs -> !y
+  return %2, %1, %2, %3, %4 : !y, !y, !y, !y, !y
+}
+
+func.func @gather_list_twice(%x: !x {fusion.name = "x"})
+    -> (!y {fusion.name = "y0"}, !y {fusion.name = "y1"}, !y {fusion.name = "y2"}, !y {fusion.name = "y3"},
+        !y {fusion.name = "z0"}, !y {fusion.name = "z1"}, !y {fusion.name = "z2"}, !y {fusion.name = "z3"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<hierarchical, spread = "send">} : !x -> !xs
+  %1 = fusion.slice %0 offsets [0, 0] steps [1, 1] : !xs -> !y
+  %2 = fusion.slice %0 offsets [12, 0] steps [1, 1] : !xs -> !y
+  %3 = fusion.slice %0 offsets [24, 0] steps [1, 1] : !xs -> !y
+  %4 = fusion.slice %0 offsets [36, 0] steps [1, 1] : !xs -> !y
+  return %1, %2, %3, %4, %1, %2, %3, %4 : !y, !y, !y, !y, !y, !y, !y, !y
 }

@@ -180,7 +180,10 @@ std::optional<ResultParts> tandem::findParts(func::FuncOp func, unsigned first) 
       return std::nullopt;
     slices.insert(slice);
   }
-  if (!llvm::all_of(gathered.getUsers(), [&](Operation *user) { return slices.contains(user); }) ||
+  // A slice that is a result before these is made there, and copied here.
+  auto isSlice = [&](Value result) { return slices.contains(getRows(result)); };
+  if (llvm::any_of(results.take_front(first), isSlice) ||
+      !llvm::all_of(gathered.getUsers(), [&](Operation *user) { return slices.contains(user); }) ||
       !isGatheredInParts(gathered, parts.count))
     return std::nullopt;
   return parts;
