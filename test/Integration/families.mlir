@@ -128,3 +128,12 @@ func.func @handed_out(%x: tensor<?x16xf32, #here> {fusion.name = "x"}, %w: tenso
   %y = fusion.matmul %0, %w : tensor<?x16xf32, #whole>, tensor<16x24xf32, #columns> -> tensor<?x24xf32, #columns>
   return %y : tensor<?x24xf32, #columns>
 }
+
+// What has the extent of the bound by chance, 1 or 2, does not vary.
+func.func @reshaped(%x: tensor<1x?x2x4xf32, #fusion.axes<#tp, [-, -, -, didx("x")]>> {fusion.name = "x"}, %w: tensor<4x5xf32, #whole> {fusion.name = "w"})
+    -> (tensor<?x1x2x5xf32, #fusion.axes<#tp, [-, -, -, -]>> {fusion.name = "y"}) {
+  %0 = fusion.reshard %x : tensor<1x?x2x4xf32, #fusion.axes<#tp, [-, -, -, didx("x")]>> -> tensor<1x?x2x4xf32, #fusion.axes<#tp, [-, -, -, -]>>
+  %1 = fusion.reshape %0 : tensor<1x?x2x4xf32, #fusion.axes<#tp, [-, -, -, -]>> -> tensor<?x1x2x4xf32, #fusion.axes<#tp, [-, -, -, -]>>
+  %2 = fusion.matmul %1, %w : tensor<?x1x2x4xf32, #fusion.axes<#tp, [-, -, -, -]>>, tensor<4x5xf32, #whole> -> tensor<?x1x2x5xf32, #fusion.axes<#tp, [-, -, -, -]>>
+  return %2 : tensor<?x1x2x5xf32, #fusion.axes<#tp, [-, -, -, -]>>
+}

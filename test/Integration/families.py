@@ -48,6 +48,7 @@ REFERENCES = {
     "far": lambda q, k, v: {"y": attention(q - 4e4, np.exp(np.exp(k)), np.exp(v), scale=1e-6)},
     "elsewhere": lambda x, w: {"e": np.exp(x), "y": np.exp(w)},
     "handed_out": lambda x, w: {"y": x @ w},
+    "reshaped": lambda x, w: {"y": x.swapaxes(0, 1) @ w},
 }
 
 
@@ -68,6 +69,7 @@ class Case:
 
 
 def cases(options):
+    yield from (Case("reshaped", 2, bound, "local") for bound in (1, 2, 4))
     for n, function in enumerate(REFERENCES):
         if options.all:
             yield from (Case(function, p, b, c) for p in (1, 2, 3, 4, 8) for b in (10, 48) for c in harness.CHANNELS)

@@ -30,7 +30,8 @@ namespace tandem::fusion {
 
 /// `fusion.varying` on an argument or result: the dimensions whose extent is known only when the
 /// program runs, and is at most the type's (fusion-bound-extents). On `fusion.call`: those of its
-/// parallel dimensions, by number: 0 is the first letter of a result.
+/// parallel dimensions, by number: 0 is the first letter of a result. On `fusion.reshape`, from
+/// fusion-specialize to fusion-bound-extents: those of the operand and of the result, two lists.
 inline constexpr llvm::StringLiteral kVaryingAttrName = "fusion.varying";
 /// `fusion.mask` on an argument of one varying dimension: the runtime binds it, to true up to the
 /// run's extent and false behind it.

@@ -657,6 +657,14 @@ func.func @f(%0: tensor<8x4xf32>) {
 
 // -----
 
+func.func @varying(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected ascending dimensions of the operand and of the result in 'fusion.varying', found [array<i64: 0>, array<i64: 2>]}}
+  %1 = fusion.reshape %0 {fusion.varying = [array<i64: 0>, array<i64: 2>]} : tensor<8x4xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
 // call_c4
 func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
 func.func @f(%0: tensor<8x4xf32>) {

@@ -60,9 +60,25 @@ static LogicalResult verifyVaryingAttr(CallOp call, NamedAttribute attr) {
                             << kVaryingAttrName << "', found " << attr.getValue();
 }
 
+static LogicalResult verifyVaryingAttr(ReshapeOp reshape, NamedAttribute attr) {
+  auto isValid = [](Attribute dims, RankedTensorType type) {
+    auto list = dyn_cast<DenseI64ArrayAttr>(dims);
+    return list && tandem::areAscending(list, type.getRank());
+  };
+  auto lists = dyn_cast<ArrayAttr>(attr.getValue());
+  if (lists && lists.size() == 2 && isValid(lists[0], reshape.getInput().getType()) &&
+      isValid(lists[1], reshape.getType()))
+    return success();
+  return reshape.emitOpError() << "expected ascending dimensions of the operand and of the result "
+                                  "in '"
+                               << kVaryingAttrName << "', found " << attr.getValue();
+}
+
 LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   if (auto call = dyn_cast<CallOp>(op); call && attr.getName() == kVaryingAttrName)
     return verifyVaryingAttr(call, attr);
+  if (auto reshape = dyn_cast<ReshapeOp>(op); reshape && attr.getName() == kVaryingAttrName)
+    return verifyVaryingAttr(reshape, attr);
   if (attr.getName() == kScheduleAttrName || attr.getName() == kGatherAttrName)
     return verifyHint(op, attr);
   StringRef name = attr.getName().getValue();

@@ -10,6 +10,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/ReshapeShapes.h"
+#include "tandem/Support/VaryingAttrs.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -87,9 +88,11 @@ static FailureOr<SmallVector<ReshapeGroup>> getReshapeGroups(ArrayRef<int64_t> f
   ArrayRef<int64_t> restTo = to.slice(rest.toBegin, rest.toEnd - rest.toBegin);
   auto dynamics = [](ArrayRef<int64_t> s) { return llvm::count(s, ShapedType::kDynamic); };
   if (!restFrom.empty() || !restTo.empty()) {
+    bool isOneOpen = dynamics(restFrom) == 1 && dynamics(restTo) == 1;
     bool pairs = restFrom.size() == restTo.size() &&
-                 llvm::all_of(llvm::zip(restFrom, restTo), [](auto pair) {
-                   return compatibleExtents(std::get<0>(pair), std::get<1>(pair));
+                 llvm::all_of(llvm::zip(restFrom, restTo), [&](auto pair) {
+                   auto [a, b] = pair;
+                   return isOneOpen ? a == b : compatibleExtents(a, b);
                  });
     bool ones = llvm::all_of(restFrom, [](int64_t n) { return n == 1; }) &&
                 llvm::all_of(restTo, [](int64_t n) { return n == 1; });
@@ -302,5 +305,13 @@ private:
 } // namespace
 
 AxesRule ReshapeOp::getAxesRule() {
-  return Factorizer(getInput().getType().getShape(), getType().getShape()).run();
+  SmallVector<int64_t> from(getInput().getType().getShape()), to(getType().getShape());
+  // A number that no other extent is a multiple of, so that varying dimensions only meet each
+  // other.
+  constexpr int64_t kPrime = 2'147'483'647;
+  if (auto varying = (*this)->getAttrOfType<ArrayAttr>(kVaryingAttrName))
+    for (auto [shape, dims] : {std::pair(&from, varying[0]), std::pair(&to, varying[1])})
+      for (int64_t dim : cast<DenseI64ArrayAttr>(dims).asArrayRef())
+        (*shape)[dim] = kPrime;
+  return Factorizer(from, to).run();
 }

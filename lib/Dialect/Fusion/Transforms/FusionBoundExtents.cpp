@@ -354,6 +354,7 @@ LogicalResult Bounder::run() {
   for (Operation *op : ops)
     if (failed(fit(op)) || failed(verifyResults(op)))
       return failure();
+  function.walk([](ReshapeOp op) { op->removeAttr(kVaryingAttrName); });
   updateSignature(function);
   return success();
 }

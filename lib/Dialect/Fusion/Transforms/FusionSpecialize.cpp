@@ -240,18 +240,25 @@ private:
   LogicalResult applyBound(func::FuncOp function, Extents &filled) {
     if (bound <= 0)
       return success();
+    auto openDims = [](RankedTensorType type) {
+      auto dims = llvm::seq<int64_t>(0, type.getRank());
+      return llvm::filter_to_vector(dims, [&](int64_t dim) { return type.isDynamicDim(dim); });
+    };
+    // The bound may be the extent of other dimensions, too: of a reshape, only here is it known
+    // which ones vary.
+    SmallVector<std::tuple<ReshapeOp, Shape, Shape>> reshapes;
+    function.walk([&](ReshapeOp op) {
+      reshapes.push_back({op, openDims(op.getInput().getType()), openDims(op.getType())});
+    });
     bool varies = false;
     for (BlockArgument argument : function.getArguments()) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       if (!type || type.hasStaticShape())
         continue;
       Shape shape(type.getShape());
-      SmallVector<int64_t> dims;
-      for (auto [dim, extent] : llvm::enumerate(shape))
-        if (ShapedType::isDynamic(extent)) {
-          extent = bound;
-          dims.push_back(dim);
-        }
+      SmallVector<int64_t> dims = openDims(type);
+      for (int64_t dim : dims)
+        shape[dim] = bound;
       if (failed(filled.refine(argument, shape, "the bound")))
         return failure();
       function.setArgAttr(argument.getArgNumber(), kVaryingAttrName,
@@ -262,7 +269,17 @@ private:
       return function.emitError()
              << "expected an argument with a `?` extent in option 'shape' or in its type, since "
                 "there is a bound";
-    return filled.propagate();
+    if (failed(filled.propagate()))
+      return failure();
+    auto getVarying = [&](Shape &dims, RankedTensorType type) -> Attribute {
+      llvm::erase_if(dims, [&](int64_t dim) { return type.getDimSize(dim) != bound; });
+      return DenseI64ArrayAttr::get(&getContext(), dims);
+    };
+    for (auto &[op, from, to] : reshapes)
+      op->setAttr(kVaryingAttrName,
+                  ArrayAttr::get(&getContext(), {getVarying(from, op.getInput().getType()),
+                                                 getVarying(to, op.getType())}));
+    return success();
   }
 
   /// Checks the return against the signature.
