@@ -194,7 +194,11 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
   bool isKnown = proves && Proofs::get().find(key, certificate);
   if (!predicts && (isKnown || !proves))
     return certificate;
-  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(program));
+  ProgramLimits limits;
+  // No device holds a reference that the program does not carry.
+  if (program.data() != result.output.data())
+    limits.maxArenaBytes = uint64_t(1) << 54;
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(program, limits));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(*file));
   std::shared_ptr<const replay::World> baseline;
   if (!result.baseline.empty()) {

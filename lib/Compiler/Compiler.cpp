@@ -280,7 +280,7 @@ LogicalResult Compilation::verify() {
         return fail(program.status());
   if ((*file)->hasOracle())
     if (auto oracle = (*file)->oracle(); !oracle)
-      return fail(oracle.status());
+      return fail(oracle.status()) << "; leave the reference out (--no-oracle)";
   return success();
 }
 

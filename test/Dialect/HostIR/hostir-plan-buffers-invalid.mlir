@@ -112,27 +112,27 @@ hostir.program @hidden_stream(%x: memref<16xf32>, %y: memref<16xf32> {hostir.res
 
 hostir.program @too_large(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
   %main = hostir.main_stream
-  // expected-error @+1 {{expected a buffer of at most 70368744177664 bytes, found}}
+  // expected-error @+1 {{expected a buffer of at most 4503599627370496 bytes, found}}
   %a = hostir.alloc on %main : memref<4611686018427387904x4xf32>
 }
 
 // -----
 
 // Each buffer is small enough, all together are not.
-// expected-error @+1 {{expected buffers of at most 70368744177664 bytes, found 123145302310912}}
-hostir.program @too_large_together(%x: memref<16xf32>, %y: memref<4398046511104x4xf32>, %z: memref<4398046511104x3xf32> {hostir.result}) {
+// expected-error @+1 {{expected buffers of at most 4503599627370496 bytes, found 7881299347898368}}
+hostir.program @too_large_together(%x: memref<16xf32>, %y: memref<281474976710656x4xf32>, %z: memref<281474976710656x3xf32> {hostir.result}) {
   %main = hostir.main_stream
-  %a = hostir.alloc on %main : memref<4398046511104x4xf32>
-  %b = hostir.alloc on %main : memref<4398046511104x3xf32>
-  hostir.copy %y to %a on %main : memref<4398046511104x4xf32> to memref<4398046511104x4xf32>
-  hostir.copy %b to %z on %main : memref<4398046511104x3xf32> to memref<4398046511104x3xf32>
-  hostir.copy %a to %y on %main : memref<4398046511104x4xf32> to memref<4398046511104x4xf32>
+  %a = hostir.alloc on %main : memref<281474976710656x4xf32>
+  %b = hostir.alloc on %main : memref<281474976710656x3xf32>
+  hostir.copy %y to %a on %main : memref<281474976710656x4xf32> to memref<281474976710656x4xf32>
+  hostir.copy %b to %z on %main : memref<281474976710656x3xf32> to memref<281474976710656x3xf32>
+  hostir.copy %a to %y on %main : memref<281474976710656x4xf32> to memref<281474976710656x4xf32>
 }
 
 // -----
 
 // Places of all workers.
-hostir.program @too_many_places(%x: memref<4398046511104x4xf32>, %z: memref<16xf32> {hostir.result}) attributes {workers = 1024 : i64} {
+hostir.program @too_many_places(%x: memref<281474976710656x4xf32>, %z: memref<16xf32> {hostir.result}) attributes {workers = 1024 : i64} {
   %main = hostir.main_stream
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -140,9 +140,9 @@ hostir.program @too_many_places(%x: memref<4398046511104x4xf32>, %z: memref<16xf
   scf.for %i = %c0 to %c8 step %c1 {
     %s = hostir.worker_stream %i
     hostir.sync %s after %main
-    // expected-error @+1 {{expected a buffer whose slots take at most 70368744177664 bytes, found 'memref<4398046511104x4xf32>' for 8 workers}}
-    %a = hostir.alloc on %s : memref<4398046511104x4xf32>
-    hostir.copy %x to %a on %s : memref<4398046511104x4xf32> to memref<4398046511104x4xf32>
+    // expected-error @+1 {{expected a buffer whose slots take at most 4503599627370496 bytes, found 'memref<281474976710656x4xf32>' for 8 workers}}
+    %a = hostir.alloc on %s : memref<281474976710656x4xf32>
+    hostir.copy %x to %a on %s : memref<281474976710656x4xf32> to memref<281474976710656x4xf32>
     hostir.sync %main after %s
   }
 }

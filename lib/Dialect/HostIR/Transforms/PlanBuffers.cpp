@@ -23,8 +23,9 @@ using namespace tandem;
 using namespace tandem::hostir;
 
 namespace {
-/// The largest arena: 64 TiB. Slots of all 1024 workers still fit in 64 bits.
-constexpr int64_t kMaxArenaBytes = int64_t(1) << 46;
+/// The largest arena: 4 PiB, for the unsharded reference of a program for many devices. Slots of
+/// all 1024 workers still fit in 64 bits.
+constexpr int64_t kMaxArenaBytes = int64_t(1) << 52;
 
 /// One item of an arena. Sizes and offsets are multiples of kBufferAlignment.
 struct ArenaItem {
