@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <fstream>
 #include <memory>
 #include <new>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -108,6 +110,40 @@ Status tandem::writeFile(const std::string &path, std::string_view bytes) {
   });
 }
 
+/// The link of /proc that a path names, perhaps by way of others, as /dev/stdout does; empty if it
+/// names none. What is open there has a name by chance, or none.
+static fs::path findOpenLink(fs::path path) {
+  std::error_code error;
+  for (int links = 0; links < 40 && !error; ++links) { // as many as Linux follows
+    fs::path folder = path.parent_path();
+    fs::path link = fs::canonical(folder.empty() ? "." : folder, error) / path.filename();
+    fs::path next = fs::read_symlink(link, error);
+    if (!error && link.string().rfind("/proc/", 0) == 0)
+      return link;
+    path = folder / next;
+  }
+  return {};
+}
+
+/// Writes what `write` makes at the position of an open file, behind what others have written.
+static Status writeToOpenFile(int file, const std::function<Status(const std::string &)> &write) {
+  int part = ::memfd_create("tandem", MFD_CLOEXEC);
+  if (part < 0)
+    return failed(std::strerror(errno));
+  auto close = [](const int *open) { ::close(*open); };
+  std::unique_ptr<int, decltype(close)> closed(&part, close);
+  std::string name = fmt::format("/proc/self/fd/{}", part);
+  TANDEM_RETURN_IF_ERROR(write(name));
+  TANDEM_ASSIGN_OR_RETURN(std::string bytes, readWhole(name, UINT64_MAX));
+  for (size_t done = 0; done < bytes.size();) {
+    ssize_t written = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (written < 0 && errno != EINTR)
+      return failed(std::strerror(errno));
+    done += static_cast<size_t>(std::max<ssize_t>(written, 0));
+  }
+  return Status();
+}
+
 Status tandem::replaceFile(const std::string &path,
                            const std::function<Status(const std::string &)> &write) {
   FileSizeErrors guard;
@@ -115,6 +151,12 @@ Status tandem::replaceFile(const std::string &path,
   std::error_code error;
   fs::path target(path);
   fs::file_status status = fs::status(target, error);
+  if (fs::path link = findOpenLink(target); !link.empty()) {
+    if (link.parent_path() != fs::canonical("/proc/self/fd", error))
+      return write(path); // of another process
+    Status written = writeToOpenFile(std::atoi(link.filename().c_str()), write);
+    return written.ok() ? written : cannotWrite(path, written.message());
+  }
   if (fs::exists(status) && !fs::is_regular_file(status))
     return write(path);
   // What a link points to is replaced, not the link.

@@ -187,3 +187,10 @@ def test_files(tmp_path):
     assert path.read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["p.tsp", "pipe"]
     program.save(path)
     assert tandem.load(path).bytes == program.bytes
+    link = tmp_path / "link"
+    with open(tmp_path / "open", "w+b") as file:  # keeps its name, and what it holds
+        file.write(b"first")
+        file.flush()
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        program.save(link)
+        assert (tmp_path / "open").read_bytes() == b"first" + program.bytes

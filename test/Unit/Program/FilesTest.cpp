@@ -7,6 +7,7 @@
 
 #include "tandem/Program/Files.h"
 
+#include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -60,6 +61,42 @@ TEST_F(Files, AnErrorLeavesTheOldFileAndNoPart) {
   EXPECT_EQ(written.message(), "cannot write \"" + path("a") + "\": File too large");
   EXPECT_EQ(*readWhole(path("a")), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+}
+
+TEST_F(Files, WhatIsOpenIsWrittenBehindWhatItHolds) {
+  int file = ::open(path("a").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(::write(file, "first ", 6), 6);
+  std::string name = "/dev/fd/" + std::to_string(file);
+  EXPECT_TRUE(writeFile(name, "second ").ok());
+  fs::create_symlink("/proc/self/fd/" + std::to_string(file), path("link"));
+  EXPECT_TRUE(writeFile(path("link"), "third ").ok());
+  ASSERT_EQ(::write(file, "fourth", 6), 6);
+  EXPECT_EQ(*readWhole(path("a")), "first second third fourth");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  fs::remove(path("a")); // and has no name any more
+  EXPECT_TRUE(writeFile(name, "fifth").ok());
+  struct stat info{};
+  ASSERT_EQ(::fstat(file, &info), 0);
+  EXPECT_EQ(info.st_size, 30);
+  ::close(file);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+  int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  std::string another = "/dev/fd/" + std::to_string(full);
+  EXPECT_EQ(writeFile(another, "x").message(),
+            "cannot write \"" + another + "\": No space left on device");
+  ::close(full);
+}
+
+TEST_F(Files, APipeIsWrittenInPlace) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_TRUE(writeFile(path("pipe"), "text").ok());
+  char bytes[8] = {};
+  EXPECT_EQ(::read(reader, bytes, sizeof bytes), 4);
+  EXPECT_EQ(std::string(bytes), "text");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
 }
 
 } // namespace

@@ -23,8 +23,18 @@ def read(path):
 
 
 def write(path, data):
-    """Replaces a file: others find the old bytes or the new ones, also after an error. A pipe or a device is written."""
-    path = os.path.realpath(path)
+    """Replaces a file: others find the old bytes or the new ones, also after an error. A pipe or a device is written, and
+    what is open (/dev/stdout) behind what has been written to it."""
+    path = os.fspath(path)
+    for _ in range(40):  # as many links as Linux follows
+        folder, name = os.path.realpath(os.path.dirname(path)), os.path.basename(path)
+        if not os.path.islink(path):
+            break
+        if folder == os.path.realpath("/proc/self/fd"):
+            with open(int(name), "wb", closefd=False) as file:
+                file.write(data)
+            return
+        path = os.path.join(folder, os.readlink(path))
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
             file.write(data)
