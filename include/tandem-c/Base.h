@@ -19,8 +19,10 @@
  * Lifetimes: handles may be destroyed in any order, and a null handle is ignored. A handle keeps
  *   alive what it needs: an instance works after its program and its context were destroyed.
  * Callbacks: a function of yours that the library calls may ask about its context, but not use it:
- *   runs, waits, tandem_prepare and the like are TANDEM_INVALID_ARGUMENT there, and destroying does
- *   nothing. What it throws (C++) is an error of the call of the library that led to it.
+ *   runs, waits, tandem_prepare and the like are TANDEM_INVALID_ARGUMENT there. What it destroys
+ * ends later: behind the call of yours that led to it, or, in a thread of the library's, on another
+ *   one. What it throws (C++) is an error of the call that led to it, else of the next call that is
+ *   no query.
  * fork: a child has none of the runtime's threads. There, calls with a context or what was made
  *   from it are TANDEM_INVALID_ARGUMENT, and destroying does nothing. It can make its own context.
  */

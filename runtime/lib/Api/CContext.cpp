@@ -15,6 +15,7 @@
 #include <atomic>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace tandem;
@@ -285,22 +286,49 @@ void ContextState::noteThrown(const char *name) noexcept {
     } catch (...) {
       what = "an object that is no std::exception";
     }
+    what = fmt::format("{} has thrown {}", name, what);
+    if (CallScope *call = CallScope::find(*this)) {
+      call->thrown = std::move(what);
+      return;
+    }
     std::lock_guard<std::mutex> lock(errorMutex);
-    thrown = fmt::format("{} has thrown {}", name, what);
+    thrown = std::move(what);
     hasThrown = true;
   } catch (const std::exception &) { // no memory for the words
     hasThrown = true;
   }
 }
 
-Status ContextState::withThrown(Status status) {
-  if (!hasThrown.load(std::memory_order_relaxed))
+Status ContextState::withThrown(Status status, bool isQuery) {
+  std::string what = std::exchange(CallScope::find(*this)->thrown, {});
+  if (what.empty() && (isQuery || !hasThrown.load(std::memory_order_relaxed)))
     return status;
-  std::lock_guard<std::mutex> lock(errorMutex);
-  hasThrown = false;
-  std::string what = std::exchange(thrown, {});
+  if (what.empty()) {
+    std::lock_guard<std::mutex> lock(errorMutex);
+    hasThrown = false;
+    what = std::exchange(thrown, {});
+  }
   return status.ok() ? Status(Code::Internal, what)
                      : Status(status.code(), status.message() + ": " + what);
+}
+
+CallScope::~CallScope() {
+  innermost = outer;
+  for (const std::function<void()> &body : ended)
+    body();
+}
+
+void CallScope::later(std::function<void()> body) noexcept {
+  CallScope *outermost = innermost;
+  while (outermost && outermost->outer)
+    outermost = outermost->outer;
+  try {
+    if (outermost)
+      outermost->ended.push_back(std::move(body));
+    else
+      std::thread(std::move(body)).detach();
+  } catch (const std::exception &) { // no memory, or no thread
+  }
 }
 
 Owner::Owner() : pid(getpid()), forks(forksNow()) {

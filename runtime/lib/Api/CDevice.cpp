@@ -20,30 +20,26 @@ static Expected<std::byte *> placeOf(const tandem_memory &memory, uint64_t offse
       fmt::format("{} bytes at {} are not inside the {} bytes there", bytes, offset, size));
 }
 
+template <typename Made>
+static Expected<std::unique_ptr<tandem_stream>> wrap(tandem_context *context, Made stream) {
+  if (!stream)
+    return stream.status();
+  if (context->state->context->sharesMemory())
+    (*stream)->shareWorkspace(0);
+  return std::unique_ptr<tandem_stream>(new tandem_stream{context->state, std::move(*stream)});
+}
+
 extern "C" {
 
 tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream) {
-  return guardedBy(context, [&]() -> Status {
-    if (!stream)
-      return missing("stream");
-    TANDEM_ASSIGN_OR_RETURN(auto made,
-                            context->state->context->device().createStream(StreamPriority::Normal));
-    if (context->state->context->sharesMemory())
-      made->shareWorkspace(0);
-    *stream = new tandem_stream{context->state, std::move(made)};
-    return Status();
+  return making(context, stream, [&] {
+    return wrap(context, context->state->context->device().createStream(StreamPriority::Normal));
   });
 }
 
 tandem_code tandem_stream_wrap(tandem_context *context, void *native, tandem_stream **stream) {
-  return guardedBy(context, [&]() -> Status {
-    if (!stream)
-      return missing("stream");
-    TANDEM_ASSIGN_OR_RETURN(auto made, context->state->context->device().wrapStream(native));
-    if (context->state->context->sharesMemory())
-      made->shareWorkspace(0);
-    *stream = new tandem_stream{context->state, std::move(made)};
-    return Status();
+  return making(context, stream, [&] {
+    return wrap(context, context->state->context->device().wrapStream(native));
   });
 }
 
@@ -54,13 +50,10 @@ tandem_code tandem_stream_synchronize(tandem_stream *stream) {
 void tandem_stream_destroy(tandem_stream *stream) { destroy(stream); }
 
 tandem_code tandem_memory_create(tandem_context *context, uint64_t bytes, tandem_memory **memory) {
-  return guardedBy(context, [&]() -> Status {
-    if (!memory)
-      return missing("memory");
+  return making(context, memory, [&]() -> Expected<std::unique_ptr<tandem_memory>> {
     TANDEM_ASSIGN_OR_RETURN(auto made,
                             context->state->context->device().allocate(bytes, MemoryKind::Plain));
-    *memory = new tandem_memory{context->state, std::move(made)};
-    return Status();
+    return std::unique_ptr<tandem_memory>(new tandem_memory{context->state, std::move(made)});
   });
 }
 

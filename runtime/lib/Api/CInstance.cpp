@@ -58,17 +58,16 @@ extern "C" {
 
 tandem_code tandem_prepare(tandem_context *context, const tandem_program *program,
                            tandem_instance **instance) {
-  return guardedBy(context, [&]() -> Status {
-    if (!program || !instance)
-      return missing("program or instance");
+  return making(context, instance, [&]() -> Expected<std::unique_ptr<tandem_instance>> {
+    if (!program)
+      return missing("program");
     if (program->extent)
       return Status(Code::InvalidArgument,
                     "a program of tandem_program_at_extent is for queries: prepare the original");
     TANDEM_ASSIGN_OR_RETURN(auto made,
                             Instance::create(*context->state->context, program->program));
-    TANDEM_RETURN_IF_ERROR(context->state->withThrown(Status()));
-    *instance = new tandem_instance{context->state, std::move(made), {}};
-    return Status();
+    return std::unique_ptr<tandem_instance>(
+        new tandem_instance{context->state, std::move(made), {}});
   });
 }
 

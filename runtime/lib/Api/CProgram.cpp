@@ -19,8 +19,8 @@ static_assert(TANDEM_SUM == static_cast<int>(ReduceOp::Sum) &&
 
 namespace {
 
-Status load(tandem_context *context, Expected<std::shared_ptr<const ProgramFile>> file,
-            tandem_program **program) {
+Expected<std::unique_ptr<tandem_program>> load(tandem_context *context,
+                                               Expected<std::shared_ptr<const ProgramFile>> file) {
   if (!file)
     return file.status();
   const ContextRef &state = context->state;
@@ -35,8 +35,7 @@ Status load(tandem_context *context, Expected<std::shared_ptr<const ProgramFile>
   made->file = std::move(*file);
   made->program = loaded;
   made->loaded[rank] = {loaded, shardsOf(*loaded)};
-  *program = made.release();
-  return Status();
+  return made;
 }
 
 Status checkIndex(const tandem_program &program, uint32_t index) {
@@ -77,20 +76,19 @@ extern "C" {
 
 tandem_code tandem_program_load_file(tandem_context *context, const char *path,
                                      tandem_program **program) {
-  return guardedBy(context, [&]() -> Status {
-    if (!path || !program)
-      return missing("path or program");
-    return load(context, ProgramFile::open(path), program);
+  return making(context, program, [&]() -> Expected<std::unique_ptr<tandem_program>> {
+    if (!path)
+      return missing("path");
+    return load(context, ProgramFile::open(path));
   });
 }
 
 tandem_code tandem_program_load_memory(tandem_context *context, const void *bytes, size_t size,
                                        tandem_program **program) {
-  return guardedBy(context, [&]() -> Status {
-    if (!bytes || !program)
-      return missing("bytes or program");
-    return load(context, ProgramFile::fromMemory({static_cast<const char *>(bytes), size}),
-                program);
+  return making(context, program, [&]() -> Expected<std::unique_ptr<tandem_program>> {
+    if (!bytes)
+      return missing("bytes");
+    return load(context, ProgramFile::fromMemory({static_cast<const char *>(bytes), size}));
   });
 }
 
@@ -114,9 +112,8 @@ int64_t tandem_program_bound(const tandem_program *program) {
 
 tandem_code tandem_program_at_extent(const tandem_program *program, int64_t extent,
                                      tandem_program **at) {
-  return guardedBy<InCallback::Allowed>(program, [&]() -> Status {
-    if (!at)
-      return missing("at");
+  using Made = Expected<std::unique_ptr<tandem_program>>;
+  return making<InCallback::Allowed>(program, at, [&]() -> Made {
     std::optional<int64_t> bound = boundOf(*program->program);
     if (!bound)
       return Status(Code::InvalidArgument, "no extent of the program varies");
@@ -128,8 +125,7 @@ tandem_code tandem_program_at_extent(const tandem_program *program, int64_t exte
     made->file = program->file;
     made->program = atExtent(program->program, extent);
     made->extent = extent;
-    *at = made.release();
-    return Status();
+    return made;
   });
 }
 

@@ -18,12 +18,14 @@
 #include "tandem/Runtime/Local.h"
 
 #include <atomic>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <system_error>
+#include <vector>
 
 namespace tandem::capi {
 
@@ -56,7 +58,9 @@ struct ContextState {
   std::string description, device;
   std::mutex errorMutex; ///< queries of programs may fail in any thread
   std::string lastError;
-  std::string thrown; ///< by a callback, and no call has said so yet; guarded by errorMutex
+  /// By a callback on a thread of the context's own, and no call has said so yet; guarded by
+  /// errorMutex.
+  std::string thrown;
   std::atomic<bool> hasThrown{false};
   bool requiresProof = false; ///< of programs
   bool refusesNative = false; ///< programs with native code
@@ -66,8 +70,9 @@ struct ContextState {
 
   /// In a catch block: keeps what the callback `name` has thrown for `withThrown`.
   void noteThrown(const char *name) noexcept;
-  /// The status of a call, with what a callback has thrown.
-  Status withThrown(Status status);
+  /// The status of this thread's call, with what callbacks have thrown: those of the call itself,
+  /// or, if it is no query, those of the context's own threads.
+  Status withThrown(Status status, bool isQuery = false);
 };
 using ContextRef = std::shared_ptr<ContextState>;
 
@@ -92,6 +97,35 @@ private:
   static inline thread_local const CallbackScope *innermost = nullptr;
   const ContextState &context;
   const CallbackScope *const outer;
+};
+
+/// A call of the C API on this thread, perhaps in a callback of another one.
+class CallScope {
+public:
+  explicit CallScope(const ContextState *context) : context(context), outer(innermost) {
+    innermost = this;
+  }
+  ~CallScope();
+  CallScope(const CallScope &) = delete;
+  CallScope &operator=(const CallScope &) = delete;
+  /// The innermost call with `context`; null: this is a thread of the context's own.
+  static CallScope *find(const ContextState &context) {
+    CallScope *scope = innermost;
+    while (scope && scope->context != &context)
+      scope = scope->outer;
+    return scope;
+  }
+  /// Calls `body`, which may wait for a callback that this thread is in, where it does not: behind
+  /// all calls of this thread, or on another thread. Without memory for that, never.
+  static void later(std::function<void()> body) noexcept;
+
+  std::string thrown; ///< by a callback of this call
+
+private:
+  static inline thread_local CallScope *innermost = nullptr;
+  const ContextState *const context;
+  CallScope *const outer;
+  std::vector<std::function<void()>> ended; ///< of the outermost call
 };
 
 /// Calls a function of the embedder. If it throws, the result is `otherwise`, and the context's
@@ -146,12 +180,14 @@ tandem_code guarded(ContextState *context, Body &&body,
                     const char *call = __builtin_FUNCTION()) noexcept {
   if (context && context->owner.isParent())
     return TANDEM_INVALID_ARGUMENT; // with no lock, which a thread of the parent may have held
+  CallScope scope(context);
   try {
     try {
       if (inCallback == InCallback::Refused && context && CallbackScope::isIn(*context))
         return fail(context, refusedInCallback(call));
       const Status status = body();
-      return fail(context, context ? context->withThrown(status) : status);
+      constexpr bool isQuery = inCallback == InCallback::Allowed;
+      return fail(context, context ? context->withThrown(status, isQuery) : status);
     } catch (const std::exception &) {
       Status caught = caughtIn(call);
       if (context && context->rank)
@@ -176,20 +212,19 @@ std::shared_ptr<void> jobOf(const tandem_launch &launch);
 /// embedder's.
 std::string takeWarning(const tandem_launch &launch);
 
-/// Destroys a handle in the process that made it, and not in a callback of its context, whose end
-/// could wait for the callback.
-template <typename Handle>
-void destroy(Handle *handle, ContextState &context, const char *call = __builtin_FUNCTION()) {
+/// Destroys a handle in the process that made it. In a callback of its context, whose end could
+/// wait for the callback, later.
+template <typename Handle> void destroy(Handle *handle, ContextState &context) {
   if (context.owner.isParent())
     return;
   if (CallbackScope::isIn(context))
-    (void)fail(&context, refusedInCallback(call));
+    CallScope::later([handle, &context] { destroy(handle, context); });
   else
     delete handle;
 }
-template <typename Handle> void destroy(Handle *handle, const char *call = __builtin_FUNCTION()) {
+template <typename Handle> void destroy(Handle *handle) {
   if (handle)
-    destroy(handle, *handle->context, call);
+    destroy(handle, *handle->context);
 }
 
 inline Status missing(const char *what) {
@@ -248,6 +283,26 @@ tandem_code guardedBy(tandem_context *context, Body &&body,
   if (!context || !context->state->context)
     return TANDEM_INVALID_ARGUMENT;
   return guarded<inCallback>(context->state.get(), body, call);
+}
+
+/// Such a call of a function that makes a handle: `body` returns it, or an error.
+template <InCallback inCallback = InCallback::Refused, typename From, typename Handle,
+          typename Body>
+tandem_code making(From *from, Handle **handle, Body &&body,
+                   const char *call = __builtin_FUNCTION()) noexcept {
+  std::unique_ptr<Handle> made; // goes if a callback has thrown
+  tandem_code code = guardedBy<inCallback>(
+      from,
+      [&]() -> Status {
+        if (!handle)
+          return missing("handle");
+        TANDEM_ASSIGN_OR_RETURN(made, body());
+        return Status();
+      },
+      call);
+  if (code == TANDEM_OK)
+    *handle = made.release();
+  return code;
 }
 
 } // namespace tandem::capi
