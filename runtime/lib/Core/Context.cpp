@@ -27,10 +27,18 @@ Watched::~Watched() = default;
 /// call that returns only when the device is idle, so after the abort.
 static constexpr std::chrono::milliseconds kAnswer{1000};
 
-/// What `ask` returns; nothing if that takes too long. `ask` owns what it needs.
-template <typename T> static std::optional<T> askDevice(std::function<T()> ask) {
+template <typename T> std::optional<T> ContextImpl::askDevice(std::function<T()> ask) {
   auto answer = std::make_shared<T>();
-  OwnThread asks([answer, ask = std::move(ask)] { *answer = ask(); });
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    ++numAsking;
+  }
+  OwnThread asks([this, answer, ask = std::move(ask)] {
+    *answer = ask();
+    std::lock_guard<std::mutex> lock(mutex);
+    --numAsking;
+    changed.notify_all();
+  });
   if (!asks.isDone(kAnswer))
     return std::nullopt;
   return std::move(*answer);
@@ -53,6 +61,10 @@ ContextImpl::~ContextImpl() {
   for (std::thread *thread : {&watchdog, &timer})
     if (thread->joinable())
       thread->join();
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return numAsking == 0; }); // no instance is left that could keep them
+  }
   options.transports.clear();
 }
 

@@ -19,6 +19,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -145,6 +146,8 @@ public:
 
 private:
   std::vector<CommandInFlight> collectInFlight() const;
+  /// What `ask` returns; nothing if that takes too long. The context ends after `ask`.
+  template <typename T> std::optional<T> askDevice(std::function<T()> ask);
   /// The watchdog is two threads, neither of which holds a lock while it calls the device. One
   /// looks for lost ranks, and calls nothing of the device that it cannot do without: it ends waits
   /// also while the other one, which looks for late runs, or any thread of the caller, is in a call
@@ -187,6 +190,7 @@ private:
   std::vector<CommandInFlight> atFailure; ///< once `isDescribed`
   bool isDescribed = false;               ///< some time after there is a reason
   bool isAborting = false;                ///< a thread is in poison()
+  unsigned numAsking = 0;                 ///< threads of askDevice()
   bool stopping = false;
   std::thread watchdog, timer; ///< started with the first instance
 };

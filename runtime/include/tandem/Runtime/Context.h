@@ -68,7 +68,7 @@ class Context {
 public:
   static Expected<std::unique_ptr<Context>> create(ContextOptions options);
   /// All instances must have been destroyed. Waits for this rank's runs in flight, and for no other
-  /// rank.
+  /// rank. Not in a function that the context calls: the thread could wait for itself.
   virtual ~Context();
 
   virtual Device &device() = 0;
