@@ -6,20 +6,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "CallersGraph.h"
-#include "Ranks.h"
+#include "TwoRanks.h"
 
 #include "tandem/Runtime/Local.h"
 #include "tandem/Runtime/Registry.h"
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <csignal>
-#include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
 
 using namespace tandem;
-using namespace tandem::run;
 using namespace tandem::test;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -82,9 +80,7 @@ enum class Death { BeforeAWait, InAWait, AfterAWait };
 
 /// Rank 1 is killed. Rank 0 is told of it, whatever it does.
 void replayAsRank(Death death) {
-  auto environment = readBootstrapEnvironment();
-  ASSERT_TRUE(environment.ok()) << environment.status().message();
-  auto joined = joinJob(*environment);
+  auto joined = createBootstrapFromEnvironment();
   ASSERT_TRUE(joined.ok()) << joined.status().message();
   bool dies = (*joined)->rank() == 1;
   CapturedRank rank;
@@ -118,21 +114,7 @@ void replayAsRank(Death death) {
 }
 
 void expectReplaysEnd(Death death) {
-  if (std::getenv("TANDEM_RANK"))
-    return replayAsRank(death);
-  const testing::TestInfo &test = *testing::UnitTest::GetInstance()->current_test_info();
-  SpawnOptions options;
-  options.ranks = 2;
-  options.argv = {"/proc/self/exe",
-                  std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name(),
-                  "--gtest_brief=1"};
-  options.limit = seconds(90);
-  options.grace = seconds(30); // from the end of the first rank
-  options.endTogether = true;
-  auto exits = spawnRanks(options);
-  ASSERT_TRUE(exits.ok()) << exits.status().message();
-  EXPECT_EQ((*exits)[0].code, 0);
-  EXPECT_EQ((*exits)[1].signal, SIGKILL);
+  asTwoRanks([death] { replayAsRank(death); }, seconds(30));
 }
 
 TEST(GpuAbort, AReplayEndsWhenAPeerDiesBeforeAWait) { expectReplaysEnd(Death::BeforeAWait); }

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "CallersGraph.h"
-#include "Ranks.h"
 #include "Support/ExchangeSpec.h"
+#include "TwoRanks.h"
 
 #include "Descriptors.h"
 
@@ -15,13 +15,11 @@
 #include "tandem/Runtime/Registry.h"
 #include "tandem/Runtime/Rendezvous.h"
 
-#include <cstdlib>
 #include <gtest/gtest.h>
 #include <thread>
 #include <unistd.h>
 
 using namespace tandem;
-using namespace tandem::run;
 using namespace tandem::test;
 using Clock = std::chrono::steady_clock;
 
@@ -56,22 +54,6 @@ Status makeInstance() {
   return Instance::create(*context, program).status();
 }
 
-/// Runs the test that calls this as two ranks, each in a process of its own that does `part`.
-void asTwoRanks(void (*part)()) {
-  if (std::getenv("TANDEM_RANK"))
-    return part();
-  const testing::TestInfo &test = *testing::UnitTest::GetInstance()->current_test_info();
-  SpawnOptions options;
-  options.ranks = 2;
-  options.argv = {"/proc/self/exe",
-                  std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name(),
-                  "--gtest_brief=1"};
-  options.limit = std::chrono::seconds(90);
-  auto exits = spawnRanks(options);
-  ASSERT_TRUE(exits.ok()) << exits.status().message();
-  EXPECT_EQ(exitCodeOf(*exits), 0);
-}
-
 TEST(PeerHandles, AreExchanged) {
   asTwoRanks([] {
     Status status = makeInstance();
@@ -80,7 +62,7 @@ TEST(PeerHandles, AreExchanged) {
 }
 
 TEST(PeerHandles, OfARankThatCannotExport) {
-  ::setenv("TANDEM_FAKE_NO_EXPORT_ON", "2", 1);
+  Variable fails("TANDEM_FAKE_NO_EXPORT_ON", "2");
   asTwoRanks([] {
     auto start = Clock::now();
     Status status = makeInstance();
@@ -89,17 +71,15 @@ TEST(PeerHandles, OfARankThatCannotExport) {
     EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
     EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
   });
-  ::unsetenv("TANDEM_FAKE_NO_EXPORT_ON");
 }
 
 TEST(PeerHandles, OfARankThatCannotImport) {
-  ::setenv("TANDEM_FAKE_NO_IMPORT_ON", "2", 1);
+  Variable fails("TANDEM_FAKE_NO_IMPORT_ON", "2");
   asTwoRanks([] {
     Status status = makeInstance();
     EXPECT_NE(status.message().find("cuMemImportFromShareableHandle"), std::string::npos)
         << status.message();
   });
-  ::unsetenv("TANDEM_FAKE_NO_IMPORT_ON");
 }
 
 /// Sums by one kernel, of as many blocks as there may be.

@@ -9,20 +9,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeGpu.h"
-#include "Ranks.h"
+#include "TwoRanks.h"
 
 #include "tandem/Runtime/Local.h"
 #include "tandem/Runtime/Registry.h"
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <csignal>
-#include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
 
 using namespace tandem;
-using namespace tandem::run;
 using namespace tandem::test;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -142,21 +140,7 @@ void prepareAsRank(int signal) {
 void expectHandleIsNotAwaited(int signal) {
   if (testsHip())
     GTEST_SKIP() << "HIP's handles travel with the cards";
-  if (std::getenv("TANDEM_RANK"))
-    return prepareAsRank(signal);
-  const testing::TestInfo &test = *testing::UnitTest::GetInstance()->current_test_info();
-  SpawnOptions options;
-  options.ranks = 2;
-  options.argv = {"/proc/self/exe",
-                  std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name(),
-                  "--gtest_brief=1"};
-  options.limit = seconds(90);
-  options.grace = seconds(signal == SIGSTOP ? 1 : 20); // from the end of the first rank
-  options.endTogether = true;
-  auto exits = spawnRanks(options);
-  ASSERT_TRUE(exits.ok()) << exits.status().message();
-  EXPECT_EQ((*exits)[0].code, 0);
-  EXPECT_EQ((*exits)[1].signal, SIGKILL);
+  asTwoRanks([signal] { prepareAsRank(signal); }, seconds(signal == SIGSTOP ? 1 : 20));
 }
 
 TEST(LostPeers, ThatAreKilledOweNoHandle) { expectHandleIsNotAwaited(SIGKILL); }
