@@ -187,7 +187,7 @@ struct MergeReshapes : public OpRewritePattern<ReshapeOp> {
 
   LogicalResult matchAndRewrite(ReshapeOp op, PatternRewriter &rewriter) const override {
     auto first = op.getInput().getDefiningOp<ReshapeOp>();
-    if (!first || !isTransparent(first) ||
+    if (!first || !isTransparent(first) || op->hasAttr(kVaryingAttrName) ||
         !fusion::getAxes(first.getInput()) != !fusion::getAxes(op.getType()) ||
         failed(getReshapeGroups(first.getInput().getType().getShape(), op.getType().getShape())))
       return failure();
