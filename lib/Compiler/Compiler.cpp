@@ -420,94 +420,12 @@ void capturing(MLIRContext &context, CompileResult &result, Function compile) {
         {Severity::Error, "compilation failed without a diagnostic", "", 0, 0, {}});
 }
 
-/// The place after blanks and comments.
-size_t skipBlanks(StringRef text, size_t at) {
-  while (at < text.size()) {
-    if (llvm::isSpace(text[at]))
-      ++at;
-    else if (text.substr(at).starts_with("//"))
-      at = std::min(text.find('\n', at), text.size());
-    else
-      break;
-  }
-  return at;
-}
-
-/// Whether MLIR parses what begins here as a list of integers.
-bool isIntegerList(StringRef text, size_t at) {
-  auto next = [&](char c) {
-    at = skipBlanks(text, at);
-    bool found = at < text.size() && text[at] == c;
-    at += found;
-    return found;
-  };
-  if (!next('['))
-    return false;
-  if (next(']'))
-    return true;
-  do {
-    next('-');
-    at = skipBlanks(text, at);
-    StringRef digits = text.substr(at).take_while([](char c) { return llvm::isAlnum(c); });
-    int64_t value;
-    if (digits.empty() || !llvm::isDigit(digits.front()) ||
-        digits.getAsInteger(digits.starts_with("0x") ? 0 : 10, value))
-      return false;
-    at += digits.size();
-  } while (next(','));
-  return next(']');
-}
-
-/// The place of a list that MLIR's parser would crash on: linalg's reduce, broadcast and transpose
-/// use the numbers of `dimensions = [...]` or `permutation = [...]` also if they could not be
-/// parsed (LLVM 22). npos: there is none.
-size_t findBrokenList(StringRef text) {
-  auto isWord = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '$'; };
-  bool isInOp = false;
-  for (size_t at = skipBlanks(text, 0); at < text.size(); at = skipBlanks(text, at)) {
-    if (text[at] == '"') {
-      for (++at; at < text.size() && text[at] != '"' && text[at] != '\n';)
-        at += text[at] == '\\' ? 2 : 1;
-      ++at;
-      continue;
-    }
-    if (!isWord(text[at])) {
-      ++at;
-      continue;
-    }
-    bool isName = at > 0 && StringRef("%@#!^").contains(text[at - 1]);
-    StringRef word = text.substr(at).take_while(isWord);
-    at += word.size();
-    if (isName)
-      continue;
-    isInOp |= word == "linalg.reduce" || word == "linalg.broadcast" || word == "linalg.transpose";
-    if (!isInOp || (word != "dimensions" && word != "permutation"))
-      continue;
-    size_t list = skipBlanks(text, at);
-    if (list == text.size() || text[list] != '=')
-      continue;
-    isInOp = false;
-    at = skipBlanks(text, list + 1);
-    if (!isIntegerList(text, at))
-      return at;
-  }
-  return StringRef::npos;
-}
-
 OwningOpRef<ModuleOp> parseBuffer(MLIRContext &context, std::unique_ptr<llvm::MemoryBuffer> buffer,
                                   CompileResult &result) {
   llvm::SourceMgr sources;
-  StringRef text = buffer->getBuffer();
-  unsigned file = sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   OwningOpRef<ModuleOp> module;
-  capturing(context, result, [&]() -> LogicalResult {
-    if (size_t at = findBrokenList(text); at != StringRef::npos) {
-      auto [line, column] =
-          sources.getLineAndColumn(llvm::SMLoc::getFromPointer(text.data() + at), file);
-      StringRef name = sources.getMemoryBuffer(file)->getBufferIdentifier();
-      return emitError(FileLineColLoc::get(&context, name, line, column),
-                       "expected a list of integers");
-    }
+  capturing(context, result, [&] {
     module = parseSourceFile<ModuleOp>(sources, &context);
     return success(static_cast<bool>(module));
   });

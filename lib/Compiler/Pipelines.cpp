@@ -11,7 +11,6 @@
 #include "mlir/Transforms/Passes.h"
 #include "tandem/Compiler/Passes.h"
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
-#include "tandem/Conversion/ShardToFusion/Passes.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
@@ -158,8 +157,7 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
 }
 
 ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
-  static const StringRef names[] = {"convert-shard-to-fusion",
-                                    "fusion-scalars-to-tensors",
+  static const StringRef names[] = {"fusion-scalars-to-tensors",
                                     "fusion-specialize",
                                     "fusion-erase-dead-ops",
                                     "fusion-bound-extents",
@@ -205,11 +203,6 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   bool log = options.log;
 
   PipelineBuilder builder(manager, options);
-
-  // Modules without a shard.grid stay as they are.
-  ConvertShardToFusionOptions shard;
-  shard.mesh.assign(options.mesh.begin(), options.mesh.end());
-  builder.addOnModule(createConvertShardToFusion(shard));
 
   builder.addOnFunctions(fusion::createFusionScalarsToTensors({log}));
 

@@ -19,7 +19,6 @@
 #include "tandem/Compiler/Passes.h"
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
-#include "tandem/Conversion/ShardToFusion/Passes.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
@@ -32,7 +31,6 @@ void tandem::registerTandemDialects(DialectRegistry &registry) {
   registry.insert<tandem::MeshDialect, tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect,
                   arith::ArithDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
                   scf::SCFDialect, tensor::TensorDialect>();
-  registerShardDialects(registry);
   registerSchedules(registry);
   registerSimulatedPricer(registry);
 }
@@ -40,7 +38,6 @@ void tandem::registerTandemDialects(DialectRegistry &registry) {
 void tandem::registerTandemPasses() {
   tandem::registerTandemCompilerPasses();
   tandem::registerTandemConversionPasses();
-  tandem::registerTandemShardToFusionPasses();
   tandem::fusion::registerTandemFusionPasses();
   tandem::hostir::registerHostIRPasses();
   // PassPipelineRegistration cannot report an option out of range.

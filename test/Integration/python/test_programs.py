@@ -4,7 +4,6 @@
 
 import os
 import resource
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,18 +59,6 @@ def test_saved(program, world, random, tmp_path):
     loaded = tandem.load(tmp_path / "p.tsp")
     x, w = random(32, 16), random(16, 12)
     assert all(error(y, x @ w) < 1e-5 for y in world.run(lambda context: loaded(rows(x, context), w)))
-
-
-def test_upstream(world, random):
-    """A module that upstream's shard-partition made: each rank passes its shards."""
-    program = tandem.compile((Path(__file__).parents[1] / "shard" / "partitioned" / "mlp-4.mlir").read_text())
-    x, w1, b1, w2 = random(48, 16), random(16, 24), random(24), random(24, 16)
-
-    def run(context):
-        mine = slice(6 * context.rank, 6 * context.rank + 6)
-        return program(x, w1[:, mine].copy(), b1[mine], w2[mine])
-
-    assert all(error(y, np.maximum(x @ w1 + b1, 0) @ w2) < 1e-5 for y in world.run(run))
 
 
 def test_default_context(random):

@@ -130,33 +130,6 @@ TEST(Compiler, TextToStreamProgram) {
   EXPECT_EQ(all.localShape, (std::vector<int64_t>{6, 4}));
 }
 
-// MLIR's own parser crashes on these lists (LLVM 22).
-TEST(Compiler, ListsThatMlirCannotParse) {
-  auto compileList = [](const std::string &op, const std::string &list) {
-    return compileText("func.func private @linalg.transpose(tensor<4xf32>)\n"
-                       "func.func @f(%permutation: tensor<2x4xf32>, %e: tensor<4x2xf32>) {\n"
-                       "  // linalg.transpose has permutation = [of the result\n"
-                       "  %y = " +
-                           op + " ins(%permutation : tensor<2x4xf32>) outs(%e : tensor<4x2xf32>) " +
-                           list + "\n  return\n}\n",
-                       {})
-        .errorText();
-  };
-  const char *expected = "error: expected a list of integers";
-  for (const char *list : {"[1", "[1xf32>) dimensions = [1]", "1", "[a]", "[", "[1,]", "[1 0]",
-                           "[-]", "[99999999999999999999]", "[1, // 0]"}) {
-    std::string found = compileList("linalg.transpose", std::string("permutation = ") + list);
-    EXPECT_NE(found.find(expected), std::string::npos) << list << ": " << found;
-    EXPECT_NE(found.find(":4:"), std::string::npos) << list << ": " << found;
-  }
-  EXPECT_NE(compileList("linalg.reduce { arith.addf }", "dimensions = [1x").find(expected),
-            std::string::npos);
-  for (const char *list : {"[1, 0]", " [ 1 , // dimensions = [x\n 0]", "// list\n[1, 0]"}) {
-    std::string found = compileList("linalg.transpose", std::string("permutation = ") + list);
-    EXPECT_EQ(found.find(expected), std::string::npos) << list << ": " << found;
-  }
-}
-
 TEST(Compiler, SameInputSameBytes) {
   CompileResult first = compileText(kGather, forRanks(4, 8));
   CompileResult second = compileText(kGather, forRanks(4, 8));

@@ -41,7 +41,6 @@ bool fusion::isElementwise(Operation *op) {
 }
 
 AxesRule fusion::getElementwiseRule(Operation *op) {
-  // Bodies of linalg ops ask for the rule of an op on scalars.
   auto tensor = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   int64_t rank = tensor ? tensor.getRank() : 0;
   AxesRule rule = AxesRule::elementwise(op->getNumOperands(), op->getNumResults(), rank);
