@@ -7,7 +7,6 @@
 // RUN: tandem-compile %s --entry=direct_scatter --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=SCATTER
 // RUN: tandem-compile %s --entry=direct_returns --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=RETURNS
 // RUN: tandem-compile %s --entry=direct_odd_rows --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=ODD
-// RUN: tandem-compile %s --entry=direct_slices --mesh x=2 --dump --rank=0 | FileCheck %s --check-prefix=SLICES
 
 // Reshards of few bytes by one kernel (schedule `direct`). An all-reduce after the matmul. One shot: the partial sums go to slot 0
 // of both devices, and each adds the two slots.
@@ -77,12 +76,8 @@
 // RETURNS-NEXT: s0   put c0 sym[[ALL]]+2304:f32[24,24] <- arg0:f32[24,24] to 0
 // RETURNS: s0   wait_signal
 // RETURNS-NEXT: s0   copy arg3:f32[24,24] <- sym[[ALL]]:f32[24,24]
-// RETURNS: s1 fused_exchange 9 parts by 1 blocks signals block
-// RETURNS: s1   copy arg4
-// RETURNS: s1 fused_exchange 9 parts by 1 blocks signals block
-// RETURNS: s1   copy arg4
-// RETURNS: s1 fused_exchange 8 parts by 1 blocks
-// RETURNS: s1 copy arg5:f32[48,8]{16,1} <- sym
+// RETURNS: s0 fused_exchange 9 parts by 1 blocks signals block
+// RETURNS: s0   copy arg4
 //
 // ODD: s0 fused_exchange 9 parts by 1 blocks signals block
 // ODD-NEXT: s0   copy sym[[SLOTS:[0-9]+]]+224:f32[56] <- buf[[OWN:[0-9]+]]+224:f32[56]
@@ -91,18 +86,6 @@
 // ODD: s0   copy arg2:f32[56] <- sym
 // ODD: s0 fused_exchange 8 parts by 1 blocks
 // ODD-NEXT: s0   copy sym{{.*}}:f32[56] <- buf{{.*}}:f32[56]
-//
-// Slices are exchanged on a stream of their own; what follows them is on another one.
-//
-// SLICES: s0 matmul
-// SLICES: s1 fused_exchange
-// SLICES: s0 matmul
-// SLICES: s1 fused_exchange
-// SLICES: s1   reduce sum arg2+32:f32[48,8]{16,1} <- sym
-// SLICES: s1 fused_exchange {{.*}} signals block
-// SLICES: s1 record [[DONE:e[0-9]+]]
-// SLICES-NEXT: s2 wait [[DONE]]
-// SLICES-NEXT: s2 launch
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 !x = tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
@@ -207,31 +190,14 @@ func.func @direct_words(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"},
   return %1, %3, %5, %6 : !gy, !sy, !sz, !pg
 }
 
-// A slice of columns is exchanged while the next one is computed.
+// Results of the program: the kernel copies to them what has arrived.
 
-!ct = tensor<48x16xf32, #fusion.axes<#tp, [-, stream(2)], partial = ["x"]>>
-!cy = tensor<48x16xf32, #fusion.axes<#tp, [-, stream(2)]>>
-func.func @direct_slices(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!cy {fusion.name = "y"}, !cy {fusion.name = "z"}) {
-  %0 = fusion.matmul %x, %w : !x, !w -> !ct
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "one">} : !ct -> !cy
-  %2 = fusion.matmul %x, %w : !x, !w -> !ct
-  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !ct -> !cy
-  %4 = math.tanh %3 : !cy
-  return %1, %4 : !cy, !cy
-}
-
-// Results of the program: what has arrived is copied to them. In slices of rows by the kernel, of columns behind it.
-
-!qt = tensor<48x16xf32, #fusion.axes<#tp, [stream(2), -], partial = ["x"]>>
-!qy = tensor<48x16xf32, #fusion.axes<#tp, [stream(2), -]>>
 func.func @direct_returns(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"}, %w: !w {fusion.name = "w"})
-    -> (!gg {fusion.name = "g"}, !qy {fusion.name = "y"}, !cy {fusion.name = "z"}) {
+    -> (!gg {fusion.name = "g"}, !y {fusion.name = "y"}) {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<direct, signals = "block">} : !gx -> !gg
-  %1 = fusion.matmul %v, %w : !x, !w -> !qt
-  %2 = fusion.reshard %1 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !qt -> !qy
-  %3 = fusion.matmul %v, %w : !x, !w -> !ct
-  %4 = fusion.reshard %3 {schedule = #fusion.schedule<direct, shots = "two">} : !ct -> !cy
-  return %0, %2, %4 : !gg, !qy, !cy
+  %1 = fusion.matmul %v, %w : !x, !w -> !t
+  %2 = fusion.reshard %1 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !t -> !y
+  return %0, %2 : !gg, !y
 }
 
 // Rows that the devices do not divide: the elements are cut as one row.
@@ -246,37 +212,4 @@ func.func @direct_odd_rows(%x: !ox {fusion.name = "x"}, %w: !w {fusion.name = "w
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "two">} : !ot -> !oy
   %4 = math.tanh %3 : !oy
   return %1, %4 : !oy, !oy
-}
-
-!rt = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(3), -], partial = ["x"]>>
-!ry = tensor<48x16xf32, #fusion.axes<#tp, [didx("x") * stream(3), -]>>
-func.func @direct_scatter_slices(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!ry {fusion.name = "y"}) {
-  %0 = fusion.matmul %x, %w : !x, !w -> !rt
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !rt -> !ry
-  return %1 : !ry
-}
-
-!hg = tensor<48x24xf32, #fusion.axes<#tp, [serial("x") * stream(2), -]>>
-!hy = tensor<48x16xf32, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
-func.func @direct_gather_slices(%x: !gx {fusion.name = "x"}, %w: !gw {fusion.name = "w"}) -> (!hy {fusion.name = "y"}) {
-  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct>} : !gx -> !hg
-  %1 = fusion.matmul %0, %w : !hg, !gw -> !hy
-  return %1 : !hy
-}
-
-// What is gathered is computed slice by slice in its loop: then each gather is a kernel of its own.
-
-!dx = tensor<336x16xf32, #fusion.axes<#tp, [didx("x") * stream(2), -]>>
-!dg = tensor<336x16xf32, #fusion.axes<#tp, [serial("x") * stream(2), -]>>
-!dw = tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
-!dy = tensor<336x24xf32, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
-func.func @direct_made_in_loop(%x: !dx {fusion.name = "x"}, %v: !dx {fusion.name = "v"}, %w: !dw {fusion.name = "w"})
-    -> (!dy {fusion.name = "y"}) {
-  %0 = math.tanh %x : !dx
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct>} : !dx -> !dg
-  %2 = math.absf %v : !dx
-  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct>} : !dx -> !dg
-  %4 = arith.addf %1, %3 : !dg
-  %5 = fusion.matmul %4, %w : !dg, !dw -> !dy
-  return %5 : !dy
 }

@@ -3,7 +3,9 @@
 // RUN: tandem-compile %s --entry=scaled --mesh x=2 --target=hip-peer --dump --rank=0 | FileCheck %s --check-prefix=WIDE
 // RUN: tandem-compile %s --entry=contracted --mesh x=2 --target=cuda-peer --dump --rank=0 | FileCheck %s --check-prefix=PARTIAL
 // RUN: tandem-compile %s --entry=scaled_direct --mesh x=2 --target=cuda-peer --dump --rank=0 | FileCheck %s --check-prefix=DIRECT
-// RUN: tandem-compile %s --entry=scaled_together --mesh x=2 --target=cuda-peer --dump --rank=0 | FileCheck %s --check-prefix=TOGETHER
+// RUN: tandem-compile %s --entry=scaled_together --mesh x=2 --target=cuda-peer --machine=h100x2 -o %t.tsp
+// RUN: tandem-compile --dump %t.tsp --rank=0 | FileCheck %s --check-prefix=TOGETHER
+// RUN: tandem-run %t.tsp -n 2 --channel=local --verify
 
 // A product in f32, scaled by rows and columns and rounded to bf16, as Python's `scaled_matmul` writes it. On NVIDIA GPUs the
 // product is bf16, and the launch behind it is in place, so that it can be an epilogue (docs/fp8.md).
@@ -68,7 +70,7 @@ func.func @scaled_direct(%x: !xd {fusion.name = "x"}, %sx: !sx {fusion.name = "s
   return %5 : !y
 }
 
-// The rows and their scales are gathered by one kernel, which signals once.
+// The rows and their scales are gathered by one kernel, which signals once, where the machine has a price for it.
 //
 // TOGETHER: fused_exchange 6 parts by 1 blocks
 // TOGETHER-NEXT: copy {{.*}}f8E4M3FN
@@ -79,14 +81,14 @@ func.func @scaled_direct(%x: !xd {fusion.name = "x"}, %sx: !sx {fusion.name = "s
 // TOGETHER-NEXT: wait_signal c0 slot 1 value 1
 
 !sxd = tensor<48xf32, #fusion.axes<#tp, [didx("x")]>>
-!gx = tensor<48x32xf8E4M3FN, #fusion.axes<#tp, [serial("x") * stream(2), -]>>
-!gsx = tensor<48xf32, #fusion.axes<#tp, [serial("x") * stream(2)]>>
-!gp = tensor<48x24xf32, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
-!gy = tensor<48x24xbf16, #fusion.axes<#tp, [serial("x") * stream(2), didx("x")]>>
+!gx = tensor<48x32xf8E4M3FN, #fusion.axes<#tp, [-, -]>>
+!gsx = tensor<48xf32, #fusion.axes<#tp, [-]>>
+!gp = tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!gy = tensor<48x24xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 func.func @scaled_together(%x: !xd {fusion.name = "x"}, %sx: !sxd {fusion.name = "sx"}, %w: !w {fusion.name = "w"},
     %sw: !sw {fusion.name = "sw"}) -> (!gy {fusion.name = "y"}) {
-  %g = fusion.reshard %x {schedule = #fusion.schedule<direct>} : !xd -> !gx
-  %s = fusion.reshard %sx {schedule = #fusion.schedule<direct>} : !sxd -> !gsx
+  %g = fusion.reshard %x : !xd -> !gx
+  %s = fusion.reshard %sx : !sxd -> !gsx
   %0 = fusion.matmul %g, %w {transpose_b} : !gx, !w -> !gp
   %1 = fusion.broadcast %s dims [0] : !gsx -> !gp
   %2 = arith.mulf %0, %1 : !gp

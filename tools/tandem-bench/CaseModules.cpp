@@ -127,10 +127,9 @@ std::string attributes(const Schedule &schedule) {
 
 /// The digits of dimension 0 of what is computed slice by slice.
 std::string slices(const Schedule &schedule, const std::string &owner) {
-  bool direct = schedule.name == "direct";
-  if (schedule.name == "sequence" || schedule.name == "auto" || (direct && schedule.slices == 1))
+  if (schedule.name == "sequence" || schedule.name == "auto" || schedule.name == "direct")
     return "-";
-  if (schedule.name == "pipeline" || direct)
+  if (schedule.name == "pipeline")
     return fmt::format("{} * stream({})", owner, schedule.slices);
   return schedule.slices > 1 ? fmt::format("stream(\"x\") * stream({})", schedule.slices)
                              : "stream(\"x\")";
@@ -159,8 +158,7 @@ func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}{})
 }
 
 /// Terms are reduced. Owners of slices stand in the operand's axes, except for `pipeline`, whose
-/// slices are a part of each owner's rows, and `direct`, whose slices are columns: a matmul of few
-/// rows has few tiles of them.
+/// slices are a part of each owner's rows.
 std::string reduceText(const Case &c, uint32_t ranks, const Schedule &schedule) {
   bool scatter = c.op == Op::ReduceScatter, pipeline = schedule.name == "pipeline";
   std::string rows = scatter ? "didx(\"x\")" : "-";
@@ -169,19 +167,13 @@ std::string reduceText(const Case &c, uint32_t ranks, const Schedule &schedule) 
                    : fmt::format("stream({})", schedule.slices);
   std::string terms =
       pipeline && !scatter ? rows : slices(schedule, pipeline ? "serial(\"x\")" : "");
-  std::string columns = "-";
-  if (schedule.name == "direct" && schedule.slices > 1) {
-    columns = fmt::format("stream({})", schedule.slices);
-    terms = "-";
-  }
   if (!pipeline && !scatter) // a slice of the sum for each device and round
     rows = terms;
   DType type = c.resultType();
-  std::string axes = fmt::format("[{}, {}]", rows, columns);
+  std::string axes = fmt::format("[{}, -]", rows);
   std::string x = tensor(c.dtype, c.m, c.k, "[-, didx(\"x\")]");
   std::string w = weight(c, "didx(\"x\")", "-");
-  std::string p =
-      tensor(type, c.m, c.n, fmt::format("[{}, {}], partial = [\"x\"]", terms, columns));
+  std::string p = tensor(type, c.m, c.n, fmt::format("[{}, -], partial = [\"x\"]", terms));
   std::string y = tensor(type, c.m, c.n, axes);
   Scaling behind = scaling(c, axes, scatter ? "didx(\"x\")" : "-", "-");
   std::string body =

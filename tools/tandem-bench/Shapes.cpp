@@ -156,10 +156,10 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
       return Status();
     return run::checkChoice(value, {"engines", "sms"}).withPrefix(option + ": ");
   }
-  bool sliced = schedule.name != "sequence" && schedule.name != "auto";
+  bool sliced = schedule.name != "sequence" && schedule.name != "auto" && schedule.name != "direct";
   if (key == "slices" && sliced) {
     TANDEM_ASSIGN_OR_RETURN(schedule.slices, extent(option, value));
-  } else if (key == "streams" && sliced && schedule.name != "gated" && schedule.name != "direct") {
+  } else if (key == "streams" && sliced && schedule.name != "gated") {
     TANDEM_ASSIGN_OR_RETURN(schedule.streams, extent(option, value));
   } else if (key == "blocks" && (push || schedule.name == "gated" || schedule.name == "direct")) {
     TANDEM_ASSIGN_OR_RETURN(schedule.blocks, extent(option, value));
@@ -185,7 +185,7 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
     return wrongShape(
         fmt::format("{}: not known there; expected deterministic, slices or streams of "
                     "pipeline and exchange, slices, streams, order, merge, copies, sum, by or "
-                    "blocks of push, slices, by or blocks of gated, slices, shots, signals or "
+                    "blocks of push, slices, by or blocks of gated, shots, signals or "
                     "blocks of direct",
                     option));
   }

@@ -24,9 +24,9 @@ using namespace tandem;
 /// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
 /// all-reduce costs more than these bytes. Between two devices both forms send as much.
 static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes of a slice (on the side where a device has all of it) for each thread block, and the most
-/// blocks: half of an H100's SMs are left to other kernels, which peers may wait for (on 2 of them,
-/// 128 blocks took up to 9 % less). With one signal per step, several blocks must count each other
+/// Bytes (on the side where a device has all of them) for each thread block, and the most blocks:
+/// half of an H100's SMs are left to other kernels, which peers may wait for (on 2 of them, 128
+/// blocks took up to 9 % less). With one signal per step, several blocks must count each other
 /// before it, which costs 2 us on H100: one block is quicker up to so many bytes.
 static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
 /// With words that carry a flag, a thread has one unit of 16 bytes for each peer.
@@ -40,32 +40,28 @@ static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
 
 namespace {
 
-/// A loop with one reduce-scatter or all-reduce, or with all-gathers among the same devices. A
-/// kernel does each slice of it, or the whole.
+/// A loop with one reduce-scatter or all-reduce, or with all-gathers among the same devices, which
+/// one kernel does.
 struct DirectLoop {
   const StreamLoop &loop;
-  fusion::ReshardOp reshard;             ///< the only one, or the first gather
-  ReshardPlan plan;                      ///< of any slice, without indices
+  fusion::ReshardOp reshard; ///< the only one, or the first gather
+  ReshardPlan plan;
   SmallVector<fusion::ReshardOp> others; ///< more gathers
-  /// Two-shot: the dimension of a slice that is cut into a part per device. If its parts would have
-  /// gaps, all elements may be cut as one row instead (`DirectEmission::flatten`).
+  /// Two-shot: the dimension that is cut into a part per device. If its parts would have gaps, all
+  /// elements may be cut as one row instead (`DirectEmission::flatten`).
   std::optional<int64_t> cut;
   int64_t blocks = 1;
   program::ExchangeSignals signals = program::ExchangeSignals::Step;
   SmallVector<Operation *> producers, consumers;
-
-  bool isSliced() const { return !loop.streamSizes.empty(); }
 };
 
-/// Without slices all is on the main stream. With slices, a worker exchanges one while the main
-/// stream computes the next one. If the loop has ops on both sides of the reshard, those behind it
-/// are on another worker.
+/// All is on the main stream.
 class DirectEmission {
 public:
   DirectEmission(const DirectLoop &all, ProgramBuilder &program)
       : all(all), program(program), builder(program.getBuilder()),
         loc(fusion::ReshardOp(all.reshard).getLoc()), body(all.loop, program),
-        devices(all.plan.groupSize()),
+        stream(program.getMainStream()), devices(all.plan.groupSize()),
         me(program.getGroupPosition(loc, all.plan.mesh, all.plan.axes)),
         peers(program, loc, me, devices, PeerOrder::Rotated),
         channel(program, loc, all.plan.mesh, all.plan.axes, me, devices, /*sets=*/all.cut ? 2 : 1) {
@@ -76,17 +72,6 @@ public:
 private:
   enum : int64_t { kParts, kSums }; ///< the sets of signals
 
-  Value getWorker(int64_t number) const {
-    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
-  }
-  bool hasConsumerStream() const {
-    return all.isSliced() && !all.producers.empty() && !all.consumers.empty();
-  }
-  void sync(Value stream, Value after) const {
-    if (stream != after)
-      hostir::SyncOp::create(builder, loc, stream, after);
-  }
-
   /// Views have no dimension for the devices, and so may have dimensions of extent 1.
   bool isAllReduce() const { return all.plan.kind == SliceMove::AllReduce; }
   bool gathers() const { return all.plan.kind == SliceMove::AllGather; }
@@ -95,22 +80,18 @@ private:
     reshards.append(all.others);
     return reshards;
   }
-  SliceIndex getIndex(OpBuilder &builder, Value slice) const {
-    return all.isSliced() ? getSliceIndex(builder, loc, all.loop.streamSizes, slice) : SliceIndex();
-  }
 
   LogicalResult prepare();
-  /// Of what a device adds up, for one slice.
+  /// Of what a device adds up.
   SmallVector<int64_t> getSumShape();
-  LogicalResult emitSlice();
-  LogicalResult emitOps(ArrayRef<Operation *> ops, const SliceIndex &index, Value stream);
-  LogicalResult exchange(const SliceIndex &index);
-  /// What a device has of a slice of a value, and what it gets. `outside`: memory of the embedder
-  /// that gets a copy of it; may be null.
+  LogicalResult emitOps(ArrayRef<Operation *> ops);
+  LogicalResult exchange();
+  /// What a device has of a value, and what it gets. `outside`: memory of the embedder that gets a
+  /// copy of it; may be null.
   struct Ends {
     Value own, target, outside;
   };
-  FailureOr<Ends> getEnds(fusion::ReshardOp op, Value stored, const SliceIndex &index);
+  FailureOr<Ends> getEnds(fusion::ReshardOp op, Value stored);
   /// Makes the ends one row each, if their parts along `cut` have gaps and the whole has none:
   /// parts of the row have none either. True if it did.
   bool flatten(Ends &value);
@@ -125,11 +106,9 @@ private:
     return hostir::buildElementView(builder, loc, buffer, number);
   }
   Value getCut(Value buffer, Value device);
-  void put(Value source, Value target, Value peer) {
-    channel.put(source, target, peer, exchangeStream);
-  }
+  void put(Value source, Value target, Value peer) { channel.put(source, target, peer, stream); }
   void copy(Value source, Value target) {
-    hostir::CopyOp::create(builder, loc, source, target, exchangeStream);
+    hostir::CopyOp::create(builder, loc, source, target, stream);
   }
   /// Tells all others, and waits for all of them.
   void meet(int64_t set);
@@ -140,16 +119,14 @@ private:
   OpBuilder &builder;
   Location loc;
   LoopEmitter body;
+  Value stream;
   int64_t devices;
   Value me;
   Peers peers;
   OneSided channel;
-  Value received; ///< symmetric: the partial sums of all devices, [slice, device, ...]
   /// Symmetric, of the results' shapes, where peers store parts of the results.
   SmallVector<Value> results;
-  Value number; ///< of the slice at hand
-  Value exchangeStream;
-  Value slots; ///< its part of `received`
+  Value slots; ///< symmetric: the partial sums of all devices, [device, ...]
 };
 
 } // namespace
@@ -168,9 +145,9 @@ LogicalResult DirectEmission::prepare() {
     return failure();
   if (all.plan.reduces()) {
     SmallVector<int64_t> shape = getSumShape();
-    shape.insert(shape.begin(), {all.loop.numSlices(), devices});
+    shape.insert(shape.begin(), devices);
     fusion::ReshardOp op = all.reshard;
-    received = program.allocSymmetric(loc, shape, op.getType().getElementType());
+    slots = program.allocSymmetric(loc, shape, op.getType().getElementType());
   }
   return success();
 }
@@ -180,9 +157,8 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
   OpBuilder there(builder.getContext());
   there.setInsertionPointToStart(&scratch);
   fusion::ReshardOp op = all.reshard;
-  Value zero = arith::ConstantIndexOp::create(there, loc, 0);
   FailureOr<ReshardPlan> slice =
-      planReshard(op, getIndex(there, zero), &there, [&] { return op.emitError(); });
+      planReshard(op, SliceIndex(), &there, [&] { return op.emitError(); });
   Value target =
       makeView(there, loc, program.getBuffer(op.getResult()), slice->target, isAllReduce());
   auto shape = llvm::to_vector(cast<MemRefType>(target.getType()).getShape());
@@ -239,8 +215,9 @@ void DirectEmission::forEachPeer(function_ref<void(Value)> body, bool isSource) 
 }
 
 void DirectEmission::meet(int64_t set) {
-  forEachPeer([&](Value peer) { channel.signal(peer, number, exchangeStream, set); });
-  forEachPeer([&](Value peer) { channel.waitFor(peer, number, exchangeStream, set); },
+  Value first = program.getIndex(0);
+  forEachPeer([&](Value peer) { channel.signal(peer, first, stream, set); });
+  forEachPeer([&](Value peer) { channel.waitFor(peer, first, stream, set); },
               /*isSource=*/true);
 }
 
@@ -278,7 +255,7 @@ void DirectEmission::emitReduction(const Ends &value) {
   Value sum = outside ? getPart(outside, me) : there;
   auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
   hostir::ReduceOp::create(builder, loc, kind, slots, sum, builder.getDenseI64ArrayAttr({0}),
-                           exchangeStream);
+                           stream);
   if (!all.cut)
     return;
   forEachPeer([&](Value peer) { put(sum, there, peer); });
@@ -300,9 +277,9 @@ bool DirectEmission::copiesInKernel(const Ends &value) const {
          llvm::all_of(before, [](int64_t extent) { return extent == 1; });
 }
 
-FailureOr<DirectEmission::Ends> DirectEmission::getEnds(fusion::ReshardOp op, Value stored,
-                                                        const SliceIndex &index) {
-  FailureOr<ReshardPlan> slice = planReshard(op, index, &builder, [&] { return op.emitError(); });
+FailureOr<DirectEmission::Ends> DirectEmission::getEnds(fusion::ReshardOp op, Value stored) {
+  FailureOr<ReshardPlan> slice =
+      planReshard(op, SliceIndex(), &builder, [&] { return op.emitError(); });
   if (failed(slice))
     return failure();
   Value target = program.getBuffer(op.getResult()), there = stored ? stored : target;
@@ -314,16 +291,14 @@ FailureOr<DirectEmission::Ends> DirectEmission::getEnds(fusion::ReshardOp op, Va
   return ends;
 }
 
-LogicalResult DirectEmission::exchange(const SliceIndex &index) {
+LogicalResult DirectEmission::exchange() {
   SmallVector<Ends> values;
   for (auto [i, op] : llvm::enumerate(getReshards())) {
-    FailureOr<Ends> ends = getEnds(op, results.empty() ? Value() : results[i], index);
+    FailureOr<Ends> ends = getEnds(op, results.empty() ? Value() : results[i]);
     if (failed(ends))
       return failure();
     values.push_back(*ends);
   }
-  if (received)
-    slots = getElement(received, number);
   if (flatten(values.front()))
     slots = collapseFrom(builder, loc, slots, 1);
   SmallVector<Ends> behind; // copies that do not fit into the kernel
@@ -333,7 +308,7 @@ LogicalResult DirectEmission::exchange(const SliceIndex &index) {
       value.outside = Value();
     }
   (void)emitFusedExchange(
-      program, loc, exchangeStream, all.blocks,
+      program, loc, stream, all.blocks,
       [&] {
         if (gathers())
           emitGathers(values);
@@ -347,43 +322,19 @@ LogicalResult DirectEmission::exchange(const SliceIndex &index) {
   return success();
 }
 
-LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops, const SliceIndex &index,
-                                      Value stream) {
-  if (all.isSliced())
-    return body.emitSlices(ops, index, stream, /*isStreamUsed=*/true);
+LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops) {
   for (Operation *op : ops)
     if (failed(body.emitSlice(op, nullptr, stream)))
       return failure();
   return success();
 }
 
-LogicalResult DirectEmission::emitSlice() {
-  Value main = program.getMainStream(), consumer = hasConsumerStream() ? getWorker(1) : main;
-  exchangeStream = all.isSliced() ? getWorker(0) : main;
-  SliceIndex index = getIndex(builder, number);
-  if (failed(emitOps(all.producers, index, main)))
-    return failure();
-  if (!all.producers.empty())
-    sync(exchangeStream, main);
-  LogicalResult done = success();
-  program.onMesh(loc, all.plan.mesh, [&] { done = exchange(index); });
-  if (failed(done) || all.consumers.empty())
-    return done;
-  sync(consumer, exchangeStream);
-  return emitOps(all.consumers, index, consumer);
-}
-
 LogicalResult DirectEmission::emit() {
-  if (failed(prepare()))
+  if (failed(prepare()) || failed(emitOps(all.producers)))
     return failure();
-  int64_t workers = all.isSliced() ? 1 + hasConsumerStream() : 0;
-  program.fork(loc, workers);
-  LogicalResult done = program.loop(loc, 0, all.loop.numSlices(), [&](Value iteration) {
-    number = iteration;
-    return emitSlice();
-  });
-  program.join(loc, workers);
-  return done;
+  LogicalResult done = success();
+  program.onMesh(loc, all.plan.mesh, [&] { done = exchange(); });
+  return failed(done) ? done : emitOps(all.consumers);
 }
 
 //===----------------------------------------------------------------------===//
@@ -464,38 +415,22 @@ static LogicalResult verifyTogether(const StreamLoop &loop, ArrayRef<fusion::Res
   return success();
 }
 
-/// The first dimension of a device's slices that can be cut into a part per device: if those before
-/// it have an extent of 1, the parts are dense. `isRange`: whether a slice is one range of each
-/// dimension; only then there is one.
-static std::optional<int64_t> findCut(RankedTensorType type, int64_t devices, bool &isRange) {
-  std::optional<int64_t> cut;
-  isRange = true;
-  FailureOr<SmallVector<SmallVector<fusion::ResolvedDigit>>> dims = fusion::resolveDims(type);
-  for (auto [dim, digits] : llvm::enumerate(*dims)) {
-    int64_t extent = 1;
-    bool isInside = false;
-    for (const fusion::ResolvedDigit &digit : digits) {
-      isRange &= !isInside || digit.kind != fusion::DigitKind::Stream;
-      if (digit.kind == fusion::DigitKind::Serial) {
-        isInside = true;
-        extent *= digit.size;
-      }
-    }
-    if (!cut && extent > 0 && extent % devices == 0)
-      cut = static_cast<int64_t>(dim);
-  }
-  return isRange ? cut : std::nullopt;
+/// The first dimension of a device's part that can be cut into a part per device: if those before
+/// it have an extent of 1, the parts are dense.
+static std::optional<int64_t> findCut(RankedTensorType type, int64_t devices) {
+  FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
+  for (auto [dim, extent] : llvm::enumerate(*shape))
+    if (extent > 0 && extent % devices == 0)
+      return static_cast<int64_t>(dim);
+  return std::nullopt;
 }
 
-/// The dimension that an all-reduce cuts: none for one shot. `bytes`: of a slice.
+/// The dimension that an all-reduce cuts: none for one shot. `bytes`: of the value.
 static FailureOr<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_t bytes,
                                                    function_ref<InFlightDiagnostic()> why) {
   int64_t devices = all.plan.groupSize();
-  bool isRange = true;
-  std::optional<int64_t> cut = findCut(fusion::ReshardOp(all.reshard).getType(), devices, isRange);
+  std::optional<int64_t> cut = findCut(fusion::ReshardOp(all.reshard).getType(), devices);
   StringRef shots = all.loop.schedule.getWord("shots");
-  if (shots == "two" && !isRange)
-    return why() << "schedule direct, two shots: expected slices of consecutive indices";
   if (shots == "two" && !cut)
     return why() << "schedule direct, two shots: expected a dimension that is a multiple of the "
                  << devices << " devices, found none";
@@ -514,25 +449,17 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
     return *plan;
   if (reshards.empty())
     return why() << "schedule direct: expected a reshard, found none";
+  if (!loop.streamSizes.empty())
+    return why() << "schedule direct: expected a reshard without stream digits, found "
+                 << loop.numSlices() << " slices";
   fusion::ReshardOp reshard = reshards.front();
   FailureOr<ReshardPlan> plan = planReshard(reshard, why);
   if (failed(plan) || failed(verifyTogether(loop, reshards, *plan, why)))
     return failure();
   bool isAllReduce = plan->kind == SliceMove::AllReduce;
   if (!isAllReduce && plan->kind != SliceMove::AllGather && plan->kind != SliceMove::ReduceScatter)
-    return why() << "schedule direct: expected "
-                 << (getKind(reshard) == fusion::ReshardKind::AllGather
-                         ? "slices that are a part of every device's shard, found slices of single "
-                           "owners"
-                         : "an all-gather, a reduce-scatter or an all-reduce, found another "
-                           "reshard");
-  if (!loop.accumulators.empty() || !loop.digitMaps.empty())
-    return why() << "schedule direct: expected no op that combines or regroups slices, found "
-                 << (loop.accumulators.empty() ? loop.digitMaps.begin()->first
-                                               : loop.accumulators.begin()->first)
-                        ->getName();
-  if (!loop.raggedDigits.empty())
-    return why() << "schedule direct: expected slices of one size, found a shorter last one";
+    return why() << "schedule direct: expected an all-gather, a reduce-scatter or an all-reduce, "
+                    "found another reshard";
   std::optional<Bytes> ofAll = countBytes(reshards);
   if (!ofAll)
     return why() << "schedule direct: expected known extents, found " << reshard.getType();
@@ -545,7 +472,7 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
     return why() << "schedule direct, two shots: expected an all-reduce, found another reshard";
   DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, signals, {}, {}};
   all.others.append(std::next(reshards.begin()), reshards.end());
-  int64_t bytes = ofAll->whole / all.loop.numSlices(), sent = ofAll->sent / all.loop.numSlices();
+  int64_t bytes = ofAll->whole, sent = ofAll->sent;
   if (signals == Signals::Word && !all.others.empty())
     return why() << "schedule direct, signals with words: expected one gather, found "
                  << reshards.size();
@@ -573,18 +500,16 @@ FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   for (fusion::ReshardOp other : all.others)
     llvm::erase(all.consumers, other.getOperation());
-  bool isSliced = all.isSliced();
   SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
                       /*isOneSided=*/true};
-  result.stores = isSliced ? Stores::BesideCompute : Stores::InsteadOfCollective;
+  result.stores = Stores::InsteadOfCollective;
   result.signals = signals;
   return result;
 }
 
-/// Only machines with its kernel have a price for it. Slices are no candidates: their gain was not
-/// measured.
+/// Only machines with its kernel have a price for it.
 void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (!loop.streamSizes.empty() || reshards.empty())

@@ -97,9 +97,9 @@ TEST(Schedules, Errors) {
   EXPECT_EQ(direct->blocks, 32);
   EXPECT_EQ(parseSchedule("direct:signals=word")->signals, "word");
   EXPECT_EQ(parseSchedule("push:by=epilogue")->by, "epilogue");
-  for (const char *bad :
-       {"push:by=hand", "push:sum=all", "gated:sum=matmul", "gated:by=epilogue", "exchange:by=sms",
-        "gated:copies=2", "pipeline:blocks=2", "direct:signals=hand", "push:signals=word"})
+  for (const char *bad : {"push:by=hand", "push:sum=all", "gated:sum=matmul", "gated:by=epilogue",
+                          "exchange:by=sms", "gated:copies=2", "pipeline:blocks=2",
+                          "direct:signals=hand", "push:signals=word", "direct:slices=2"})
     EXPECT_FALSE(parseSchedule(bad).ok()) << bad;
   for (const char *bad : {"", "pull", "push:", "push:streams", "push:streams=0", "push:order=best",
                           "push:merge=1-", "exchange:order=xor", "auto:slices=2", "push:colour=2"})
