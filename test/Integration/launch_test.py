@@ -106,7 +106,7 @@ class BadUse(harness.Test):
         """Of the runtime: found before a rank is started."""
         for name, value in (("UCX_SPIN", "abc"), ("UCX_SPIN", "-5"), ("UCX_NETWORK_ONLY", "xyz"),
                             ("UCX_GPU_DIRECT", "maybe"), ("GRAPH", "banana"), ("TUNE", "zzz"), ("EPILOGUES", "x"),
-                            ("TF32", "2"), ("NCCL_ONE_SIDED", "no")):
+                            ("TF32", "2")):
             with self.subTest(name=name, value=value):
                 expected = "a number from 0 to 3600000000" if name == "UCX_SPIN" else "0 or 1"
                 done = tandem_run(program("matmul-2"), env=environment(**{"TANDEM_" + name: value}))

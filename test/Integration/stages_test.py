@@ -350,8 +350,6 @@ class EndTest(harness.CombinationTest, injection_test.Matrix):
     def check(self):
         fault = self.combination
         options, _, _, quick = CHANNELS[fault.channel]
-        if fault.call == "window":
-            quick = "push-2" # one-sided messages of NCCL
         variables = {f"TANDEM_FAKE_{fault.kind}_{fault.call}".upper(): 2} # from 1
         if fault.channel == "ucx":
             if not FAKE_UCX:
@@ -387,7 +385,7 @@ class EndTest(harness.CombinationTest, injection_test.Matrix):
         self.assertEqual(harness.finish(self.launch(fault.channel, program(quick), *options)).code, 0)
 
 
-WARNINGS = {"ccl": r"channel ccl: rank 1: ncclComm(Destroy|WindowDeregister): ",
+WARNINGS = {"ccl": r"channel ccl: rank 1: ncclCommDestroy: ",
             "ucx": r"channel ucx: rank 1: a call of UCX has not returned after \d+ ms",
             "peer": r"channel peer: rank 1: to unmap memory of other ranks: "}
 FAKE_UCX = next(iter(glob.glob(os.path.join(harness.BIN, "..", "lib", "libTandemFakeUcx.*"))), None)
@@ -408,7 +406,7 @@ QUICK_ENDS = ("end/kill/ucx/destroy", "end/hang/ucx/destroy", "end/fail/hip-peer
 
 
 def ends(options):
-    every = {"ucx": ("destroy",), "ccl": ("root", "child", "window", "host"), "hip-ccl": ("root",), "peer": ("unmap", "host"),
+    every = {"ucx": ("destroy",), "ccl": ("root", "child", "host"), "hip-ccl": ("root",), "peer": ("unmap", "host"),
              "hip-peer": ("unmap",)}
     for channel, calls in every.items():
         if not runs_here(channel):

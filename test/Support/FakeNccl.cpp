@@ -56,8 +56,6 @@ struct World {
   std::map<std::string, std::map<int, Collective>> collectives;
   std::map<std::string, const char *> messages; ///< sent, and not yet received
   std::map<int, std::shared_ptr<World>> children;
-  std::map<int, std::map<int, std::pair<char *, size_t>>> windows; ///< by number, by rank
-  std::map<std::pair<int, int>, uint64_t> raised;                  ///< by sender and receiver
   bool torn = false; ///< a kernel was aborted: the others get what it has, and do not wait for more
 
   /// False where the flag is raised first.
@@ -151,8 +149,7 @@ struct ncclComm {
   std::thread job;
   std::atomic<int> inside{0}; ///< threads in a call
   std::atomic<bool> connected{false};
-  int splits = 0, issued = 0, windows = 0;
-  std::map<int, uint64_t> awaited;     ///< by sender
+  int splits = 0, issued = 0;
   std::map<std::string, int> messages; ///< that were issued, by way
 };
 
@@ -437,11 +434,6 @@ static ncclResult_t giveBack(ncclComm_t comm) {
   if (comm->inside != 0)
     ++number("nccl-misuse");
   join(comm);
-  {
-    std::lock_guard<std::mutex> lock(comm->world->mutex);
-    for (auto &[number, ranks] : comm->world->windows)
-      ranks.erase(comm->rank);
-  }
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.live.erase(comm);
   number("nccl-live") = static_cast<int64_t>(registry.live.size());
@@ -553,116 +545,6 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncc
     ++*times;
   };
   return enqueue({comm, stream, nullptr, work, nullptr, peer == comm->rank ? -1 : 0});
-}
-
-// One-sided: windows are numbers from 1 on. As in NCCL, all members register memory of one size, a
-// put reads only registered memory, and there is one counter for each pair of ranks.
-
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
-                                    ncclWindow_vidmem **window, int) {
-  if (!isLive(comm))
-    return ncclInvalidArgument;
-  int mine = ++comm->windows;
-  {
-    std::lock_guard<std::mutex> lock(comm->world->mutex);
-    comm->world->windows[mine][comm->rank] = {static_cast<char *>(memory), bytes};
-  }
-  Inside inside(comm);
-  if (!comm->world->meet("window " + std::to_string(mine), comm->size, *comm->aborted))
-    return ncclInternalError;
-  std::lock_guard<std::mutex> lock(comm->world->mutex);
-  for (const auto &[rank, theirs] : comm->world->windows[mine])
-    if (theirs.second != bytes)
-      return ncclInvalidArgument;
-  *window = reinterpret_cast<ncclWindow_vidmem *>(static_cast<uintptr_t>(mine));
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_vidmem *window) {
-  if (!isLive(comm) || meetsFault("window", comm->rank + 1))
-    return ncclInvalidArgument;
-  std::lock_guard<std::mutex> lock(comm->world->mutex);
-  auto found = comm->world->windows.find(static_cast<int>(reinterpret_cast<uintptr_t>(window)));
-  if (found == comm->world->windows.end() || found->second.erase(comm->rank) == 0)
-    return ncclInvalidArgument;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclPutSignal(const void *from, size_t count, ncclDataType_t type, int peer,
-                           ncclWindow_vidmem *window, size_t offset, int signal, int context,
-                           unsigned flags, ncclComm_t comm, cudaStream_t stream) {
-  if (!isLive(comm) || signal || context || flags)
-    return ncclInvalidArgument;
-  size_t bytes = count * sizeOf(type);
-  const char *source = static_cast<const char *>(from);
-  char *target = nullptr;
-  bool isKnown = false;
-  {
-    std::lock_guard<std::mutex> lock(comm->world->mutex);
-    for (auto &[number, ranks] : comm->world->windows)
-      if (auto own = ranks.find(comm->rank); own != ranks.end())
-        isKnown |=
-            source >= own->second.first && source + bytes <= own->second.first + own->second.second;
-    auto &ranks = comm->world->windows[static_cast<int>(reinterpret_cast<uintptr_t>(window))];
-    auto theirs = ranks.find(peer);
-    if (theirs != ranks.end() && offset + bytes <= theirs->second.second)
-      target = theirs->second.first + offset;
-  }
-  if (!isKnown || !target)
-    return ncclInvalidArgument;
-  return enqueue({comm, stream, nullptr,
-                  [=, world = comm->world, rank = comm->rank, aborted = comm->aborted] {
-                    std::lock_guard<std::mutex> lock(world->mutex);
-                    auto &ranks =
-                        world->windows[static_cast<int>(reinterpret_cast<uintptr_t>(window))];
-                    if (*aborted || ranks.count(peer) == 0)
-                      return; // or the peer has given its memory back
-                    std::memmove(target, source, bytes);
-                    ++world->raised[{rank, peer}];
-                    ++number("nccl-puts");
-                    world->changed.notify_all();
-                  },
-                  nullptr});
-}
-
-ncclResult_t ncclSignal(int peer, int signal, int context, unsigned flags, ncclComm_t comm,
-                        cudaStream_t stream) {
-  if (!isLive(comm) || signal || context || flags)
-    return ncclInvalidArgument;
-  return enqueue({comm, stream, nullptr,
-                  [=, world = comm->world, rank = comm->rank, aborted = comm->aborted] {
-                    std::lock_guard<std::mutex> lock(world->mutex);
-                    if (*aborted)
-                      return;
-                    ++world->raised[{rank, peer}];
-                    world->changed.notify_all();
-                  },
-                  nullptr});
-}
-
-struct FakeWaitSignalDesc {
-  int count, peer, signal, context;
-};
-
-ncclResult_t ncclWaitSignal(int size, void *descriptors, ncclComm_t comm, cudaStream_t stream) {
-  if (!isLive(comm) || size < 1)
-    return ncclInvalidArgument;
-  const auto *all = static_cast<const FakeWaitSignalDesc *>(descriptors);
-  std::vector<std::pair<int, uint64_t>> targets;
-  for (int i = 0; i < size; ++i) {
-    if (all[i].count <= 0 || all[i].signal || all[i].context)
-      return ncclInvalidArgument;
-    targets.emplace_back(all[i].peer,
-                         comm->awaited[all[i].peer] += static_cast<uint64_t>(all[i].count));
-  }
-  return enqueue({comm, stream, nullptr,
-                  [=, world = comm->world, rank = comm->rank, aborted = comm->aborted] {
-                    for (auto [peer, target] : targets)
-                      world->wait(*aborted, [&, peer = peer, target = target] {
-                        return world->raised[{peer, rank}] >= target;
-                      });
-                  },
-                  nullptr});
 }
 
 } // extern "C"

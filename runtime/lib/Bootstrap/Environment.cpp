@@ -309,9 +309,8 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
 Status checkRuntime(const Reader &reader) {
   uint64_t microseconds = 0;
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_UCX_SPIN"}, microseconds, 0, 3'600'000'000));
-  for (const char *name :
-       {"TANDEM_UCX_NETWORK_ONLY", "TANDEM_UCX_GPU_DIRECT", "TANDEM_NCCL_ONE_SIDED",
-        "TANDEM_EPILOGUES", "TANDEM_GRAPH", "TANDEM_TUNE", "TANDEM_TF32", "TANDEM_WATCH_LAUNCHER"})
+  for (const char *name : {"TANDEM_UCX_NETWORK_ONLY", "TANDEM_UCX_GPU_DIRECT", "TANDEM_EPILOGUES",
+                           "TANDEM_GRAPH", "TANDEM_TUNE", "TANDEM_TF32", "TANDEM_WATCH_LAUNCHER"})
     TANDEM_RETURN_IF_ERROR(reader.flag(name));
   return Status::success();
 }

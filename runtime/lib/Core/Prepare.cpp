@@ -523,19 +523,17 @@ Put InstanceImpl::describePut(const sp::Command &command) const {
   put.offset = data.buffers()->Get(dst.buffer())->offset() + dst.offset();
   put.dst = operand(command.operands()->Get(0)).layout;
   put.src = operand(command.operands()->Get(1));
-  put.stream = command.stream();
   return put;
 }
 
 Signal InstanceImpl::describeSignal(const sp::Command &command) const {
   bool exclusive = command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive);
-  return {command.peer(),   command.aux(), command.value(), data.signal_slots()->Get(command.aux()),
-          command.stream(), exclusive};
+  return {command.peer(), command.aux(), command.value(), data.signal_slots()->Get(command.aux()),
+          exclusive};
 }
 
 WaitSignal InstanceImpl::describeWait(const sp::Command &command) const {
-  return {command.aux(), command.value(), data.signal_slots()->Get(command.aux()),
-          command.stream()};
+  return {command.aux(), command.value(), data.signal_slots()->Get(command.aux())};
 }
 
 Operand InstanceImpl::operand(uint32_t view) const {

@@ -336,7 +336,7 @@ Status InstanceImpl::prepareMeeting(Barrier &into, uint32_t c,
     signal.value = signal.perRun = 1;
     signal.meets = true;
     all.steps[0].signals.push_back(signal);
-    all.steps[1].waits.push_back({slotOf(channel.group()->Get(member)), 1, 1, 0, member});
+    all.steps[1].waits.push_back({slotOf(channel.group()->Get(member)), 1, 1, member});
   }
   const std::vector<WaitSignal> &waits = all.steps[1].waits;
   if (waits.empty())

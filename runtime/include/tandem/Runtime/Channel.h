@@ -85,7 +85,6 @@ struct Put {
   uint64_t offset = 0;
   Layout dst;
   Operand src;
-  uint32_t stream = 0; ///< of the program: what is put in one stream comes in order
 };
 
 /// Raises (never lowers) signal `slot` of `peer` to frame.epoch * perRun + value, after all earlier
@@ -95,7 +94,6 @@ struct Signal {
   uint32_t peer = 0;
   uint32_t slot = 0;
   uint64_t value = 0, perRun = 0;
-  uint32_t stream = 0; ///< of the program: signals of one stream are raised in order
   /// No other rank or stream raises this slot, and its values grow within a run. So the signal may
   /// be a plain write instead of a maximum.
   bool exclusive = false;
@@ -106,7 +104,6 @@ struct Signal {
 struct WaitSignal {
   uint32_t slot = 0;
   uint64_t value = 0, perRun = 0;
-  uint32_t stream = 0; ///< of the program
   std::optional<uint32_t> meets =
       std::nullopt; ///< not of a run: the member whose signal between runs is awaited
 };

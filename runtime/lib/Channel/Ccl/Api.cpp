@@ -37,13 +37,12 @@ struct Library {
   const char *device, *title, *variable, *name, *wanted;
   /// Blocking children of non-blocking communicators may be used from this version on; 0: never.
   int splitsFrom;
-  bool oneSided;
 };
 
 constexpr Library kLibraries[] = {
-    {"cuda", "NCCL", "TANDEM_NCCL_LIBRARY", "libnccl.so.2", "channel ccl: NCCL", kSplitsFrom, true},
-    // Its source has not been checked for what Communicator and OneSided rely on.
-    {"hip", "RCCL", "TANDEM_RCCL_LIBRARY", "librccl.so.1", "channel ccl: RCCL", 0, false},
+    {"cuda", "NCCL", "TANDEM_NCCL_LIBRARY", "libnccl.so.2", "channel ccl: NCCL", kSplitsFrom},
+    // Its source has not been checked for what Communicator relies on.
+    {"hip", "RCCL", "TANDEM_RCCL_LIBRARY", "librccl.so.1", "channel ccl: RCCL", 0},
 };
 
 Expected<Api> load(const Library &which) {
@@ -63,15 +62,6 @@ Expected<Api> load(const Library &which) {
                               version / 10000, version % 10000 / 100, version % 100));
   library.find(api.ncclCommSplit, "ncclCommSplit").ignore();
   api.splits = api.ncclCommSplit && which.splitsFrom && version >= which.splitsFrom && mayChoose();
-  OneSidedApi &puts = api.oneSided;
-  library.find(puts.putSignal, "ncclPutSignal").ignore();
-  library.find(puts.signal, "ncclSignal").ignore();
-  library.find(puts.waitSignal, "ncclWaitSignal").ignore();
-  library.find(puts.windowRegister, "ncclCommWindowRegister").ignore();
-  library.find(puts.windowDeregister, "ncclCommWindowDeregister").ignore();
-  const char *wanted = std::getenv("TANDEM_NCCL_ONE_SIDED");
-  if (!which.oneSided || (wanted && std::string_view(wanted) == "0"))
-    puts = {};
   return api;
 }
 

@@ -21,8 +21,6 @@
 #include <nccl.h>
 #endif
 
-struct ncclWindow_vidmem; // only NCCL looks into it
-
 namespace tandem::ccl {
 
 #if TANDEM_NCCL_IS_RCCL
@@ -54,27 +52,6 @@ using NativeStream = cudaStream_t; ///< for RCCL, a hipStream_t: a pointer too
   X(ncclSend)                                                                                      \
   X(ncclRecv)
 
-/// NCCL's ncclWindow_t, which older headers lack.
-using Window = ncclWindow_vidmem *;
-
-/// One-sided functions of NCCL 2.29 and later, which older headers lack. The descriptors of
-/// waitSignal are four ints: how many raises, whose, signal index, context.
-struct OneSidedApi {
-  ncclResult_t (*putSignal)(const void *from, size_t count, ncclDataType_t type, int peer,
-                            Window window, size_t offset, int signal, int context, unsigned flags,
-                            ncclComm_t comm, NativeStream stream) = nullptr;
-  ncclResult_t (*signal)(int peer, int signal, int context, unsigned flags, ncclComm_t comm,
-                         NativeStream stream) = nullptr;
-  ncclResult_t (*waitSignal)(int count, void *descriptors, ncclComm_t comm,
-                             NativeStream stream) = nullptr;
-  ncclResult_t (*windowRegister)(ncclComm_t comm, void *memory, size_t bytes, Window *window,
-                                 int flags) = nullptr;
-  ncclResult_t (*windowDeregister)(ncclComm_t comm, Window window) = nullptr;
-  bool complete() const {
-    return putSignal && signal && waitSignal && windowRegister && windowDeregister;
-  }
-};
-
 /// Pointers to these functions under their own names: `api.ncclSend(...)`.
 struct Api {
 #define X(name) decltype(&::name) name = nullptr;
@@ -85,8 +62,7 @@ struct Api {
   /// ranks of a group.
   bool splits = false;
 
-  OneSidedApi oneSided; ///< complete, or not used
-  std::string title;    ///< "NCCL", "RCCL"
+  std::string title; ///< "NCCL", "RCCL"
 
   /// Opens libnccl.so.2 (or the library in TANDEM_NCCL_LIBRARY) for CUDA, librccl.so.1 (or that in
   /// TANDEM_RCCL_LIBRARY) for HIP, once per process. Unsupported, with the loader's message, if it

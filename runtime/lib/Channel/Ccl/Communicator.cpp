@@ -228,35 +228,6 @@ void Communicator::abort(const Status &why) {
   });
 }
 
-Status Communicator::collectively(const char *what, const core::WaitLimit &limit,
-                                  std::function<ncclResult_t(const Api &, ncclComm_t)> body) {
-  auto result = std::make_shared<Status>();
-  core::OwnThread called([own = shared_from_this(), what, body = std::move(body), result] {
-    *result = own->call(what, body);
-  });
-  core::SharedStep step = meeting(limit, what);
-  for (gpu::Backoff backoff; !called.isDone(); backoff.pause()) {
-    Status status = state->aborted ? state->abortReason() : step.goOn();
-    if (status.ok())
-      status = poll();
-    if (status.ok())
-      continue;
-    abort(status);
-    (void)called.isDone(std::chrono::seconds(5));
-    return status;
-  }
-  return *result;
-}
-
-void Communicator::giveBack(const char *what,
-                            std::function<ncclResult_t(const Api &, ncclComm_t)> body) {
-  if (aborting) // that gives back everything
-    return;
-  Status status = collectively(what, {patience}, std::move(body));
-  if (!status.ok() && warn)
-    warn(fmt::format("channel ccl: rank {}: {}", group[self], status.message()));
-}
-
 Status Communicator::firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on) {
   auto size = static_cast<uint32_t>(group.size());
   auto *stream = static_cast<NativeStream>(on);

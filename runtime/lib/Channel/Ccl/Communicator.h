@@ -62,13 +62,6 @@ public:
     return !status.ok() && aborting ? abortError() : status;
   }
 
-  /// The same, of a call in which all members meet, on a thread of its own: by `limit` it aborts.
-  /// What `body` writes must outlive that thread.
-  Status collectively(const char *what, const core::WaitLimit &limit,
-                      std::function<ncclResult_t(const Api &, ncclComm_t)> body);
-  /// The same, of a call at the end of a channel, within `patience`. An error is a warning.
-  void giveBack(const char *what, std::function<ncclResult_t(const Api &, ncclComm_t)> body);
-
   /// Asynchronous errors of NCCL. Does not block.
   Status poll();
   /// Aborts NCCL and returns, even if threads are in its calls. NCCL finishes on a separate thread.

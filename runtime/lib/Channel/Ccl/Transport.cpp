@@ -7,7 +7,6 @@
 
 #include "AbortBoard.h"
 #include "Communicator.h"
-#include "OneSided.h"
 
 #include "tandem/Runtime/Gpu.h"
 
@@ -26,8 +25,7 @@ namespace ccl {
 namespace {
 
 /// Communicators by group: one takes hundreds of megabytes and a second. Programs whose runs follow
-/// each other in one order on all ranks share them; the channels of one program do not. One-sided
-/// commands count per communicator, so a channel with such commands has one of its own. All ranks
+/// each other in one order on all ranks share them; the channels of one program do not. All ranks
 /// create instances in the same order, and find the same ones.
 class Pool {
 public:
@@ -91,10 +89,9 @@ Status checkAbortBoard(const AbortBoard &board) {
 class CclChannel final : public Channel {
 public:
   CclChannel(std::shared_ptr<Pool> pool, std::shared_ptr<AbortBoard> board,
-             CommunicatorRef communicator, bool owned, const gpu::Kernels &kernels,
-             std::unique_ptr<ccl::OneSided> oneSided)
+             CommunicatorRef communicator, bool owned, const gpu::Kernels &kernels)
       : pool(std::move(pool)), board(std::move(board)), communicator(std::move(communicator)),
-        owned(owned), oneSided(std::move(oneSided)), kernels(kernels) {
+        owned(owned), kernels(kernels) {
     state().addPoller(this, [this] {
       TANDEM_RETURN_IF_ERROR(this->communicator->poll());
       return checkAbortBoard(*this->board);
@@ -102,7 +99,6 @@ public:
   }
   ~CclChannel() override {
     state().removePoller(this);
-    oneSided.reset();
     if (communicator->isAborted())
       pool->remove(communicator);
     else if (owned)
@@ -144,18 +140,8 @@ public:
     return operation;
   }
 
-  Expected<std::unique_ptr<Operation>> preparePut(const Put &put) override {
-    return oneSided ? oneSided->preparePut(put) : Channel::preparePut(put);
-  }
-  Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal) override {
-    return oneSided ? oneSided->prepareSignal(signal) : Channel::prepareSignal(signal);
-  }
-  Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override {
-    return oneSided ? oneSided->prepareWaitSignal(wait) : Channel::prepareWaitSignal(wait);
-  }
-
   std::string prepared() override {
-    std::string text = oneSided ? oneSided->prepared() : "";
+    std::string text;
     for (const Line &line : lines)
       text += line.text + "\n";
     return text;
@@ -183,7 +169,7 @@ public:
       TANDEM_RETURN_IF_ERROR(match('s', peer, receives, m, culprit));
       TANDEM_RETURN_IF_ERROR(match('r', peer, sends, m, culprit));
     }
-    return oneSided ? oneSided->compare(members) : Status();
+    return Status();
   }
 
   void abort(const Status &reason) override {
@@ -234,14 +220,12 @@ private:
   const std::shared_ptr<AbortBoard> board;
   CommunicatorRef communicator;
   const bool owned;
-  std::unique_ptr<ccl::OneSided> oneSided; ///< null: the program has no such commands
   const gpu::Kernels &kernels;
   std::vector<Line> lines; ///< of the prepared commands, in order
 };
 
 class CclTransport final : public Transport {
 public:
-  explicit CclTransport(bool oneSided) : oneSided(oneSided) {}
   std::string_view name() const override { return "ccl"; }
   std::string description() const override {
     std::vector<std::string> libraries;
@@ -254,9 +238,7 @@ public:
     }
     return libraries.empty() ? "ccl" : fmt::format("ccl ({})", fmt::join(libraries, ", "));
   }
-  uint32_t capabilities() const override {
-    return TwoSided | Collectives | (oneSided ? static_cast<uint32_t>(Capability::OneSided) : 0);
-  }
+  uint32_t capabilities() const override { return TwoSided | Collectives; }
   bool moves(const Device &) const override { return true; } // or says why not
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
@@ -276,8 +258,7 @@ public:
     }
     // One exchange of: this rank's status, group and GPU, its pooled communicator, how it creates
     // communicators, its abort board; and for a new communicator the id, from the first member.
-    bool hasOneSided = (desc.capabilities & Capability::OneSided) != 0;
-    bool owned = hasOneSided || !desc.runsFollow;
+    bool owned = !desc.runsFollow;
     uint64_t program = desc.id >> 16;
     CommunicatorRef communicator;
     if (mine.ok() && !desc.group.empty())
@@ -286,7 +267,6 @@ public:
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
     if (leads)
       mine = api->status(api->ncclGetUniqueId(&id), "ncclGetUniqueId");
-    const SymmetricMemory &symmetric = desc.symmetric;
     // Ranks that call their hosts different may share no page, even if they could.
     std::string host = fmt::format("{:x} ", std::hash<std::string>()(bootstrap.host()));
     std::string head =
@@ -295,7 +275,6 @@ public:
                   : "!" + mine.message();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
                        (api && api->splits ? "split" : "whole") + "\n" + host + board->address() +
-                       "\n" + fmt::format("{} of {}", symmetric.halfBytes, symmetric.totalBytes) +
                        "\n" + std::string(id.internal, leads ? sizeof id.internal : 0);
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
     if (!board->connected()) {
@@ -328,17 +307,8 @@ public:
     } else {
       pool->take(communicator, program, owned);
     }
-    std::unique_ptr<ccl::OneSided> oneSided;
-    if (hasOneSided) {
-      auto made = ccl::OneSided::create(communicator, gpu->kernels(), symmetric, limit);
-      if (!made) {
-        pool->remove(communicator);
-        return made.status();
-      }
-      oneSided = std::move(*made);
-    }
-    return std::make_unique<CclChannel>(pool, board, std::move(communicator), owned, gpu->kernels(),
-                                        std::move(oneSided));
+    return std::make_unique<CclChannel>(pool, board, std::move(communicator), owned,
+                                        gpu->kernels());
   }
 
   Status checkRun() const override { return checkAbortBoard(*board); }
@@ -370,12 +340,6 @@ private:
                 "channel ccl: ranks {} and {} create communicators differently: NCCL's version, "
                 "NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES must be equal",
                 desc.group[0], rank));
-      if (lineOf(all[rank], 4) != lineOf(all[desc.group[0]], 4))
-        return Status(Code::Unsupported,
-                      fmt::format("channel ccl: expected symmetric memory of one size, found {} "
-                                  "bytes on rank {} and {} on rank {}",
-                                  lineOf(all[desc.group[0]], 4), desc.group[0],
-                                  lineOf(all[rank], 4), rank));
       auto [other, fresh] = owners.emplace(lineOf(all[rank], 1), rank);
       if (!fresh)
         return Status(
@@ -386,7 +350,6 @@ private:
     return Status();
   }
 
-  const bool oneSided; ///< of every library that is here
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();
   /// Of all ranks of the world: wrong data of another group may reach this one through a third
   /// group.
@@ -398,19 +361,17 @@ private:
 
 Expected<std::unique_ptr<Transport>> createCclTransport() {
   std::string reasons;
-  bool found = false, oneSided = true;
+  bool found = false;
   for (const gpu::Vendor *vendor : gpu::vendors()) {
     auto api = ccl::Api::get(*vendor);
-    if (api) {
+    if (api)
       found = true;
-      oneSided = oneSided && (*api)->oneSided.complete();
-    } else {
+    else
       reasons += (reasons.empty() ? "" : "; ") + api.status().message();
-    }
   }
   if (!found)
     return Status(Code::Unsupported, reasons);
-  return std::make_unique<ccl::CclTransport>(oneSided);
+  return std::make_unique<ccl::CclTransport>();
 }
 
 } // namespace tandem

@@ -35,7 +35,6 @@ const bool named = [] {
   ::setenv("TANDEM_NCCL_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("TANDEM_HIP_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("TANDEM_HIPBLASLT_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
-  // With RCCL, which has no one-sided functions, channel ccl has none for CUDA either.
   if (testsHip())
     ::setenv("TANDEM_RCCL_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("NVTX_INJECTION64_PATH", TANDEM_FAKE_LIBRARY, 1);

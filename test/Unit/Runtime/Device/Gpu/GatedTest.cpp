@@ -413,15 +413,6 @@ TEST(GpuGated, WithoutKernelsThePartsStore) {
   EXPECT_NE(takeLog().find("its 4 parts run one by one: gated matmuls: "), std::string::npos);
 }
 
-TEST(GpuGated, OverNcclThePartsStore) {
-  if (testsHip())
-    GTEST_SKIP() << "RCCL stores to no peer";
-  WithKernels kernels;
-  takeLog();
-  expectAllOk(runRanks(EpilogueSpec(2), "ccl", runSums));
-  EXPECT_NE(takeLog().find("kernels cannot store to the peers of channel c0"), std::string::npos);
-}
-
 // Of the GPU's 132 SMs, one is for what is waited for.
 TEST(GpuGated, RanksThatShareAGpuHaveEqualPartsOfIt) {
   WithKernels kernels;

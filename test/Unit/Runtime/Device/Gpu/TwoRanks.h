@@ -37,10 +37,10 @@ void asTwoRanks(Part part, std::chrono::seconds grace = std::chrono::seconds(0))
   auto exits = run::spawnRanks(options);
   ASSERT_TRUE(exits.ok()) << exits.status().message();
   EXPECT_EQ((*exits)[0].code, 0);
-  if (isKilled)
-    EXPECT_EQ((*exits)[1].signal, SIGKILL);
-  else
+  EXPECT_EQ((*exits)[1].signal, isKilled ? SIGKILL : 0);
+  if (!isKilled) {
     EXPECT_EQ((*exits)[1].code, 0);
+  }
 }
 
 } // namespace tandem::test
