@@ -106,7 +106,7 @@ Status simulateProgram(const void *bytes, size_t size, const tandem_simulate_opt
   report.text = simulate::report(*world, machine, result);
   report.json = simulate::reportJson(*world, machine, result);
   report.svg = timeline::svg(
-      simulate::makeTimeline(*world, result, "simulated on " + machine.name, world->numRanks()));
+      {simulate::makeTimeline(*world, result, "simulated on " + machine.name, world->numRanks())});
   return Status();
 }
 

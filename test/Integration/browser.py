@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Opens local pages in headless Chromium (Debian: chromium), without a network.
 
-  browser.look("report.html", "document.images.length")   -> what JavaScript finds in the page
+  browser.look("index.html",  "document.images.length")   -> what JavaScript finds in the page
   browser.look("search.html?q=didx", SCRIPT, wait=3)      -> after three seconds of the page's time
-  browser.picture("report.html", "report.png")            -> a picture of the page
 """
 
 import html
@@ -13,13 +12,10 @@ import os
 import re
 import shutil
 import tempfile
-import unittest
 
 import harness
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-#: For tests: left out, with the reason, where there is no Chromium.
-needed = unittest.skipUnless(CHROMIUM, "no Chromium (Debian: chromium)")
 
 #: What a page gets for a look: once loaded, and again until it is the last time, the script's value becomes the text of an element.
 EYE = """<script>
@@ -62,9 +58,3 @@ def look(page, script, wait=1):
     result = json.loads(html.unescape(seen.group(1)))
     assert "value" in result, f"{page}: {script}: {result.get('error')}"
     return result["value"]
-
-
-def picture(page, out, width=1200, height=900, wait=1):
-    """Writes what a reader sees, as PNG."""
-    _chromium(f"file://{os.path.abspath(page)}", f"--window-size={width},{height}", "--hide-scrollbars",
-              f"--virtual-time-budget={wait * 1000:.0f}", f"--screenshot={os.path.abspath(out)}")

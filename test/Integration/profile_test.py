@@ -85,10 +85,10 @@ class Table(harness.Test):
                          [(0, "run_words", 5, 1, "wait_signal", 0), (0, "cutlass::device_kernel", 6, 10, "matmul", 0),
                           (0, "memcpy to a peer", 8, 14, "put", 4096)])
         self.assertEqual(len(spans), 2 * len(NODES))
-        done = harness.run([tool("tandem-sim"), f"--with={self.path('traces/ar-640x512x64.auto.json')}", f"--html={self.path('page.html')}"],
+        done = harness.run([tool("tandem-sim"), f"--with={self.path('traces/ar-640x512x64.auto.json')}", f"--svg={self.path('runs.svg')}"],
                            environment())
         self.assertEqual(done.code, 0, str(done))
-        self.assertIn("profile of a CUDA graph", self.read("page.html"))
+        self.assertIn("profile of a CUDA graph", self.read("runs.svg"))
 
     def test_what_is_not_a_recording(self):
         def error(name, value):

@@ -90,12 +90,10 @@ Status draw(const ProgramFile &file, const std::vector<std::string> &all, const 
     TANDEM_RETURN_IF_ERROR(replaceFile(options.trace, [&](const std::string &path) {
       return timeline::writeTrace(timeline, path);
     }));
-  if (!options.svg.empty())
-    TANDEM_RETURN_IF_ERROR(writeFile(options.svg, timeline::svg(timeline)));
-  if (options.html.empty())
+  if (options.svg.empty())
     return Status();
   runs.push_back(std::move(timeline));
-  return writeFile(options.html, timeline::html(runs));
+  return writeFile(options.svg, timeline::svg(runs));
 }
 
 } // namespace

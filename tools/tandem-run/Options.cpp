@@ -159,11 +159,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                           "trace one extra run as a Chrome trace (for Perfetto and\n"
                           "tandem-sim --compare); one program only")
                     ->group(reports);
-  auto *svg = line.text("--svg", o.svg, "FILE", "draw that run")->group(reports);
-  auto *html = line.text("--html", o.html, "FILE",
-                         "a page with that run of each program, on one time axis, to zoom and to\n"
-                         "point at")
-                   ->group(reports);
+  auto *svg = line.text("--svg", o.svg, "FILE", "draw that run of each program, on one time axis")
+                  ->group(reports);
   line.text("--hang-report", o.hangReport, "FILE",
             "when ranks fail, stop or are killed, and on SIGUSR1: write what each rank does, what\n"
             "it waits for and who should have sent it (JSON). Ranks that another launcher has\n"
@@ -180,8 +177,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   if (o.programs.empty())
     return Status(Code::InvalidArgument, "expected a program (.tsp or .mlir); --help says more");
   if (o.several()) {
-    TANDEM_RETURN_IF_ERROR(refuseOptions(
-        {trace, svg}, fmt::format("expected one program, found {}", o.programs.size())));
+    TANDEM_RETURN_IF_ERROR(
+        refuseOptions({trace}, fmt::format("expected one program, found {}", o.programs.size())));
     TANDEM_RETURN_IF_ERROR(checkFolders(o));
   }
   if (std::none_of(o.programs.begin(), o.programs.end(), isSource))
@@ -203,7 +200,7 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   if (o.device == "null") {
     if (o.verify)
       return Status(Code::InvalidArgument, "--verify: device null computes nothing");
-    TANDEM_RETURN_IF_ERROR(refuseOptions({trace, svg, html}, "device null runs nothing"));
+    TANDEM_RETURN_IF_ERROR(refuseOptions({trace, svg}, "device null runs nothing"));
   }
   return o;
 }

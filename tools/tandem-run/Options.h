@@ -42,13 +42,13 @@ struct Options {
   uint64_t seed = 0;
   std::vector<std::string> kernels; ///< shared libraries
 
-  std::string json, dumpNpy, trace, svg, html, hangReport;
+  std::string json, dumpNpy, trace, svg, hangReport;
   bool perRank = false, prefix = false;
   /// What --help or --version prints, and nothing is run; else "".
   std::string text;
 
   /// One more run, of which every command's time is noted.
-  bool traces() const { return !trace.empty() || !svg.empty() || !html.empty(); }
+  bool traces() const { return !trace.empty() || !svg.empty(); }
   /// Lines say of which program they are, and there is a total.
   bool several() const { return programs.size() > 1; }
 };

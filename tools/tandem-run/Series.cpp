@@ -49,7 +49,6 @@ Texts commonOptions(const Options &o) {
           {"--dump-npy", isGiven(o.dumpNpy)},
           {"--trace", isGiven(o.trace)},
           {"--svg", isGiven(o.svg)},
-          {"--html", isGiven(o.html)},
           {"--hang-report", isGiven(o.hangReport)}};
 }
 
@@ -276,8 +275,7 @@ private:
 } // namespace
 
 Status run::checkOutputs(const Options &options) {
-  for (const std::string *path :
-       {&options.json, &options.trace, &options.svg, &options.html, &options.hangReport})
+  for (const std::string *path : {&options.json, &options.trace, &options.svg, &options.hangReport})
     if (!path->empty())
       TANDEM_RETURN_IF_ERROR(checkWritable(*path));
   std::error_code error;

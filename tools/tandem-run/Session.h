@@ -33,7 +33,7 @@ struct RankJob {
   HangNotes *notes = nullptr;
   /// The first program that can be loaded makes it, and all that follow use it.
   std::unique_ptr<RankContext> context = nullptr;
-  std::vector<timeline::Timeline> runs = {}; ///< rank 0, for --html
+  std::vector<timeline::Timeline> runs = {}; ///< rank 0, for --svg
   /// Writes the hang report if the process is ended from here; null: a launcher writes it, or none
   /// is wanted. Any thread.
   std::function<void()> report = nullptr;

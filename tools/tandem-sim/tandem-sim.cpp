@@ -22,8 +22,8 @@ using namespace tandem;
 namespace {
 
 struct Options {
-  std::string program, machine, json, trace, svg, html, compare;
-  std::vector<std::string> with; ///< traces of other runs, for the page
+  std::string program, machine, json, trace, svg, compare;
+  std::vector<std::string> with; ///< traces of other runs, for the drawing
   std::vector<std::pair<std::string, double>> scales;
   uint32_t traceRanks = 64;
   bool noGraph = false;
@@ -66,13 +66,11 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
       ->group("Reports");
   line.text("--trace", o.trace, "FILE", "the run as a Chrome trace (for Perfetto)")
       ->group("Reports");
-  line.text("--svg", o.svg, "FILE", "a drawing of the run")->group("Reports");
-  line.text("--html", o.html, "FILE",
-            "a page with the run and those of --with on one time axis, to zoom and to point at")
+  line.text("--svg", o.svg, "FILE", "a drawing of the run and those of --with on one time axis")
       ->group("Reports");
   line.list("--with", o.with, "FILE",
-            "for --html: traces of tandem-run or tandem-sim, which come first; repeatable.\n"
-            "A page of traces alone has no program and no option but --html")
+            "for --svg: traces of tandem-run or tandem-sim, which come first; repeatable.\n"
+            "A drawing of traces alone has no program and no option but --svg")
       ->group("Reports");
   line.number("--trace-ranks", o.traceRanks, 1, 65536, "N",
               "at most N ranks in the trace; default 64")
@@ -81,14 +79,14 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
             "report the model's errors against a trace of tandem-run, by kind and by rank")
       ->group("Reports");
   TANDEM_ASSIGN_OR_RETURN(std::string text, line.parse({argv + 1, argv + argc}));
-  if (text.empty() && !o.with.empty() && o.html.empty())
-    return wrong("--with: expected --html=FILE");
+  if (text.empty() && !o.with.empty() && o.svg.empty())
+    return wrong("--with: expected --svg=FILE");
   if (text.empty() && !o.with.empty() && o.program.empty()) {
     std::vector<CLI::Option *> ofProgram = line.get_options([](const CLI::Option *option) {
-      return option->get_name() != "--with" && option->get_name() != "--html";
+      return option->get_name() != "--with" && option->get_name() != "--svg";
     });
     TANDEM_RETURN_IF_ERROR(
-        run::refuseOptions(ofProgram, "a page of traces alone has no program to simulate"));
+        run::refuseOptions(ofProgram, "a drawing of traces alone has no program to simulate"));
     return text;
   }
   if (text.empty() && o.program.empty())
@@ -113,7 +111,7 @@ Status compareWith(const Options &options, const timeline::Timeline &simulated) 
   return Status();
 }
 
-/// Runs that the page could not tell apart are labelled by their files: "@layer (push.json)".
+/// Runs that the drawing could not tell apart are labelled by their files: "@layer (push.json)".
 void nameApart(std::vector<timeline::Timeline> &runs, const std::vector<std::string> &files) {
   std::map<std::pair<std::string, std::string>, unsigned> alike;
   for (const timeline::Timeline &run : runs)
@@ -124,7 +122,7 @@ void nameApart(std::vector<timeline::Timeline> &runs, const std::vector<std::str
 }
 
 /// The traces of --with, then `own`.
-Status writePage(const Options &options, std::vector<timeline::Timeline> own) {
+Status drawRuns(const Options &options, std::vector<timeline::Timeline> own) {
   std::vector<timeline::Timeline> runs;
   for (const std::string &path : options.with) {
     TANDEM_ASSIGN_OR_RETURN(timeline::Timeline run, timeline::readTrace(path));
@@ -134,15 +132,15 @@ Status writePage(const Options &options, std::vector<timeline::Timeline> own) {
   std::vector<std::string> files = options.with;
   files.push_back(options.program);
   nameApart(runs, files);
-  return run::writeFile(options.html, timeline::html(runs));
+  return run::writeFile(options.svg, timeline::svg(runs));
 }
 
 Status simulateProgram(const Options &options) {
-  for (const std::string *path : {&options.json, &options.trace, &options.svg, &options.html})
+  for (const std::string *path : {&options.json, &options.trace, &options.svg})
     if (!path->empty() && *path != "-")
       TANDEM_RETURN_IF_ERROR(run::checkWritable(*path));
   if (options.program.empty())
-    return writePage(options, {});
+    return drawRuns(options, {});
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
                           machine::Machine::load(machine::pathOf(options.machine)));
   std::string origin = "simulated on " + machine.name;
@@ -161,11 +159,10 @@ Status simulateProgram(const Options &options) {
     run::print("{}", simulate::report(*world, machine, *result));
   if (!options.json.empty())
     TANDEM_RETURN_IF_ERROR(writeText(options.json, simulate::reportJson(*world, machine, *result)));
-  if (options.trace.empty() && options.svg.empty() && options.html.empty() &&
-      options.compare.empty())
+  if (options.trace.empty() && options.svg.empty() && options.compare.empty())
     return Status();
   // A picture chooses its ranks among all.
-  bool all = !options.compare.empty() || !options.svg.empty() || !options.html.empty();
+  bool all = !options.compare.empty() || !options.svg.empty();
   uint32_t ranks = all ? world->numRanks() : options.traceRanks;
   timeline::Timeline timeline = simulate::makeTimeline(*world, *result, origin, ranks);
   if (!options.trace.empty())
@@ -173,9 +170,7 @@ Status simulateProgram(const Options &options) {
       return timeline::writeTrace(timeline, path, options.traceRanks);
     }));
   if (!options.svg.empty())
-    TANDEM_RETURN_IF_ERROR(run::writeFile(options.svg, timeline::svg(timeline)));
-  if (!options.html.empty())
-    TANDEM_RETURN_IF_ERROR(writePage(options, {timeline}));
+    TANDEM_RETURN_IF_ERROR(drawRuns(options, {timeline}));
   return options.compare.empty() ? Status() : compareWith(options, timeline);
 }
 

@@ -84,16 +84,10 @@ Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t ma
 /// name the path and the event.
 Expected<Timeline> readTrace(const std::string &path);
 
-/// SVG: ranks and streams vertically, time horizontally. Up to 16 ranks show their streams; more
-/// ranks show one line of computation and one of communication each; above 64, 64 evenly chosen
-/// ranks.
-std::string svg(const Timeline &timeline);
-
-/// A page (HTML with its own script; needs no network) with all runs above each other on one time
-/// axis, to zoom and to point at. Of more than 16 ranks it shows one of each class of equal ones,
-/// or those that the reader chooses. Its numbers are of all ranks. Of more than `maxClasses`
-/// classes in a run, it has the bars of that many, evenly chosen, and says so.
-std::string html(const std::vector<Timeline> &runs, uint32_t maxClasses = 1024);
+/// SVG: the runs above each other on one time axis, ranks and streams vertically. Up to 16 ranks
+/// show their streams; more ranks show one line of computation and one of communication each; above
+/// 64, 64 evenly chosen ranks.
+std::string svg(const std::vector<Timeline> &runs);
 
 } // namespace tandem::timeline
 

@@ -86,28 +86,31 @@ struct Band {
   std::vector<Lane> lanes;
 };
 
+double endOf(const Timeline &timeline) {
+  double end = timeline.seconds;
+  for (const auto &spans : timeline.ranks)
+    for (const Span &span : spans)
+      end = std::max(end, span.end);
+  return end > 0 ? end : 1e-6;
+}
+
+/// One run. `axisSeconds`: of the axis, which all runs share; `above`: height of those before.
 class Picture {
 public:
-  explicit Picture(const Timeline &timeline) : timeline(timeline) {
-    total = timeline.seconds;
-    for (const auto &spans : timeline.ranks)
-      for (const Span &span : spans)
-        total = std::max(total, span.end);
-    if (!(total > 0))
-      total = 1e-6;
+  Picture(const Timeline &timeline, double axisSeconds, double above)
+      : timeline(timeline), total(endOf(timeline)), axisSeconds(axisSeconds), above(above) {
     choose();
   }
 
-  std::string draw() {
-    double y = kTop;
+  /// Appends the run; returns the height up to its end.
+  double draw(std::string &to) {
+    double y = above + kTop;
     std::string body;
     for (const Band &band : bands)
       y = draw(band, y, body);
-    double height = y + kBottom;
-    frame(height, y);
-    text += body;
-    text += "</svg>\n";
-    return std::move(text);
+    frame(y);
+    to += text + body;
+    return y + kBottom;
   }
 
 private:
@@ -172,27 +175,20 @@ private:
     }
   }
 
-  double x(double seconds) const { return kLeft + seconds / total * kPlot; }
+  double x(double seconds) const { return kLeft + seconds / axisSeconds * kPlot; }
 
-  void frame(double height, double bottom) {
-    double width = kLeft + kPlot + kRight;
-    appendTo(out,
-             R"(<?xml version="1.0" encoding="UTF-8"?>
-<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">
-<rect width="{0:.0f}" height="{1:.0f}" fill="white"/>
-)",
-             width, height);
+  void frame(double bottom) {
     TimeUnit unit = unitFor(total);
     std::string ranks = fmt::format("{} ranks", timeline.ranks.size());
     if (bands.size() < timeline.ranks.size())
       ranks += fmt::format(", {} of them shown", bands.size());
     appendTo(out,
-             "<text x=\"{:.0f}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">@{}</text>\n"
-             "<text x=\"{:.0f}\" y=\"40\" fill=\"#555\">{}; {}; {:.4g} {} in all; {}</text>\n",
-             kLeft, escaped(timeline.program), kLeft, escaped(timeline.origin), ranks,
-             total * unit.factor, unit.name, summary());
+             "<text x=\"{:.0f}\" y=\"{:.0f}\" font-size=\"15\" font-weight=\"bold\">@{}</text>\n"
+             "<text x=\"{:.0f}\" y=\"{:.0f}\" fill=\"#555\">{}; {}; {:.4g} {} in all; {}</text>\n",
+             kLeft, above + 22, escaped(timeline.program), kLeft, above + 40,
+             escaped(timeline.origin), ranks, total * unit.factor, unit.name, summary());
     legend();
-    axis(unit, bottom);
+    axis(unitFor(axisSeconds), bottom);
   }
 
   std::string summary() const {
@@ -219,20 +215,21 @@ private:
     for (const Entry &entry : entries) {
       bool line = entry.colour == kExposedColour;
       appendTo(out,
-               "<rect x=\"{:.0f}\" y=\"{}\" width=\"14\" height=\"{}\" fill=\"{}\"/>"
-               "<text x=\"{:.0f}\" y=\"60\">{}</text>\n",
-               at, line ? 55 : 51, line ? 3 : 10, entry.colour, at + 18, entry.label);
+               "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"14\" height=\"{}\" fill=\"{}\"/>"
+               "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
+               at, above + (line ? 55 : 51), line ? 3 : 10, entry.colour, at + 18, above + 60,
+               entry.label);
       at += 40 + 6.2 * static_cast<double>(std::string_view(entry.label).size());
     }
   }
 
   void axis(TimeUnit unit, double bottom) {
-    double step = tickFor(total);
-    int ticks = static_cast<int>(total * 1.0001 / step);
+    double step = tickFor(axisSeconds);
+    int ticks = static_cast<int>(axisSeconds * 1.0001 / step);
     appendTo(out, "<g stroke=\"#ddd\">\n");
     for (int tick = 0; tick <= ticks; ++tick)
       appendTo(out, "<line x1=\"{0:.1f}\" y1=\"{1:.0f}\" x2=\"{0:.1f}\" y2=\"{2:.0f}\"/>\n",
-               x(tick * step), kTop - 4, bottom);
+               x(tick * step), above + kTop - 4, bottom);
     appendTo(out, "</g>\n<g text-anchor=\"middle\" fill=\"#555\">\n");
     for (int tick = 0; tick <= ticks; ++tick)
       appendTo(out, "<text x=\"{:.1f}\" y=\"{:.0f}\">{:.6g}</text>\n", x(tick * step), bottom + 14,
@@ -323,7 +320,8 @@ private:
   }
 
   const Timeline &timeline;
-  double total = 0, laneHeight = 14;
+  const double total, axisSeconds, above;
+  double laneHeight = 14;
   std::vector<Band> bands;
   std::string text;
   std::back_insert_iterator<std::string> out{text};
@@ -331,6 +329,19 @@ private:
 
 } // namespace
 
-std::string svg(const Timeline &timeline) { return Picture(timeline).draw(); }
+std::string svg(const std::vector<Timeline> &runs) {
+  double seconds = 0, height = 0;
+  for (const Timeline &run : runs)
+    seconds = std::max(seconds, endOf(run));
+  std::string body;
+  for (const Timeline &run : runs)
+    height = Picture(run, seconds, height).draw(body);
+  return fmt::format(R"(<?xml version="1.0" encoding="UTF-8"?>
+<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">
+<rect width="{0:.0f}" height="{1:.0f}" fill="white"/>
+{2}</svg>
+)",
+                     kLeft + kPlot + kRight, height, body);
+}
 
 } // namespace tandem::timeline

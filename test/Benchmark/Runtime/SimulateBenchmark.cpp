@@ -91,7 +91,7 @@ void drawExchange(benchmark::State &state) {
   if (!timeline)
     return state.SkipWithError(timeline.status().message().c_str());
   for (auto _ : state)
-    benchmark::DoNotOptimize(timeline::svg(*timeline));
+    benchmark::DoNotOptimize(timeline::svg({*timeline}));
 }
 BENCHMARK(drawExchange)->ArgName("ranks")->Arg(8)->Arg(64)->Unit(benchmark::kMillisecond);
 

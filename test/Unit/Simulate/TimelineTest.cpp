@@ -191,7 +191,7 @@ TEST(Timeline, WhatIsNoTraceIsRefused) {
 }
 
 TEST(Timeline, APictureShowsWhatRan) {
-  std::string picture = svg(sample());
+  std::string picture = svg({sample()});
   EXPECT_THAT(picture, HasSubstr("@a&lt;b"));
   EXPECT_THAT(picture, HasSubstr("simulated &amp; &quot;drawn&quot;"));
   EXPECT_THAT(picture, HasSubstr("matmul &lt;1&gt;, command 3, 2 ms"));
@@ -209,112 +209,37 @@ TEST(Timeline, PicturesOfManyRanksStaySmall) {
         span(CommandKind::matmul, i * 1e-7, (i + 1) * 1e-7, static_cast<uint32_t>(i), 1));
   timeline.ranks.assign(70, busy);
   timeline.flows.clear();
-  std::string picture = svg(timeline);
+  std::string picture = svg({timeline});
   EXPECT_LT(picture.size(), 40u << 20);
   EXPECT_THAT(picture, HasSubstr("70 ranks, 64 of them shown"));
   EXPECT_THAT(picture, HasSubstr(">rank 69</text>"));
   EXPECT_THAT(picture, Not(HasSubstr(">rank 11</text>")));
 }
 
-/// The data in a page.
-json dataOf(const std::string &page) {
-  std::string begin = "<script type=\"application/json\" id=\"data\">";
-  size_t at = page.find(begin) + begin.size();
-  return json::parse(page.substr(at, page.find("</script>", at) - at));
-}
-
-TEST(Timeline, APageHasAllRuns) {
-  Timeline other = sample();
-  other.program = "</script><b>";
-  other.seconds = 1e-3; // spans last longer
-  other.ranks[1][2].bytes = 77;
-  std::string page = html({sample(), other});
-  EXPECT_EQ(page.find(other.program), std::string::npos);
-  json data = dataOf(page);
-  ASSERT_EQ(data["runs"].size(), 2u);
-  const json &run = data["runs"][1];
-  EXPECT_EQ(run["program"], other.program);
-  EXPECT_DOUBLE_EQ(run["seconds"], 3e-3);
-  EXPECT_EQ(run["classOf"], json({0, 1}));
-  auto kind = [](CommandKind k) { return static_cast<int>(k); };
-  // The record is left out.
-  EXPECT_EQ(run["classes"][1]["spans"],
-            json({0, 1000000, 1, kind(CommandKind::group), 0, 0, 1, //
-                  1000000, 2000000, 2, kind(CommandKind::matmul), 1, 77, 3}));
-  EXPECT_EQ(data["kinds"][kind(CommandKind::matmul)], "matmul");
-  EXPECT_EQ(run["classes"][1]["gaps"], json({0, 1000000}));
-  EXPECT_EQ(run["flows"], json({0, 0, 1, 1}));
-  EXPECT_EQ(run["names"][0], json({"group #0", "x.mlir:1:2"}));
-}
-
-TEST(Timeline, EqualRanksAreOneClassOfAPage) {
-  Timeline timeline = sample();
-  timeline.ranks.assign(2048, timeline.ranks[1]);
-  for (size_t r = 1024; r < 2048; ++r)
-    timeline.ranks[r].back().end = 5e-3;
-  timeline.flows.clear();
-  std::string page = html({timeline});
-  EXPECT_LT(page.size(), 100u << 10);
-  json run = dataOf(page)["runs"][0];
-  ASSERT_EQ(run["classOf"].size(), 2048u);
-  ASSERT_EQ(run["classes"].size(), 2u);
-  EXPECT_EQ(run["classOf"][1023], 0);
-  EXPECT_EQ(run["classOf"][1024], 1);
-  EXPECT_DOUBLE_EQ(run["classes"][0]["compute"], 2e-3);
-  EXPECT_DOUBLE_EQ(run["classes"][1]["compute"], 4e-3);
-  EXPECT_DOUBLE_EQ(run["seconds"], 5e-3);
-  timeline.names[0].text = "\xff"; // not UTF-8
-  EXPECT_EQ(dataOf(html({timeline}))["runs"][0]["names"][0][0], "\uFFFD");
-}
-
-TEST(Timeline, APageWithTooManyClassesKeepsTheirSharesAndTheBarsOfSome) {
-  Timeline timeline = sample();
-  timeline.ranks.assign(100, timeline.ranks[1]);
-  for (size_t c = 0; c < 50; ++c)
-    for (size_t r : {2 * c, 2 * c + 1})
-      timeline.ranks[r].back().end = 2e-3 + 1e-5 * static_cast<double>(c);
-  timeline.flows = {{0, 1, 1, 1, 0, 1e-3}, {0, 1, 2, 1, 0, 1e-3}, {2, 1, 99, 1, 0, 1e-3}};
-  auto barsOf = [&](uint32_t maxClasses) {
-    json run = dataOf(html({timeline}, maxClasses))["runs"][0];
-    EXPECT_EQ(run["classOf"].size(), 100u);
-    EXPECT_EQ(run["classes"].size(), 50u);
-    std::vector<size_t> with;
-    for (size_t c = 0; c < run["classes"].size(); ++c) {
-      const json &one = run["classes"][c];
-      EXPECT_NEAR(one["compute"].get<double>(), 1e-3 + 1e-5 * static_cast<double>(c), 1e-9);
-      EXPECT_EQ(one.contains("spans"), one.contains("gaps"));
-      if (one.contains("spans"))
-        with.push_back(c);
-    }
-    return std::pair(with, run["flows"]);
+TEST(Timeline, RunsShareAPictureAndAnAxis) {
+  Timeline longer = sample();
+  longer.program = "longer";
+  longer.ranks[1].back().end *= 2;
+  std::string one = svg({sample()}), both = svg({sample(), longer});
+  auto heightOf = [](const std::string &picture) {
+    return std::stod(picture.substr(picture.find("height=\"") + 8));
   };
-  // The first class, the last one, and evenly chosen ones; arrows between those.
-  EXPECT_EQ(barsOf(4).first, (std::vector<size_t>{0, 16, 32, 49}));
-  EXPECT_EQ(barsOf(4).second, json({0, 1, 1, 1}));
-  EXPECT_EQ(barsOf(1).first, std::vector<size_t>{0});
-  EXPECT_EQ(barsOf(0).first.size(), 0u);
-  EXPECT_EQ(barsOf(49).first.size(), 49u);
-  EXPECT_EQ(barsOf(50).first.size(), 50u);
-  EXPECT_EQ(barsOf(50).second.size(), 12u);
-}
-
-TEST(Timeline, APageWithTooManyArrowsCountsThoseLeftOut) {
-  Timeline timeline = sample();
-  EXPECT_EQ(dataOf(html({timeline}))["runs"][0]["flowsLeftOut"], 0);
-  timeline.flows.assign(200001, timeline.flows[0]);
-  json run = dataOf(html({timeline}))["runs"][0];
-  EXPECT_EQ(run["flows"].size(), 0u);
-  EXPECT_EQ(run["flowsLeftOut"], 200001);
+  EXPECT_DOUBLE_EQ(heightOf(both), 2 * heightOf(one));
+  EXPECT_LT(both.find("@a&lt;b"), both.find("@longer"));
+  // 3 ms take half of the width that they take alone.
+  EXPECT_THAT(one, HasSubstr("width=\"639.60\""));
+  EXPECT_THAT(both, HasSubstr("width=\"319.60\""));
+  EXPECT_THAT(both, HasSubstr("; 3 ms in all"));
+  EXPECT_THAT(both, HasSubstr("; 6 ms in all"));
 }
 
 TEST(Timeline, NothingRan) {
   Timeline empty;
   empty.program = "nothing";
-  EXPECT_THAT(svg(empty), HasSubstr("</svg>"));
-  EXPECT_EQ(dataOf(html({empty}))["runs"].size(), 1u);
-  EXPECT_EQ(dataOf(html({}))["runs"].size(), 0u);
+  EXPECT_THAT(svg({empty}), HasSubstr("</svg>"));
+  EXPECT_THAT(svg({}), HasSubstr("</svg>"));
   empty.ranks.resize(2);
-  EXPECT_THAT(svg(empty), HasSubstr("</svg>"));
+  EXPECT_THAT(svg({empty}), HasSubstr("</svg>"));
   EXPECT_EQ(sharesOf({}).total, 0);
 }
 

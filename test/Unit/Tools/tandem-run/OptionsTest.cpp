@@ -65,8 +65,7 @@ TEST(Options, SeveralPrograms) {
             "--entry: only for programs to compile (.mlir), found \"a.tsp\"");
   EXPECT_EQ(parseOptions({"a.tsp", "b.tsp", "--trace=t"}).status().message(),
             "--trace: expected one program, found 2");
-  EXPECT_EQ(parseOptions({"a.tsp", "a.tsp", "--svg=t"}).status().message(),
-            "--svg: expected one program, found 2");
+  EXPECT_TRUE(parseOptions({"a.tsp", "a.tsp", "--svg=t"}));
 }
 
 TEST(Options, FoldersOfSeveralPrograms) {
