@@ -242,7 +242,7 @@ PROGRAMS = [
     *(layer(name, "push-copies", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
       for name in ("gather-copies", "many-copies")),
     *(layer(name, "push-sms", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, variant=True)
-      for name in ("gather-sms", "gather-sms-at-once", "gather-sms-gated", "gather-sms-columns")),
+      for name in ("gather-sms", "gather-sms-gated", "gather-sms-columns")),
     layer("reduce-copies", "push-copies", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},
           reduced_wire=True, variant=True),
     layer("matmul-reduce-scatter-push", "", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},

@@ -98,7 +98,7 @@ private:
         "auto (the compiler's choice), pipeline, exchange, push, gated, direct, with keys:\n"
         "push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;\n"
         "rs: ... 2, 1, 1), pipeline:slices=8, direct:signals=block,\n"
-        "direct:shots=two:blocks=8 (ar only), push:by=sms:blocks=12:copies=3,\n"
+        "direct:shots=two:blocks=8 (ar only), push:by=sms:blocks=12, push:copies=4,\n"
         "gated:by=sms (ag only), push:by=epilogue (rs, ar), push:sum=matmul\n"
         "(rs, ar; 2 ranks); all: deterministic=bitwise.\n"
         "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};

@@ -214,6 +214,16 @@ func.func @merged_copies(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
+func.func @copies_by_sms(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
+  // expected-error @below {{schedule push: expected no 'copies' with by = sms, found both}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2, by = sms>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+
 func.func @all_reduce(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
   // expected-error @below {{schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2>} : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>

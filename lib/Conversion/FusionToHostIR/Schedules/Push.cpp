@@ -52,7 +52,7 @@ public:
   /// That copies to the peer at a distance (1 or more).
   Value getCopyStream(Value distance) const;
   /// Whether peers are pushed to at once: then a slice goes to all of them before the next one.
-  bool pushesAtOnce() const { return atOnce > 1; }
+  bool pushesAtOnce() const { return copyStreams > 1; }
   /// For copies that nothing in the loop reads: a stream of its own, or one that has put before.
   Value getKeepStream() const;
   /// Of a piece of work by its number.
@@ -80,7 +80,6 @@ public:
   Value me;
   Peers peers;
   std::optional<int64_t> blocks;
-  int64_t atOnce; ///< peers that a slice is pushed to at once
 
 private:
   int64_t numBusy() const { return copyStreams + (computeStreams == 1 ? 0 : computeStreams); }
@@ -105,9 +104,8 @@ PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const Owne
       peers(program, loc, me, devices, getOrder(stream.schedule)), blocks(blocks),
       puts(program, loc, plan.mesh, plan.axes, me, devices) {
   // The first workers copy. One compute stream is the main stream, which spares both ends an event.
-  atOnce = std::min(stream.schedule.getInteger("copies"), devices - 1);
-  atOnce = std::max<int64_t>(blocks ? atOnce : std::min(atOnce, program.getWorkers()), 1);
-  copyStreams = epilogue ? 0 : blocks ? 1 : atOnce;
+  int64_t copies = std::min(stream.schedule.getInteger("copies"), devices - 1);
+  copyStreams = epilogue ? 0 : std::max<int64_t>(std::min(copies, program.getWorkers()), 1);
   computeStreams =
       std::min(stream.schedule.getInteger("streams"), program.getWorkers() - copyStreams);
   computeStreams = std::max<int64_t>(computeStreams, 1);
@@ -164,17 +162,8 @@ private:
   /// Gives the gathered values receive memory, and the results of the loop theirs.
   LogicalResult prepare();
   LogicalResult pushOwn();
-  /// One kernel does it. A slice goes to one peer after the other, or to several at once.
-  LogicalResult pushOwnBySms();
-  /// Peers at distances first ... end - 1.
-  struct Distances {
-    int64_t first, end;
-  };
-  /// Own slices, for each peer. `stream`: null: the copy stream of the peer.
-  LogicalResult
-  forEachOwn(Distances distances, SliceNumbers numbers, Value stream,
-             function_ref<LogicalResult(Value peer, Value stream, Value number, SliceIndex slice)>
-                 pushSlice);
+  /// Own slices, to one peer after the other. `stream`: null: the copy stream of the peer.
+  LogicalResult pushOwn(SliceNumbers numbers, Value stream);
   FailureOr<SmallVector<PushLoop::Piece>> getPieces(const SliceIndex &slice, Value peer);
   LogicalResult compute(ArrayRef<Batch> batches);
   LogicalResult computeFrom(Value distance, SliceNumbers numbers = {});
@@ -223,68 +212,31 @@ FailureOr<SmallVector<PushLoop::Piece>> PushGather::getPieces(const SliceIndex &
   return pieces;
 }
 
-LogicalResult
-PushGather::forEachOwn(Distances distances, SliceNumbers numbers, Value stream,
-                       function_ref<LogicalResult(Value, Value, Value, SliceIndex)> pushSlice) {
+LogicalResult PushGather::pushOwn(SliceNumbers numbers, Value stream) {
   auto [first, end] = numbers.of(gather.digits);
-  return program.loop(loc, distances.first, distances.end,
-                      [&, first = first, end = end](Value distance) {
-                        Value peer = loop.peers.getTarget(distance),
-                              copies = stream ? stream : loop.getCopyStream(distance);
-                        return program.loop(loc, first, end, [&](Value number) {
-                          SliceIndex index = gather.digits.getIndex(builder, loc, loop.me, number,
-                                                                    /*isFirst=*/true);
-                          return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-                            return pushSlice(peer, copies, number, slice);
-                          });
-                        });
-                      });
+  return program.loop(loc, 1, loop.devices, [&, first = first, end = end](Value distance) {
+    Value peer = loop.peers.getTarget(distance),
+          copies = stream ? stream : loop.getCopyStream(distance);
+    return program.loop(loc, first, end, [&](Value number) {
+      SliceIndex index = gather.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
+      return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+        auto pieces = getPieces(slice, peer);
+        if (succeeded(pieces))
+          loop.push(*pieces, peer, number, copies);
+        return LogicalResult(pieces);
+      });
+    });
+  });
 }
 
 LogicalResult PushGather::pushOwn() {
-  if (loop.blocks)
-    return pushOwnBySms();
-  return forEachTurn([&](SliceNumbers numbers) {
-    return forEachOwn({1, loop.devices}, numbers, /*stream=*/Value(),
-                      [&](Value peer, Value stream, Value number, const SliceIndex &slice) {
-                        auto pieces = getPieces(slice, peer);
-                        if (succeeded(pieces))
-                          loop.push(*pieces, peer, number, stream);
-                        return LogicalResult(pieces);
-                      });
-  });
-}
-
-LogicalResult PushGather::pushOwnBySms() {
+  if (!loop.blocks)
+    return forEachTurn([&](SliceNumbers numbers) { return pushOwn(numbers, /*stream=*/Value()); });
   if (loop.devices == 1)
     return success();
   Value stream = loop.getCopyStream(program.getIndex(0));
-  bool atOnce = loop.pushesAtOnce();
-  auto put = [&](Value peer, Value copies, Value number, const SliceIndex &slice) {
-    auto pieces = getPieces(slice, peer);
-    if (failed(pieces))
-      return failure();
-    loop.put(*pieces, peer, copies);
-    if (!atOnce)
-      loop.signal(peer, number, copies);
-    return success();
-  };
-  auto signal = [&](Value peer, Value copies, Value number, const SliceIndex &) {
-    loop.signal(peer, number, copies);
-    return success();
-  };
-  return emitFusedExchange(program, loc, stream, *loop.blocks, [&] {
-    return forEachTurn([&](SliceNumbers numbers) {
-      int64_t step = atOnce ? loop.atOnce : loop.devices;
-      for (int64_t first = 1; first < loop.devices; first += step) {
-        Distances distances{first, std::min(first + step, loop.devices)};
-        if (failed(forEachOwn(distances, numbers, stream, put)) ||
-            (atOnce && failed(forEachOwn(distances, numbers, stream, signal))))
-          return failure();
-      }
-      return success();
-    });
-  });
+  return emitFusedExchange(program, loc, stream, *loop.blocks,
+                           [&] { return pushOwn(SliceNumbers(), stream); });
 }
 
 LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &slice, Value stream,
@@ -713,6 +665,8 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   FailureOr<SmallVector<Batch>> batches =
       getBatches(loop, gather->plan, gather->digits, /*reduces=*/false, why);
   FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
+  if (succeeded(blocks) && *blocks && loop.schedule.getInteger("copies") > 1)
+    return why() << "schedule push: expected no 'copies' with by = sms, found both";
   if (failed(batches) || failed(blocks) || failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
       failed(isSumByMatmul(loop, /*plan=*/nullptr, why)))
     return failure();
@@ -824,18 +778,14 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   addSliced(loop, getPush(0, {}, kCopies), getFineOwnerFactors, candidates);
   for (Candidate &candidate : MutableArrayRef(candidates).drop_front(first))
     candidate.needsLinkPerPair = true;
-  // One kernel for all slices: to one peer after the other, or to all at once.
+  // One kernel for all slices.
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
     SmallVector<fusion::StreamFactor> factors = getOwnerFactor(reshard);
     llvm::append_range(factors, getFineOwnerFactors(reshard));
     for (const fusion::StreamFactor &factor : factors) {
-      int64_t peers = factor.count / factor.perOwner - 1;
-      if (factor.toOwners)
-        continue;
-      std::pair slices(static_cast<unsigned>(number), factor);
-      candidates.push_back({getPush(0, {}, 0, "sms"), slices});
-      if (peers > 1)
-        candidates.push_back({getPush(0, {}, peers, "sms"), slices});
+      if (!factor.toOwners)
+        candidates.push_back(
+            {getPush(0, {}, 0, "sms"), std::pair(static_cast<unsigned>(number), factor)});
     }
   }
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))

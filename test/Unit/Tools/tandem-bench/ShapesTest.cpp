@@ -86,11 +86,11 @@ TEST(Schedules, Keys) {
 }
 
 TEST(Schedules, Errors) {
-  auto bySms = parseSchedule("push:by=sms:blocks=8:copies=3");
+  auto bySms = parseSchedule("push:by=sms:blocks=8");
   ASSERT_TRUE(bySms.ok()) << bySms.status().message();
   EXPECT_EQ(bySms->by, "sms");
   EXPECT_EQ(bySms->blocks, 8);
-  EXPECT_EQ(bySms->copies, 3);
+  EXPECT_EQ(parseSchedule("push:copies=3")->copies, 3);
   EXPECT_EQ(parseSchedule("push:sum=matmul")->sum, "matmul");
   auto direct = parseSchedule("direct:shots=two:blocks=32");
   ASSERT_TRUE(direct.ok()) << direct.status().message();
