@@ -116,9 +116,9 @@ tandem_code tandem_local_world_create(uint32_t world_size, uint32_t timeout_ms,
                                       tandem_local_world **world);
 void tandem_local_world_destroy(tandem_local_world *world);
 
-/* Waits for no other rank; ranks meet in tandem_prepare. Also sets *context on failure (unless out
- * of memory), for tandem_last_error; destroy it. TANDEM_UNSUPPORTED: this build or machine lacks
- * the device or a channel. TANDEM_IO: a library or the network failed. */
+/* Waits for no other rank; ranks connect in tandem_prepare. Also sets *context on failure (unless
+ * out of memory), for tandem_last_error; destroy it. TANDEM_UNSUPPORTED: this build or machine
+ * lacks the device or a channel. TANDEM_IO: a library or the network failed. */
 tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context);
 /* Its other handles stay valid. The last of them ends the context: it waits for this rank's runs in
  * flight (the watchdog bounds the time), and for no other rank. */
@@ -156,7 +156,7 @@ typedef struct tandem_command_in_flight {
   const char *program; /* its function */
   uint64_t run;        /* of its instance, from 0; equal on all ranks */
   uint32_t stream;     /* of the program */
-  uint32_t command;    /* index in the rank's list; UINT32_MAX: the ranks meet before the run */
+  uint32_t command;    /* index in the rank's list; UINT32_MAX: the barrier before the run */
   int is_certain;      /* 0: the stream replays a graph, and is in this or in another command of the
                         * list; with UINT32_MAX: in none that waits for another rank */
   const char *text;    /* 'command 7 (group: recv from rank 2 "recv #1")' */

@@ -350,7 +350,8 @@ private:
     // The kernel computes blocks at the same time.
     for (const GatedPart &part : parts)
       if (!put && part.kind == Kind::Matmul &&
-          (meets(parts[target.matmul].out, part.a) || meets(parts[target.matmul].out, part.b)))
+          (overlaps(parts[target.matmul].out, part.a) ||
+           overlaps(parts[target.matmul].out, part.b)))
         return "a block is stored over what others read";
     if (put && signal && (signal->peer != put->peer || signal->channel != put->channel))
       return "a signal is not to the peer of the put before it";
@@ -366,7 +367,7 @@ private:
   }
 
   /// Whether bytes between the first and the last of both may be the same.
-  static bool meets(const PlacedView &a, const PlacedView &b) {
+  static bool overlaps(const PlacedView &a, const PlacedView &b) {
     return a.buffer == b.buffer && a.address < b.address + b.layout.spanBytes() &&
            b.address < a.address + a.layout.spanBytes();
   }

@@ -26,7 +26,7 @@ using namespace tandem::run;
 
 namespace tandem::bench {
 
-/// Between two meetings of ranks that wait for the oracle; timeouts are longer.
+/// Between two barriers of ranks that wait for the oracle; timeouts are longer.
 static constexpr std::chrono::milliseconds kPatience(50);
 
 /// What the first rank says that has an error; "": none has. Collective.
@@ -164,7 +164,7 @@ public:
         return whole->problem.ok() ? compare(whole->results, seed, set, references, error)
                                    : whole->problem;
       });
-    // An oracle may take longer than ranks wait for each other: they meet again and again.
+    // An oracle may take longer than ranks wait for each other: they pass barrier after barrier.
     for (;;) {
       bool done = rank != 0 || verdict.wait_for(kPatience) == std::future_status::ready;
       std::string mine = rank != 0 ? "" : done ? "=" + verdict.get().message() : "";
@@ -312,7 +312,7 @@ bool Runner::isVerified(const Row &row) const {
           (options.verify == "auto" && row.shape.flops() <= kVerifiedFlops));
 }
 
-Expected<int64_t> Runner::meet(bool stop, bool &stopped) {
+Expected<int64_t> Runner::barrier(bool stop, bool &stopped) {
   if (options.gapMs > 0)
     std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.gapMs));
   const int64_t mine[2] = {nanoseconds() - offset, stop};
@@ -343,7 +343,7 @@ Status Runner::time(std::vector<Candidate *> &candidates,
       bool late = std::chrono::nanoseconds(nanoseconds() - started) > options.rowTime;
       bool enough = isFirst && round >= options.warmup + kLeastRounds;
       isFirst = false;
-      TANDEM_ASSIGN_OR_RETURN(int64_t begin, meet(late && enough, stopped));
+      TANDEM_ASSIGN_OR_RETURN(int64_t begin, barrier(late && enough, stopped));
       if (stopped)
         break;
       TANDEM_ASSIGN_OR_RETURN(Turn took, candidates[c]->run(options.batch));

@@ -77,7 +77,7 @@ private:
   Status checkHealth();
   bool isVerified(const Row &row) const;
   /// All ranks' common start, or nothing: time is up.
-  Expected<int64_t> meet(bool stop, bool &stopped);
+  Expected<int64_t> barrier(bool stop, bool &stopped);
   bool hasExchangeKernels();
   /// Collective. Whether all ranks say so.
   Expected<bool> allHave(bool mine);

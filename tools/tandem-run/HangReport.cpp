@@ -163,7 +163,7 @@ private:
       if (noted.stream != command.stream)
         continue;
       if (noted.command == UINT32_MAX)
-        return "not begun"; // it still meets the others before the run
+        return "not begun"; // it is still in the barrier before the run
       uint32_t index = world->indexOf(top);
       if (noted.command == index)
         return noted.isCertain ? "in flight" : "perhaps in flight";

@@ -22,7 +22,7 @@ inline constexpr size_t kMostPrograms = 512;
 
 /// Values by keys of numbers; those that were not used for the longest time are forgotten. Each
 /// rank has its own: all ranks make the same calls, so they forget the same programs at the same
-/// call, and meet again to prepare one that is needed again.
+/// call, and prepare together one that is needed again.
 template <typename Value> class Recent {
 public:
   using Key = std::vector<int64_t>;

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Libraries are recognised by what their tensors offer, and none is imported: torch.Tensor by its
-// own methods, NumPy's arrays by the buffer protocol, all others by DLPack.
+// Libraries are recognised by the interfaces of their tensors, and none is imported: torch.Tensor
+// by its own methods, NumPy's arrays by the buffer protocol, all others by DLPack.
 //
 //===----------------------------------------------------------------------===//
 

@@ -173,10 +173,10 @@ LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digi
     // iteration.
     bool rightIsOne = !right.empty() && right.front().size == 1;
     if (!left.empty() && left.front().size == 1) {
-      SideDigit gone = left.consume_front(), meets;
+      SideDigit gone = left.consume_front(), other;
       if (rightIsOne && (right.front().isStream() || right.front().axis == gone.axis))
-        meets = right.consume_front();
-      digits.push_back({dim, gone, meets});
+        other = right.consume_front();
+      digits.push_back({dim, gone, other});
       continue;
     }
     if (rightIsOne) {

@@ -387,7 +387,7 @@ static bool passesSlices(Operation *op, OpOperand &operand) {
   });
 }
 
-/// Makes one group of gathers that meet at `op`, its operands, before any op reads them.
+/// Makes one group of gathers that feed `op`, before any op reads them.
 void LoopFinder::uniteGathers(Operation *op) {
   unsigned into = kNoGroup;
   for (Value operand : op->getOperands()) {

@@ -21,7 +21,7 @@ namespace tandem {
 ///   have more stream digits, on dimensions that the operand does not have) and if no op outside of
 ///   the loop is between them. An op that combines over a dimension joins too if the loop runs
 ///   over that dimension: it accumulates. A reduction whose operand is sliced by receiver joins
-///   what computes its operand. Gathers that meet at an op are one loop if the same devices own
+///   what computes its operand. Gathers that feed one op are one loop if the same devices own
 ///   their slices, or if no slice has an owner.
 /// - Ops without stream digits: a gather with the compute that could be sliced with it; a reduction
 ///   with the compute that makes its operand. These are the loops that slices can be chosen for. An

@@ -263,7 +263,7 @@ LogicalResult Planner::classify() {
                return digit->target.stream == owned.front()->target.stream;
              })) {
     result.kind = SliceMove::OwnerMoves;
-    result.handsOut = !scattered.empty();
+    result.isPersonalized = !scattered.empty();
     nameAxes(owned, true);
     result.owner = getOwner(owned);
     result.ownerDigit = owned.front()->target.stream;
@@ -293,7 +293,7 @@ void Planner::fillDims() {
     if (!source.isDevice()) {
       DigitLabel sourceLabel = label;
       Value sourceIndex = target.value;
-      if (target.isDevice() && result.handsOut)
+      if (target.isDevice() && result.isPersonalized)
         sourceIndex = getReceiver(target.axis);
       else if (target.isDevice())
         sourceLabel =

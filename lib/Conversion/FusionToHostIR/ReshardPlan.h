@@ -22,12 +22,12 @@ enum class SliceMove {
   AllReduce,     // partial to replicated
   ReduceScatter, // partial to split
   AllToAll,      // split on one dimension to split on another
-  OwnerMoves,    // split to streamed: each slice has one owner, which has it all (see handsOut)
-  Broadcast,     // one device to replicated on another mesh
-  Reduce,        // partial to one device of its mesh or another
-  Gather,        // split to one device of its mesh
-  Scatter,       // one device to split on a mesh that it belongs to
-  Transfer,      // anything else that only moves data: messages between pairs of devices
+  OwnerMoves, // split to streamed: each slice has one owner, which has it all (see isPersonalized)
+  Broadcast,  // one device to replicated on another mesh
+  Reduce,     // partial to one device of its mesh or another
+  Gather,     // split to one device of its mesh
+  Scatter,    // one device to split on a mesh that it belongs to
+  Transfer,   // anything else that only moves data: messages between pairs of devices
 };
 
 /// What a digit is on one side of a reshard.
@@ -99,7 +99,7 @@ struct ReshardPlan {
   int64_t ownerOuter = 1, ownerInner = 1;
   /// OwnerMoves: the owner hands each device of the group another part of the slice, as in an
   /// all-to-all; else all get the same.
-  bool handsOut = false;
+  bool isPersonalized = false;
 
   int64_t groupSize() const {
     int64_t size = 1;

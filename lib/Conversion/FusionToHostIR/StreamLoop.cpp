@@ -204,8 +204,8 @@ std::optional<LoopMember> StreamLoop::getMember(Operation *op, OpOperand &operan
       map = std::move(*through);
   }
   unsigned number = operand.getOperandNumber();
-  bool handsOut = reshards().empty() && isScatter(op) && !readsMapped;
-  if ((!isAlike && !handsOut && !isAccumulated(op, number)) ||
+  bool isPersonalized = reshards().empty() && isScatter(op) && !readsMapped;
+  if ((!isAlike && !isPersonalized && !isAccumulated(op, number)) ||
       llvm::any_of(op->getOperands(), [&](Value other) {
         Operation *producer = other.getDefiningOp();
         return producer && !contains(producer) && isLater(producer);

@@ -193,7 +193,7 @@ void CommandCosts::findPartsAlone() {
       }
 }
 
-/// The limits of kernels that schedules meet or miss; program::describeGated knows all.
+/// The limits of kernels of schedules; program::describeGated knows all.
 bool CommandCosts::hasGatedKernel(const Rank &rank, CommandId gated) const {
   const Command *first = &world.commands[gated] + 1, *end = first + world.commands[gated].aux;
   auto count = [&](Kind kind) {

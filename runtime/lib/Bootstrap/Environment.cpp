@@ -393,7 +393,7 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const Environmen
                               env.launcher == Launcher::OpenMpi
                                   ? " (mpirun -x NAME=VALUE), as the ranks are on several hosts"
                                   : ""));
-  // Neither the spelling of the host nor the world's size: ranks that differ in them shall meet,
+  // Neither the spelling of the host nor the world's size: ranks that differ in them shall connect,
   // and say so.
   if (env.secret.empty())
     env.secret = fmt::format("{} {}", toString(env.launcher), env.port);

@@ -58,7 +58,7 @@ public:
   Expected<std::vector<Socket>> run() {
     // A connection may be gone between poll and accept.
     ::fcntl(listenFd, F_SETFL, ::fcntl(listenFd, F_GETFL) | O_NONBLOCK);
-    Status result = meet();
+    Status result = connect();
     if (result.ok())
       result = welcome();
     if (result.ok())
@@ -72,7 +72,7 @@ public:
   }
 
 private:
-  Status meet() {
+  Status connect() {
     while (!complete()) {
       if (Clock::now() >= deadline)
         return Status(Code::Timeout, fmt::format("rank 0: waited {} s for {}{}",

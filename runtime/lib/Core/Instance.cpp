@@ -64,8 +64,8 @@ void InstanceImpl::releaseOwn() {
   dropGraphs();
   steps.clear();
   operations.clear();
-  barrier = Barrier();
-  meeting = Barrier();
+  captureBarrier = Barrier();
+  runBarrier = Barrier();
   graphStreams.clear();
   barrierStream.reset();
   shared->leave(*this);
@@ -266,13 +266,13 @@ Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing
 }
 
 Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *> &others,
-                           Event *met) {
+                           Event *barrierEnded) {
   auto streamOf = [&](uint32_t s) { return s == 0 ? main : others[s]; };
-  std::vector<char> isBehind(met ? others.size() : 0);
+  std::vector<char> isBehind(barrierEnded ? others.size() : 0);
   for (const Step &step : steps) {
     Stream &stream = *streamOf(step.stream);
-    if (met && !step.isLocal && !std::exchange(isBehind[step.stream], 1))
-      TANDEM_RETURN_IF_ERROR(stream.wait(*met, kNoMarker));
+    if (barrierEnded && !step.isLocal && !std::exchange(isBehind[step.stream], 1))
+      TANDEM_RETURN_IF_ERROR(stream.wait(*barrierEnded, kNoMarker));
     switch (step.kind) {
     case Step::Run:
       if (Status status = step.operation->enqueue(stream, slot.frame); !status.ok())
@@ -290,7 +290,7 @@ Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *>
 }
 
 Status InstanceImpl::dispatch(Slot &slot) {
-  TANDEM_RETURN_IF_ERROR(meet(slot));
+  TANDEM_RETURN_IF_ERROR(enterBarrier(slot));
   resolve(slot);
   Stream *main = slot.main;
   for (uint32_t s = 0; s < streams.size(); ++s)
@@ -376,7 +376,7 @@ Status InstanceImpl::replay(Slot &slot) {
   if (!entry) {
     TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
   }
-  TANDEM_RETURN_IF_ERROR(meet(slot));
+  TANDEM_RETURN_IF_ERROR(enterBarrier(slot));
   TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
   if (varying)
     TANDEM_RETURN_IF_ERROR(varying->after(slot.number, *slot.main));
@@ -399,15 +399,15 @@ Status InstanceImpl::captureInto(Stream &main) {
   if (barrierStream) {
     used.push_back(barrierStream.get());
     parts.countsRuns = true;
-    parts.firstCounts = barrier.signals.empty() && barrier.waits.size() == 1;
+    parts.firstCounts = captureBarrier.signals.empty() && captureBarrier.waits.size() == 1;
     parts.first = [&]() -> Status {
-      for (const auto *list : {&barrier.signals, &barrier.waits})
+      for (const auto *list : {&captureBarrier.signals, &captureBarrier.waits})
         for (const auto &operation : *list)
           TANDEM_RETURN_IF_ERROR(operation->enqueue(*barrierStream, ofBarrier));
-      return barrierStream->record(*met, kNoMarker);
+      return barrierStream->record(*barrierEnded, kNoMarker);
     };
   }
-  parts.body = [&] { return issue(run, byNumber[0], byNumber, met.get()); };
+  parts.body = [&] { return issue(run, byNumber[0], byNumber, barrierEnded.get()); };
   // An abort must not drop graphs while NCCL is being captured.
   std::lock_guard<std::mutex> lock(graphMutex);
   TANDEM_RETURN_IF_ERROR(context.failure()); // nor be followed by a capture
@@ -540,10 +540,10 @@ std::vector<uint64_t> InstanceImpl::runsInFlight() {
 }
 
 std::string InstanceImpl::describe(uint32_t i) const {
-  if (i >= kMeeting)
+  if (i >= kBarrier)
     return fmt::format(
-        "the meeting of ranks before the run (a wait for {}{})",
-        i - kMeeting < context.worldSize() ? fmt::format("rank {}", i - kMeeting) : "all others",
+        "the barrier of ranks before the run (a wait for {}{})",
+        i - kBarrier < context.worldSize() ? fmt::format("rank {}", i - kBarrier) : "all others",
         symmetric && (**symmetric).isCaptured() ? "; all ranks must capture between the same runs"
                                                 : "");
   const sp::Command &command = *data.commands()->Get(i);
@@ -583,7 +583,7 @@ std::vector<CommandInFlight> InstanceImpl::inFlight() {
       continue;
     Stream *stream = late->replays ? graphStreams[s].get() : s == 0 ? main.get() : streams[s];
     std::vector<Marker> at{stream->position()};
-    // A graph runs on stream 0 alone, behind the meeting. It has no position: list the commands
+    // A graph runs on stream 0 alone, after the barrier. It has no position: list the commands
     // that may wait.
     if (Marker position = late->replays && s == 0 ? main->position() : kNoMarker;
         position != kNoMarker)
@@ -596,7 +596,7 @@ std::vector<CommandInFlight> InstanceImpl::inFlight() {
         continue;
       auto command = static_cast<uint32_t>(marker);
       all.push_back({std::string(programHandle->name()), late->run, s,
-                     command < kMeeting ? command : CommandInFlight::kNone, isCertain,
+                     command < kBarrier ? command : CommandInFlight::kNone, isCertain,
                      describe(command)});
     }
   }

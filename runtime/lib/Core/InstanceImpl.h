@@ -85,7 +85,7 @@ private:
   /// One of the runs that may be in flight: its addresses, its begin, and the ends of its streams.
   struct Slot {
     uint32_t number = 0; ///< in `slots`
-    Frame frame, meetings[2];
+    Frame frame, barrierFrames[2];
     std::vector<void *> pointers;             ///< per view
     uint64_t bindings = 0;                    ///< the state of the bindings in `pointers`
     std::vector<std::shared_ptr<Event>> ends; ///< per stream
@@ -100,7 +100,7 @@ private:
     std::atomic<uint64_t> run{0};       ///< its frame's epoch
     std::atomic<bool> replays{false};   ///< the run is a replay of a graph
     std::atomic<uint64_t> order{0};     ///< its number among all runs of the context
-    bool meets = false;                 ///< the ranks must meet before the run
+    bool needsBarrier = false;          ///< the ranks pass a barrier before the run
     uint64_t numberOfTurn = 0;          ///< see SymmetricPool
   };
 
@@ -113,10 +113,10 @@ private:
   void report(const Status &error, Marker marker) override;
   void moveArena(const std::shared_ptr<Memory> &to) override;
   std::string prefix() const;
-  /// A command, by its number; from kMeeting on, the wait for a rank (behind the last one: for all)
+  /// A command, by its number; from kBarrier on, the wait for a rank (behind the last one: for all)
   /// that all ranks begin the run.
   std::string describe(uint32_t command) const;
-  static constexpr uint32_t kMeeting = 1u << 31;
+  static constexpr uint32_t kBarrier = 1u << 31;
 
   Status checkWorld() const;
   Status allocate();
@@ -137,7 +137,7 @@ private:
   void logAlone(uint32_t i, const std::string &why) const;
   Expected<std::unique_ptr<Operation>> prepareExchange(uint32_t i);
   /// What this rank tells the others of the exchange that is command `head`, if there is anything.
-  void addOffer(FusedExchange &exchange, uint32_t head) const;
+  void addDescriptor(FusedExchange &exchange, uint32_t head) const;
   Put describePut(const sp::Command &command) const;
   MatmulDesc describeMatmul(const sp::Command &command) const;
   LaunchDesc describeLaunch(const sp::Command &command) const;
@@ -170,16 +170,16 @@ private:
   /// be larger than needed; then, whether it is.
   Status takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes, uint32_t signals,
                     bool *grows);
-  /// How all ranks meet: in usual runs, and in runs in the caller's graphs.
-  Status prepareMeeting();
-  Status prepareBarrier();
-  Status prepareMeeting(Barrier &into, uint32_t channel,
+  /// The barriers of all ranks: in usual runs, and in runs in the caller's graphs.
+  Status prepareRunBarrier();
+  Status prepareCaptureBarrier();
+  Status prepareBarrier(Barrier &into, uint32_t channel,
                         const std::function<uint32_t(uint32_t)> &slotOf);
-  /// Which half the run uses, and whether the ranks must meet before it.
+  /// Which half the run uses, and whether the ranks pass a barrier before it.
   void takeTurn(Slot &slot);
-  /// Enqueues the meeting before the run, if there must be one. From then on, the stream may wait
+  /// Enqueues the barrier before the run, if there must be one. From then on, the stream may wait
   /// for peers, so no driver call that waits for the device may follow: a graph is made before.
-  Status meet(Slot &slot);
+  Status enterBarrier(Slot &slot);
   /// Moves to the arena that moveArena() announced. Waits for this instance's runs in flight.
   void followArena();
   /// Whether runs are replayed as graphs: on all ranks or on none.
@@ -233,9 +233,10 @@ private:
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
   /// Whether the command needs neither other ranks nor symmetric memory.
   bool isLocal(const sp::Command &command) const;
-  /// Enqueues every step; `main`: stream 0. Steps that are not local wait for `met`, if it is not
-  /// null.
-  Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others, Event *met = nullptr);
+  /// Enqueues every step; `main`: stream 0. Steps that are not local wait for `barrierEnded`, if it
+  /// is not null.
+  Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others,
+               Event *barrierEnded = nullptr);
   Status dispatch(Slot &slot);
   /// The entry with a graph for the current bindings: moves, updates or makes one. If it must be
   /// made, waits for the runs in flight before that. `lock`: of graphMutex.
@@ -264,8 +265,8 @@ private:
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
-  Barrier barrier; ///< of runs in the caller's graphs
-  Barrier meeting; ///< of usual runs that follow another instance's run, or may follow a replay
+  Barrier captureBarrier; ///< of runs in the caller's graphs
+  Barrier runBarrier; ///< of usual runs that follow another instance's run, or may follow a replay
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
@@ -276,7 +277,7 @@ private:
   /// null if no command uses it.
   std::vector<std::unique_ptr<Stream>> graphStreams;
   std::unique_ptr<Stream> barrierStream; ///< of the barrier, in captures; null: there is none
-  std::unique_ptr<Event> met;            ///< the barrier has ended; null: there is none
+  std::unique_ptr<Event> barrierEnded;   ///< the barrier has ended; null: there is none
   bool graphs = false;
   /// A graph of the caller contains addresses of the arena, and may run at any time.
   std::atomic<bool> captured{false};

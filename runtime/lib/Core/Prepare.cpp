@@ -42,9 +42,9 @@ Status InstanceImpl::prepare() {
   TANDEM_RETURN_IF_ERROR(makeChannels());
   Status operations = prepareOperations();
   if (operations.ok())
-    operations = prepareMeeting();
+    operations = prepareRunBarrier();
   if (operations.ok() && context.device().hasGraphs())
-    operations = prepareBarrier();
+    operations = prepareCaptureBarrier();
   TANDEM_RETURN_IF_ERROR(agree(operations, "prepare the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnCommands());
   // Trying to capture may already wait for peers.
@@ -506,7 +506,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
   }
   if (!channel)
     why = "it has no message";
-  addOffer(exchange, i);
+  addDescriptor(exchange, i);
   if (why.empty()) {
     auto operation = channel->prepareExchange(exchange);
     if (operation.status().code() != Code::Unsupported)
@@ -533,7 +533,8 @@ Signal InstanceImpl::describeSignal(const sp::Command &command) const {
 }
 
 WaitSignal InstanceImpl::describeWait(const sp::Command &command) const {
-  return {command.aux(), command.value(), data.signal_slots()->Get(command.aux())};
+  return {command.aux(), command.value(), data.signal_slots()->Get(command.aux()),
+          command.stream()};
 }
 
 Operand InstanceImpl::operand(uint32_t view) const {
@@ -830,13 +831,13 @@ Status InstanceImpl::agreeOnGraphs() {
       graphStreams.back() = std::move(*stream);
     }
   }
-  if (status.ok() && !barrier.waits.empty()) {
+  if (status.ok() && !captureBarrier.waits.empty()) {
     auto stream = context.device().createStream(StreamPriority::High);
     auto event = context.device().createEvent();
     status = stream ? event.status() : stream.status();
     if (status.ok()) {
       barrierStream = std::move(*stream);
-      met = std::move(*event);
+      barrierEnded = std::move(*event);
     }
   }
   if (status.ok())

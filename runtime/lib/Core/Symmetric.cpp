@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which block of symmetric memory an instance uses, and how all ranks meet. Ranks make the same
-// choices, since each one sees what all ranks of its channels need.
+// Which block of symmetric memory an instance uses, and the barriers of all ranks. Ranks make the
+// same choices, since each one sees what all ranks of its channels need.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,28 +26,30 @@ uint64_t roundUp(uint64_t n) { return (n + sp::kAlignment - 1) / sp::kAlignment 
 
 bool isOneSided(const sp::Channel &channel) { return (channel.capabilities() & OneSided) != 0; }
 
-/// Where the signals by which ranks meet begin. The program's own signals are before them: those of
+/// Where the signals of barriers begin. The program's own signals are before them: those of
 /// usual runs, and those of runs in the caller's graphs.
-uint32_t firstMeeting(const sp::RankProgram &data) { return 2 * count(data.signal_slots()); }
+uint32_t firstBarrierSlot(const sp::RankProgram &data) { return 2 * count(data.signal_slots()); }
 
 /// The signal by which `rank` enters the barrier of runs in the caller's graphs.
-uint32_t barrierSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel, uint32_t rank) {
-  return firstMeeting(data) + channel * ranks + rank;
+uint32_t captureBarrierSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel,
+                            uint32_t rank) {
+  return firstBarrierSlot(data) + channel * ranks + rank;
 }
 
-/// The signal by which `rank` says that it begins a usual run before which the ranks meet.
-uint32_t meetingSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel, uint32_t rank) {
-  return barrierSlot(data, ranks, count(data.channels()) + channel, rank);
+/// The signal by which `rank` says that it begins a usual run that has a barrier before it.
+uint32_t runBarrierSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel,
+                        uint32_t rank) {
+  return captureBarrierSlot(data, ranks, count(data.channels()) + channel, rank);
 }
 
-uint32_t endOfMeetings(const sp::RankProgram &data, uint32_t ranks) {
-  return meetingSlot(data, ranks, count(data.channels()), 0);
+uint32_t endOfBarrierSlots(const sp::RankProgram &data, uint32_t ranks) {
+  return runBarrierSlot(data, ranks, count(data.channels()), 0);
 }
 
 /// Where the memory of exchanges that signal by blocks or words begins.
 uint32_t firstOfRoom(const sp::RankProgram &data, uint32_t ranks) {
   uint32_t unit = sp::kAlignment / sizeof(uint64_t);
-  return (endOfMeetings(data, ranks) + unit - 1) / unit * unit;
+  return (endOfBarrierSlots(data, ranks) + unit - 1) / unit * unit;
 }
 
 /// The most that any rank may need; what ranks say of their needs is not checked before.
@@ -140,7 +142,7 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
   SymmetricMemory memory;
   memory.halfBytes = roundUp(data.symmetric_bytes());
   memory.signalOffset = 2 * memory.halfBytes;
-  memory.numSignals = oneSided ? endOfMeetings(data, ranks) : count(data.signal_slots());
+  memory.numSignals = oneSided ? endOfBarrierSlots(data, ranks) : count(data.signal_slots());
   if (uint64_t room = oneSided ? program::exchangeRoom(data).size : 0) // two sets
     memory.numSignals = firstOfRoom(data, ranks) +
                         static_cast<uint32_t>(std::min<uint64_t>(2 * room, kMostSignals));
@@ -256,47 +258,47 @@ Status InstanceImpl::checkPut(const Put &put, uint32_t to) const {
                             span, put.offset, found->second, to));
 }
 
-void InstanceImpl::addOffer(FusedExchange &exchange, uint32_t head) const {
+void InstanceImpl::addDescriptor(FusedExchange &exchange, uint32_t head) const {
   program::ExchangeRoom room = program::exchangeRoom(data);
   const program::ExchangeRoom::Place *place = room.find(head);
   if (!place)
     return;
   const sp::Command &command = *data.commands()->Get(head);
   uint64_t first = firstOfRoom(data, context.worldSize());
-  program::ExchangeOffer offer;
-  offer.number = static_cast<uint32_t>(place - room.places.data());
-  offer.signals = place->signals;
-  offer.blocksOfRoom = static_cast<uint32_t>(command.value());
-  offer.first = first + place->first;
-  offer.firstOfWords = first + room.firstOfWords;
-  offer.halfOfWords = room.halfOfWords;
-  offer.sizeOfSet = room.size;
-  offer.wordNumber = place->number;
-  offer.numByWords = room.numByWords;
+  program::ExchangeDescriptor descriptor;
+  descriptor.number = static_cast<uint32_t>(place - room.places.data());
+  descriptor.signals = place->signals;
+  descriptor.blocksOfRoom = static_cast<uint32_t>(command.value());
+  descriptor.first = first + place->first;
+  descriptor.firstOfWords = first + room.firstOfWords;
+  descriptor.halfOfWords = room.halfOfWords;
+  descriptor.sizeOfSet = room.size;
+  descriptor.wordNumber = place->number;
+  descriptor.numByWords = room.numByWords;
   std::vector<program::ExchangePart> parts = program::exchangeParts(*programHandle, head);
   for (uint32_t i = 0; i < parts.size(); ++i) {
     const sp::Command &part = *data.commands()->Get(head + 1 + i);
-    program::OfferedPart &offered = offer.parts.emplace_back();
-    offered.part = parts[i];
+    program::DescribedPart &described = descriptor.parts.emplace_back();
+    described.part = parts[i];
     if (parts[i].moves())
       continue;
-    offered.part.peer = part.peer();
-    offered.slot = part.aux();
-    offered.value = part.value();
-    offered.perRun = data.signal_slots()->Get(part.aux());
+    described.part.peer = part.peer();
+    described.slot = part.aux();
+    described.value = part.value();
+    described.perRun = data.signal_slots()->Get(part.aux());
   }
   // These signals will not be raised: nothing else may await them.
   std::vector<uint32_t> waits(data.signal_slots()->size(), 0);
   for (const sp::Command *other : *data.commands())
     if (other->kind() == sp::CommandKind::wait_signal)
       ++waits[other->aux()];
-  for (const program::OfferedPart &offered : offer.parts)
-    if (offered.part.kind == program::ExchangePart::Kind::WaitSignal && waits[offered.slot] > 1)
+  for (const program::DescribedPart &described : descriptor.parts)
+    if (described.part.kind == program::ExchangePart::Kind::WaitSignal && waits[described.slot] > 1)
       return;
-  exchange.offer = std::move(offer);
+  exchange.descriptor = std::move(descriptor);
 }
 
-Status InstanceImpl::prepareMeeting() {
+Status InstanceImpl::prepareRunBarrier() {
   // Behind runs of other instances, if these can share the memory, and behind replays.
   bool shares = peers.size() >= 2;
   if (!symmetric || (!shares && !context.device().hasGraphs()))
@@ -304,8 +306,8 @@ Status InstanceImpl::prepareMeeting() {
   for (uint32_t c = 0; c < channels.size(); ++c) {
     if (!channels[c] || !isOneSided(*data.channels()->Get(c)))
       continue;
-    TANDEM_RETURN_IF_ERROR(prepareMeeting(meeting, c, [&](uint32_t rank) {
-      return meetingSlot(data, context.worldSize(), c, rank);
+    TANDEM_RETURN_IF_ERROR(prepareBarrier(runBarrier, c, [&](uint32_t rank) {
+      return runBarrierSlot(data, context.worldSize(), c, rank);
     }));
     if (shares) // all one-sided channels have the same members
       break;
@@ -313,16 +315,16 @@ Status InstanceImpl::prepareMeeting() {
   return Status();
 }
 
-Status InstanceImpl::prepareBarrier() {
+Status InstanceImpl::prepareCaptureBarrier() {
   for (uint32_t c = 0; c < channels.size(); ++c)
     if (channels[c] && isOneSided(*data.channels()->Get(c)))
-      TANDEM_RETURN_IF_ERROR(prepareMeeting(barrier, c, [&](uint32_t rank) {
-        return barrierSlot(data, context.worldSize(), c, rank);
+      TANDEM_RETURN_IF_ERROR(prepareBarrier(captureBarrier, c, [&](uint32_t rank) {
+        return captureBarrierSlot(data, context.worldSize(), c, rank);
       }));
   return Status();
 }
 
-Status InstanceImpl::prepareMeeting(Barrier &into, uint32_t c,
+Status InstanceImpl::prepareBarrier(Barrier &into, uint32_t c,
                                     const std::function<uint32_t(uint32_t)> &slotOf) {
   const sp::Channel &channel = *data.channels()->Get(c);
   FusedExchange all;
@@ -334,9 +336,9 @@ Status InstanceImpl::prepareMeeting(Barrier &into, uint32_t c,
     signal.peer = member;
     signal.slot = slotOf(context.rank());
     signal.value = signal.perRun = 1;
-    signal.meets = true;
+    signal.ofBarrier = true;
     all.steps[0].signals.push_back(signal);
-    all.steps[1].waits.push_back({slotOf(channel.group()->Get(member)), 1, 1, member});
+    all.steps[1].waits.push_back({slotOf(channel.group()->Get(member)), 1, 1, 0, member});
   }
   const std::vector<WaitSignal> &waits = all.steps[1].waits;
   if (waits.empty())
@@ -347,9 +349,9 @@ Status InstanceImpl::prepareMeeting(Barrier &into, uint32_t c,
     return made.status();
   };
   auto mark = [&](uint32_t rank) {
-    into.waits.back()->marker = uint64_t(number) << 32 | (kMeeting + rank);
+    into.waits.back()->marker = uint64_t(number) << 32 | (kBarrier + rank);
   };
-  auto rankOf = [&](const WaitSignal &wait) { return channel.group()->Get(*wait.meets); };
+  auto rankOf = [&](const WaitSignal &wait) { return channel.group()->Get(*wait.barrierMember); };
   // One kernel is quicker than one for each signal and wait: on 2 H100 5.5 us instead of 7.
   Status status = add(into.waits, channels[c]->prepareExchange(all));
   if (status.ok())
@@ -374,22 +376,22 @@ void InstanceImpl::takeTurn(Slot &slot) {
     slot.frame.half = turn.half;
     slot.bindings = 0; // addresses of the other half
   }
-  slot.meets = turn.meets;
+  slot.needsBarrier = turn.needsBarrier;
 }
 
-Status InstanceImpl::meet(Slot &slot) {
-  if (!slot.meets)
+Status InstanceImpl::enterBarrier(Slot &slot) {
+  if (!slot.needsBarrier)
     return Status();
   // When a rank has heard from all others, these have ended their earlier runs. On the host, puts
   // to a third rank may still be under way, but have arrived when that rank has heard from all.
   size_t rounds = context.device().hostMemory() ? 2 : 1;
   for (size_t i = 0; i < rounds; ++i) {
-    Frame &frame = slot.meetings[i];
-    // The number of a run: also if ranks have not met equally often, which is an error of theirs,
-    // a signal is that of its run.
+    Frame &frame = slot.barrierFrames[i];
+    // The number of a run: also if ranks have not passed equally many barriers, which is an error
+    // of theirs, a signal is that of its run.
     frame.epoch = 2 * slot.numberOfTurn + i;
     frame.errors = this;
-    for (const auto *list : {&meeting.signals, &meeting.waits})
+    for (const auto *list : {&runBarrier.signals, &runBarrier.waits})
       for (const auto &operation : *list)
         TANDEM_RETURN_IF_ERROR(operation->enqueue(*slot.main.load(), frame));
   }

@@ -68,7 +68,7 @@ SymmetricPool::Turn SymmetricPool::next(uint32_t instance, bool ordersRanks) {
   Turn turn;
   turn.number = runs++;
   turn.half = static_cast<unsigned>(turn.number % 2);
-  turn.meets = captured || (last != 0 && last != instance && !(lastOrders && ordersRanks));
+  turn.needsBarrier = captured || (last != 0 && last != instance && !(lastOrders && ordersRanks));
   last = instance;
   lastOrders = ordersRanks;
   return turn;

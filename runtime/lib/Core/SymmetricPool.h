@@ -51,13 +51,13 @@ public:
   /// The next run.
   struct Turn {
     unsigned half = 0;
-    uint64_t number = 0; ///< among those of all instances
-    bool meets = false;  ///< the ranks must meet before it
+    uint64_t number = 0;       ///< among those of all instances
+    bool needsBarrier = false; ///< the ranks pass a barrier before it
   };
   /// `ordersRanks`: in each run of the instance, all ranks begin before any rank ends.
   Turn next(uint32_t instance, bool ordersRanks);
   /// A run has become part of a graph of the caller's. Its replays are not among the runs here, so
-  /// from now on the ranks meet before each run.
+  /// from now on there is a barrier before each run.
   void noteCapture() { captured = true; }
   bool isCaptured() const { return captured; }
 

@@ -19,7 +19,7 @@ def FusionFormLoops : Pass<"fusion-form-loops", "::mlir::func::FuncOp"> {
     - Ops that are streamed alike and depend on each other are one loop. An op that combines over the loop's dimension
       (a matmul over slices of K, a reduction) accumulates in it. A reduction whose operand is sliced by receiver is in
       the loop that computes the operand.
-    - Gathers that meet at an op share a loop if the same devices own their slices, or if no slice has an owner.
+    - Gathers that feed one op share a loop if the same devices own their slices, or if no slice has an owner.
     - A reshard without stream digits and without an annotation is in a loop with the compute that could be sliced with
       it: the consumers of a gather, the producers of a reduction. `fusion-select-schedule` may choose slices there.
     - Two reshards with different annotations are never in one loop.

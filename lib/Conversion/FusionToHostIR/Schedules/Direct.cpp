@@ -15,7 +15,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
-#include "tandem/Program/ExchangeOffer.h"
+#include "tandem/Program/ExchangeDescriptor.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -111,7 +111,7 @@ private:
     hostir::CopyOp::create(builder, loc, source, target, stream);
   }
   /// Tells all others, and waits for all of them.
-  void meet(int64_t set);
+  void addBarrier(int64_t set);
   void forEachPeer(function_ref<void(Value peer)> body, bool isSource = false);
 
   const DirectLoop &all;
@@ -214,7 +214,7 @@ void DirectEmission::forEachPeer(function_ref<void(Value)> body, bool isSource) 
   });
 }
 
-void DirectEmission::meet(int64_t set) {
+void DirectEmission::addBarrier(int64_t set) {
   Value first = program.getIndex(0);
   forEachPeer([&](Value peer) { channel.signal(peer, first, stream, set); });
   forEachPeer([&](Value peer) { channel.waitFor(peer, first, stream, set); },
@@ -229,7 +229,7 @@ void DirectEmission::emitGathers(ArrayRef<Ends> values) {
       copy(value.own, getElement(value.outside, me));
     forEachPeer([&](Value peer) { put(value.own, place, peer); });
   }
-  meet(kParts);
+  addBarrier(kParts);
   for (const Ends &value : values)
     if (value.outside)
       forEachPeer(
@@ -250,7 +250,7 @@ void DirectEmission::emitReduction(const Ends &value) {
   Value place = getElement(slots, me);
   copy(getFor(me), place);
   forEachPeer([&](Value peer) { put(getFor(peer), place, peer); });
-  meet(kParts);
+  addBarrier(kParts);
   Value there = all.cut ? getPart(target, me) : target;
   Value sum = outside ? getPart(outside, me) : there;
   auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
@@ -259,7 +259,7 @@ void DirectEmission::emitReduction(const Ends &value) {
   if (!all.cut)
     return;
   forEachPeer([&](Value peer) { put(sum, there, peer); });
-  meet(kSums);
+  addBarrier(kSums);
   if (outside)
     forEachPeer([&, target = target, outside = outside](
                     Value peer) { copy(getPart(target, peer), getPart(outside, peer)); },

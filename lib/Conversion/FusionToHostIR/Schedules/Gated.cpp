@@ -275,7 +275,7 @@ GatedOps::GatedOps(const GatherLoop &gather) {
 static std::string findObstacle(const GatherLoop &gather) {
   if (gather.gathers.size() != 1)
     return "one gather, found " + std::to_string(gather.gathers.size());
-  if (gather.handsOut)
+  if (gather.isPersonalized)
     return "a gather, found an all-to-all";
   fusion::ReshardOp reshard = gather.gathers.front();
   if (!isCutByRows(reshard.getType(), gather.loop))

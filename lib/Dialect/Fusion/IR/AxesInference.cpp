@@ -205,7 +205,7 @@ static LogicalResult collectPartial(const AxesRule &rule, ArrayRef<AxesAttr> ope
         if (!found.insert(axis).second)
           return fail("expected mesh axis \"" + axis.str() + "\" once, found it twice",
                       digits.operand);
-  // A partial sum may only meet operands that are replicated along its axis.
+  // A partial sum may only be combined with operands that are replicated along its axis.
   if (rule.partial == PartialKind::Product)
     for (auto [operand, axes] : llvm::enumerate(operandAxes))
       for (auto [other, otherAxes] : llvm::enumerate(operandAxes))

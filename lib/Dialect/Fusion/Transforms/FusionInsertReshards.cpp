@@ -52,9 +52,9 @@ static void scheduleReductions(Operation *op, ScheduleAttr schedule) {
 }
 
 /// Erases the hints `fusion.schedule` and `fusion.gather` of an op after its reshards were
-/// inserted. Warns about a hint without effect, unless the mesh is one device. `isMended`: a
+/// inserted. Warns about a hint without effect, unless the mesh is one device. `hasReshardAfter`: a
 /// reshard was inserted that could be on the op's other side.
-static void eraseHints(Operation *op, bool isMended) {
+static void eraseHints(Operation *op, bool hasReshardAfter) {
   AxesAttr axes = op->getNumResults() ? getAxes(op->getResult(0)) : AxesAttr();
   bool isAlone = axes && axes.getMesh().numDevices() == 1;
   auto schedule = dyn_cast_if_present<ScheduleAttr>(op->removeDiscardableAttr(kScheduleAttrName));
@@ -70,7 +70,7 @@ static void eraseHints(Operation *op, bool isMended) {
   // Elementwise ops have reshards only before them.
   bool isHeard = isElementwise(op)
                      ? gather == "before" && hasReshard(op, [](ReshardOp) { return true; })
-                     : isMended;
+                     : hasReshardAfter;
   if (!isHeard)
     op->emitWarning() << "'" << kGatherAttrName
                       << "' has no effect: this op has no reshard on that side";
@@ -84,7 +84,7 @@ struct FusionInsertReshardsPass
   void runOnOperation() override {
     PassLog say("fusion-insert-reshards", log);
     made.clear();
-    mended.clear();
+    reshardedAfter.clear();
     before = after = writtenOut = 0;
     pricer.reset(); // that of the function before
     if (failed(verifyFits(getOperation())))
@@ -103,9 +103,9 @@ struct FusionInsertReshardsPass
       if (failed(makeLocal(op, say)))
         return signalPassFailure();
     for (Operation *op : ops)
-      eraseHints(op, mended.contains(op));
+      eraseHints(op, reshardedAfter.contains(op));
     made.clear();
-    mended.clear();
+    reshardedAfter.clear();
     shareReshards(getOperation(), [&](ReshardOp stays, Location gone) {
       say(gone, [&](raw_ostream &os) {
         os << "shares the reshard to " << formatAxes(getAxes(stays.getResult()));
@@ -292,14 +292,14 @@ private:
   /// By value and placement.
   llvm::DenseMap<std::pair<Value, Attribute>, SmallVector<ReshardOp, 1>> made;
   /// Ops next to which a reshard was inserted.
-  llvm::SmallPtrSet<Operation *, 8> mended;
+  llvm::SmallPtrSet<Operation *, 8> reshardedAfter;
 
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
       return axes.verifyFits(type.getShape(), [op] { return op->emitOpError(); });
     };
     OpBuilder builder(op);
-    mended.insert(op);
+    reshardedAfter.insert(op);
     for (OpOperand &operand : op->getOpOperands()) {
       AxesAttr axes = plan.operands[operand.getOperandNumber()];
       if (!axes || samePlacement(axes, getAxes(operand.get())))

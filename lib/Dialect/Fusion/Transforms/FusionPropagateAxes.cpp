@@ -237,11 +237,11 @@ private:
         return alignElementwise(), success();
       Value value = values[next];
       auto type = cast<RankedTensorType>(value.getType());
-      Value beside = besideOf(value);
-      ++(beside ? fromUses : replicated);
-      if (failed(beside ? decide(value, whole(getAxes(beside)), beside, "the other operand does")
-                        : decide(value, AxesAttr::getReplicated(mesh, type.getRank()), Value(),
-                                 "by default")))
+      Value sibling = siblingOf(value);
+      ++(sibling ? fromUses : replicated);
+      if (failed(sibling ? decide(value, whole(getAxes(sibling)), sibling, "the other operand does")
+                         : decide(value, AxesAttr::getReplicated(mesh, type.getRank()), Value(),
+                                  "by default")))
         return failure();
     }
   }
@@ -518,7 +518,7 @@ private:
   }
 
   /// The other, decided operand of an elementwise op that uses the value; null if there is none.
-  static Value besideOf(Value value) {
+  static Value siblingOf(Value value) {
     for (Operation *user : value.getUsers())
       if (isElementwise(user))
         for (Value operand : user->getOperands())

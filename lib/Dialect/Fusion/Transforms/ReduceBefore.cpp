@@ -118,7 +118,7 @@ private:
       if (free.empty() || !seen.insert({user, value}).second)
         continue;
       if (auto reshard = dyn_cast<ReshardOp>(user))
-        offer(getAxes(reshard.getType()), places);
+        addCandidate(getAxes(reshard.getType()), places);
       else if (isLocalComputation(user))
         visitUser(user, value, places);
     }
@@ -139,17 +139,17 @@ private:
           dims, [&](int64_t factor) { return factor == AxesRule::kNone ? -1 : factors[factor]; });
     };
     for (auto [result, dims] : llvm::zip_equal(user->getResults(), rule->results))
-      offer(getAxes(result), placesOf(dims));
+      addCandidate(getAxes(result), placesOf(dims));
     for (auto [operand, dims] : llvm::zip_equal(user->getOperands(), rule->operands))
       if (operand != value)
-        offer(getAxes(operand), placesOf(dims));
+        addCandidate(getAxes(operand), placesOf(dims));
     for (auto [result, dims] : llvm::zip_equal(user->getResults(), rule->results))
       if (isa<RankedTensorType>(result.getType()) && !getAxes(result))
         visit(result, placesOf(dims));
   }
 
   /// Takes digits of `other` with free mesh axes, if the dimension's own digits stay.
-  void offer(AxesAttr other, ArrayRef<int64_t> places) {
+  void addCandidate(AxesAttr other, ArrayRef<int64_t> places) {
     if (!other || other.getMesh() != axes.getMesh())
       return;
     for (auto [digits, place] : llvm::zip_equal(other.getDims(), places)) {

@@ -451,11 +451,12 @@ private:
             continue;
           if (llvm::any_of(group.members, [&](auto &member) { return member.launch == launch; }))
             continue;
-          auto meets = [&](const LaunchView &view, bool writes) {
+          auto conflicts = [&](const LaunchView &view, bool writes) {
             return first.writes(view.root) || (writes && first.reads(view.root));
           };
-          if (llvm::any_of(other.inputs, [&](const LaunchView &v) { return meets(v, false); }) ||
-              llvm::any_of(other.outputs, [&](const auto &o) { return meets(o.view, true); }))
+          if (llvm::any_of(other.inputs,
+                           [&](const LaunchView &v) { return conflicts(v, false); }) ||
+              llvm::any_of(other.outputs, [&](const auto &o) { return conflicts(o.view, true); }))
             return "a launch in between uses the same buffers";
           continue;
         }

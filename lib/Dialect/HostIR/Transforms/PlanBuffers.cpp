@@ -39,7 +39,7 @@ struct ArenaItem {
 };
 } // namespace
 
-using Meetings = std::vector<std::pair<unsigned, unsigned>>;
+using Interferences = std::vector<std::pair<unsigned, unsigned>>;
 
 /// Indices 0 ... size-1, ascending by `key`, equal keys in their order.
 template <typename KeyFn> static std::vector<unsigned> sortedBy(size_t size, KeyFn key) {
@@ -53,7 +53,7 @@ template <typename KeyFn> static std::vector<unsigned> sortedBy(size_t size, Key
 /// Pairs (i, j) of items that may be live at once. Time linear in the items and in the pairs with
 /// overlapping time spans: items are swept by begin, and leave once they have ended for all later
 /// items.
-static Meetings findMeetings(ArrayRef<ArenaItem> items) {
+static Interferences findInterferences(ArrayRef<ArenaItem> items) {
   std::vector<unsigned> order = sortedBy(items.size(), [&](unsigned i) { return items[i].first; });
   // The common clock of all items from here on.
   std::vector<Clock> known(items.size());
@@ -63,39 +63,39 @@ static Meetings findMeetings(ArrayRef<ArenaItem> items) {
       for (auto [a, b] : llvm::zip_equal(known[k], known[k + 1]))
         a = std::min(a, b);
   }
-  Meetings meetings;
+  Interferences interferences;
   std::vector<unsigned> alive;
   for (size_t k = 0; k < order.size(); ++k) {
     unsigned item = order[k];
     llvm::erase_if(alive, [&](unsigned other) { return isBefore(items[other].end, known[k]); });
     for (unsigned other : alive)
       if (!isBefore(items[other].end, items[item].start))
-        meetings.emplace_back(other, item);
+        interferences.emplace_back(other, item);
     alive.push_back(item);
   }
-  return meetings;
+  return interferences;
 }
 
 /// Pairs of items whose ranges [begin, end] in the text overlap.
-static Meetings findMeetings(ArrayRef<std::pair<int64_t, int64_t>> ranges) {
-  Meetings meetings;
+static Interferences findInterferences(ArrayRef<std::pair<int64_t, int64_t>> ranges) {
+  Interferences interferences;
   std::vector<unsigned> alive;
   for (unsigned item : sortedBy(ranges.size(), [&](unsigned i) { return ranges[i].first; })) {
     llvm::erase_if(alive,
                    [&](unsigned other) { return ranges[other].second < ranges[item].first; });
     for (unsigned other : alive)
-      meetings.emplace_back(other, item);
+      interferences.emplace_back(other, item);
     alive.push_back(item);
   }
-  return meetings;
+  return interferences;
 }
 
 /// Assigns offsets: largest item first, each at the lowest free offset among the placed items that
-/// it meets. Returns the bytes needed; above kMaxArenaBytes some offsets are missing.
+/// it interferes with. Returns the bytes needed; above kMaxArenaBytes some offsets are missing.
 static int64_t placeItems(MutableArrayRef<ArenaItem> items,
-                          ArrayRef<std::pair<unsigned, unsigned>> meetings) {
+                          ArrayRef<std::pair<unsigned, unsigned>> interferences) {
   std::vector<std::vector<unsigned>> neighbours(items.size());
-  for (auto [a, b] : meetings) {
+  for (auto [a, b] : interferences) {
     neighbours[a].push_back(b);
     neighbours[b].push_back(a);
   }
@@ -154,7 +154,7 @@ static int64_t layOutPlace(ArrayRef<const BufferLife *> lives, SmallVector<Arena
     ranges.emplace_back(life->textBegin, life->textEnd);
     items.emplace_back().size = bytesOf(life->alloc);
   }
-  return placeItems(items, findMeetings(ranges));
+  return placeItems(items, findInterferences(ranges));
 }
 
 static bool fitsInto(const Frame &frame, const BufferLife &life) {
@@ -319,15 +319,15 @@ private:
       buffers.push_back(&life);
       bytesUnshared += item.size;
     }
-    auto meetings = findMeetings(items);
-    llvm::erase_if(meetings, [&](const auto &meeting) {
+    auto interferences = findInterferences(items);
+    llvm::erase_if(interferences, [&](const auto &interference) {
       auto isOver = [&](unsigned channel) {
-        return isBefore(ends[meeting.first][channel], items[meeting.second].start);
+        return isBefore(ends[interference.first][channel], items[interference.second].start);
       };
       return isOver(peers.numChannels()) &&
-             llvm::all_of(peers.channelsInto(buffers[meeting.second]->alloc), isOver);
+             llvm::all_of(peers.channelsInto(buffers[interference.second]->alloc), isOver);
     });
-    symmetricBytes = placeItems(items, meetings);
+    symmetricBytes = placeItems(items, interferences);
     for (auto [life, item] : llvm::zip_equal(buffers, items))
       setPlace(life->alloc, item.offset, 0);
     return checkArena(symmetricBytes);
@@ -346,7 +346,7 @@ private:
       layOut(frame);
       items.push_back(frame.item);
     }
-    arenaBytes = placeItems(items, findMeetings(items));
+    arenaBytes = placeItems(items, findInterferences(items));
     if (failed(checkArena(arenaBytes)))
       return failure();
     for (auto [frame, item] : llvm::zip_equal(frames, items))

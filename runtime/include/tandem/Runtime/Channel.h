@@ -18,7 +18,7 @@
 #ifndef TANDEM_RUNTIME_CHANNEL_H
 #define TANDEM_RUNTIME_CHANNEL_H
 
-#include "tandem/Program/ExchangeOffer.h"
+#include "tandem/Program/ExchangeDescriptor.h"
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Device.h"
 
@@ -97,14 +97,15 @@ struct Signal {
   /// No other rank or stream raises this slot, and its values grow within a run. So the signal may
   /// be a plain write instead of a maximum.
   bool exclusive = false;
-  bool meets = false; ///< not of a run: ranks meet before some of the runs
+  bool ofBarrier = false; ///< of a barrier before some of the runs, not of a run
 };
 
 /// Waits until this rank's signal `slot` is at least frame.epoch * perRun + value.
 struct WaitSignal {
   uint32_t slot = 0;
   uint64_t value = 0, perRun = 0;
-  std::optional<uint32_t> meets =
+  uint32_t stream = 0; ///< of the program: its waits follow each other
+  std::optional<uint32_t> barrierMember =
       std::nullopt; ///< not of a run: the member whose signal between runs is awaited
 };
 
@@ -127,7 +128,7 @@ struct FusedExchange {
   uint32_t blocks = 1; ///< thread blocks of the kernel
   /// What this rank tells the others if the kernel should signal by blocks or words. The channel
   /// sets the blocks. Without one, and where the members do not agree, it signals per step.
-  std::optional<program::ExchangeOffer> offer = std::nullopt;
+  std::optional<program::ExchangeDescriptor> descriptor = std::nullopt;
 };
 
 /// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,

@@ -53,7 +53,7 @@ struct CommandInFlight {
   std::string program;      ///< its function
   uint64_t run = 0;         ///< of its instance, from 0; equal on all ranks
   uint32_t stream = 0;      ///< of the program
-  uint32_t command = kNone; ///< index in the rank's list; kNone: the ranks meet before the run
+  uint32_t command = kNone; ///< index in the rank's list; kNone: the barrier before the run
   /// False: the stream replays a graph, and is in this command, or in another one of its list. With
   /// kNone: the run is in none of its commands that wait for other ranks.
   bool isCertain = true;

@@ -71,7 +71,7 @@ struct BootstrapEnvironment {
   /// name keeps jobs apart, but does not keep strangers out.
   std::string secret;
   bool secretGiven = false; ///< it is no public name
-  /// Told on rank 0, while ranks meet, what the user should know of their connections.
+  /// Told on rank 0, while ranks connect, what the user should know of their connections.
   std::function<void(const std::string &message)> warn;
   /// TANDEM_LISTEN_ADDR: the address or the interface on which rank 0 listens. Empty: the loopback
   /// if `addresses` names only that (a name that resolves to it counts only if the launcher says

@@ -73,14 +73,15 @@ Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> stat
 /// (replay::SmLimits::perChannel). NCCL could use 64; on 8 GPUs with NVLink it uses up to 32.
 static constexpr int kMostBlocks = 32;
 
-core::SharedStep Communicator::meeting(const core::WaitLimit &limit, const char *what) const {
+core::SharedStep Communicator::collectiveStep(const core::WaitLimit &limit,
+                                              const char *what) const {
   return core::SharedStep(
       limit, what, fmt::format("{}: not all of ranks {} came", what, fmt::join(group, ", ")));
 }
 
 Status Communicator::make(const ncclUniqueId &id, const core::WaitLimit &limit) {
   auto end = [&](const char *what) {
-    core::SharedStep step = meeting(limit, what);
+    core::SharedStep step = collectiveStep(limit, what);
     return settle(handles->root, what, &step);
   };
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -148,7 +149,7 @@ void Communicator::leave() {
   // Finalising waits for the others, who may be gone.
   Status left = state->driver->within([&] {
     TANDEM_RETURN_IF_ERROR(api.status(api.ncclCommFinalize(handles->root), "ncclCommFinalize"));
-    core::SharedStep step = meeting({patience}, "ncclCommFinalize");
+    core::SharedStep step = collectiveStep({patience}, "ncclCommFinalize");
     return settle(handles->root, "ncclCommFinalize", &step);
   });
   if (left.ok())

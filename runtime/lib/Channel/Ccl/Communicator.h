@@ -94,8 +94,8 @@ private:
                uint32_t self, uint64_t number)
       : api(api), state(std::move(state)), group(std::move(group)), self(self), number(number) {}
   Status make(const ncclUniqueId &id, const core::WaitLimit &limit);
-  /// A call in which all members meet.
-  core::SharedStep meeting(const core::WaitLimit &limit, const char *what) const;
+  /// A collective call.
+  core::SharedStep collectiveStep(const core::WaitLimit &limit, const char *what) const;
   /// Waits until NCCL has completed the last call on `comm`. `step`: ends the wait; null: nothing
   /// but an abort does.
   Status settle(ncclComm_t comm, const char *what, const core::SharedStep *step);

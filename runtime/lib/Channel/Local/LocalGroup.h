@@ -54,16 +54,16 @@ private:
   std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
   /// Exchanges of the bootstraps of one number.
-  struct Meeting {
+  struct Exchange {
     std::vector<std::string> pieces;
     std::vector<char> arrived, left;
     uint32_t numArrived = 0;
     uint64_t generation = 0;
     std::shared_ptr<const std::vector<std::string>> result;
   };
-  std::map<uint32_t, Meeting> meetings; ///< until all ranks have left
-  std::vector<uint32_t> bootstraps;     ///< per rank, the number of its bootstraps
-  Status givenUp;                       ///< the first reason
+  std::map<uint32_t, Exchange> exchanges; ///< until all ranks have left
+  std::vector<uint32_t> bootstraps;       ///< per rank, the number of its bootstraps
+  Status givenUp;                         ///< the first reason
   std::map<std::tuple<uint32_t, uint64_t, std::vector<uint32_t>>, std::weak_ptr<Group>> groups;
   std::vector<uint32_t> transports; ///< per rank, the number of its transports
 };

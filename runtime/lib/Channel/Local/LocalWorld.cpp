@@ -144,11 +144,11 @@ Status WorldImpl::checkRank(uint32_t rank) const {
 std::unique_ptr<Bootstrap> WorldImpl::bootstrap(uint32_t rank) {
   std::lock_guard<std::mutex> lock(mutex);
   uint32_t number = bootstraps[rank]++;
-  Meeting &meeting = meetings[number];
-  if (meeting.pieces.empty()) {
-    meeting.pieces.resize(size);
-    meeting.arrived.assign(size, 0);
-    meeting.left.assign(size, 0);
+  Exchange &exchange = exchanges[number];
+  if (exchange.pieces.empty()) {
+    exchange.pieces.resize(size);
+    exchange.arrived.assign(size, 0);
+    exchange.left.assign(size, 0);
   }
   return std::make_unique<LocalBootstrap>(std::static_pointer_cast<WorldImpl>(shared_from_this()),
                                           rank, number);
@@ -164,7 +164,7 @@ Status WorldImpl::allGather(uint32_t rank, uint32_t number, const void *mine, si
                             void *all) {
   std::unique_lock<std::mutex> lock(mutex);
   TANDEM_RETURN_IF_ERROR(givenUp);
-  Meeting &at = meetings.at(number); // stays, as this rank has not left
+  Exchange &at = exchanges.at(number); // stays, as this rank has not left
   if (at.arrived[rank])
     return Status(
         Code::InvalidArgument,
@@ -231,11 +231,11 @@ void WorldImpl::giveUp(const Status &reason) {
 
 void WorldImpl::leave(uint32_t rank, uint32_t number) {
   std::lock_guard<std::mutex> lock(mutex);
-  Meeting &at = meetings.at(number);
+  Exchange &at = exchanges.at(number);
   at.left[rank] = 1;
   changed.notify_all();
   if (std::all_of(at.left.begin(), at.left.end(), [](char left) { return left; }))
-    meetings.erase(number);
+    exchanges.erase(number);
 }
 
 GroupRef WorldImpl::group(uint32_t generation, const ChannelDesc &desc) {

@@ -75,10 +75,10 @@ private:
     auto slotOf = [&](uint32_t member, uint32_t slot) {
       return static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot));
     };
-    bool isApart = agreement && !agreement->offers.empty();
+    bool isApart = agreement && !agreement->descriptors.empty();
     auto wordOf = [&](uint32_t member, uint32_t wait) {
-      const program::ExchangeOffer &offer = agreement->offers[member];
-      return roomOf(member, offer.first + uint64_t(wait) * offer.blocksOfRoom, frame);
+      const program::ExchangeDescriptor &descriptor = agreement->descriptors[member];
+      return roomOf(member, descriptor.first + uint64_t(wait) * descriptor.blocksOfRoom, frame);
     };
     ExchangeSignal *waits = arguments.waits, *signals = arguments.signals;
     gpu::ExchangeStore *stores = arguments.stores;
@@ -108,11 +108,11 @@ private:
   Status issueWords(GpuStream &stream, const Frame &frame) {
     gpu::WordArguments arguments;
     bool isCaptured = begin(arguments, stream);
-    const program::ExchangeOffer &offer = agreement->offers[self];
+    const program::ExchangeDescriptor &descriptor = agreement->descriptors[self];
     // From 1 on: the words are 0 at first.
-    arguments.perRun = offer.numByWords;
-    arguments.value = offer.wordNumber + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
-    arguments.half = offer.halfOfWords;
+    arguments.perRun = descriptor.numByWords;
+    arguments.value = descriptor.wordNumber + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
+    arguments.half = descriptor.halfOfWords;
     const program::ExchangeMatch &match = agreement->match;
     const FusedExchange::Step &sends = exchange.steps[0], &uses = exchange.steps[1];
     uint32_t own = match.terms[self];
@@ -126,7 +126,7 @@ private:
     const Member &me = (*peers)[self];
     for (uint32_t member = 0; member < match.terms.size(); ++member) {
       uint32_t term = match.terms[member];
-      arguments.places[term] = roomOf(member, agreement->offers[member].firstOfWords, frame);
+      arguments.places[term] = roomOf(member, agreement->descriptors[member].firstOfWords, frame);
       arguments.slots[term] = me.base + frame.half * me.halfBytes + match.slots[member];
     }
     for (uint32_t term = 0; term < match.terms.size(); ++term)
@@ -149,7 +149,7 @@ private:
 
   /// A word of a member's room. Runs in the caller's graphs have signals of their own.
   uint64_t *roomOf(uint32_t member, uint64_t word, const Frame &frame) const {
-    uint64_t set = frame.firstSignal > 0 ? agreement->offers[member].sizeOfSet : 0;
+    uint64_t set = frame.firstSignal > 0 ? agreement->descriptors[member].sizeOfSet : 0;
     return static_cast<uint64_t *>((*peers)[member].signal(static_cast<uint32_t>(word + set)));
   }
 
@@ -168,9 +168,9 @@ private:
   bool canCount = false;
 };
 
-/// Null, if this rank does not offer it.
+/// Null, if this rank does not support it.
 std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchange &exchange) {
-  if (exchange.offer->signals != program::ExchangeSignals::Word || exchange.steps.size() != 2)
+  if (exchange.descriptor->signals != program::ExchangeSignals::Word || exchange.steps.size() != 2)
     return std::nullopt;
   const program::ExchangeMove &sends = exchange.steps[0].move, &uses = exchange.steps[1].move;
   if (sends.stores.empty() || !sends.in.sameShape(sends.out) || sends.in.dtype != sends.out.dtype ||
@@ -184,37 +184,38 @@ std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchan
   return std::move(*plan);
 }
 
-/// Whether an offer is valid: its room lies in the memory of the rank's signals, and each put in
-/// the symmetric memory of its peer. Peers take the addresses from the offer.
-bool isValid(const program::ExchangeOffer &offer, const PeerMemory &peers, uint32_t offerer,
+/// Whether a descriptor is valid: its room lies in the memory of the rank's signals, and each put
+/// in the symmetric memory of its peer. Peers take the addresses from the descriptor.
+bool isValid(const program::ExchangeDescriptor &descriptor, const PeerMemory &peers, uint32_t owner,
              uint32_t numMembers) {
-  const Member &member = peers[offerer];
+  const Member &member = peers[owner];
   uint64_t waits = 0, units = 0;
   std::vector<uint32_t> others; // that get a value
-  for (const program::OfferedPart &offered : offer.parts) {
-    waits += offered.part.kind == program::ExchangePart::Kind::WaitSignal;
-    if (offered.part.kind != program::ExchangePart::Kind::Put)
+  for (const program::DescribedPart &described : descriptor.parts) {
+    waits += described.part.kind == program::ExchangePart::Kind::WaitSignal;
+    if (described.part.kind != program::ExchangePart::Kind::Put)
       continue;
-    const program::PlacedView &place = offered.part.out;
+    const program::PlacedView &place = described.part.out;
     units = std::max(units, (place.layout.numBytes() + 15) / 16);
-    if (offered.part.peer >= numMembers ||
-        place.address + place.layout.spanBytes() > peers[offered.part.peer].halfBytes)
+    if (described.part.peer >= numMembers ||
+        place.address + place.layout.spanBytes() > peers[described.part.peer].halfBytes)
       return false;
-    if (std::find(others.begin(), others.end(), offered.part.peer) == others.end())
-      others.push_back(offered.part.peer);
+    if (std::find(others.begin(), others.end(), described.part.peer) == others.end())
+      others.push_back(described.part.peer);
   }
   uint64_t all = member.numSignals;
-  if (offer.sizeOfSet > all || offer.first > all || offer.firstOfWords > all ||
-      offer.halfOfWords > all)
+  if (descriptor.sizeOfSet > all || descriptor.first > all || descriptor.firstOfWords > all ||
+      descriptor.halfOfWords > all)
     return false;
-  uint64_t end = offer.sizeOfSet + offer.first + waits * offer.blocksOfRoom;
-  if (offer.signals == program::ExchangeSignals::Word) {
-    if ((others.size() + 1) * program::wordsOfUnits(units) > offer.halfOfWords)
+  uint64_t end = descriptor.sizeOfSet + descriptor.first + waits * descriptor.blocksOfRoom;
+  if (descriptor.signals == program::ExchangeSignals::Word) {
+    if ((others.size() + 1) * program::wordsOfUnits(units) > descriptor.halfOfWords)
       return false;
-    end = std::max(end, offer.sizeOfSet + offer.firstOfWords + 2 * offer.halfOfWords);
+    end =
+        std::max(end, descriptor.sizeOfSet + descriptor.firstOfWords + 2 * descriptor.halfOfWords);
   }
-  return end <= all && offer.firstOfWords % 2 == 0 && offer.halfOfWords % 2 == 0 &&
-         offer.sizeOfSet % 2 == 0;
+  return end <= all && descriptor.firstOfWords % 2 == 0 && descriptor.halfOfWords % 2 == 0 &&
+         descriptor.sizeOfSet % 2 == 0;
 }
 
 } // namespace
@@ -222,43 +223,45 @@ bool isValid(const program::ExchangeOffer &offer, const PeerMemory &peers, uint3
 std::string textOf(const ExchangeAgreements &agreements) {
   std::string text;
   for (const auto &agreement : agreements)
-    text += agreement->offer.str() + "\n";
+    text += agreement->descriptor.str() + "\n";
   return text;
 }
 
 void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
            const std::vector<std::string> &members,
            const std::function<void(const std::string &)> &log) {
-  std::vector<std::vector<program::ExchangeOffer>> all; // of each member
+  std::vector<std::vector<program::ExchangeDescriptor>> all; // of each member
   auto refuse = [&](const std::string &why) {
     if (!agreements.empty())
       log(fmt::format("{} fused exchanges signal once per step: {}", agreements.size(), why));
   };
   for (uint32_t m = 0; m < members.size(); ++m) {
-    std::vector<program::ExchangeOffer> &offers = all.emplace_back();
+    std::vector<program::ExchangeDescriptor> &descriptors = all.emplace_back();
     std::istringstream in(members[m]);
     for (std::string line; std::getline(in, line);) {
-      std::optional<program::ExchangeOffer> offer = program::ExchangeOffer::parse(line);
-      if (!offer || !isValid(*offer, peers, m, static_cast<uint32_t>(members.size())))
-        return refuse(fmt::format("the offer of member {} is not valid", m));
-      offers.push_back(std::move(*offer));
+      std::optional<program::ExchangeDescriptor> descriptor =
+          program::ExchangeDescriptor::parse(line);
+      if (!descriptor || !isValid(*descriptor, peers, m, static_cast<uint32_t>(members.size())))
+        return refuse(fmt::format("the descriptor of member {} is not valid", m));
+      descriptors.push_back(std::move(*descriptor));
     }
   }
   // All members see the same texts, so they decide alike.
   for (uint32_t m = 0; m < all.size(); ++m)
     if (all[m].size() != all[0].size())
-      return refuse(
-          fmt::format("members 0 and {} offer {} and {}", m, all[0].size(), all[m].size()));
+      return refuse(fmt::format("members 0 and {} describe {} and {} exchanges", m, all[0].size(),
+                                all[m].size()));
   std::string whyNoWords;
   for (size_t i = 0; i < agreements.size(); ++i) {
     ExchangeAgreement &one = *agreements[i];
-    std::vector<program::ExchangeOffer> offers;
+    std::vector<program::ExchangeDescriptor> descriptors;
     for (const auto &ofMember : all)
-      offers.push_back(ofMember[i]);
-    bool wantsWords = std::any_of(offers.begin(), offers.end(), [](const auto &offer) {
-      return offer.signals == program::ExchangeSignals::Word;
-    });
-    auto match = program::matchExchange(offers);
+      descriptors.push_back(ofMember[i]);
+    bool wantsWords =
+        std::any_of(descriptors.begin(), descriptors.end(), [](const auto &descriptor) {
+          return descriptor.signals == program::ExchangeSignals::Word;
+        });
+    auto match = program::matchExchange(descriptors);
     if (!match) {
       log(fmt::format("a fused exchange signals once per step: {}", match.status().message()));
       if (wantsWords)
@@ -268,17 +271,17 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
     if (wantsWords && !match->whyNotByWords.empty())
       whyNoWords = match->whyNotByWords;
     one.match = std::move(*match);
-    one.offers = std::move(offers);
+    one.descriptors = std::move(descriptors);
   }
   // Exchanges by words share memory, as each of them waits for all members and they are numbered
   // without gaps: all, or none.
   auto wouldUseWords = [](const auto &one) {
-    return !one->offers.empty() && one->offer.signals == program::ExchangeSignals::Word;
+    return !one->descriptors.empty() && one->descriptor.signals == program::ExchangeSignals::Word;
   };
   auto byWords = std::count_if(agreements.begin(), agreements.end(), wouldUseWords);
   for (const auto &one : agreements)
-    if (whyNoWords.empty() && wouldUseWords(one) && byWords != one->offer.numByWords)
-      whyNoWords = fmt::format("{} of {} have a kernel", byWords, one->offer.numByWords);
+    if (whyNoWords.empty() && wouldUseWords(one) && byWords != one->descriptor.numByWords)
+      whyNoWords = fmt::format("{} of {} have a kernel", byWords, one->descriptor.numByWords);
   for (const auto &one : agreements)
     one->byWords = whyNoWords.empty() && wouldUseWords(one);
   if (!whyNoWords.empty())
@@ -337,14 +340,14 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   auto operation = std::make_unique<ExchangeOperation>(
       std::move(peers), self, kernels, exchange, std::move(plan), std::move(arrivals),
       std::move(held), countRun, stopped, std::move(whyNoGraph));
-  if (exchange.offer) {
+  if (exchange.descriptor) {
     auto agreement = std::make_shared<ExchangeAgreement>();
-    agreement->offer = *exchange.offer;
-    agreement->offer.blocks = blocks;
+    agreement->descriptor = *exchange.descriptor;
+    agreement->descriptor.blocks = blocks;
     std::optional<gpu::WordPlan> words = planWords(kernels, exchange);
     // Of other forms, the comparison says why.
     if (!words && exchange.steps.size() == 2)
-      agreement->offer.signals = program::ExchangeSignals::Block;
+      agreement->descriptor.signals = program::ExchangeSignals::Block;
     operation->mayAgree(agreement, std::move(words));
     agreements.push_back(std::move(agreement));
   }

@@ -155,7 +155,7 @@ Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const Ke
   if (signal.slot >= peer.numSignals)
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
                                                     signal.slot, peer.numSignals, peer.rank));
-  if (peers->signalsPlainly() && !signal.exclusive && !signal.meets)
+  if (peers->signalsPlainly() && !signal.exclusive && !signal.ofBarrier)
     return Status(Code::Unsupported,
                   fmt::format("channel peer: several ranks or streams raise signal slot {} of rank "
                               "{}, and GPUs of its group have no atomic operations on each other's "

@@ -98,9 +98,9 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint
 
 /// What members find out about a fused exchange together, before the first run.
 struct ExchangeAgreement {
-  program::ExchangeOffer offer; ///< of this rank
+  program::ExchangeDescriptor descriptor; ///< of this rank
   /// Of all members, once they agree to signal by blocks or words. Empty: one signal per step.
-  std::vector<program::ExchangeOffer> offers;
+  std::vector<program::ExchangeDescriptor> descriptors;
   program::ExchangeMatch match;
   bool byWords = false;
 };
@@ -112,8 +112,8 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
                                                      const gpu::Kernels &kernels,
                                                      const FusedExchange &exchange,
                                                      ExchangeAgreements &agreements);
-/// The offers of this rank as a text, and the decision by those of all members. `log`: gets why an
-/// exchange signals in another way than its program asks for.
+/// The descriptors of this rank as a text, and the decision by those of all members. `log`: gets
+/// why an exchange signals in another way than its program asks for.
 std::string textOf(const ExchangeAgreements &agreements);
 void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
            const std::vector<std::string> &members,

@@ -19,7 +19,7 @@ namespace {
 
 /// A rank's description of its side of a channel; followed by the group's ranks, the key and an
 /// error text.
-struct Offer {
+struct PeerInfo {
   uint64_t id = 0;
   uint64_t base = 0, halfBytes = 0;
   MappedMemory::Handle mapped; ///< of the symmetric memory, if ranks of this host can map it
@@ -27,35 +27,35 @@ struct Offer {
   uint32_t groupSize = 0, keyBytes = 0, errorBytes = 0;
 };
 
-struct DecodedOffer {
-  Offer offer;
+struct DecodedInfo {
+  PeerInfo info;
   std::vector<uint32_t> group;
   std::string key, error;
 };
 
-std::string encode(Offer offer, const std::vector<uint32_t> &group, const std::string &key,
+std::string encode(PeerInfo info, const std::vector<uint32_t> &group, const std::string &key,
                    const std::string &error) {
-  offer.groupSize = static_cast<uint32_t>(group.size());
-  offer.keyBytes = static_cast<uint32_t>(key.size());
-  offer.errorBytes = static_cast<uint32_t>(error.size());
-  std::string text(reinterpret_cast<const char *>(&offer), sizeof(offer));
+  info.groupSize = static_cast<uint32_t>(group.size());
+  info.keyBytes = static_cast<uint32_t>(key.size());
+  info.errorBytes = static_cast<uint32_t>(error.size());
+  std::string text(reinterpret_cast<const char *>(&info), sizeof(info));
   text.append(reinterpret_cast<const char *>(group.data()), group.size() * sizeof(uint32_t));
   return text + key + error;
 }
 
-bool decode(std::string_view text, DecodedOffer &result) {
-  if (text.size() < sizeof(Offer))
+bool decode(std::string_view text, DecodedInfo &result) {
+  if (text.size() < sizeof(PeerInfo))
     return false;
-  std::memcpy(&result.offer, text.data(), sizeof(Offer));
-  const Offer &offer = result.offer;
-  uint64_t groupBytes = uint64_t(offer.groupSize) * sizeof(uint32_t);
-  if (text.size() != sizeof(Offer) + groupBytes + offer.keyBytes + offer.errorBytes)
+  std::memcpy(&result.info, text.data(), sizeof(PeerInfo));
+  const PeerInfo &info = result.info;
+  uint64_t groupBytes = uint64_t(info.groupSize) * sizeof(uint32_t);
+  if (text.size() != sizeof(PeerInfo) + groupBytes + info.keyBytes + info.errorBytes)
     return false;
-  result.group.resize(offer.groupSize);
+  result.group.resize(info.groupSize);
   if (groupBytes)
-    std::memcpy(result.group.data(), text.data() + sizeof(Offer), groupBytes);
-  result.key = text.substr(sizeof(Offer) + groupBytes, offer.keyBytes);
-  result.error = text.substr(text.size() - offer.errorBytes);
+    std::memcpy(result.group.data(), text.data() + sizeof(PeerInfo), groupBytes);
+  result.key = text.substr(sizeof(PeerInfo) + groupBytes, info.keyBytes);
+  result.error = text.substr(text.size() - info.errorBytes);
   return true;
 }
 
@@ -97,16 +97,16 @@ public:
     state->symmetric = desc.symmetric;
 
     // Failed ranks take part too: the others wait for the exchange.
-    Offer offer;
+    PeerInfo info;
     std::string key;
     Status mine = joined.ok() ? check(desc, bootstrap) : joined;
     if (mine.ok() && !desc.group.empty())
-      mine = openLocally(*state, offer, key);
-    offer.id = desc.id;
-    auto all = allGatherStrings(bootstrap, encode(offer, desc.group, key, mine.message()));
+      mine = openLocally(*state, info, key);
+    info.id = desc.id;
+    auto all = allGatherStrings(bootstrap, encode(info, desc.group, key, mine.message()));
     Status result = !mine.ok() ? mine : !all ? all.status() : Status::success();
     if (result.ok() && !desc.group.empty())
-      result = meet(*state, desc, *all, bootstrap, device);
+      result = connectMembers(*state, desc, *all, bootstrap, device);
     // A channel is usable once all members have opened it: messages need a receiver.
     std::string problem = result.message();
     auto verdicts = all ? allGatherStrings(bootstrap, problem) : all;
@@ -161,10 +161,9 @@ private:
 
   Status check(const ChannelDesc &desc, Bootstrap &bootstrap) {
     if (desc.capabilities & ~capabilities())
-      return Status(Code::Unsupported,
-                    fmt::format("channel \"{}\" needs {}, ucx offers {}", desc.name,
-                                capabilitiesToString(desc.capabilities),
-                                capabilitiesToString(capabilities())));
+      return Status(Code::Unsupported, fmt::format("channel \"{}\" needs {}, ucx has {}", desc.name,
+                                                   capabilitiesToString(desc.capabilities),
+                                                   capabilitiesToString(capabilities())));
     if (desc.group.empty())
       return Status::success();
     if (desc.self >= desc.group.size() || desc.group[desc.self] != bootstrap.rank())
@@ -179,7 +178,7 @@ private:
   }
 
   /// Registers the symmetric memory and accepts control messages.
-  Status openLocally(ChannelState &state, Offer &offer, std::string &key) {
+  Status openLocally(ChannelState &state, PeerInfo &info, std::string &key) {
     return worker->call([&] {
       if (!worker->addSink(state.number, &state))
         return Status(Code::Unsupported,
@@ -201,12 +200,12 @@ private:
                      "ucp_rkey_pack"));
       key.assign(static_cast<const char *>(buffer), bytes);
       api.ucp_rkey_buffer_release(buffer);
-      offer.base = reinterpret_cast<uint64_t>(memory.base);
-      offer.halfBytes = memory.halfBytes;
-      offer.numSignals = memory.numSignals;
+      info.base = reinterpret_cast<uint64_t>(memory.base);
+      info.halfBytes = memory.halfBytes;
+      info.numSignals = memory.numSignals;
       state.own = MappedMemory::find(memory.base);
       if (state.own && state.own->handle().bytes >= memory.totalBytes)
-        offer.mapped = state.own->handle();
+        info.mapped = state.own->handle();
       return Status::success();
     });
   }
@@ -227,25 +226,27 @@ private:
     return nullptr;
   }
 
-  /// Checks the members' offers and connects to the members.
-  Status meet(ChannelState &state, const ChannelDesc &desc, const std::vector<std::string> &all,
-              Bootstrap &bootstrap, const Device &device) {
+  /// Checks the members' descriptions and connects to the members.
+  Status connectMembers(ChannelState &state, const ChannelDesc &desc,
+                        const std::vector<std::string> &all, Bootstrap &bootstrap,
+                        const Device &device) {
     std::vector<std::string> keys;
     for (uint32_t rank : desc.group) {
-      DecodedOffer theirs;
+      DecodedInfo theirs;
       if (!decode(all[rank], theirs))
-        return Status(Code::Internal, fmt::format("channel \"{}\": rank {} sent a malformed offer",
-                                                  desc.name, rank));
+        return Status(
+            Code::Internal,
+            fmt::format("channel \"{}\": rank {} sent a malformed description", desc.name, rank));
       if (!theirs.error.empty())
         return Status(Code::Aborted,
                       fmt::format("channel \"{}\", rank {}: {}", desc.name, rank, theirs.error));
-      if (theirs.offer.id != desc.id || theirs.group != desc.group)
+      if (theirs.info.id != desc.id || theirs.group != desc.group)
         return Status(Code::InvalidProgram,
                       fmt::format("channel \"{}\": ranks {} and {} name different groups",
                                   desc.name, bootstrap.rank(), rank));
-      state.members.push_back({rank, theirs.offer.base, theirs.offer.halfBytes,
-                               theirs.offer.numSignals, nullptr,
-                               mapMemory(theirs.offer.mapped, rank, bootstrap, device)});
+      state.members.push_back({rank, theirs.info.base, theirs.info.halfBytes,
+                               theirs.info.numSignals, nullptr,
+                               mapMemory(theirs.info.mapped, rank, bootstrap, device)});
       keys.push_back(std::move(theirs.key));
     }
     // A greeting opens each connection and shows that it works.

@@ -89,7 +89,7 @@ public:
 };
 
 /// The number that the vendor has for a priority; a smaller one is preferred. `least` and
-/// `greatest` are what it offers.
+/// `greatest` are its range.
 inline int priorityOf(StreamPriority priority, int least, int greatest) {
   return priority == StreamPriority::Low    ? least
          : priority == StreamPriority::High ? greatest
@@ -278,7 +278,7 @@ struct Product {
   bool ordered = false;
 };
 
-/// The algorithms that the library offers for one product, best guess first.
+/// The algorithms of the library for one product, best guess first.
 class ProductPlan {
 public:
   virtual ~ProductPlan();

@@ -392,7 +392,7 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
     if (loops.back().pack(most) != most)
       pack = 1;
   }
-  // Ranks that only meet move nothing: any type will do.
+  // A barrier moves nothing: any type will do.
   auto handled = program::exchangeKernelType(type.value_or(DType::I8), adds);
   if (!handled)
     return no(fmt::format("there is no kernel for {}", toString(*type)));

@@ -321,7 +321,7 @@ TEST_P(CSharedMemory, SymmetricMemoryThatCannotDoubleGrowsByTheNeed) {
   });
 }
 
-// The message of a run that waits for the others to begin names the meeting, and for whom it waits.
+// The message of a run that waits for the others to begin names the barrier, and for whom it waits.
 TEST_P(CSharedMemory, AStalledMeetingIsNamed) {
   tandem_local_world *world = nullptr;
   ASSERT_EQ(tandem_local_world_create(3, 5000, &world), TANDEM_OK);
@@ -357,7 +357,7 @@ TEST_P(CSharedMemory, AStalledMeetingIsNamed) {
     thread.join();
   tandem_local_world_destroy(world);
   EXPECT_NE(
-      (messages[0] + messages[1]).find("the meeting of ranks before the run (a wait for rank 2)"),
+      (messages[0] + messages[1]).find("the barrier of ranks before the run (a wait for rank 2)"),
       std::string::npos)
       << messages[0] << "\n"
       << messages[1];

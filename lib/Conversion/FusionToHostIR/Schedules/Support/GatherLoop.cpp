@@ -81,7 +81,7 @@ GatherLoop::GatherLoop(const StreamLoop &loop, ReshardPlan slicePlan)
       digits(loop, plan.ownerDigit, plan.groupSize(), plan.ownerOuter, plan.ownerInner),
       gathers(loop.reshards()), consumers(ArrayRef(loop.ops).drop_front(gathers.size())) {
   for (fusion::ReshardOp gather : gathers) {
-    handsOut |= getCommonOwner(gather)->handsOut;
+    isPersonalized |= getCommonOwner(gather)->isPersonalized;
     for (Operation *user : gather->getUsers())
       if (!llvm::is_contained(consumers, user))
         kept.insert(gather);
@@ -128,7 +128,7 @@ FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &rea
 }
 
 LogicalResult GatherLoop::verifyForwarded(function_ref<InFlightDiagnostic()> why) const {
-  if (!handsOut)
+  if (!isPersonalized)
     return success();
   return why()
          << "schedule " << loop.schedule.getName()

@@ -32,7 +32,7 @@ public:
   SmallVector<fusion::ReshardOp, 1> gathers;
   ArrayRef<Operation *> consumers;
   /// Whether devices get different parts of some slices: these cannot be forwarded.
-  bool handsOut = false;
+  bool isPersonalized = false;
 
   /// Whether everything that reads gathered values reads one slice at a time, where it is: then
   /// they need no buffer as a whole.

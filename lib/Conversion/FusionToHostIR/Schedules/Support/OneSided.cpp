@@ -82,7 +82,7 @@ FailureOr<std::optional<int64_t>> tandem::getPushBlocks(const StreamLoop &loop,
   }
   if (!gather)
     return why() << "schedule " << name << ", by = sms: expected a gather, found a reduction";
-  if (gather->handsOut)
+  if (gather->isPersonalized)
     return why() << "schedule " << name << ", by = sms: expected a gather, found an all-to-all";
   if (gather->gathers.size() != 1)
     return why() << "schedule " << name << ", by = sms: expected one gather, found "

@@ -301,13 +301,13 @@ TEST(GpuExchange, RanksThatDisagreeSignalPerStep) {
   spec.ranks[1].commands[spec.head].op = 0;
   takeLog();
   expectAllOk(runRanks(spec, "peer", runFive));
-  EXPECT_NE(takeLog().find("signal once per step: members 0 and 1 offer 1 and 0"),
+  EXPECT_NE(takeLog().find("signal once per step: members 0 and 1 describe 1 and 0 exchanges"),
             std::string::npos);
   // Rank 1's asks for blocks.
   spec.ranks[1].commands[spec.head].op = kByBlocks;
   expectAllOk(runRanks(spec, "peer", runFive));
   std::string log = takeLog();
-  EXPECT_NE(log.find("by blocks, not by words: member 1 does not offer it"), std::string::npos)
+  EXPECT_NE(log.find("by blocks, not by words: member 1 does not support it"), std::string::npos)
       << log;
   // A later command awaits a signal of the exchange.
   ExchangeSpec awaited(2, false, 64, 2, kByWords);

@@ -1,11 +1,11 @@
-//===- ExchangeOffer.cpp - fused exchanges of all ranks ---------*- C++ -*-===//
+//===- ExchangeDescriptor.cpp - fused exchanges of all ranks ---------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Program/ExchangeOffer.h"
+#include "tandem/Program/ExchangeDescriptor.h"
 
 #include "ExchangeAccess.h"
 #include "ProgramImpl.h"
@@ -105,7 +105,7 @@ ExchangeRoom exchangeRoom(const sp::RankProgram &data) {
 }
 
 //===----------------------------------------------------------------------===//
-// Offers
+// Descriptors
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -147,15 +147,15 @@ constexpr size_t kMostParts = kMostExchangeStores + kMostExchangeWaits + kMostEx
 
 } // namespace
 
-std::string ExchangeOffer::str() const {
+std::string ExchangeDescriptor::str() const {
   std::ostringstream out;
   out << number << ' ' << unsigned(signals) << ' ' << blocks << ' ' << blocksOfRoom << ' ' << first
       << ' ' << firstOfWords << ' ' << halfOfWords << ' ' << sizeOfSet << ' ' << wordNumber << ' '
       << numByWords << ' ' << parts.size();
-  for (const OfferedPart &offered : parts) {
-    const ExchangePart &part = offered.part;
+  for (const DescribedPart &described : parts) {
+    const ExchangePart &part = described.part;
     out << ' ' << unsigned(part.kind) << ' ' << part.peer << ' ' << unsigned(part.reduceOp) << ' '
-        << part.dims << ' ' << offered.slot << ' ' << offered.value << ' ' << offered.perRun;
+        << part.dims << ' ' << described.slot << ' ' << described.value << ' ' << described.perRun;
     if (part.moves()) {
       write(out, part.out);
       write(out, part.in);
@@ -164,23 +164,23 @@ std::string ExchangeOffer::str() const {
   return out.str();
 }
 
-std::optional<ExchangeOffer> ExchangeOffer::parse(std::string_view text) {
+std::optional<ExchangeDescriptor> ExchangeDescriptor::parse(std::string_view text) {
   std::istringstream in{std::string(text)};
-  ExchangeOffer offer;
+  ExchangeDescriptor descriptor;
   unsigned signals = 0;
   size_t numParts = 0;
-  if (!(in >> offer.number >> signals >> offer.blocks >> offer.blocksOfRoom >> offer.first >>
-        offer.firstOfWords >> offer.halfOfWords >> offer.sizeOfSet >> offer.wordNumber >>
-        offer.numByWords >> numParts) ||
+  if (!(in >> descriptor.number >> signals >> descriptor.blocks >> descriptor.blocksOfRoom >>
+        descriptor.first >> descriptor.firstOfWords >> descriptor.halfOfWords >>
+        descriptor.sizeOfSet >> descriptor.wordNumber >> descriptor.numByWords >> numParts) ||
       signals >= kNumExchangeSignals || numParts > kMostParts)
     return std::nullopt;
-  offer.signals = static_cast<ExchangeSignals>(signals);
+  descriptor.signals = static_cast<ExchangeSignals>(signals);
   for (size_t i = 0; i < numParts; ++i) {
-    OfferedPart &offered = offer.parts.emplace_back();
-    ExchangePart &part = offered.part;
+    DescribedPart &described = descriptor.parts.emplace_back();
+    ExchangePart &part = described.part;
     unsigned kind = 0, reduceOp = 0;
-    if (!(in >> kind >> part.peer >> reduceOp >> part.dims >> offered.slot >> offered.value >>
-          offered.perRun) ||
+    if (!(in >> kind >> part.peer >> reduceOp >> part.dims >> described.slot >> described.value >>
+          described.perRun) ||
         !mayBePart(kind) || reduceOp > unsigned(ReduceOp::Min))
       return std::nullopt;
     part.kind = static_cast<ExchangePart::Kind>(kind);
@@ -192,7 +192,7 @@ std::optional<ExchangeOffer> ExchangeOffer::parse(std::string_view text) {
   std::string more;
   if (in >> more)
     return std::nullopt;
-  return offer;
+  return descriptor;
 }
 
 //===----------------------------------------------------------------------===//
@@ -207,24 +207,24 @@ bool isSymmetric(const PlacedView &view) {
 
 class Matcher {
 public:
-  explicit Matcher(const std::vector<ExchangeOffer> &offers) : offers(offers) {}
+  explicit Matcher(const std::vector<ExchangeDescriptor> &descriptors) : descriptors(descriptors) {}
 
   Expected<ExchangeMatch> run() {
-    for (uint32_t m = 0; m < offers.size(); ++m) {
+    for (uint32_t m = 0; m < descriptors.size(); ++m) {
       std::vector<ExchangePart> parts;
-      for (const OfferedPart &offered : offers[m].parts)
-        parts.push_back(offered.part);
+      for (const DescribedPart &described : descriptors[m].parts)
+        parts.push_back(described.part);
       TANDEM_ASSIGN_OR_RETURN(std::vector<ExchangeStep> found, describeExchange(parts));
       steps.push_back(std::move(found));
     }
     TANDEM_RETURN_IF_ERROR(compareMoves());
-    match.blocks = offers[0].blocks;
-    for (const ExchangeOffer &offer : offers)
-      match.blocks = std::min({match.blocks, offer.blocks, offer.blocksOfRoom});
+    match.blocks = descriptors[0].blocks;
+    for (const ExchangeDescriptor &descriptor : descriptors)
+      match.blocks = std::min({match.blocks, descriptor.blocks, descriptor.blocksOfRoom});
     if (match.blocks == 0)
       return invalid("a member has no thread block");
     TANDEM_RETURN_IF_ERROR(matchSignals());
-    for (uint32_t owner = 0; owner < offers.size(); ++owner)
+    for (uint32_t owner = 0; owner < descriptors.size(); ++owner)
       TANDEM_RETURN_IF_ERROR(checkMemory(owner));
     match.whyNotByWords = findObstacleToWords();
     return std::move(match);
@@ -232,13 +232,13 @@ public:
 
 private:
   const ExchangePart &part(uint32_t member, uint32_t number) const {
-    return offers[member].parts[number].part;
+    return descriptors[member].parts[number].part;
   }
 
   /// Block b handles the same elements on all members.
   Status compareMoves() const {
-    for (uint32_t m = 1; m < offers.size(); ++m) {
-      if (offers[m].number != offers[0].number)
+    for (uint32_t m = 1; m < descriptors.size(); ++m) {
+      if (descriptors[m].number != descriptors[0].number)
         return invalid("member {} has no such exchange", m);
       if (steps[m].size() != steps[0].size())
         return invalid("member {} has {} steps, member 0 {}", m, steps[m].size(), steps[0].size());
@@ -256,18 +256,18 @@ private:
   /// Each signal has one wait, and each wait one signal.
   Status matchSignals() {
     std::vector<std::vector<bool>> taken;
-    for (const ExchangeOffer &offer : offers)
-      taken.emplace_back(offer.parts.size(), false);
-    match.waitOf.resize(offers.size());
-    for (uint32_t m = 0; m < offers.size(); ++m)
-      for (const OfferedPart &signal : offers[m].parts) {
+    for (const ExchangeDescriptor &descriptor : descriptors)
+      taken.emplace_back(descriptor.parts.size(), false);
+    match.waitOf.resize(descriptors.size());
+    for (uint32_t m = 0; m < descriptors.size(); ++m)
+      for (const DescribedPart &signal : descriptors[m].parts) {
         if (signal.part.kind != ExchangePart::Kind::Signal)
           continue;
         uint32_t peer = signal.part.peer;
-        if (peer >= offers.size() || peer == m)
+        if (peer >= descriptors.size() || peer == m)
           return invalid("a signal of member {} is to no other member", m);
         uint32_t number = 0, found = ~uint32_t(0);
-        const std::vector<OfferedPart> &theirs = offers[peer].parts;
+        const std::vector<DescribedPart> &theirs = descriptors[peer].parts;
         for (size_t i = 0; i < theirs.size(); ++i) {
           if (theirs[i].part.kind != ExchangePart::Kind::WaitSignal)
             continue;
@@ -282,9 +282,9 @@ private:
           return invalid("member {} does not await a signal of member {} here", peer, m);
         match.waitOf[m].push_back(found);
       }
-    for (uint32_t m = 0; m < offers.size(); ++m)
-      for (size_t i = 0; i < offers[m].parts.size(); ++i)
-        if (offers[m].parts[i].part.kind == ExchangePart::Kind::WaitSignal && !taken[m][i])
+    for (uint32_t m = 0; m < descriptors.size(); ++m)
+      for (size_t i = 0; i < descriptors[m].parts.size(); ++i)
+        if (descriptors[m].parts[i].part.kind == ExchangePart::Kind::WaitSignal && !taken[m][i])
           return invalid("member {} awaits a signal that no member raises here", m);
     return Status();
   }
@@ -296,7 +296,7 @@ private:
       uint32_t by, number;
     };
     std::vector<Written> puts;
-    for (uint32_t m = 0; m < offers.size(); ++m)
+    for (uint32_t m = 0; m < descriptors.size(); ++m)
       for (const ExchangeStep &step : steps[m])
         for (const ExchangeMove::Store &store : step.move.stores)
           if (part(m, store.target).kind == ExchangePart::Kind::Put &&
@@ -329,15 +329,15 @@ private:
   /// Why the members cannot exchange by words; empty: they can. There must be two steps: first each
   /// member sends each one a value, into the slot of the sender. Then it adds all, or copies some.
   std::string findObstacleToWords() {
-    auto members = static_cast<uint32_t>(offers.size());
+    auto members = static_cast<uint32_t>(descriptors.size());
     if (members > kMostWordRanks)
       return fmt::format("it has {} members, of at most {}", members, kMostWordRanks);
     for (uint32_t m = 0; m < members; ++m) {
-      if (offers[m].signals != ExchangeSignals::Word ||
-          offers[m].numByWords != offers[0].numByWords ||
-          offers[m].wordNumber != offers[0].wordNumber ||
-          offers[m].halfOfWords != offers[0].halfOfWords)
-        return fmt::format("member {} does not offer it", m);
+      if (descriptors[m].signals != ExchangeSignals::Word ||
+          descriptors[m].numByWords != descriptors[0].numByWords ||
+          descriptors[m].wordNumber != descriptors[0].wordNumber ||
+          descriptors[m].halfOfWords != descriptors[0].halfOfWords)
+        return fmt::format("member {} does not support it", m);
       if (steps[m].size() != 2 || !steps[m][0].waits.empty() || !steps[m][1].signals.empty() ||
           steps[m][0].move.reduces || steps[m][0].move.stores.empty())
         return "it is not one shot";
@@ -366,7 +366,7 @@ private:
           return "the values have other places on other members";
         slot = &part(m, store.target).out;
       }
-    std::vector<bool> gets(offers.size(), false);
+    std::vector<bool> gets(descriptors.size(), false);
     const PlacedView *own = nullptr; // the value that the member keeps
     for (uint32_t k = 0; slot && k < sends.stores.size(); ++k) {
       const ExchangePart &source = part(m, sends.stores[k].source),
@@ -397,7 +397,7 @@ private:
   /// Which term of the sums of all members is the value of member m.
   std::string findTerm(uint32_t m, const PlacedView &slot) {
     const ExchangeMove &adds = steps[m][1].move;
-    if (adds.terms != static_cast<int64_t>(offers.size()) || adds.stores.size() != 1 ||
+    if (adds.terms != static_cast<int64_t>(descriptors.size()) || adds.stores.size() != 1 ||
         adds.stores[0].source != adds.stores[0].target ||
         match.copies[m][m] != ExchangeMatch::kNone)
       return "it adds and does more";
@@ -434,15 +434,15 @@ private:
     return "";
   }
 
-  const std::vector<ExchangeOffer> &offers;
+  const std::vector<ExchangeDescriptor> &descriptors;
   std::vector<std::vector<ExchangeStep>> steps; ///< of each member
   ExchangeMatch match;
 };
 
 } // namespace
 
-Expected<ExchangeMatch> matchExchange(const std::vector<ExchangeOffer> &offers) {
-  return Matcher(offers).run();
+Expected<ExchangeMatch> matchExchange(const std::vector<ExchangeDescriptor> &descriptors) {
+  return Matcher(descriptors).run();
 }
 
 } // namespace tandem::program

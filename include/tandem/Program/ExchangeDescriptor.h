@@ -1,4 +1,4 @@
-//===- ExchangeOffer.h - fused exchanges of all ranks -----------*- C++ -*-===//
+//===- ExchangeDescriptor.h - fused exchanges of all ranks -----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_PROGRAM_EXCHANGEOFFER_H
-#define TANDEM_PROGRAM_EXCHANGEOFFER_H
+#ifndef TANDEM_PROGRAM_EXCHANGEDESCRIPTOR_H
+#define TANDEM_PROGRAM_EXCHANGEDESCRIPTOR_H
 
 #include "tandem/Program/FusedExchange.h"
 
@@ -55,14 +55,14 @@ ExchangeRoom exchangeRoom(const sp::RankProgram &data);
 constexpr uint64_t wordsOfUnits(uint64_t units) { return 4 * units; }
 
 /// A part, and the signal that it raises or awaits.
-struct OfferedPart {
+struct DescribedPart {
   ExchangePart part;
   uint32_t slot = 0; ///< of the peer, or of this rank
   uint64_t value = 0, perRun = 0;
 };
 
 /// What a rank tells the others of a fused exchange.
-struct ExchangeOffer {
+struct ExchangeDescriptor {
   uint32_t number = 0; ///< among the program's exchanges that signal by blocks or words
   ExchangeSignals signals = ExchangeSignals::Block;
   uint32_t blocks = 0;       ///< that can run at the same time here
@@ -72,11 +72,11 @@ struct ExchangeOffer {
   uint64_t halfOfWords = 0;  ///< ExchangeRoom
   uint64_t sizeOfSet = 0;    ///< from a word to the same one of runs in the caller's graphs
   uint32_t wordNumber = 0, numByWords = 0;
-  std::vector<OfferedPart> parts;
+  std::vector<DescribedPart> parts;
 
   std::string str() const;
-  /// None if the text is anything else than str() of an offer.
-  static std::optional<ExchangeOffer> parse(std::string_view text);
+  /// None if the text is anything else than str() of a descriptor.
+  static std::optional<ExchangeDescriptor> parse(std::string_view text);
 };
 
 /// How the members of a group run an exchange.
@@ -97,8 +97,8 @@ struct ExchangeMatch {
 
 /// Whether block b of each kernel needs to wait only for block b of the others; an error says why
 /// not. By index in the group.
-Expected<ExchangeMatch> matchExchange(const std::vector<ExchangeOffer> &offers);
+Expected<ExchangeMatch> matchExchange(const std::vector<ExchangeDescriptor> &descriptors);
 
 } // namespace tandem::program
 
-#endif // TANDEM_PROGRAM_EXCHANGEOFFER_H
+#endif // TANDEM_PROGRAM_EXCHANGEDESCRIPTOR_H

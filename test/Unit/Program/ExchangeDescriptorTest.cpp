@@ -1,4 +1,4 @@
-//===- ExchangeOfferTest.cpp - fused exchanges of all ranks -----*- C++ -*-===//
+//===- ExchangeDescriptorTest.cpp - fused exchanges of all ranks -----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,7 +7,7 @@
 
 #include "Support/ExchangeSpec.h"
 
-#include "tandem/Program/ExchangeOffer.h"
+#include "tandem/Program/ExchangeDescriptor.h"
 #include "tandem/Program/Program.h"
 
 #include <algorithm>
@@ -17,67 +17,67 @@
 namespace tandem::test {
 namespace {
 
+using program::DescribedPart;
+using program::ExchangeDescriptor;
 using program::ExchangeMatch;
-using program::ExchangeOffer;
 using program::ExchangePart;
 using program::exchangeRoom;
 using program::ExchangeRoom;
 using program::ExchangeSignals;
 using program::matchExchange;
-using program::OfferedPart;
 using PartKind = ExchangePart::Kind;
 
 constexpr uint8_t kByBlocks = 1, kByWords = 2;
 
 /// Of command 0.
-std::vector<ExchangeOffer> offersOf(const ProgramSpec &spec) {
+std::vector<ExchangeDescriptor> descriptorsOf(const ProgramSpec &spec) {
   auto file = ProgramFile::fromMemory(spec.encode());
   EXPECT_TRUE(file.ok()) << file.status().message();
-  std::vector<ExchangeOffer> offers;
+  std::vector<ExchangeDescriptor> descriptors;
   for (uint32_t rank = 0; rank < spec.ranks.size(); ++rank) {
     auto loaded = (*file)->rankProgram(rank);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     ExchangeRoom room = exchangeRoom((*loaded)->data());
-    ExchangeOffer &offer = offers.emplace_back();
-    offer.signals = room.places.at(0).signals;
-    offer.blocks = offer.blocksOfRoom = 2 + rank;
-    offer.numByWords = room.numByWords;
-    offer.halfOfWords = room.halfOfWords;
+    ExchangeDescriptor &descriptor = descriptors.emplace_back();
+    descriptor.signals = room.places.at(0).signals;
+    descriptor.blocks = descriptor.blocksOfRoom = 2 + rank;
+    descriptor.numByWords = room.numByWords;
+    descriptor.halfOfWords = room.halfOfWords;
     std::vector<ExchangePart> parts = program::exchangeParts(**loaded, 0);
     for (uint32_t i = 0; i < parts.size(); ++i) {
       const CommandSpec &command = spec.ranks[rank].commands[1 + i];
-      OfferedPart &offered = offer.parts.emplace_back();
-      offered.part = parts[i];
+      DescribedPart &described = descriptor.parts.emplace_back();
+      described.part = parts[i];
       if (parts[i].moves())
         continue;
-      offered.part.peer = command.peer;
-      offered.slot = command.aux;
-      offered.value = command.value;
-      offered.perRun = 1;
+      described.part.peer = command.peer;
+      described.slot = command.aux;
+      described.value = command.value;
+      described.perRun = 1;
     }
   }
-  return offers;
+  return descriptors;
 }
 
-OfferedPart &partOf(ExchangeOffer &offer, PartKind kind, uint32_t n = 0) {
-  for (OfferedPart &offered : offer.parts)
-    if (offered.part.kind == kind && n-- == 0)
-      return offered;
+DescribedPart &partOf(ExchangeDescriptor &descriptor, PartKind kind, uint32_t n = 0) {
+  for (DescribedPart &described : descriptor.parts)
+    if (described.part.kind == kind && n-- == 0)
+      return described;
   ADD_FAILURE() << "no such part";
-  return offer.parts.at(0);
+  return descriptor.parts.at(0);
 }
 
 /// Why the members do not agree, or why not by words, after a change.
 std::string whyNot(const ProgramSpec &spec,
-                   const std::function<void(std::vector<ExchangeOffer> &)> &edit) {
-  std::vector<ExchangeOffer> offers = offersOf(spec);
-  edit(offers);
-  auto match = matchExchange(offers);
+                   const std::function<void(std::vector<ExchangeDescriptor> &)> &edit) {
+  std::vector<ExchangeDescriptor> descriptors = descriptorsOf(spec);
+  edit(descriptors);
+  auto match = matchExchange(descriptors);
   return match ? match->whyNotByWords : match.status().message();
 }
 
-TEST(ExchangeOffer, SignalsOfOneShot) {
-  auto match = matchExchange(offersOf(ExchangeSpec(4, false, 16, 2, kByWords)));
+TEST(ExchangeDescriptor, SignalsOfOneShot) {
+  auto match = matchExchange(descriptorsOf(ExchangeSpec(4, false, 16, 2, kByWords)));
   ASSERT_TRUE(match.ok()) << match.status().message();
   EXPECT_EQ(match->blocks, 2u);
   EXPECT_EQ(match->whyNotByWords, "");
@@ -87,20 +87,20 @@ TEST(ExchangeOffer, SignalsOfOneShot) {
   EXPECT_EQ(match->waitOf.at(2), (std::vector<uint32_t>{2, 1, 0}));
 }
 
-TEST(ExchangeOffer, TwoShotsSignalByBlocks) {
+TEST(ExchangeDescriptor, TwoShotsSignalByBlocks) {
   for (uint8_t signals : {kByBlocks, kByWords}) {
-    auto match = matchExchange(offersOf(ExchangeSpec(4, true, 16, 2, signals)));
+    auto match = matchExchange(descriptorsOf(ExchangeSpec(4, true, 16, 2, signals)));
     ASSERT_TRUE(match.ok()) << match.status().message();
     EXPECT_EQ(match->waitOf.at(0), (std::vector<uint32_t>{2, 1, 0, 5, 4, 3}));
     EXPECT_NE(match->whyNotByWords, "");
   }
 }
 
-TEST(ExchangeOffer, MembersMoveTheSameElements) {
+TEST(ExchangeDescriptor, MembersMoveTheSameElements) {
   ExchangeSpec one(4, false, 16, 2, kByWords), two(4, true, 16, 2, kByBlocks);
   EXPECT_EQ(whyNot(one, [](auto &) {}), "");
   EXPECT_EQ(whyNot(one, [](auto &all) { all[2].number = 1; }), "member 2 has no such exchange");
-  EXPECT_EQ(whyNot(one, [&](auto &all) { all[1] = offersOf(two)[1]; }),
+  EXPECT_EQ(whyNot(one, [&](auto &all) { all[1] = descriptorsOf(two)[1]; }),
             "member 1 has 3 steps, member 0 2");
   EXPECT_EQ(whyNot(one, [](auto &all) { partOf(all[3], PartKind::Reduce).part.reduceOp = 1; }),
             "step 1 of member 3 moves other elements than that of member 0");
@@ -108,7 +108,7 @@ TEST(ExchangeOffer, MembersMoveTheSameElements) {
             "a member has no thread block");
 }
 
-TEST(ExchangeOffer, EachSignalHasItsWait) {
+TEST(ExchangeDescriptor, EachSignalHasItsWait) {
   ExchangeSpec spec(4, true, 16, 2, kByBlocks);
   EXPECT_EQ(whyNot(spec, [](auto &all) { partOf(all[0], PartKind::Signal, 4).slot = 9; }),
             "member 2 does not await a signal of member 0 here");
@@ -124,7 +124,7 @@ TEST(ExchangeOffer, EachSignalHasItsWait) {
             "member 1 awaits a signal that no member raises here");
 }
 
-TEST(ExchangeOffer, BlocksMeetOnlyBlocksOfTheirNumber) {
+TEST(ExchangeDescriptor, BlocksMeetOnlyBlocksOfTheirNumber) {
   ExchangeSpec one(4, false, 16, 2, kByWords), two(4, true, 16, 2, kByBlocks);
   // Half a slot further than the receiver reads it.
   EXPECT_EQ(whyNot(one, [](auto &all) { partOf(all[0], PartKind::Put).part.out.address += 32; }),
@@ -137,21 +137,22 @@ TEST(ExchangeOffer, BlocksMeetOnlyBlocksOfTheirNumber) {
             "member 1 reads what member 2 stores there, as other elements");
   EXPECT_EQ(whyNot(two,
                    [](auto &all) {
-                     for (OfferedPart &offered : all[0].parts)
-                       if (offered.part.kind == PartKind::Put)
-                         offered.part.out.buffer = uint64_t(1) << 32;
+                     for (DescribedPart &described : all[0].parts)
+                       if (described.part.kind == PartKind::Put)
+                         described.part.out.buffer = uint64_t(1) << 32;
                    }),
             "a put of member 0 is not to symmetric memory");
 }
 
-TEST(ExchangeOffer, WordsAreForOneShot) {
+TEST(ExchangeDescriptor, WordsAreForOneShot) {
   ExchangeSpec spec(4, false, 16, 2, kByWords);
   EXPECT_EQ(whyNot(ExchangeSpec(4, true, 16, 2, kByWords), [](auto &) {}), "it is not one shot");
   EXPECT_EQ(whyNot(spec, [](auto &all) { all[1].signals = ExchangeSignals::Block; }),
-            "member 1 does not offer it");
-  EXPECT_EQ(whyNot(spec, [](auto &all) { all[1].wordNumber = 1; }), "member 1 does not offer it");
-  EXPECT_EQ(whyNot(spec, [](auto &all) { all[3].numByWords = 2; }), "member 3 does not offer it");
-  EXPECT_EQ(whyNot(spec, [](auto &all) { all[2].halfOfWords = 0; }), "member 2 does not offer it");
+            "member 1 does not support it");
+  EXPECT_EQ(whyNot(spec, [](auto &all) { all[1].wordNumber = 1; }), "member 1 does not support it");
+  EXPECT_EQ(whyNot(spec, [](auto &all) { all[3].numByWords = 2; }), "member 3 does not support it");
+  EXPECT_EQ(whyNot(spec, [](auto &all) { all[2].halfOfWords = 0; }),
+            "member 2 does not support it");
   EXPECT_EQ(whyNot(spec,
                    [](auto &all) {
                      auto &parts = all[2].parts;
@@ -168,7 +169,7 @@ TEST(ExchangeOffer, WordsAreForOneShot) {
   EXPECT_EQ(whyNot(spec,
                    [](auto &all) {
                      auto &parts = all[2].parts;
-                     OfferedPart copy = parts.front();
+                     DescribedPart copy = parts.front();
                      copy.part.in = parts.back().part.out;
                      copy.part.out.buffer = 1;
                      parts.push_back(copy);
@@ -176,10 +177,10 @@ TEST(ExchangeOffer, WordsAreForOneShot) {
             "it adds and does more");
 }
 
-TEST(ExchangeOffer, WordsOfAReduceScatter) {
+TEST(ExchangeDescriptor, WordsOfAReduceScatter) {
   ExchangeSpec spec(4, true, 16, 2, kByWords);
   spec.dropSecondShot();
-  auto match = matchExchange(offersOf(spec));
+  auto match = matchExchange(descriptorsOf(spec));
   ASSERT_TRUE(match.ok()) << match.status().message();
   EXPECT_EQ(match->whyNotByWords, "");
   EXPECT_EQ(match->terms, (std::vector<uint32_t>{0, 1, 2, 3}));
@@ -187,7 +188,7 @@ TEST(ExchangeOffer, WordsOfAReduceScatter) {
   // The own value may be another one than that of a peer, but not two.
   EXPECT_EQ(whyNot(spec,
                    [](auto &all) {
-                     OfferedPart copy = partOf(all[1], PartKind::Copy);
+                     DescribedPart copy = partOf(all[1], PartKind::Copy);
                      copy.part.in.address += 64;
                      copy.part.out.buffer = 1;
                      all[1].parts.insert(all[1].parts.begin(), copy);
@@ -195,9 +196,9 @@ TEST(ExchangeOffer, WordsOfAReduceScatter) {
             "a member copies several values");
 }
 
-TEST(ExchangeOffer, WordsOfAGather) {
+TEST(ExchangeDescriptor, WordsOfAGather) {
   ProgramSpec spec = gatherSpec(3, {DType::F32}, 4, 2, kByWords);
-  auto match = matchExchange(offersOf(spec));
+  auto match = matchExchange(descriptorsOf(spec));
   ASSERT_TRUE(match.ok()) << match.status().message();
   EXPECT_EQ(match->whyNotByWords, "");
   EXPECT_EQ(match->terms, (std::vector<uint32_t>{0, 1, 2}));
@@ -206,7 +207,9 @@ TEST(ExchangeOffer, WordsOfAGather) {
   // of rank 1 come from ranks 0 and 2.
   EXPECT_EQ(match->copies.at(0), (std::vector<uint32_t>{1, 5, 4}));
   EXPECT_EQ(match->copies.at(1), (std::vector<uint32_t>{4, 1, 5}));
-  auto lastCopy = [](ExchangeOffer &offer) -> ExchangePart & { return offer.parts.back().part; };
+  auto lastCopy = [](ExchangeDescriptor &descriptor) -> ExchangePart & {
+    return descriptor.parts.back().part;
+  };
   EXPECT_EQ(whyNot(spec, [&](auto &all) { lastCopy(all[1]).in.address = 0; }),
             "a value has several copies");
   EXPECT_EQ(whyNot(spec, [&](auto &all) { lastCopy(all[1]).in.address = 48; }),
@@ -215,26 +218,27 @@ TEST(ExchangeOffer, WordsOfAGather) {
             "the values have other places on other members");
 }
 
-TEST(ExchangeOffer, Text) {
-  for (const ExchangeOffer &offer : offersOf(ExchangeSpec(4, true, 16, 2, kByBlocks))) {
-    std::optional<ExchangeOffer> read = ExchangeOffer::parse(offer.str());
+TEST(ExchangeDescriptor, Text) {
+  for (const ExchangeDescriptor &descriptor :
+       descriptorsOf(ExchangeSpec(4, true, 16, 2, kByBlocks))) {
+    std::optional<ExchangeDescriptor> read = ExchangeDescriptor::parse(descriptor.str());
     ASSERT_TRUE(read);
-    EXPECT_EQ(read->str(), offer.str());
+    EXPECT_EQ(read->str(), descriptor.str());
     EXPECT_EQ(read->parts.size(), 20u);
-    EXPECT_FALSE(ExchangeOffer::parse(offer.str() + " 1"));
-    std::string text = offer.str();
+    EXPECT_FALSE(ExchangeDescriptor::parse(descriptor.str() + " 1"));
+    std::string text = descriptor.str();
     for (size_t end = 0; end + 1 < text.size(); ++end)
       if (text[end] == ' ') {
-        EXPECT_FALSE(ExchangeOffer::parse(text.substr(0, end))) << end;
+        EXPECT_FALSE(ExchangeDescriptor::parse(text.substr(0, end))) << end;
       }
   }
-  ExchangeOffer offer = offersOf(ExchangeSpec(2, false, 16, 2, kByWords))[0];
-  offer.parts[0].part.in.layout.shape[0] = int64_t(1) << 62;
-  EXPECT_FALSE(ExchangeOffer::parse(offer.str()));
-  offer.parts[0].part.in.layout.shape[0] = 16;
-  offer.parts[0].part.in.layout.strides[0] = -1;
-  EXPECT_FALSE(ExchangeOffer::parse(offer.str()));
-  EXPECT_FALSE(ExchangeOffer::parse(""));
+  ExchangeDescriptor descriptor = descriptorsOf(ExchangeSpec(2, false, 16, 2, kByWords))[0];
+  descriptor.parts[0].part.in.layout.shape[0] = int64_t(1) << 62;
+  EXPECT_FALSE(ExchangeDescriptor::parse(descriptor.str()));
+  descriptor.parts[0].part.in.layout.shape[0] = 16;
+  descriptor.parts[0].part.in.layout.strides[0] = -1;
+  EXPECT_FALSE(ExchangeDescriptor::parse(descriptor.str()));
+  EXPECT_FALSE(ExchangeDescriptor::parse(""));
 }
 
 ExchangeRoom roomOf(const ProgramSpec &spec) {
@@ -245,7 +249,7 @@ ExchangeRoom roomOf(const ProgramSpec &spec) {
   return exchangeRoom((*loaded)->data());
 }
 
-TEST(ExchangeOffer, Room) {
+TEST(ExchangeDescriptor, Room) {
   EXPECT_EQ(roomOf(ExchangeSpec(4)).size, 0u); // one signal per step
   ExchangeRoom blocks = roomOf(ExchangeSpec(4, true, 16, 3, kByBlocks));
   ASSERT_EQ(blocks.places.size(), 1u);
