@@ -44,7 +44,7 @@ def _results(layers, x, call):
         made = call()
     except tandem.ArgumentError as error:
         raise tandem.ArgumentError(f"layer {', '.join(one._tandem_name for one in layers)}: {error}") from error
-    return [_unchanged(y, one.weight) for y, one in zip(made, layers)]
+    return [_unchanged(y, f"layer {one._tandem_name}", one.weight) for y, one in zip(made, layers)]
 
 
 def _problem(module):
@@ -153,19 +153,20 @@ class _Transpose(torch.autograd.Function):
 
 
 class _Unchanged(torch.autograd.Function):
-    """y itself; its backward raises torch's error if the weight was changed in place since. The product has saved the local
-    part of the weight, and torch counts changes of the DTensor only."""
+    """y itself; its backward raises if the layer's weight, the one of a list, was changed in place since. The product has saved
+    the local part of the weight, and torch counts changes of the DTensor only."""
 
     @staticmethod
-    def forward(ctx, y, weights):  # a list, so that they are no inputs: compiled autograd adds up the gradients of those
+    def forward(ctx, y, name, weights):
         ctx.mark_dirty(y)
-        ctx.save_for_backward(*weights)
+        ctx.name, ctx.weights, ctx.version = name, weights, weights[0]._version
         return y
 
     @staticmethod
     def backward(ctx, grad):
-        ctx.saved_tensors  # noqa: B018 - checks the version
-        return grad, None
+        if ctx.weights[0]._version != ctx.version:
+            raise RuntimeError(f"{ctx.name}: its weight has been modified by an inplace operation since the forward pass")
+        return grad, None, None
 
 
 class _Replica(torch.autograd.Function):
@@ -182,8 +183,8 @@ class _Replica(torch.autograd.Function):
         return DTensor(total, ctx.spec, requires_grad=False)
 
 
-def _unchanged(y, weight):
-    return _Unchanged.apply(y, [weight]) if y.requires_grad and not torch.compiler.is_compiling() else y
+def _unchanged(y, name, weight):
+    return _Unchanged.apply(y, name, [weight]) if y.requires_grad and not torch.compiler.is_compiling() else y
 
 
 def _replica(whole):
@@ -298,9 +299,10 @@ class _LocalLinear(nn.Linear):
     """A linear layer on this rank's tokens; its parameters are replicated."""
 
     def forward(self, input):
-        check_transforms("a linear layer on this rank's tokens", (input,))
+        name = "a linear layer on this rank's tokens"
+        check_transforms(name, (input,))
         weight, bias = (None if one is None else _replica(one) for one in (self.weight, self.bias))
-        return _unchanged(nn.functional.linear(input, weight, bias), self.weight)
+        return _unchanged(nn.functional.linear(input, weight, bias), name, self.weight)
 
 
 class _Norm(SequenceParallel):
