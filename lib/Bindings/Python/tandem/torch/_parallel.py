@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import torch
-import torch.distributed._functional_collectives as functional
+import torch.distributed as dist
 import torch.distributed.tensor.parallel as torch_parallel
 from torch import nn
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -44,6 +44,8 @@ def _results(layers, x, call):
         made = call()
     except tandem.ArgumentError as error:
         raise tandem.ArgumentError(f"layer {', '.join(one._tandem_name for one in layers)}: {error}") from error
+    if not torch.is_grad_enabled():
+        return made
     return [_unchanged(y, f"layer {one._tandem_name}", one.weight) for y, one in zip(made, layers)]
 
 
@@ -179,7 +181,8 @@ class _Replica(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        total = functional.wait_tensor(functional.all_reduce(grad, "sum", ctx.spec.mesh.get_group()))
+        total = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=ctx.spec.mesh.get_group())  # functional collectives: 80 us more
         return DTensor(total, ctx.spec, requires_grad=False)
 
 
@@ -188,6 +191,8 @@ def _unchanged(y, name, weight):
 
 
 def _replica(whole):
+    if not torch.is_grad_enabled():
+        return whole.to_local()
     if torch.compiler.is_compiling():  # the gradient of redistribute is redistributed
         return whole.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
     return _Replica.apply(whole)
