@@ -210,7 +210,8 @@ def choices(options):
     for loop, epilogue in (("reduction", ("push, by = epilogue",)), ("sum", ())):
         found += [
             Choices(loop, "scatter", "one", tp, (*in_slices, *epilogue, "push, merge = [1, 1, 2]"), ("ring",)),
-            Choices(loop, "reduce", "one", tp, (*PIPELINE, "push", "push, order = xor", *epilogue, *DIRECT, *TWO_SHOTS)),
+            Choices(loop, "reduce", "one", tp, (*PIPELINE, "push", "push, order = xor", *epilogue)),
+            Choices(loop, "reduce", "none", tp, (*PIPELINE, *DIRECT, *TWO_SHOTS)),
         ]
     found += [
         Choices("reduction", "scatter", "one", two, (*in_slices, "push, by = epilogue"), ("ring", "push, sum = matmul")),
@@ -218,8 +219,9 @@ def choices(options):
         Choices("reduction", "scatter", "one", pod, (*PIPELINE, *EXCHANGE, "push"), ("ring", "hierarchical")),
         Choices("reduction", "scatter", "none", tp, (*PIPELINE, *DIRECT)),
         Choices("reduction", "scatter", "none", pod, (*PIPELINE, *DIRECT)),
-        Choices("reduction", "reduce", "two", tp, (*PIPELINE, "push", "push, order = xor", *DIRECT, *TWO_SHOTS)),
-        Choices("reduction", "reduce", "one", two, (*PIPELINE, "push", "push, by = epilogue", *DIRECT), ("push, sum = matmul",)),
+        Choices("reduction", "reduce", "two", tp, (*PIPELINE, "push", "push, order = xor")),
+        Choices("reduction", "reduce", "one", two, (*PIPELINE, "push", "push, by = epilogue"), ("push, sum = matmul",)),
+        Choices("reduction", "reduce", "none", two, (*PIPELINE, *DIRECT)),
         Choices("reduction", "reduce", "none", pod, (*PIPELINE, *DIRECT)),
     ]
     for each in found:

@@ -579,8 +579,9 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
   case Kind::WaitSignal:
   case Kind::GatedMatmul:
   case Kind::FusedExchange:
-    return 0;
+    break;
   }
+  return 0;
 }
 
 double CommandCosts::packing(const Rank &rank, const Command &command, uint32_t k) const {

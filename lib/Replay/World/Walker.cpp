@@ -347,8 +347,9 @@ struct Walker::Impl {
     case Sync::Send:
     case Sync::Recv:
     case Sync::Signal:
-      return kNone;
+      break;
     }
+    return kNone;
   }
 
   const World &world;
