@@ -154,7 +154,8 @@ Status tandem::replaceFile(const std::string &path,
   if (fs::path link = findOpenLink(target); !link.empty()) {
     if (link.parent_path() != fs::canonical("/proc/self/fd", error))
       return write(path); // of another process
-    Status written = writeToOpenFile(std::atoi(link.filename().c_str()), write);
+    auto open = static_cast<int>(std::strtol(link.filename().c_str(), nullptr, 10));
+    Status written = writeToOpenFile(open, write);
     return written.ok() ? written : cannotWrite(path, written.message());
   }
   if (fs::exists(status) && !fs::is_regular_file(status))

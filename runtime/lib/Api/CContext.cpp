@@ -327,7 +327,8 @@ void CallScope::later(std::function<void()> body) noexcept {
       outermost->ended.push_back(std::move(body));
     else
       std::thread(std::move(body)).detach();
-  } catch (const std::exception &) { // no memory, or no thread
+  } catch (const std::exception &) {
+    return; // no memory, or no thread: the handle is never destroyed
   }
 }
 
