@@ -31,6 +31,9 @@ for argument; do
   set -- "$@" "$argument"
 done
 # What is included, with its macros (-dD) and without its places (-P). The last -o holds.
-"$@" -E -dD -P -Wno-unused-command-line-argument -MF /dev/null -o "$pch.i"
+"$@" -E -dD -P -Wno-unused-command-line-argument -MF /dev/null -o "$pch.i" || {
+  rm -f "$pch" # never next to the hash of another one
+  exit 1
+}
 sha256sum <"$pch.i" >"$pch.sum"
 rm "$pch.i"

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -135,6 +136,7 @@ static Status writeToOpenFile(int file, const std::function<Status(const std::st
   std::string name = fmt::format("/proc/self/fd/{}", part);
   TANDEM_RETURN_IF_ERROR(write(name));
   TANDEM_ASSIGN_OR_RETURN(std::string bytes, readWhole(name, UINT64_MAX));
+  std::fflush(nullptr); // what was printed before comes first
   for (size_t done = 0; done < bytes.size();) {
     ssize_t written = ::write(file, bytes.data() + done, bytes.size() - done);
     if (written < 0 && errno != EINTR)

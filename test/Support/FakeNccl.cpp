@@ -29,8 +29,6 @@
 #include <thread>
 #include <vector>
 
-struct ncclWindow_vidmem; // older headers lack it
-
 using tandem::fake::meetsFault;
 using tandem::fake::number;
 

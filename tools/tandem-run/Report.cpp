@@ -29,7 +29,7 @@ RankReport run::countCommands(const Program &program) {
   };
   for (const sp::Command *command : *data.commands()) {
     ++report.commands;
-    ++report.byKind[std::min<size_t>(static_cast<size_t>(command->kind()), kCommandKinds - 1)];
+    ++report.byKind[static_cast<size_t>(command->kind())];
     const auto &operands = *command->operands();
     // A put's destination has the same shape.
     if (command->kind() == sp::CommandKind::send || command->kind() == sp::CommandKind::put)
@@ -121,7 +121,7 @@ static nlohmann::json jsonOf(const Options &options, const Report &report) {
     sent += rank.bytesSent;
     collective += rank.bytesCollective;
     json byKind = json::object();
-    for (size_t kind = 0; kind < kCommandKinds; ++kind)
+    for (size_t kind = 0; kind < program::kNumCommandKinds; ++kind)
       if (rank.byKind[kind])
         byKind[sp::EnumNameCommandKind(static_cast<sp::CommandKind>(kind))] = rank.byKind[kind];
     perRank.push_back({{"commands", rank.commands},

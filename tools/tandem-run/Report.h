@@ -11,20 +11,20 @@
 #include "Options.h"
 #include "Results.h"
 
+#include "tandem/Program/Commands.h"
+
 #include <array>
 #include <string>
 #include <vector>
 
 namespace tandem::run {
 
-inline constexpr size_t kCommandKinds = 16;
-
 /// One rank's part. Plain data: ranks exchange it as bytes.
 struct RankReport {
   uint64_t commands = 0;
-  std::array<uint64_t, kCommandKinds> byKind{}; ///< by sp::CommandKind
-  uint64_t bytesSent = 0;                       ///< by send and put, of one run
-  uint64_t bytesCollective = 0;                 ///< operands of collective commands, of one run
+  std::array<uint64_t, program::kNumCommandKinds> byKind{}; ///< by kind
+  uint64_t bytesSent = 0;                                   ///< by send and put, of one run
+  uint64_t bytesCollective = 0; ///< operands of collective commands, of one run
   double medianMs = 0;
 };
 

@@ -4,6 +4,7 @@
 
 import os
 import stat
+import sys
 import threading
 
 from ._errors import ArgumentError
@@ -25,12 +26,14 @@ def read(path):
 def write(path, data):
     """Replaces a file: others find the old bytes or the new ones, also after an error. A pipe or a device is written, and
     what is open (/dev/stdout) behind what has been written to it."""
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     for _ in range(40):  # as many links as Linux follows
         folder, name = os.path.realpath(os.path.dirname(path)), os.path.basename(path)
         if not os.path.islink(path):
             break
         if folder == os.path.realpath("/proc/self/fd"):
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()  # what was printed before comes first
             with open(int(name), "wb", closefd=False) as file:
                 file.write(data)
             return

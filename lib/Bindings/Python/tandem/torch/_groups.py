@@ -79,6 +79,7 @@ class StoreBootstrap:
                 self._store.wait(keys, min(self._timeout, _SLICE))
                 break
             except RuntimeError as error:  # torch's DistError is one
+                self._store.check(keys)  # a store that is lost raises
                 if self.check:
                     self.check()
                 if time.monotonic() >= until:

@@ -16,7 +16,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, SequenceParallel, p
 import tandem
 
 from . import _ops
-from ._unsupported import check_transforms
+from ._unsupported import check_once, check_transforms
 
 log = logging.getLogger("tandem.torch")
 
@@ -181,6 +181,7 @@ class _Replica(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        check_once("a linear layer on this rank's tokens")
         total = grad.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total, group=ctx.spec.mesh.get_group())  # functional collectives: 80 us more
         return DTensor(total, ctx.spec, requires_grad=False)
@@ -323,7 +324,8 @@ class _Norm(SequenceParallel):
 def _watch(module, *_):
     """Before each call, since copies of a module have its hooks, but copies of parameters have none."""
     for one in () if torch.compiler.is_compiling() else module.parameters(recurse=False):
-        if one.requires_grad and not one._post_accumulate_grad_hooks:
+        if isinstance(one, DTensor) and one.is_leaf and one.requires_grad and \
+                _add_up not in (one._post_accumulate_grad_hooks or {}).values():
             one.register_post_accumulate_grad_hook(_add_up)
 
 
