@@ -211,34 +211,52 @@ TEST(CallbacksTest, UseOfAnotherContext) {
   EXPECT_EQ(outer.run(), TANDEM_OK) << outer.error();
 }
 
-/// Destroys all handles in a callback, and waits until the context has ended.
-void expectEndIn(const std::string &where) {
-  Callbacks callbacks;
+/// What callbacks of a context use that ends on a thread of its own: that thread may be in one of
+/// them when the test has seen the end, so these live as long as the process.
+struct EndingContext : Callbacks {
   std::atomic<int> allocated{0};
-  std::atomic<bool> isCalled{false};
+  std::atomic<bool> isCalled{false}, hasReturned{false};
+  std::thread::id caller = std::this_thread::get_id();
   tandem_memory *memory = nullptr;
   tandem_stream *stream = nullptr;
-  callbacks.callback = [&](const std::string &name) {
-    allocated += (name == "allocate") - (name == "deallocate");
-    if (name != where || isCalled || !memory)
-      return;
+
+  static EndingContext &make() {
+    static auto *all = new std::vector<EndingContext *>;
+    return *all->emplace_back(new EndingContext);
+  }
+  void destroyAll() {
+    // As everywhere, nothing is destroyed while another thread is in a call with it.
+    while (std::this_thread::get_id() != caller && !hasReturned)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     tandem_memory_destroy(memory);
     tandem_stream_destroy(stream);
-    tandem_instance_destroy(std::exchange(callbacks.instance, nullptr));
-    tandem_program_destroy(std::exchange(callbacks.program, nullptr));
-    tandem_context_destroy(std::exchange(callbacks.context, nullptr));
+    tandem_instance_destroy(std::exchange(instance, nullptr));
+    tandem_program_destroy(std::exchange(program, nullptr));
+    tandem_context_destroy(std::exchange(context, nullptr));
     isCalled = true;
+  }
+};
+
+/// Destroys all handles in a callback, and waits until the context has ended.
+void expectEndIn(const std::string &where) {
+  EndingContext &ending = EndingContext::make();
+  ending.callback = [&ending, where](const std::string &name) {
+    bool ends = name == where && !ending.isCalled && ending.memory;
+    ending.allocated += (name == "allocate") - (name == "deallocate");
+    if (ends)
+      ending.destroyAll();
   };
-  ASSERT_EQ(callbacks.run(), TANDEM_OK) << callbacks.error();
-  ASSERT_EQ(tandem_stream_create(callbacks.context, &stream), TANDEM_OK);
-  ASSERT_EQ(tandem_memory_create(callbacks.context, 64, &memory), TANDEM_OK);
-  ASSERT_GT(allocated, 0);
-  EXPECT_EQ(tandem_enqueue(callbacks.instance, nullptr), TANDEM_OK);
+  ASSERT_EQ(ending.run(), TANDEM_OK) << ending.error();
+  ASSERT_EQ(tandem_stream_create(ending.context, &ending.stream), TANDEM_OK);
+  ASSERT_EQ(tandem_memory_create(ending.context, 64, &ending.memory), TANDEM_OK);
+  ASSERT_GT(ending.allocated, 0);
+  EXPECT_EQ(tandem_enqueue(ending.instance, nullptr), TANDEM_OK);
+  ending.hasReturned = true;
   for (auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-       (!isCalled || allocated > 0) && std::chrono::steady_clock::now() < giveUp;)
+       (!ending.isCalled || ending.allocated > 0) && std::chrono::steady_clock::now() < giveUp;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(isCalled);
-  EXPECT_EQ(allocated, 0); // the context gives its arena back when it ends
+  EXPECT_TRUE(ending.isCalled);
+  EXPECT_EQ(ending.allocated, 0); // the context gives its arena back when it ends
 }
 
 TEST(CallbacksTest, HandlesEndBehindTheCallThatLedToTheCallback) { expectEndIn("note_begun"); }
