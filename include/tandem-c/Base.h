@@ -20,9 +20,9 @@
  *   alive what it needs: an instance works after its program and its context were destroyed.
  * Callbacks: a function of yours that the library calls may ask about its context, but not use it:
  *   runs, waits, tandem_prepare and the like are TANDEM_INVALID_ARGUMENT there. What it destroys
- *   ends later: behind the call of yours that led to it, or, in a thread of the library's, on
- *   another one. What it throws (C++) is an error of the call that led to it, else of the next call
- *   that is no query.
+ *   ends later: after the call that led to it or, if a thread of the library calls the function, on
+ *   another thread. What it throws (C++) is an error of the call that led to it, else of the next
+ *   call that is not a query.
  * fork: a child has none of the runtime's threads. There, calls with a context or what was made
  *   from it are TANDEM_INVALID_ARGUMENT, and destroying does nothing. It can make its own context.
  */

@@ -126,7 +126,7 @@ static fs::path findOpenLink(fs::path path) {
   return {};
 }
 
-/// Writes what `write` makes at the position of an open file, behind what others have written.
+/// Writes what `write` makes at the position of an open file, after what others have written.
 static Status writeToOpenFile(int file, const std::function<Status(const std::string &)> &write) {
   int part = ::memfd_create("tandem", MFD_CLOEXEC);
   if (part < 0)

@@ -56,7 +56,7 @@ enum class Category : uint8_t {
 enum class Engine : uint8_t {
   None,    ///< the stream itself, or the group of a message
   Copy,    ///< a copy engine, or one SM where the layout needs a kernel
-  Sm,      ///< a kernel, which waits for nobody
+  Sm,      ///< a kernel that does not wait for other ranks
   Wait,    ///< a kernel that waits for other ranks
   Channel, ///< kernels of the communication library, which wait for other ranks
   Fused,   ///< one kernel for all its parts, which may wait for other ranks
@@ -94,7 +94,7 @@ struct CommandInfo {
   /// How the fields are printed. {0} to {3} are operands, other names are in Dump.cpp.
   const char *format;
 
-  bool isHead() const { return engine == Engine::Fused; } ///< `aux` parts are right behind it
+  bool isHead() const { return engine == Engine::Fused; } ///< the next `aux` commands are its parts
 };
 
 /// `kind` must be one of the table's: readers check it.

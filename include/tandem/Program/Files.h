@@ -33,7 +33,7 @@ bool isEndless(const std::string &path);
 
 /// Replaces a file. Readers find the old bytes or the new ones, never a part, and an error (a full
 /// disk, a limit of the file's size) leaves the old ones. A path that is no regular file (a pipe)
-/// is written in place, and what is open (/dev/stdout, /dev/fd/3) behind what has been written to
+/// is written in place, and what is open (/dev/stdout, /dev/fd/3) after what has been written to
 /// it. The error (Io) names the path.
 Status writeFile(const std::string &path, std::string_view bytes);
 /// The same, by a function that writes the file of the given name. An error of it may name that

@@ -115,8 +115,8 @@ public:
       scope = scope->outer;
     return scope;
   }
-  /// Calls `body`, which may wait for a callback that this thread is in, where it does not: behind
-  /// all calls of this thread, or on another thread. Without memory for that, never.
+  /// For a body that may wait for a callback that this thread is in. Calls it after all calls of
+  /// this thread, or on another thread; never, if there is no memory for that.
   static void later(std::function<void()> body) noexcept;
 
   std::string thrown; ///< by a callback of this call

@@ -113,7 +113,7 @@ private:
   void report(const Status &error, Marker marker) override;
   void moveArena(const std::shared_ptr<Memory> &to) override;
   std::string prefix() const;
-  /// A command, by its number; from kBarrier on, the wait for a rank (behind the last one: for all)
+  /// A command, by its number; from kBarrier on, the wait for a rank (after the last one: for all)
   /// that all ranks begin the run.
   std::string describe(uint32_t command) const;
   static constexpr uint32_t kBarrier = 1u << 31;

@@ -25,7 +25,7 @@ def read(path):
 
 def write(path, data):
     """Replaces a file: others find the old bytes or the new ones, also after an error. A pipe or a device is written, and
-    what is open (/dev/stdout) behind what has been written to it."""
+    what is open (/dev/stdout) after what has been written to it."""
     path = os.fsdecode(path)
     for _ in range(40):  # as many links as Linux follows
         folder, name = os.path.realpath(os.path.dirname(path)), os.path.basename(path)

@@ -306,7 +306,7 @@ private:
 
 AxesRule ReshapeOp::getAxesRule() {
   SmallVector<int64_t> from(getInput().getType().getShape()), to(getType().getShape());
-  // A number that no other extent is a multiple of, so that varying dimensions only meet each
+  // A number that no other extent is a multiple of, so that varying dimensions only match each
   // other.
   constexpr int64_t kPrime = 2'147'483'647;
   if (auto varying = (*this)->getAttrOfType<ArrayAttr>(kVaryingAttrName))
