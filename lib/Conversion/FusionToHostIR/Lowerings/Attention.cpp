@@ -94,6 +94,7 @@ public:
     fill(softmax.sum, 0);
     fill(softmax.out, 0);
   }
+  bool isEmpty();
   /// The tokens in their order of dimension M (with `key_count`, of N), for all slices; null if
   /// rows read all keys. On the main stream.
   Value makeTokens();
@@ -176,8 +177,13 @@ class AttentionLowering : public OpLowering {
 // Tokens
 //===----------------------------------------------------------------------===//
 
+/// Whether there is nothing to fold: no row to compute, or no key to read.
+bool AttentionFold::isEmpty() {
+  return op.getType().getNumElements() == 0 || op.getKey().getType().getDimSize(rank - 2) == 0;
+}
+
 Value AttentionFold::makeTokens() {
-  if (!op.getCausal() && !op.getKeyCount())
+  if (isEmpty() || (!op.getCausal() && !op.getKeyCount()))
     return {};
   int64_t count = op.getKey().getType().getDimSize(rank - 2);
   Type i32 = builder.getI32Type();
@@ -320,6 +326,8 @@ void AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult AttentionFold::fold(OpDims dims, Softmax softmax, Value tokens) {
+  if (isEmpty())
+    return success();
   SmallVector<LocalDigit> rows, keys;
   if (tokens)
     keys = addDevices(1, dims.operands[1][rank - 2]);
