@@ -42,10 +42,9 @@ enum class Opcode : uint8_t {
   Worker, // ints[dst] = 1 + a mod pool
   Sync,   // a after b
   // Commands; operands are view slots, `e` is a stream slot, `d` a channel slot.
-  Copy,       // a = source, b = target
-  Matmul,     // a, b, c = out, d = bias or kNone; aux = flags
-  Accumulate, // a = source, b = target; aux = reduction
-  Reduce,     // a = source, b = target, c = dimension bits; aux = reduction
+  // A command that only reads and writes memory: width = its kind; a to d = its operands in the
+  // order of Commands.def; aux = flags, or a reduction; target = value.
+  Local,
   Collective, // a = in, b = out, c = root slot or kNone; aux = kind, width = reduction
   GroupBegin,
   GroupEnd,

@@ -29,6 +29,17 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
     instr.e = slot(stream);
     return instr;
   };
+  // Operands in the order of Commands.def.
+  auto local = [&](sp::CommandKind kind, std::initializer_list<Value> operands,
+                   Value stream) -> Instr & {
+    Instr &instr = command(op, Opcode::Local, sp::EnumNameCommandKind(kind));
+    instr.width = static_cast<uint8_t>(kind);
+    uint32_t *const slots[] = {&instr.a, &instr.b, &instr.c, &instr.d};
+    for (auto [to, from] : llvm::zip(slots, operands))
+      *to = from ? slot(from) : kNone;
+    instr.e = slot(stream);
+    return instr;
+  };
   return llvm::TypeSwitch<Operation *, FailureOr<bool>>(op)
       .Case([&](MainStreamOp o) {
         bind(o, constant(0));
@@ -71,29 +82,27 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
       .Case([&](AllocOp o) { return done(allocation(o)); })
       .Case([&](DeallocOp) { return true; })
       .Case([&](CopyOp o) {
-        two(Opcode::Copy, "copy", o.getSource(), o.getTarget(), o.getStream());
+        local(sp::CommandKind::copy, {o.getTarget(), o.getSource()}, o.getStream());
         return true;
       })
       .Case([&](AccumulateOp o) {
         Type type = cast<MemRefType>(o.getTarget().getType()).getElementType();
         code->accumulatesRounded |= type.isF16() || type.isBF16();
-        two(Opcode::Accumulate, "accumulate", o.getSource(), o.getTarget(), o.getStream()).aux =
+        local(sp::CommandKind::accumulate, {o.getTarget(), o.getSource()}, o.getStream()).aux =
             static_cast<uint8_t>(o.getKind());
         return true;
       })
       .Case([&](hostir::ReduceOp o) {
-        Instr &instr = two(Opcode::Reduce, "reduce", o.getSource(), o.getTarget(), o.getStream());
+        Instr &instr =
+            local(sp::CommandKind::reduce, {o.getTarget(), o.getSource()}, o.getStream());
         instr.aux = static_cast<uint8_t>(o.getKind());
-        instr.c = 0;
         for (int64_t dim : o.getDims())
-          instr.c |= 1u << (dim & 31);
+          instr.target |= 1u << (dim & 31);
         return true;
       })
       .Case([&](MatmulOp o) {
-        Instr &instr = two(Opcode::Matmul, "matmul", o.getLhs(), o.getRhs(), o.getStream());
-        instr.c = slot(o.getOutput());
-        if (o.getBias())
-          instr.d = slot(o.getBias());
+        Instr &instr = local(sp::CommandKind::matmul,
+                             {o.getOutput(), o.getLhs(), o.getRhs(), o.getBias()}, o.getStream());
         instr.aux = (o.getTransposeA() ? uint8_t(sp::CommandFlags::transpose_a) : 0) |
                     (o.getTransposeB() ? uint8_t(sp::CommandFlags::transpose_b) : 0) |
                     (o.getAccumulate() ? uint8_t(sp::CommandFlags::accumulate) : 0);

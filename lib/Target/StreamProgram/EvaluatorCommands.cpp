@@ -7,6 +7,7 @@
 
 #include "Evaluator.h"
 
+#include "tandem/Program/Commands.h"
 #include "tandem/Program/FusedExchange.h"
 
 using namespace mlir;
@@ -55,35 +56,18 @@ LogicalResult Evaluator::peer(const Instr &instr, const ChannelInfo &channel, St
 LogicalResult Evaluator::command(const Instr &instr) {
   using K = sp::CommandKind;
   switch (opcodeOf(instr)) {
-  case Opcode::Copy:
-  case Opcode::Accumulate:
-  case Opcode::Reduce: {
-    uint32_t source, target;
-    if (failed(operand(instr, instr.a, source)) || failed(operand(instr, instr.b, target)))
-      return failure();
-    K kind = opcodeOf(instr) == Opcode::Copy     ? K::copy
-             : opcodeOf(instr) == Opcode::Reduce ? K::reduce
-                                                 : K::accumulate;
+  case Opcode::Local: {
+    auto kind = static_cast<K>(instr.width);
+    const program::CommandInfo &info = program::infoOf(kind);
+    const uint32_t slots[] = {instr.a, instr.b, instr.c, instr.d};
+    uint32_t operands[] = {kNone, kNone, kNone, kNone};
+    for (auto [use, slot, number] : llvm::zip_equal(info.operands, slots, operands))
+      if (use.exists && slot != kNone && failed(operand(instr, slot, number)))
+        return failure();
     RawCommand &raw = tables.command(kind, instr, ints[instr.e]);
-    raw.operands[0] = target;
-    raw.operands[1] = source;
-    raw.reduceOp = instr.aux;
-    if (opcodeOf(instr) == Opcode::Reduce)
-      raw.value = instr.c;
-    return success();
-  }
-  case Opcode::Matmul: {
-    uint32_t a, b, out, bias = kNone;
-    if (failed(operand(instr, instr.a, a)) || failed(operand(instr, instr.b, b)) ||
-        failed(operand(instr, instr.c, out)) ||
-        (instr.d != kNone && failed(operand(instr, instr.d, bias))))
-      return failure();
-    RawCommand &raw = tables.command(K::matmul, instr, ints[instr.e]);
-    raw.flags = instr.aux;
-    raw.operands[0] = out;
-    raw.operands[1] = a;
-    raw.operands[2] = b;
-    raw.operands[3] = bias;
+    llvm::copy(operands, raw.operands);
+    (info.flags ? raw.flags : raw.reduceOp) = instr.aux;
+    raw.value = instr.target;
     return success();
   }
   case Opcode::GroupBegin: {

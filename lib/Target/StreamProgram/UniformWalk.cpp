@@ -95,12 +95,9 @@ bool UniformWalk::isUniform(const Instr &instr) const {
   case Opcode::Sync:
     return isConstant(instr.a) && isConstant(instr.b);
   case Opcode::Alloc:
-  case Opcode::Copy:
-  case Opcode::Matmul:
+  case Opcode::Local:
   case Opcode::GatedBegin:
   case Opcode::ExchangeBegin:
-  case Opcode::Accumulate:
-  case Opcode::Reduce:
   case Opcode::Launch:
   case Opcode::Call:
     return isConstant(instr.e);
