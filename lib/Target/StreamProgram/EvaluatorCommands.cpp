@@ -61,8 +61,10 @@ LogicalResult Evaluator::command(const Instr &instr) {
     const program::CommandInfo &info = program::infoOf(kind);
     const uint32_t slots[] = {instr.a, instr.b, instr.c, instr.d};
     uint32_t operands[] = {kNone, kNone, kNone, kNone};
-    for (auto [use, slot, number] : llvm::zip_equal(info.operands, slots, operands))
-      if (use.exists && slot != kNone && failed(operand(instr, slot, number)))
+    for (unsigned k :
+         {1, 2, 3, 0}) // buffers are numbered in the order of their use: what is read first
+      if (info.operands[k].exists && slots[k] != kNone &&
+          failed(operand(instr, slots[k], operands[k])))
         return failure();
     RawCommand &raw = tables.command(kind, instr, ints[instr.e]);
     llvm::copy(operands, raw.operands);
