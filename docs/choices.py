@@ -84,7 +84,7 @@ def cell(text):
     cells = []
     for loop in loops:
         candidates = [(float(time), what) for time, what in re.findall(r"^ +([\d.]+) us (.*)$", loop, re.M)]
-        hidden = re.search(r"([\d.]+) us, (\d+) % of it behind compute", loop)
+        hidden = re.search(r"([\d.]+) us, (\d+) % of it overlapped with compute", loop)
         chosen, plain = candidates[0], candidates[1] if len(candidates) > 1 else candidates[0]
         others = [c for c in candidates[1:] if c[1] != chosen[1]]
         if "slices" not in chosen[1] and chosen[1] == "pipeline":
@@ -103,7 +103,7 @@ def main():
 
 `tools/dev docs` writes this page with `tandem-compile --explain`. For each layer and machine it shows the choice, its
 predicted gain over the unoverlapped baseline (all communication, then the matmul; 1.31 means 1.31 times as fast) and the
-share of the communication that runs behind compute. *whole* is the baseline itself; then the number is that of the best
+share of the communication that is overlapped with compute. *whole* is the baseline itself; then the number is that of the best
 other candidate, which gains less than the model's error, or loses. Two lines in a cell are two loops: an all-reduce
 that is split in two. Types are bf16 on GPUs and f32 on CPUs, on 8 devices (16 in two nodes). [schedules.md](schedules.md)
 describes the schedules.

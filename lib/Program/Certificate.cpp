@@ -66,7 +66,7 @@ std::string explainOverlap(const Certificate::Loop &loop) {
                                      : "";
   double hidden = 1 - loop.exposed / loop.communication;
   std::string result =
-      fmt::format("communicates for {}, {:.0f} % of it behind compute",
+      fmt::format("communicates for {}, {:.0f} % of it overlapped with compute",
                   microseconds(loop.communication), 100 * std::clamp(hidden, 0.0, 1.0));
   if (hidden < 0.9 && loop.source == "tuned")
     return result + ": the quickest of those that were measured";

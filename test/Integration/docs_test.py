@@ -117,7 +117,7 @@ class Docs(harness.Test):
         self.assertEqual(done.code, 0, str(done))
 
     def run_page(self, name):
-        """Every command of a page runs. The lines of a ```text block are in the output of the commands before it, in that
+        """Every command of a page runs. The lines of a ```output block are in the output of the commands before it, in that
         order; `...` stands for anything. Blocks ```sh gpu need the driver that stands in for CUDA. Returns the number of lines
         that were compared."""
         clone = self.path(name)
@@ -127,8 +127,8 @@ class Docs(harness.Test):
             os.symlink(os.path.abspath(os.path.join(ROOT, folder)), os.path.join(clone, folder))
         text = page("docs", name)
         out = ran = compared = 0
-        for language, block in re.findall(r"^```(sh|sh gpu|text)\n(.*?)^```$", text, re.M | re.S):
-            if language != "text":
+        for language, block in re.findall(r"^```(sh|sh gpu|output)\n(.*?)^```$", text, re.M | re.S):
+            if language != "output":
                 ran += 1
                 gpu, out = language == "sh gpu", None
                 if not gpu or os.path.exists(FAKE_GPU):

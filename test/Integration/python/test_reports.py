@@ -79,7 +79,7 @@ def test_explain_what_is_not_overlapped():
     explained = product_of_few_rows.compile(target="cuda-peer", machine="h200x4").explain()
     (loop,) = explained.loops
     assert loop["exposed_seconds"] > 0.5 * loop["communication_seconds"]
-    assert re.search(r"behind compute: (the quickest of all candidates|what .* might gain is less than the model's error)",
+    assert re.search(r"overlapped with compute: (the quickest of all candidates|what .* might gain is less than the model's error)",
                      str(explained)), explained
 
 

@@ -834,7 +834,7 @@ def logs(rank, ranks):
         tt.all_gather_matmul(x, w)
     # Overlap of such small matrices does not pay: the unoverlapped baseline, with the reason.
     assert len(said) == 1 and re.search(r"\Aall_gather_matmul (.*\n)* +all-gather at .*: (direct|pipeline|exchange)\b.*, by cost\n +communicates for "
-                                        r"[\d.]+ us, 0 % of it behind compute: (the quickest of|what .* might gain)", said[0]), said
+                                        r"[\d.]+ us, 0 % of it overlapped with compute: (the quickest of|what .* might gain)", said[0]), said
     said.clear()
     group = dist.group.WORLD
 
