@@ -19,7 +19,7 @@
 #include "tandem/Program/Printable.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Tuned.h"
-#include "tandem/Support/SilenceDiagnostics.h"
+#include "tandem/Support/Explained.h"
 #include "tandem/Support/SourcePosition.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 
@@ -306,8 +306,7 @@ void Compilation::compileBaseline() {
     plain.gather.clear();
   CompileResult compiled;
   OwningOpRef<ModuleOp> copy(module.clone());
-  SilenceDiagnostics silence(module.getContext());
-  if (succeeded(Compilation(*copy, plain, compiled).run()))
+  if (!runTrial(*copy, [&] { return Compilation(*copy, plain, compiled).run(); }))
     result.baseline = std::move(compiled.output);
 }
 
@@ -336,8 +335,7 @@ void Compilation::compileAlternatives(ModuleOp source) {
     plain.choices.insert(plain.choices.begin(), {other.loop->signature, other.candidate->what});
     CompileResult compiled;
     OwningOpRef<ModuleOp> copy(source.clone());
-    SilenceDiagnostics silence(module.getContext());
-    if (failed(Compilation(*copy, plain, compiled).run()))
+    if (runTrial(*copy, [&] { return Compilation(*copy, plain, compiled).run(); }))
       continue;
     std::string what = other.candidate->what + " for " + other.loop->reshards;
     if (!other.loop->locations.empty() && !other.loop->locations.front().empty())

@@ -20,7 +20,7 @@
 #include "tandem/Replay/Machine.h"
 #include "tandem/Replay/Simulate.h"
 #include "tandem/Replay/World.h"
-#include "tandem/Support/SilenceDiagnostics.h"
+#include "tandem/Support/Explained.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -118,7 +118,9 @@ FailureOr<double> SimulatedPricer::price(Operation *op, LoweringStart start,
     if (auto known = priced->prices.find(signature); known != priced->prices.end())
       return known->second ? FailureOr<double>(*known->second) : FailureOr<double>(failure());
   }
-  FailureOr<double> seconds = simulate(op, start, returned);
+  FailureOr<double> seconds = failure();
+  // A candidate that cannot be lowered is not a user error: it has no price.
+  (void)runTrial(op, [&]() -> LogicalResult { return seconds = simulate(op, start, returned); });
   std::lock_guard<std::mutex> lock(priced->mutex);
   if (priced->prices.size() >= PricedMachine::kMaxPrices)
     priced->prices.clear();
@@ -185,8 +187,6 @@ static void placeBuffers(hostir::ProgramOp program) {
 FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start,
                                             ArrayRef<unsigned> returned) {
   MLIRContext *context = op->getContext();
-  // A candidate that cannot be lowered is not a user error.
-  SilenceDiagnostics quiet(context);
   OwningOpRef<ModuleOp> module(ModuleOp::create(op->getLoc()));
   auto loop = dyn_cast<fusion::StreamLoopOp>(op);
   func::FuncOp func = loop ? createFunction(loop, returned) : cast<func::FuncOp>(op->clone());

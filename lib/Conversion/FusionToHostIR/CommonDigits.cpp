@@ -69,7 +69,7 @@ CommonDigit CommonDigits::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
 
 /// The rest of both sides if the target's last slices are unequal: cut at the ends of slices and of
 /// contiguous runs of the source.
-FailureOr<CommonDigit> CommonDigits::cutUnevenly(int64_t dim, ArrayRef<SideDigit> from,
+Explained<CommonDigit> CommonDigits::cutUnevenly(int64_t dim, ArrayRef<SideDigit> from,
                                                  ArrayRef<SideDigit> to) {
   CommonDigit digit{dim, {}, {}};
   digit.target = to.back();
@@ -98,7 +98,7 @@ FailureOr<CommonDigit> CommonDigits::cutUnevenly(int64_t dim, ArrayRef<SideDigit
     at = end;
     digit.segments.push_back(segment);
     if (static_cast<int64_t>(digit.segments.size()) > kMaxSegments)
-      return emitError() << "dimension " << dim << ": slices of " << chunk
+      return explain(op) << "dimension " << dim << ": slices of " << chunk
                          << " indices that are not all alike fall into more than " << kMaxSegments
                          << " pieces on the operand's devices; expected slices that all have one "
                             "size, or larger blocks on the devices";
@@ -107,8 +107,8 @@ FailureOr<CommonDigit> CommonDigits::cutUnevenly(int64_t dim, ArrayRef<SideDigit
 }
 
 /// The digits of the operand's dimension and of the result's.
-LogicalResult CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &from,
-                                      SmallVectorImpl<SideDigit> &to) {
+Obstacle CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &from,
+                                 SmallVectorImpl<SideDigit> &to) {
   RankedTensorType sourceType = op.getInput().getType(), targetType = op.getResult().getType();
   fusion::AxesAttr sourceAxes = fusion::getAxes(sourceType),
                    targetAxes = fusion::getAxes(targetType);
@@ -117,7 +117,7 @@ LogicalResult CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &f
   auto target = fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
                                    targetAxes.getMesh());
   if (failed(source) || failed(target))
-    return emitError() << "dimension " << dim << ": extents must be known here; run "
+    return explain(op) << "dimension " << dim << ": extents must be known here; run "
                        << "fusion-specialize first";
 
   // Stream digits of the source do not affect its placement.
@@ -154,13 +154,13 @@ LogicalResult CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &f
     }
     ++nextStream;
   }
-  return success();
+  return std::nullopt;
 }
 
-LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digits) {
+Obstacle CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digits) {
   SmallVector<SideDigit> from, to;
-  if (failed(readSides(dim, from, to)))
-    return failure();
+  if (Obstacle why = readSides(dim, from, to))
+    return why;
   MutableArrayRef<SideDigit> left(from), right(to);
   auto dropEmpty = [](MutableArrayRef<SideDigit> &side) {
     while (!side.empty() && side.front().size == 1 && side.front().kind == DigitKind::Serial)
@@ -184,7 +184,7 @@ LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digi
       continue;
     }
     if (left.empty() || right.empty())
-      return success();
+      return std::nullopt;
     // An extent of 0 has an innermost digit of 0, which allows any cut.
     int64_t a = left.front().size, b = right.front().size;
     int64_t size = a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
@@ -206,11 +206,11 @@ LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digi
       llvm::copy(oldRight, right.begin());
     }
     if (isUneven) {
-      FailureOr<CommonDigit> uneven = cutUnevenly(dim, left, right);
+      Explained<CommonDigit> uneven = cutUnevenly(dim, left, right);
       if (failed(uneven))
-        return failure();
+        return uneven.explanation();
       digits.push_back(std::move(*uneven));
-      return success();
+      return std::nullopt;
     }
     digits.push_back({dim, cut(left.front(), size), cut(right.front(), size)});
     // A used-up digit must not look like one of size 1.

@@ -19,25 +19,21 @@ namespace tandem {
 class CommonDigits {
 public:
   /// With a null `builder`, emits nothing and gives null values.
-  CommonDigits(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
-               function_ref<InFlightDiagnostic()> emitError)
-      : op(op), index(index), builder(builder), emitError(emitError) {}
+  CommonDigits(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder)
+      : op(op), index(index), builder(builder) {}
 
-  /// Appends the digits of a dimension; call for each dimension in order. Fails with an error if
-  /// there are none.
-  LogicalResult read(int64_t dim, SmallVectorImpl<CommonDigit> &digits);
+  /// Appends the digits of a dimension; call for each dimension in order.
+  Obstacle read(int64_t dim, SmallVectorImpl<CommonDigit> &digits);
 
 private:
-  LogicalResult readSides(int64_t dim, SmallVectorImpl<SideDigit> &from,
-                          SmallVectorImpl<SideDigit> &to);
+  Obstacle readSides(int64_t dim, SmallVectorImpl<SideDigit> &from, SmallVectorImpl<SideDigit> &to);
   SideDigit cut(SideDigit &side, int64_t size);
   CommonDigit cross(int64_t dim, MutableArrayRef<SideDigit> &from, MutableArrayRef<SideDigit> &to);
-  FailureOr<CommonDigit> cutUnevenly(int64_t dim, ArrayRef<SideDigit> from, ArrayRef<SideDigit> to);
+  Explained<CommonDigit> cutUnevenly(int64_t dim, ArrayRef<SideDigit> from, ArrayRef<SideDigit> to);
 
   fusion::ReshardOp op;
   const SliceIndex &index;
   OpBuilder *builder;
-  function_ref<InFlightDiagnostic()> emitError;
   size_t nextStream = 0; // in the target's stream digits
 };
 

@@ -12,7 +12,6 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 
 #include "llvm/ADT/SetVector.h"
 #include <queue>
@@ -182,10 +181,7 @@ static bool canRunAsAnnotated(StreamLoop group) {
   group.moveReshardsFirst(); // as sort() does in the end
   findAnnotation(group);
   const Schedule *schedule = group.schedule ? getSchedule(group.schedule) : nullptr;
-  if (!schedule)
-    return true;
-  SilenceDiagnostics silence(group.place->getContext());
-  return succeeded(schedule->match(group, [&] { return group.place->emitError(); }));
+  return !schedule || succeeded(schedule->match(group));
 }
 
 /// Whether a reshard, as a further one of the group's, would keep an annotated schedule from
@@ -552,7 +548,7 @@ unsigned LoopFinder::findWholeGroup(Operation *op) {
 LogicalResult LoopFinder::add(Operation *op) {
   auto sizes = getStreamDigits(op);
   if (failed(sizes))
-    return failure();
+    return sizes.report();
   // A loop that is formed is a group of its own, whatever the digits of its results.
   if (isa<fusion::StreamLoopOp>(op))
     sizes->clear();

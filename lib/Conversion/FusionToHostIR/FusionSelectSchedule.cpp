@@ -15,7 +15,6 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -165,10 +164,9 @@ private:
   }
 
   LogicalResult select(StreamLoopOp op, Pricer *pricer) {
-    auto emitError = [&] { return op.emitError(); };
-    FailureOr<StreamLoop> loop = getStreamLoop(op, emitError);
+    Explained<StreamLoop> loop = getStreamLoop(op);
     if (failed(loop))
-      return failure();
+      return loop.report();
     if (Operation *adder = findAdder(*loop))
       return adder->emitError("expected slices in dimensions that are not added up, since sums by "
                               "slices round otherwise than whole ones and the function has '")
@@ -195,9 +193,9 @@ private:
     }
     if (pricer && selectByCost(op, *loop, *pricer, std::move(signature)))
       return success();
-    FailureOr<ScheduleAttr> fallback = getFallbackSchedule(*loop, emitError);
+    Explained<ScheduleAttr> fallback = getFallbackSchedule(*loop);
     if (failed(fallback))
-      return failure();
+      return fallback.report();
     choose(op, *fallback, ScheduleSource::Fallback);
     say(op.getLoc(), [&](raw_ostream &os) {
       os << describe(op) << " goes through schedule " << fallback->str();
@@ -279,17 +277,15 @@ private:
   /// Whether the loop can have a candidate, as a trial on a copy shows; with a pricer, down to the
   /// stream program.
   bool canHave(StreamLoopOp op, Candidate &candidate, Pricer *pricer) const {
-    SilenceDiagnostics silence(op.getContext());
     OwningOpRef<StreamLoopOp> trial =
         candidate.slices ? makeCut(op, *candidate.slices) : OwningOpRef<StreamLoopOp>(op.clone());
     if (!trial)
       return false;
     trial->setScheduleAttr(candidate.schedule);
-    FailureOr<StreamLoop> loop = getStreamLoop(*trial, [&] { return op.emitError(); });
+    FailureOr<StreamLoop> loop = getStreamLoop(*trial);
     if (failed(loop) || findAdder(*loop))
       return false;
-    FailureOr<SchedulePlan> plan =
-        getSchedule(candidate.schedule)->match(*loop, [&] { return op.emitError(); });
+    FailureOr<SchedulePlan> plan = getSchedule(candidate.schedule)->match(*loop);
     if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, *loop))
       return false;
     trial->setSource(ScheduleSource::Tuned);
@@ -328,8 +324,8 @@ private:
       plainest = getSchedule(plainest)->getAttr(op.getContext(), options);
     }
     loop.schedule = plainest;
-    if (failed(getSchedule(loop.schedule)->match(loop, [&] { return op.emitError(); })))
-      return failure();
+    if (Explained<SchedulePlan> plan = getSchedule(plainest)->match(loop); failed(plan))
+      return plan.report();
     choose(op, loop.schedule, ScheduleSource::Fallback);
     return success();
   }
@@ -339,9 +335,9 @@ private:
     const Schedule *schedule = getSchedule(loop.schedule);
     if (!schedule)
       return op.emitError("expected a registered schedule, found ") << loop.schedule;
-    FailureOr<SchedulePlan> plan = schedule->match(loop, [&] { return op.emitError(); });
+    Explained<SchedulePlan> plan = schedule->match(loop);
     if (failed(plan))
-      return failure();
+      return plan.report();
     if (plan->isOneSided && !oneSided)
       return op.emitError("schedule ")
              << schedule->getName()
@@ -445,14 +441,12 @@ private:
   /// Prices schedules of a loop whose slices are cut; those that cannot run it, or have no price,
   /// are dropped. The loop is left without a schedule.
   void price(StreamLoopOp op, SmallVector<Priced> &schedules, Pricer &pricer) const {
-    SilenceDiagnostics silence(op.getContext());
-    auto emitError = [&] { return op.emitError(); };
     llvm::erase_if(schedules, [&](Priced &priced) {
       op.setScheduleAttr(priced.schedule);
-      FailureOr<StreamLoop> loop = getStreamLoop(op, emitError);
+      FailureOr<StreamLoop> loop = getStreamLoop(op);
       if (failed(loop) || findAdder(*loop))
         return true;
-      FailureOr<SchedulePlan> plan = getSchedule(priced.schedule)->match(*loop, emitError);
+      FailureOr<SchedulePlan> plan = getSchedule(priced.schedule)->match(*loop);
       if (failed(plan) || (plan->isOneSided && !oneSided) ||
           (plan->isGated && !pricer.hasGatedMatmuls()) ||
           (plan->stores == Stores::FromEpilogue && !pricer.hasEpiloguePush()) ||
@@ -476,7 +470,6 @@ private:
   /// The same on a copy with the choice's slices. No schedules are left if the loop cannot have
   /// these slices.
   void priceSliced(StreamLoopOp op, Choice &choice, Pricer &pricer) const {
-    SilenceDiagnostics silence(op.getContext());
     if (OwningOpRef<StreamLoopOp> copy = makeCut(op, *choice.slices))
       price(*copy, choice.schedules, pricer);
     else

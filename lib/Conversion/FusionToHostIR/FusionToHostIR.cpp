@@ -147,18 +147,17 @@ static LogicalResult emitConstants(Block &block, ProgramBuilder &builder) {
 }
 
 LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder) {
-  auto emitError = [&] { return loop.emitError(); };
-  FailureOr<StreamLoop> sliced = getStreamLoop(loop, emitError);
+  Explained<StreamLoop> sliced = getStreamLoop(loop);
   if (failed(sliced))
-    return failure();
+    return sliced.report();
   if (!sliced->schedule)
     return loop.emitError("expected a schedule; run fusion-select-schedule");
   const Schedule *schedule = getSchedule(sliced->schedule);
   if (!schedule)
     return loop.emitError("expected a registered schedule, found ") << sliced->schedule;
-  FailureOr<SchedulePlan> plan = schedule->match(*sliced, emitError);
+  Explained<SchedulePlan> plan = schedule->match(*sliced);
   if (failed(plan))
-    return failure();
+    return plan.report();
   if (log) {
     InFlightDiagnostic remark = loop.emitRemark();
     remark << schedule->getName() << ": " << sliced->numSlices() << " slices of ";
@@ -186,8 +185,8 @@ LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, Program
 
 /// An op outside of loops runs whole.
 static LogicalResult emitPlain(Operation *op, ProgramBuilder &builder) {
-  if (failed(getStreamDigits(op)))
-    return failure();
+  if (Explained<SmallVector<int64_t>> digits = getStreamDigits(op); failed(digits))
+    return digits.report();
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
     if (!fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).isLocal())
       return op->emitError("expected a reshard that communicates in a stream loop; run "

@@ -11,7 +11,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 #include <optional>
 #include <tuple>
 
@@ -24,17 +23,17 @@ class Planner {
 public:
   /// `receiver`: of slices that are handed out in parts; none: these are no OwnerMoves.
   Planner(fusion::ReshardOp op, const SliceIndex &index, std::optional<Value> receiver,
-          OpBuilder *builder, function_ref<InFlightDiagnostic()> emitError)
-      : op(op), index(index), receiver(receiver), builder(builder), emitError(emitError),
+          OpBuilder *builder)
+      : op(op), index(index), receiver(receiver), builder(builder),
         sourceType(op.getInput().getType()), targetType(op.getResult().getType()),
         sourceAxes(fusion::getAxes(sourceType)), targetAxes(fusion::getAxes(targetType)) {}
 
-  FailureOr<ReshardPlan> plan();
+  Explained<ReshardPlan> plan();
 
 private:
   void dropSingleDevices();
-  LogicalResult classify();
-  LogicalResult classifyAcross();
+  Obstacle classify();
+  Obstacle classifyAcross();
   void nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource);
   Value getOwner(ArrayRef<const CommonDigit *> digits);
   Value getReceiver(StringAttr axis);
@@ -44,7 +43,6 @@ private:
   const SliceIndex &index;
   std::optional<Value> receiver;
   OpBuilder *builder;
-  function_ref<InFlightDiagnostic()> emitError;
   RankedTensorType sourceType, targetType;
   fusion::AxesAttr sourceAxes, targetAxes;
   ReshardPlan result;
@@ -114,7 +112,7 @@ Value Planner::getReceiver(StringAttr axis) {
 
 /// From one mesh to another: one device on one side may do a collective with the mesh that it
 /// belongs to.
-LogicalResult Planner::classifyAcross() {
+Obstacle Planner::classifyAcross() {
   MeshAttr from = result.sourceMesh, to = result.mesh;
   bool fromOne = from.numDevices() == 1, toOne = to.numDevices() == 1;
   auto countAxes = [](MeshAttr mesh) {
@@ -139,7 +137,7 @@ LogicalResult Planner::classifyAcross() {
                                    [&](StringAttr axis) { return from.axisSize(axis) > 1; });
   if (reduced > 0) {
     if (!toOne || reduced != countAxes(from))
-      return emitError() << "a partial value does not move from mesh @" << from.getName().getValue()
+      return explain(op) << "a partial value does not move from mesh @" << from.getName().getValue()
                          << " to mesh @" << to.getName().getValue()
                          << ", but from all devices of its mesh to one device; reduce it on its "
                             "own mesh first";
@@ -148,13 +146,13 @@ LogicalResult Planner::classifyAcross() {
     result.groupMesh = from;
     result.root = to.worldRank(0);
     result.axes = allAxes(from);
-    return success();
+    return std::nullopt;
   }
   result.kind = SliceMove::Transfer;
   result.staysLocal =
       fusion::classifyReshard(sourceType, targetType).kind == fusion::ReshardKind::Nothing;
   if (result.staysLocal)
-    return success();
+    return std::nullopt;
   if (fromOne && !toOne && simple && scattered.empty()) {
     result.kind = SliceMove::Broadcast;
     result.root = from.worldRank(0);
@@ -171,11 +169,11 @@ LogicalResult Planner::classifyAcross() {
     result.root = to.worldRank(0);
     nameAxes(gathered, true);
   }
-  return success();
+  return std::nullopt;
 }
 
 /// What is done along which mesh axes.
-LogicalResult Planner::classify() {
+Obstacle Planner::classify() {
   SmallVector<StringAttr> reduced; // along an axis of one device there is nothing to reduce
   for (StringAttr axis : sourceAxes.getPartial())
     if (!llvm::is_contained(targetAxes.getPartial(), axis) && result.sourceMesh.axisSize(axis) > 1)
@@ -218,26 +216,26 @@ LogicalResult Planner::classify() {
     if (used.contains(axis.name))
       result.axes.push_back(axis.name);
   if (result.axes.empty())
-    return success();
+    return std::nullopt;
   result.reduction = sourceAxes.getPartialKind();
 
   if (!reduced.empty()) {
     bool simple = !moves && gathered.empty() && owned.empty();
     if (simple && scattered.empty()) {
       result.kind = SliceMove::AllReduce;
-      return success();
+      return std::nullopt;
     }
     if (simple && scattered.size() == reduced.size() && used.size() == reduced.size() &&
         areOneFactor(scattered)) {
       result.kind = SliceMove::ReduceScatter;
       nameAxes(scattered, false);
-      return success();
+      return std::nullopt;
     }
-    InFlightDiagnostic diag = emitError();
+    Explanation diag = explain(op);
     diag << "a reduction that moves data along other mesh axes too is not one step, found ";
     llvm::interleaveComma(result.axes, diag,
                           [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
-    return diag << "; write the reduction as a reshard of its own";
+    return std::move(diag) << "; write the reduction as a reshard of its own";
   }
 
   bool alone = !moves && owned.empty();
@@ -273,7 +271,7 @@ LogicalResult Planner::classify() {
     result.kind = SliceMove::Transfer;
     result.axes.clear();
   }
-  return success();
+  return std::nullopt;
 }
 
 /// Each side's local digits. Labels number the common digits, so that both sides cut into the same
@@ -311,16 +309,16 @@ void Planner::fillDims() {
   }
 }
 
-FailureOr<ReshardPlan> Planner::plan() {
+Explained<ReshardPlan> Planner::plan() {
   result.sourceMesh = sourceAxes.getMesh();
   result.mesh = result.groupMesh = targetAxes.getMesh();
-  CommonDigits sides(op, index, builder, emitError);
+  CommonDigits sides(op, index, builder);
   for (int64_t dim = 0; dim < targetType.getRank(); ++dim)
-    if (failed(sides.read(dim, result.digits)))
-      return failure();
+    if (Obstacle why = sides.read(dim, result.digits))
+      return why;
   dropSingleDevices();
-  if (failed(classify()))
-    return failure();
+  if (Obstacle why = classify())
+    return why;
   fillDims();
   return result;
 }
@@ -333,16 +331,14 @@ int64_t ReshardPlan::groupPosition(int64_t worldRank) const {
   return position;
 }
 
-FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op, const SliceIndex &index,
-                                           OpBuilder *builder,
-                                           function_ref<InFlightDiagnostic()> emitError) {
-  return Planner(op, index, std::nullopt, builder, emitError).plan();
+Explained<ReshardPlan> tandem::planReshard(fusion::ReshardOp op, const SliceIndex &index,
+                                           OpBuilder *builder) {
+  return Planner(op, index, std::nullopt, builder).plan();
 }
 
-FailureOr<ReshardPlan> tandem::planReshardFor(fusion::ReshardOp op, const SliceIndex &index,
-                                              Value receiver, OpBuilder *builder,
-                                              function_ref<InFlightDiagnostic()> emitError) {
-  return Planner(op, index, receiver, builder, emitError).plan();
+Explained<ReshardPlan> tandem::planReshardFor(fusion::ReshardOp op, const SliceIndex &index,
+                                              Value receiver, OpBuilder *builder) {
+  return Planner(op, index, receiver, builder).plan();
 }
 
 /// The index of any slice of a result.
@@ -354,17 +350,14 @@ static SliceIndex getAnySlice(fusion::ReshardOp op) {
   return index;
 }
 
-FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op,
-                                           function_ref<InFlightDiagnostic()> emitError) {
-  return planReshard(op, getAnySlice(op), nullptr, emitError);
+Explained<ReshardPlan> tandem::planReshard(fusion::ReshardOp op) {
+  return planReshard(op, getAnySlice(op), nullptr);
 }
 
 FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshards) {
   FailureOr<ReshardPlan> common = failure();
   for (fusion::ReshardOp reshard : reshards) {
-    SilenceDiagnostics silence(reshard.getContext());
-    FailureOr<ReshardPlan> plan = planReshardFor(reshard, getAnySlice(reshard), Value(), nullptr,
-                                                 [&] { return reshard.emitError(); });
+    FailureOr<ReshardPlan> plan = planReshardFor(reshard, getAnySlice(reshard), Value(), nullptr);
     if (failed(plan) || plan->kind != SliceMove::OwnerMoves)
       return failure();
     auto owner = [](const ReshardPlan &plan) {
@@ -380,8 +373,7 @@ FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshar
 
 bool tandem::movesNothing(ArrayRef<fusion::ReshardOp> reshards) {
   return llvm::all_of(reshards, [](fusion::ReshardOp reshard) {
-    SilenceDiagnostics silence(reshard.getContext());
-    FailureOr<ReshardPlan> plan = planReshard(reshard, [&] { return reshard.emitError(); });
+    FailureOr<ReshardPlan> plan = planReshard(reshard);
     return succeeded(plan) && plan->movesNothing();
   });
 }

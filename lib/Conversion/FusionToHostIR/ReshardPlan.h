@@ -10,7 +10,7 @@
 
 #include "Slices.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Support/LLVM.h"
+#include "tandem/Support/Explained.h"
 
 namespace tandem {
 
@@ -119,23 +119,20 @@ struct ReshardPlan {
 
 /// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole
 /// value if the result is not streamed) is. With a null `builder` nothing is emitted and indices
-/// are null. Errors go through `emitError` and say what was found and what is accepted. Example:
+/// are null. Example:
 /// `[didx("x"), -] -> [stream(4), -]` of 8x6 with "x" = 4 at index i is OwnerMoves: owner i sends
 /// {2}, {6}, which arrive at {4 @ i, 2}, {6}.
-FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
-                                   OpBuilder *builder,
-                                   function_ref<InFlightDiagnostic()> emitError);
+Explained<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
+                                   OpBuilder *builder);
 /// The same for one receiver: slices that one owner hands out in parts are OwnerMoves too (else a
 /// Transfer), and the source is the part for the device with this number in the group. Example:
 /// `[-, didx("x")] -> [didx("x"), stream(4)]` of 8x4 with "x" = 4 at index i: owner i sends
 /// receiver r its {4 @ r, 2}, {1}, which arrive at {2}, {4 @ i}. A null receiver: of no use.
-FailureOr<ReshardPlan> planReshardFor(fusion::ReshardOp op, const SliceIndex &index, Value receiver,
-                                      OpBuilder *builder,
-                                      function_ref<InFlightDiagnostic()> emitError);
+Explained<ReshardPlan> planReshardFor(fusion::ReshardOp op, const SliceIndex &index, Value receiver,
+                                      OpBuilder *builder);
 /// The plan of any slice, without indices: what kind of communication it is, and whether it can be
 /// lowered.
-FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op,
-                                   function_ref<InFlightDiagnostic()> emitError);
+Explained<ReshardPlan> planReshard(fusion::ReshardOp op);
 
 /// A stream digit of the operand of a reduction or an all-to-all that counts the devices that get a
 /// slice each: the loop that makes the operand hands slice by slice to its owner. Example: the
@@ -165,7 +162,7 @@ struct ScatteredDigit {
 std::optional<ScatteredDigit> getScatteredDigit(fusion::ReshardOp op);
 
 /// The plan of one of these reshards if each slice of any of them has one owner, and slices of one
-/// number have the same one: they can be exchanged together. Failure, without an error, if not.
+/// number have the same one: they can be exchanged together.
 /// Examples with "x" = 4: `[didx("x"), -] -> [stream(4), -]` of 8x6 and `[-, didx("x")] -> [-,
 /// stream(4)]` of 4x12 have the common owner, device i of slice i. `[didx("x"), -] -> [stream(2),
 /// -]` has none: devices 0 and 1 own slice 0. `[-, didx("x")] -> [didx("x"), stream(4)]` of 8x4, an

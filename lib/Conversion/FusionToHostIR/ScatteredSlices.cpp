@@ -8,7 +8,6 @@
 #include "ReshardPlan.h"
 
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -50,8 +49,7 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
   auto streams = fusion::getStreamSizes(op.getResult().getType());
   if (failed(streams) || !streams->empty())
     return std::nullopt;
-  SilenceDiagnostics silence(op.getContext());
-  FailureOr<ReshardPlan> plan = planReshard(op, [&] { return op.emitError(); });
+  FailureOr<ReshardPlan> plan = planReshard(op);
   if (failed(plan) || plan->groupSize() == 1 ||
       (plan->kind != SliceMove::ReduceScatter && plan->kind != SliceMove::AllToAll))
     return std::nullopt;

@@ -74,10 +74,9 @@ public:
   /// has rank 0, for all loops: it is the last resort.
   virtual int getFallbackRank(const StreamLoop &loop) const { return -1; }
 
-  /// The plan for the loop with the options `loop.schedule`. Failure if the schedule cannot lower
-  /// it; then `why` gets the reason: what was expected and what was found.
-  virtual FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                        function_ref<InFlightDiagnostic()> why) const = 0;
+  /// The plan for the loop with the options `loop.schedule`, or why the schedule cannot lower it:
+  /// what was expected and what was found.
+  virtual Explained<SchedulePlan> match(const StreamLoop &loop) const = 0;
 };
 
 /// The schedule that an attribute names, or null. In a context with registered schedules attributes
@@ -90,10 +89,8 @@ void registerSchedule(std::unique_ptr<Schedule> schedule);
 /// The candidates of all schedules for a loop. The first is the unoverlapped baseline.
 SmallVector<Candidate> getCandidates(const StreamLoop &loop);
 
-/// What a loop gets that has neither an annotation nor a price. Failure if no schedule matches;
-/// then `why` gets the reason.
-FailureOr<fusion::ScheduleAttr> getFallbackSchedule(StreamLoop loop,
-                                                    function_ref<InFlightDiagnostic()> why);
+/// What a loop gets that has neither an annotation nor a price, or why no schedule matches.
+Explained<fusion::ScheduleAttr> getFallbackSchedule(StreamLoop loop);
 
 /// Slice by slice: the ops of the loop in order, on the worker of the iteration. Without stream
 /// digits, one op after another on the main stream. `sendsMessages`: see LoopEmitter.

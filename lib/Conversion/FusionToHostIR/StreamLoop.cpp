@@ -236,36 +236,34 @@ void StreamLoop::moveReshardsFirst() {
   ops = std::move(first);
 }
 
-FailureOr<SmallVector<int64_t>> tandem::getStreamDigits(Operation *op) {
+Explained<SmallVector<int64_t>> tandem::getStreamDigits(Operation *op) {
   if (op->getNumResults() == 0)
-    return op->emitError("expected an op with results");
+    return explain(op) << "expected an op with results";
   auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (!type || !fusion::getAxes(type))
-    return op->emitError("expected results with axes, found ")
-           << op->getResult(0).getType() << "; run fusion-propagate-axes";
+    return explain(op) << "expected results with axes, found " << op->getResult(0).getType()
+                       << "; run fusion-propagate-axes";
   auto sizes = fusion::getStreamSizes(type);
   if (failed(sizes))
-    return op->emitError("expected known extents and mesh sizes, found ")
-           << type << "; run fusion-specialize";
-  return sizes;
+    return explain(op) << "expected known extents and mesh sizes, found " << type
+                       << "; run fusion-specialize";
+  return *sizes;
 }
 
 bool tandem::isCombinedWhole(fusion::ScheduleAttr schedule) {
   return schedule && schedule.getWord("combine") == "whole";
 }
 
-LogicalResult tandem::verifyCombine(const StreamLoop &loop,
-                                    function_ref<InFlightDiagnostic()> why) {
+Obstacle tandem::verifyCombine(const StreamLoop &loop) {
   if (!isCombinedWhole(loop.schedule) || loop.combinesSlices())
-    return success();
-  return why()
+    return std::nullopt;
+  return loop.explain()
          << "schedule " << loop.schedule.getName()
          << ", combine = whole: expected an op that combines slices of what the loop gathers, "
             "found none";
 }
 
-FailureOr<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op,
-                                            function_ref<InFlightDiagnostic()> why) {
+Explained<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op) {
   StreamLoop loop;
   bool combinesWhole = isCombinedWhole(op.getScheduleAttr());
   llvm::SmallDenseSet<Operation *> after;
@@ -286,7 +284,7 @@ FailureOr<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op,
       continue;
     auto sizes = getStreamDigits(&member);
     if (failed(sizes))
-      return failure();
+      return sizes.explanation();
     if (joins(member, !sizes->empty()))
       continue;
     bool comesAfter = llvm::any_of(member.getOperands(), [&](Value operand) {
@@ -306,9 +304,9 @@ FailureOr<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op,
                other.raggedDigits == loop.raggedDigits) {
       loop.ops.push_back(&member);
     } else {
-      return why() << "expected the ops of a stream loop to be sliced alike, found '"
-                   << loop.ops.front()->getName() << "' and '" << member.getName()
-                   << "' that are not";
+      return explain(op) << "expected the ops of a stream loop to be sliced alike, found '"
+                         << loop.ops.front()->getName() << "' and '" << member.getName()
+                         << "' that are not";
     }
   }
   if (loop.ops.empty())

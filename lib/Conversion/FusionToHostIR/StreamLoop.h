@@ -10,7 +10,7 @@
 
 #include "SlicePlaces.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Support/LLVM.h"
+#include "tandem/Support/Explained.h"
 
 namespace tandem {
 
@@ -43,6 +43,8 @@ struct StreamLoop {
   /// The op at which errors are reported.
   Operation *place = nullptr;
 
+  /// Begins why something is impossible for the loop.
+  Explanation explain() const { return tandem::explain(place); }
   SmallVector<fusion::ReshardOp> reshards() const;
   int64_t numSlices() const;
   bool contains(Operation *op) const { return op && llvm::is_contained(ops, op); }
@@ -89,19 +91,15 @@ bool isScatter(Operation *op);
 /// Whether ops that combine slices of what a loop gathers run behind it instead, once, on the whole
 /// gathered value: the option `combine` of a schedule.
 bool isCombinedWhole(fusion::ScheduleAttr schedule);
-/// Failure, with the reason through `why`, if the loop's schedule asks for that and there is no
-/// such op.
-LogicalResult verifyCombine(const StreamLoop &loop, function_ref<InFlightDiagnostic()> why);
+/// An obstacle if the loop's schedule asks for that and there is no such op.
+Obstacle verifyCombine(const StreamLoop &loop);
 
-/// The sizes of the stream digits of the op's result. Errors at the op if the result has no axes,
-/// or unknown sizes.
-FailureOr<SmallVector<int64_t>> getStreamDigits(Operation *op);
+/// The sizes of the stream digits of the op's result, which must have axes of known sizes.
+Explained<SmallVector<int64_t>> getStreamDigits(Operation *op);
 
 /// The loop op as its types and its schedule say: what is sliced, by which digits, and what runs
-/// whole before and after. Failure if its ops do not run in one loop; the reason goes through
-/// `why`.
-FailureOr<StreamLoop> getStreamLoop(fusion::StreamLoopOp loop,
-                                    function_ref<InFlightDiagnostic()> why);
+/// whole before and after. None if its ops do not run in one loop.
+Explained<StreamLoop> getStreamLoop(fusion::StreamLoopOp loop);
 
 /// The kinds of a loop's reshards, for people: "all-gather and all-gather"; "" if it has none.
 std::string describeReshards(fusion::StreamLoopOp loop);

@@ -19,6 +19,7 @@
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 #include <gtest/gtest.h>
+#include <thread>
 
 using namespace mlir;
 using namespace tandem;
@@ -117,6 +118,58 @@ TEST_F(ScheduleTest, SaysWhyItDoesNotMatch) {
   EXPECT_EQ(error, "schedule in_order: expected a loop with slices, found none");
 }
 
+/// Planners give their reasons as values; `report` makes one an error at its op.
+TEST_F(ScheduleTest, PlannersEmitNoDiagnostics) {
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(gatherMatmul("push"), &context);
+  ASSERT_TRUE(module);
+  std::vector<std::string> errors;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    errors.push_back(diagnostic.str());
+    return success();
+  });
+  fusion::ReshardOp gather;
+  module->walk([&](fusion::ReshardOp op) { gather = op; });
+  StreamLoop loop;
+  loop.begin(gather, {4});
+  loop.place = gather;
+  Builder builder(&context);
+  for (StringRef name :
+       {"pipeline", "exchange", "ring", "push", "gated", "direct", "hierarchical"}) {
+    NamedAttrList options;
+    if (name == "pipeline")
+      options.set("combine", builder.getStringAttr("whole"));
+    loop.schedule = fusion::ScheduleAttr::get(&context, name, options.getDictionary(&context));
+    Explained<SchedulePlan> plan = getSchedule(loop.schedule)->match(loop);
+    EXPECT_TRUE(errors.empty()) << name.str();
+    if (failed(plan)) {
+      EXPECT_TRUE(failed(plan.report()));
+      ASSERT_EQ(errors.size(), 1U);
+      EXPECT_NE(errors.front().find("schedule " + name.str()), std::string::npos);
+    }
+    errors.clear();
+  }
+}
+
+/// What passes report on a trial copy is its explanation; what other threads report is not.
+TEST_F(ScheduleTest, TrialsExplainThemselves) {
+  OwningOpRef<ModuleOp> module(ModuleOp::create(UnknownLoc::get(&context)));
+  std::vector<std::string> errors;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    errors.push_back(diagnostic.str());
+    return success();
+  });
+  Obstacle why = runTrial(*module, [&]() -> LogicalResult {
+    std::thread([&] { module->emitError("of another thread"); }).join();
+    module->emitRemark("no error");
+    (void)module->emitError("first");
+    return module->emitError("second");
+  });
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->str(), "first");
+  EXPECT_EQ(errors, std::vector<std::string>{"of another thread"});
+  EXPECT_FALSE(runTrial(*module, [] { return success(); }));
+}
+
 /// Slices of columns whose rows have 1 KiB or more; those of rows are dense.
 TEST_F(ScheduleTest, PutsOfAllReducesHaveLongRows) {
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(R"mlir(
@@ -134,7 +187,7 @@ func.func @f(%t: !t) -> !y {
   ASSERT_TRUE(module && succeeded(passes.run(*module)));
   SmallVector<int64_t> rows, columns;
   module->walk([&](fusion::StreamLoopOp op) {
-    FailureOr<StreamLoop> loop = getStreamLoop(op, [&] { return op.emitError(); });
+    FailureOr<StreamLoop> loop = getStreamLoop(op);
     ASSERT_TRUE(succeeded(loop));
     for (const Candidate &candidate : getCandidates(*loop))
       if (candidate.slices && candidate.slices->second.perOwner > 1 &&

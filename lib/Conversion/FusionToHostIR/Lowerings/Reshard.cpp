@@ -118,10 +118,9 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   OpBuilder &builder = loop.getBuilder();
   Value sourceBuffer = program.getBuffer(op.getInput());
   Value targetBuffer = program.getOrAllocBuffer(op.getResult());
-  FailureOr<ReshardPlan> plan =
-      planReshard(op, index ? *index : SliceIndex(), &builder, [&] { return op.emitError(); });
+  Explained<ReshardPlan> plan = planReshard(op, index ? *index : SliceIndex(), &builder);
   if (failed(plan))
-    return failure();
+    return plan.report();
   bool direct = loop.sendsMessages && !plan->reduces() && getCollective(plan->kind);
   if (plan->kind == SliceMove::Transfer || direct) {
     Transfer(program, loc, *plan, sourceBuffer, targetBuffer, stream).emit();

@@ -157,8 +157,7 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
   OpBuilder there(builder.getContext());
   there.setInsertionPointToStart(&scratch);
   fusion::ReshardOp op = all.reshard;
-  FailureOr<ReshardPlan> slice =
-      planReshard(op, SliceIndex(), &there, [&] { return op.emitError(); });
+  FailureOr<ReshardPlan> slice = planReshard(op, SliceIndex(), &there);
   Value target =
       makeView(there, loc, program.getBuffer(op.getResult()), slice->target, isAllReduce());
   auto shape = llvm::to_vector(cast<MemRefType>(target.getType()).getShape());
@@ -278,10 +277,9 @@ bool DirectEmission::copiesInKernel(const Ends &value) const {
 }
 
 FailureOr<DirectEmission::Ends> DirectEmission::getEnds(fusion::ReshardOp op, Value stored) {
-  FailureOr<ReshardPlan> slice =
-      planReshard(op, SliceIndex(), &builder, [&] { return op.emitError(); });
+  Explained<ReshardPlan> slice = planReshard(op, SliceIndex(), &builder);
   if (failed(slice))
-    return failure();
+    return slice.report();
   Value target = program.getBuffer(op.getResult()), there = stored ? stored : target;
   Ends ends;
   ends.own = makeView(builder, loc, program.getBuffer(op.getInput()), slice->source, isAllReduce());
@@ -353,8 +351,7 @@ class Direct : public Schedule {
              {"blocks", Option::Kind::Integer},
              {"signals", Option::Kind::Word, 0, {"step", "block", "word"}}}};
   }
-  FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                function_ref<InFlightDiagnostic()> why) const override;
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
 
@@ -391,28 +388,28 @@ static std::optional<Bytes> countBytes(ArrayRef<fusion::ReshardOp> reshards) {
   return sum;
 }
 
-/// Whether one kernel can do the reshards of the loop, of the first of which `plan` is. Failure,
-/// with the reason through `why`, if not.
-static LogicalResult verifyTogether(const StreamLoop &loop, ArrayRef<fusion::ReshardOp> reshards,
-                                    const ReshardPlan &plan,
-                                    function_ref<InFlightDiagnostic()> why) {
+/// Whether one kernel can do the reshards of the loop, of the first of which `plan` is.
+static Obstacle verifyTogether(const StreamLoop &loop, ArrayRef<fusion::ReshardOp> reshards,
+                               const ReshardPlan &plan) {
   if (reshards.size() > 1 && llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
         return loop.contains(reshard.getInput().getDefiningOp());
       }))
-    return why() << "schedule direct: expected two gathers to be of what is there before the loop";
+    return loop.explain()
+           << "schedule direct: expected two gathers to be of what is there before the loop";
   for (fusion::ReshardOp other : reshards.drop_front()) {
-    FailureOr<ReshardPlan> found = planReshard(other, why);
+    Explained<ReshardPlan> found = planReshard(other);
     if (failed(found))
-      return failure();
+      return found.explanation();
     if (plan.kind != SliceMove::AllGather || found->kind != plan.kind || found->mesh != plan.mesh ||
         found->axes != plan.axes)
-      return why() << "schedule direct: expected one reshard, or gathers among the same devices, "
-                      "found others";
+      return loop.explain()
+             << "schedule direct: expected one reshard, or gathers among the same devices, "
+                "found others";
   }
   if (reshards.size() > program::kMostExchangeShapes)
-    return why() << "schedule direct: expected at most " << program::kMostExchangeShapes
-                 << " gathers, found " << reshards.size();
-  return success();
+    return loop.explain() << "schedule direct: expected at most " << program::kMostExchangeShapes
+                          << " gathers, found " << reshards.size();
+  return std::nullopt;
 }
 
 /// The first dimension of a device's part that can be cut into a part per device: if those before
@@ -426,70 +423,75 @@ static std::optional<int64_t> findCut(RankedTensorType type, int64_t devices) {
 }
 
 /// The dimension that an all-reduce cuts: none for one shot. `bytes`: of the value.
-static FailureOr<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_t bytes,
-                                                   function_ref<InFlightDiagnostic()> why) {
+static Explained<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_t bytes) {
   int64_t devices = all.plan.groupSize();
   std::optional<int64_t> cut = findCut(fusion::ReshardOp(all.reshard).getType(), devices);
   StringRef shots = all.loop.schedule.getWord("shots");
   if (shots == "two" && !cut)
-    return why() << "schedule direct, two shots: expected a dimension that is a multiple of the "
-                 << devices << " devices, found none";
+    return all.loop.explain()
+           << "schedule direct, two shots: expected a dimension that is a multiple of the "
+           << devices << " devices, found none";
   bool byWords = all.signals == program::ExchangeSignals::Word;
   if (byWords && shots == "two")
-    return why() << "schedule direct, signals with words: expected one shot, found two";
+    return all.loop.explain()
+           << "schedule direct, signals with words: expected one shot, found two";
   if (shots == "one" || (shots != "two" && (devices == 2 || bytes <= kMostForOneShot || byWords)))
     cut.reset();
   return cut;
 }
 
-FailureOr<SchedulePlan> Direct::match(const StreamLoop &loop,
-                                      function_ref<InFlightDiagnostic()> why) const {
+Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
   if (reshards.empty())
-    return why() << "schedule direct: expected a reshard, found none";
+    return loop.explain() << "schedule direct: expected a reshard, found none";
   if (!loop.streamSizes.empty())
-    return why() << "schedule direct: expected a reshard without stream digits, found "
-                 << loop.numSlices() << " slices";
+    return loop.explain() << "schedule direct: expected a reshard without stream digits, found "
+                          << loop.numSlices() << " slices";
   fusion::ReshardOp reshard = reshards.front();
-  FailureOr<ReshardPlan> plan = planReshard(reshard, why);
-  if (failed(plan) || failed(verifyTogether(loop, reshards, *plan, why)))
-    return failure();
+  Explained<ReshardPlan> plan = planReshard(reshard);
+  if (failed(plan))
+    return plan.explanation();
+  if (Obstacle why = verifyTogether(loop, reshards, *plan))
+    return why;
   bool isAllReduce = plan->kind == SliceMove::AllReduce;
   if (!isAllReduce && plan->kind != SliceMove::AllGather && plan->kind != SliceMove::ReduceScatter)
-    return why() << "schedule direct: expected an all-gather, a reduce-scatter or an all-reduce, "
-                    "found another reshard";
+    return loop.explain()
+           << "schedule direct: expected an all-gather, a reduce-scatter or an all-reduce, "
+              "found another reshard";
   std::optional<Bytes> ofAll = countBytes(reshards);
   if (!ofAll)
-    return why() << "schedule direct: expected known extents, found " << reshard.getType();
+    return loop.explain() << "schedule direct: expected known extents, found " << reshard.getType();
   StringRef word = loop.schedule.getWord("signals");
   using Signals = program::ExchangeSignals;
   Signals signals = word == "block"  ? Signals::Block
                     : word == "word" ? Signals::Word
                                      : Signals::Step;
   if (!isAllReduce && loop.schedule.getWord("shots") == "two")
-    return why() << "schedule direct, two shots: expected an all-reduce, found another reshard";
+    return loop.explain()
+           << "schedule direct, two shots: expected an all-reduce, found another reshard";
   DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, signals, {}, {}};
   all.others.append(std::next(reshards.begin()), reshards.end());
   int64_t bytes = ofAll->whole, sent = ofAll->sent;
   if (signals == Signals::Word && !all.others.empty())
-    return why() << "schedule direct, signals with words: expected one gather, found "
-                 << reshards.size();
+    return loop.explain() << "schedule direct, signals with words: expected one gather, found "
+                          << reshards.size();
   if (signals == Signals::Word && (all.plan.groupSize() > program::kMostWordRanks ||
                                    static_cast<uint64_t>(sent) > program::kMostWordValue))
-    return why() << "schedule direct, signals with words: expected at most "
-                 << program::kMostWordRanks << " devices and " << program::kMostWordValue
-                 << " bytes, found " << all.plan.groupSize() << " and " << sent;
+    return loop.explain() << "schedule direct, signals with words: expected at most "
+                          << program::kMostWordRanks << " devices and " << program::kMostWordValue
+                          << " bytes, found " << all.plan.groupSize() << " and " << sent;
   if (isAllReduce) {
-    FailureOr<std::optional<int64_t>> cut = chooseCut(all, bytes, why);
+    Explained<std::optional<int64_t>> cut = chooseCut(all, bytes);
     if (failed(cut))
-      return failure();
+      return cut.explanation();
     all.cut = *cut;
   }
   all.blocks = loop.schedule.getInteger("blocks");
   if (all.blocks > 1024)
-    return why() << "schedule direct: expected at most 1024 thread blocks, found " << all.blocks;
+    return loop.explain() << "schedule direct: expected at most 1024 thread blocks, found "
+                          << all.blocks;
   if (all.blocks == 0 && signals == Signals::Step && bytes <= kMostOfOneBlock)
     all.blocks = 1;
   if (all.blocks == 0)

@@ -138,8 +138,7 @@ class Exchange : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     return {"exchange", {{"streams", fusion::ScheduleOption::Kind::Integer}}};
   }
-  FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                function_ref<InFlightDiagnostic()> why) const override;
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   void getCandidates(const StreamLoop &loop,
                      SmallVectorImpl<Candidate> &candidates) const override {
     fusion::ScheduleAttr schedule = getAttr(loop.place->getContext());
@@ -151,28 +150,27 @@ class Exchange : public Schedule {
 
 } // namespace
 
-FailureOr<SchedulePlan> Exchange::match(const StreamLoop &loop,
-                                        function_ref<InFlightDiagnostic()> why) const {
+Explained<SchedulePlan> Exchange::match(const StreamLoop &loop) const {
   if (ScatterLoop::isScatterLoop(loop)) {
-    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
+    Explained<ScatterLoop> scatter = ScatterLoop::match(loop);
     if (failed(scatter))
-      return failure();
+      return scatter.explanation();
     return SchedulePlan{
         [scatter = *scatter](ProgramBuilder &program) { return emitScatter(scatter, program); }};
   }
-  std::string reason;
-  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  Explained<GatherLoop> gather = GatherLoop::match(loop);
   if (succeeded(gather))
     return SchedulePlan{
         [gather = *gather](ProgramBuilder &program) { return emitGather(gather, program); }};
   for (fusion::ReshardOp reshard : loop.reshards()) {
-    FailureOr<ReshardPlan> plan = planReshard(reshard, why);
+    Explained<ReshardPlan> plan = planReshard(reshard);
     if (failed(plan))
-      return failure();
+      return plan.explanation();
     // Among one device there is nothing to exchange: emitted as pipeline does.
     if (plan->reduces() && !plan->movesNothing())
-      return why() << "schedule exchange reduces slices that have one owner each, in the loop that "
-                      "computes them, found other ones; pipeline reduces all";
+      return loop.explain()
+             << "schedule exchange reduces slices that have one owner each, in the loop that "
+                "computes them, found other ones; pipeline reduces all";
   }
   return SchedulePlan{[&loop](ProgramBuilder &program) {
     return emitPipeline(loop, program, /*sendsMessages=*/true);
@@ -199,8 +197,7 @@ int Exchange::getFallbackRank(const StreamLoop &loop) const {
            reshard.axes.size() == 1 && fusion::slicesHaveOneOwner(from, to) &&
            countMoved(from, to) == 1;
   });
-  std::string reason;
-  return suits && !reshards.empty() && succeeded(GatherLoop::match(loop, reason)) ? 1 : -1;
+  return suits && !reshards.empty() && succeeded(GatherLoop::match(loop)) ? 1 : -1;
 }
 
 std::unique_ptr<Schedule> tandem::createExchangeSchedule() { return std::make_unique<Exchange>(); }

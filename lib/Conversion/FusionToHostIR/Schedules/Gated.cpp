@@ -463,26 +463,23 @@ namespace {
 /// (docs/gated.md). What else the loop computes runs after them.
 class Gated : public Schedule {
   fusion::ScheduleInfo getInfo() const override { return {"gated", withPushOptions({})}; }
-  FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                function_ref<InFlightDiagnostic()> why) const override;
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
 
 } // namespace
 
-FailureOr<SchedulePlan> Gated::match(const StreamLoop &loop,
-                                     function_ref<InFlightDiagnostic()> why) const {
+Explained<SchedulePlan> Gated::match(const StreamLoop &loop) const {
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
-  std::string reason;
-  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  Explained<GatherLoop> gather = GatherLoop::match(loop);
   if (failed(gather))
-    return why() << "schedule gated " << reason;
+    return gather.explanation();
   if (std::string obstacle = findObstacle(*gather); !obstacle.empty())
-    return why() << "schedule gated: expected " << obstacle;
-  FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
+    return loop.explain() << "schedule gated: expected " << obstacle;
+  Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather);
   if (failed(blocks))
-    return failure();
+    return blocks.explanation();
   SchedulePlan plan{[gather = *gather, blocks = *blocks](ProgramBuilder &program) {
                       return GatedGather(gather, program, blocks).emit();
                     },

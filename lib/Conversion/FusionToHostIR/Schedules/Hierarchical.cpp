@@ -35,9 +35,9 @@ struct Nodes {
   int64_t nodes = 1, devices = 1;         ///< how many nodes, and devices in each
   bool isInsideFirst = false;             ///< the owners' digit is inside * across
 
-  /// Failure, with the reason through `why`, if owners are not numbered node by node or the other
+  /// None if owners are not numbered node by node or the other
   /// way round.
-  static FailureOr<Nodes> match(const ReshardPlan &plan, function_ref<InFlightDiagnostic()> why);
+  static Explained<Nodes> match(const StreamLoop &loop, const ReshardPlan &plan);
 };
 
 /// What gathers and reductions share: streams, channels, and this device's coordinates.
@@ -85,7 +85,7 @@ private:
 
 } // namespace
 
-FailureOr<Nodes> Nodes::match(const ReshardPlan &plan, function_ref<InFlightDiagnostic()> why) {
+Explained<Nodes> Nodes::match(const StreamLoop &loop, const ReshardPlan &plan) {
   Nodes result;
   StringAttr last = plan.mesh.getAxes().back().name;
   for (StringAttr axis : plan.axes) {
@@ -95,9 +95,10 @@ FailureOr<Nodes> Nodes::match(const ReshardPlan &plan, function_ref<InFlightDiag
   result.isInsideFirst =
       !result.inside.empty() && !result.across.empty() && plan.axes.front() == last;
   if (!result.inside.empty() && plan.axes.front() != last && plan.axes.back() != last)
-    return why() << "schedule hierarchical: expected the mesh's last axis, " << last
-                 << ", to be the first or the last of the axes that split the dimension, found it "
-                    "between others";
+    return loop.explain()
+           << "schedule hierarchical: expected the mesh's last axis, " << last
+           << ", to be the first or the last of the axes that split the dimension, found it "
+              "between others";
   return result;
 }
 
@@ -501,8 +502,7 @@ class Hierarchical : public Schedule {
              {"spread", Option::Kind::Word, 0, {"put", "send"}}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
-  FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                function_ref<InFlightDiagnostic()> why) const override;
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override;
 };
 
 } // namespace
@@ -533,43 +533,46 @@ void Hierarchical::getCandidates(const StreamLoop &loop,
     add("spread", "send");
 }
 
-FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
-                                            function_ref<InFlightDiagnostic()> why) const {
+Explained<SchedulePlan> Hierarchical::match(const StreamLoop &loop) const {
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
   bool merges = loop.schedule.getWord("merge") == "node";
   bool sends = loop.schedule.getWord("spread") == "send";
   if (ScatterLoop::isScatterLoop(loop)) {
-    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
-    if (failed(scatter) || failed(scatter->verifyReduces(why)))
-      return failure();
-    FailureOr<Nodes> nodes = Nodes::match(scatter->scattered.plan, why);
+    Explained<ScatterLoop> scatter = ScatterLoop::match(loop);
+    if (failed(scatter))
+      return scatter.explanation();
+    if (Obstacle why = scatter->verifyReduces())
+      return why;
+    Explained<Nodes> nodes = Nodes::match(loop, scatter->scattered.plan);
     if (failed(nodes))
-      return failure();
+      return nodes.explanation();
     if (merges)
-      return why() << "schedule hierarchical: expected a gather with 'merge', found a reduction";
+      return loop.explain()
+             << "schedule hierarchical: expected a gather with 'merge', found a reduction";
     if (sends)
-      return why() << "schedule hierarchical: expected a gather with 'spread', found a reduction";
+      return loop.explain()
+             << "schedule hierarchical: expected a gather with 'spread', found a reduction";
     return SchedulePlan{[scatter = *scatter, nodes = *nodes](ProgramBuilder &program) {
                           return HierarchicalReduce(scatter, nodes, program).emit();
                         },
                         /*isOneSided=*/nodes->devices > 1, /*addsInRankOrder=*/false};
   }
-  std::string reason;
-  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  Explained<GatherLoop> gather = GatherLoop::match(loop);
   if (failed(gather))
-    return why() << "schedule hierarchical " << reason;
-  if (failed(gather->verifyForwarded(why)))
-    return failure();
-  FailureOr<Nodes> nodes = Nodes::match(gather->plan, why);
+    return gather.explanation();
+  if (Obstacle why = gather->verifyForwarded())
+    return why;
+  Explained<Nodes> nodes = Nodes::match(loop, gather->plan);
   if (failed(nodes))
-    return failure();
+    return nodes.explanation();
   if (merges && nodes->isInsideFirst)
-    return why()
+    return loop.explain()
            << "schedule hierarchical: expected the slices of a node's devices to be neighbours "
               "with 'merge', found those of devices with one number";
-  if (merges && failed(verifyMerge(loop, gather->digits, nodes->across, why)))
-    return failure();
+  if (merges)
+    if (Obstacle why = verifyMerge(loop, gather->digits, nodes->across))
+      return why;
   return SchedulePlan{[gather = *gather, nodes = *nodes, merges, sends](ProgramBuilder &program) {
                         return HierarchicalGather(gather, nodes, merges, sends, program).emit();
                       },

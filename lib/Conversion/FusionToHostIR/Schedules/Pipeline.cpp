@@ -24,13 +24,12 @@ class Pipeline : public Schedule {
              {"combine", Option::Kind::Word, 0, {"slices", "whole"}}}};
   }
 
-  FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                function_ref<InFlightDiagnostic()> why) const override {
-    if (failed(verifyCombine(loop, why)))
-      return failure();
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override {
+    if (Obstacle why = verifyCombine(loop))
+      return why;
     for (fusion::ReshardOp reshard : loop.reshards())
-      if (failed(planReshard(reshard, why)))
-        return failure();
+      if (Explained<ReshardPlan> plan = planReshard(reshard); failed(plan))
+        return plan.explanation();
     return SchedulePlan{[&loop](ProgramBuilder &program) {
       return emitPipeline(loop, program, /*sendsMessages=*/false);
     }};

@@ -513,38 +513,34 @@ class Push : public Schedule {
                                      {"merge", Option::Kind::Integers, 1}},
                                     /*reduces=*/true)};
   }
-  FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                function_ref<InFlightDiagnostic()> why) const override;
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
 
 } // namespace
 
 /// Whether the loop asks for slices that their matmul stores, of which `scatter` is the reduction
-/// to devices; null for other loops. Failure if the loop cannot have it; then `why` gets the
-/// reason.
-static FailureOr<bool> matchEpilogue(const StreamLoop &loop, const ScatterLoop *scatter,
-                                     function_ref<InFlightDiagnostic()> why) {
+/// to devices; null for other loops.
+static Explained<bool> matchEpilogue(const StreamLoop &loop, const ScatterLoop *scatter) {
   if (!isByEpilogue(loop))
     return false;
   if (!scatter || !scatter->reduces())
-    return refuseEpilogue(Twine("a reduction, found ") + (scatter ? "an all-to-all" : "a gather"),
-                          why);
-  if (failed(verifyEpiloguePush(loop, scatter->scatter, scatter->digits, scatter->producers.size(),
-                                why)))
-    return failure();
+    return refuseEpilogue(loop,
+                          Twine("a reduction, found ") + (scatter ? "an all-to-all" : "a gather"));
+  if (Obstacle why =
+          verifyEpiloguePush(loop, scatter->scatter, scatter->digits, scatter->producers.size()))
+    return why;
   return true;
 }
 
-/// Whether the option `sum` asks for matmuls that add what has arrived. Failure if the loop cannot
-/// have them; then `why` gets the reason. `plan`: of a reduction, else null.
-static FailureOr<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *plan,
-                                     function_ref<InFlightDiagnostic()> why) {
+/// Whether the option `sum` asks for matmuls that add what has arrived. `plan`: of a reduction,
+/// else null.
+static Explained<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *plan) {
   fusion::ScheduleAttr schedule = loop.schedule;
   if (schedule.getWord("sum") != "matmul")
     return false;
-  auto expect = [&](const Twine &what) -> LogicalResult {
-    return why() << "schedule push, sum = matmul: expected " << what;
+  auto expect = [&](const Twine &what) {
+    return loop.explain() << "schedule push, sum = matmul: expected " << what;
   };
   if (!plan || !plan->reduces())
     return expect("a reduction");
@@ -572,83 +568,92 @@ static SmallVector<Batch> cutBatches(ArrayRef<int64_t> merge, int64_t devices, b
 }
 
 /// Whether each of the devices has a peer in each step of the order.
-static LogicalResult verifyOrder(fusion::ScheduleAttr schedule, int64_t devices,
-                                 function_ref<InFlightDiagnostic()> why) {
-  if (getOrder(schedule) != PeerOrder::Xor || llvm::isPowerOf2_64(devices))
-    return success();
-  return why()
+static Obstacle verifyOrder(const StreamLoop &loop, int64_t devices) {
+  if (getOrder(loop.schedule) != PeerOrder::Xor || llvm::isPowerOf2_64(devices))
+    return std::nullopt;
+  return loop.explain()
          << "schedule push, order xor: expected a number of devices that is a power of 2, found "
          << devices << "; order rotated takes any";
 }
 
 /// The batches that the options ask for, if these fit the plan's devices and their slices.
 /// `reduces`: the loop hands slices to their owners.
-static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const ReshardPlan &plan,
-                                                const OwnerDigits &digits, bool reduces,
-                                                function_ref<InFlightDiagnostic()> why) {
+static Explained<SmallVector<Batch>> getBatches(const StreamLoop &loop, const ReshardPlan &plan,
+                                                const OwnerDigits &digits, bool reduces) {
   fusion::ScheduleAttr schedule = loop.schedule;
   int64_t devices = plan.groupSize();
-  if (failed(verifyOrder(schedule, devices, why)))
-    return failure();
+  if (Obstacle why = verifyOrder(loop, devices))
+    return why;
   ArrayRef<int64_t> merge = schedule.getIntegers("merge");
   if (merge.empty())
     return SmallVector<Batch>();
   if (schedule.getInteger("copies") > 1)
-    return why() << "schedule push: expected no 'merge' with 'copies', found both";
+    return loop.explain() << "schedule push: expected no 'merge' with 'copies', found both";
   int64_t sum = std::accumulate(merge.begin(), merge.end(), int64_t(0));
   if (sum != devices)
-    return why() << "schedule push: expected 'merge' to sum to the " << devices
-                 << " devices, the own one among them, found " << sum;
+    return loop.explain() << "schedule push: expected 'merge' to sum to the " << devices
+                          << " devices, the own one among them, found " << sum;
   if (plan.axes.size() != 1)
-    return why() << "schedule push: 'merge' takes slices of devices along one mesh axis, found "
-                 << plan.axes.size();
+    return loop.explain()
+           << "schedule push: 'merge' takes slices of devices along one mesh axis, found "
+           << plan.axes.size();
   // All devices compute the same slices at once: each one alone, or all of them.
   bool isAlike = merge.size() == 1 || llvm::all_of(merge, [](int64_t count) { return count == 1; });
-  if (failed(verifyMerge(loop, digits, isAlike ? ArrayRef<StringAttr>() : plan.axes, why)))
-    return failure();
+  if (Obstacle why = verifyMerge(loop, digits, isAlike ? ArrayRef<StringAttr>() : plan.axes))
+    return why;
   SmallVector<Batch> batches = cutBatches(merge, devices, reduces);
   for (const Batch &batch : batches)
     if (!Peers::areNeighbours(getOrder(schedule), batch.first, batch.count))
-      return why() << "schedule push, order xor: expected each number of 'merge' to be a power of "
-                      "2 that divides the number of devices "
-                   << (reduces ? "behind" : "before") << " it, found " << batch.count << " with "
-                   << batch.first;
+      return loop.explain()
+             << "schedule push, order xor: expected each number of 'merge' to be a power of "
+                "2 that divides the number of devices "
+             << (reduces ? "behind" : "before") << " it, found " << batch.count << " with "
+             << batch.first;
   return batches;
 }
 
-FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
-                                    function_ref<InFlightDiagnostic()> why) const {
+Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
-  if (failed(verifyCombine(loop, why)))
-    return failure();
+  if (Obstacle why = verifyCombine(loop))
+    return why;
   if (isAllReduceLoop(loop)) {
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
         loop.schedule.getInteger("copies") > 1)
-      return why() << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
-    FailureOr<ReshardPlan> plan = planReshard(loop.reshards().front(), why);
-    if (failed(plan) || failed(verifyOrder(loop.schedule, plan->groupSize(), why)) ||
-        failed(getPushBlocks(loop, /*gather=*/nullptr, why)))
-      return failure();
-    FailureOr<bool> sums = isSumByMatmul(loop, &*plan, why);
+      return loop.explain()
+             << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
+    Explained<ReshardPlan> plan = planReshard(loop.reshards().front());
+    if (failed(plan))
+      return plan.explanation();
+    if (Obstacle why = verifyOrder(loop, plan->groupSize()))
+      return why;
+    if (Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, /*gather=*/nullptr);
+        failed(blocks))
+      return blocks.explanation();
+    Explained<bool> sums = isSumByMatmul(loop, &*plan);
     if (failed(sums))
-      return failure();
+      return sums.explanation();
     if (*sums && isByEpilogue(loop))
-      return refuseEpilogue("no 'sum = matmul' for an all-reduce", why);
-    return matchPushAllReduce(loop, getOrder(loop.schedule), *sums, isByEpilogue(loop), why);
+      return refuseEpilogue(loop, "no 'sum = matmul' for an all-reduce");
+    return matchPushAllReduce(loop, getOrder(loop.schedule), *sums, isByEpilogue(loop));
   }
   if (ScatterLoop::isScatterLoop(loop)) {
-    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
+    Explained<ScatterLoop> scatter = ScatterLoop::match(loop);
     if (failed(scatter))
-      return failure();
-    FailureOr<bool> sums = isSumByMatmul(loop, &scatter->scattered.plan, why);
+      return scatter.explanation();
+    Explained<bool> sums = isSumByMatmul(loop, &scatter->scattered.plan);
     if (failed(sums))
-      return failure();
-    FailureOr<SmallVector<Batch>> batches =
-        getBatches(loop, scatter->scattered.plan, scatter->digits, /*reduces=*/true, why);
-    FailureOr<bool> epilogue = matchEpilogue(loop, &*scatter, why);
-    if (failed(batches) || failed(getPushBlocks(loop, /*gather=*/nullptr, why)) || failed(epilogue))
-      return failure();
+      return sums.explanation();
+    Explained<SmallVector<Batch>> batches =
+        getBatches(loop, scatter->scattered.plan, scatter->digits, /*reduces=*/true);
+    if (failed(batches))
+      return batches.explanation();
+    if (Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, /*gather=*/nullptr);
+        failed(blocks))
+      return blocks.explanation();
+    Explained<bool> epilogue = matchEpilogue(loop, &*scatter);
+    if (failed(epilogue))
+      return epilogue.explanation();
     SchedulePlan plan{[scatter = *scatter, batches = *batches, epilogue = *epilogue,
                        sums = *sums](ProgramBuilder &program) {
                         return PushReduce(scatter, program, epilogue, sums).emit(batches);
@@ -658,18 +663,23 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
       plan.stores = Stores::FromEpilogue;
     return plan;
   }
-  std::string reason;
-  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  Explained<GatherLoop> gather = GatherLoop::match(loop);
   if (failed(gather))
-    return why() << "schedule push " << reason;
-  FailureOr<SmallVector<Batch>> batches =
-      getBatches(loop, gather->plan, gather->digits, /*reduces=*/false, why);
-  FailureOr<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather, why);
-  if (succeeded(blocks) && *blocks && loop.schedule.getInteger("copies") > 1)
-    return why() << "schedule push: expected no 'copies' with by = sms, found both";
-  if (failed(batches) || failed(blocks) || failed(matchEpilogue(loop, /*scatter=*/nullptr, why)) ||
-      failed(isSumByMatmul(loop, /*plan=*/nullptr, why)))
-    return failure();
+    return gather.explanation();
+  Explained<SmallVector<Batch>> batches =
+      getBatches(loop, gather->plan, gather->digits, /*reduces=*/false);
+  if (failed(batches))
+    return batches.explanation();
+  Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather);
+  if (failed(blocks))
+    return blocks.explanation();
+  if (*blocks && loop.schedule.getInteger("copies") > 1)
+    return loop.explain() << "schedule push: expected no 'copies' with by = sms, found both";
+  for (auto *verify :
+       {+[](const StreamLoop &loop) { return matchEpilogue(loop, /*scatter=*/nullptr); },
+        +[](const StreamLoop &loop) { return isSumByMatmul(loop, /*plan=*/nullptr); }})
+    if (Explained<bool> asked = verify(loop); failed(asked))
+      return asked.explanation();
   SchedulePlan plan{
       [gather = *gather, batches = *batches, blocks = *blocks](ProgramBuilder &program) {
         return PushGather(gather, program, blocks).emit(batches);

@@ -28,9 +28,8 @@ struct Form {
   bool splits = false; ///< each direction carries half of every device's slices, all the way round
   bool isDoubleBuffered = false; ///< of a gather: slices live in two shards for each direction
 
-  /// Failure, with the reason through `why`, if slices of one device cannot be halved.
-  static FailureOr<Form> match(const StreamLoop &loop, int64_t slices,
-                               function_ref<InFlightDiagnostic()> why);
+  /// None if slices of one device cannot be halved.
+  static Explained<Form> match(const StreamLoop &loop, int64_t slices);
   SliceNumbers getNumbers(int64_t direction, int64_t slices) const {
     if (!splits)
       return {};
@@ -95,23 +94,23 @@ MessageGroup RingLoop::getGroup(int64_t direction) const {
   return {channels[direction], /*to=*/previous, /*from=*/next, getStream(direction)};
 }
 
-FailureOr<Form> Form::match(const StreamLoop &loop, int64_t slices,
-                            function_ref<InFlightDiagnostic()> why) {
+Explained<Form> Form::match(const StreamLoop &loop, int64_t slices) {
   Form form;
   form.splits = loop.schedule.getWord("split") == "yes";
   form.directions = form.splits ? 2 : std::max<int64_t>(1, loop.schedule.getInteger("directions"));
   if (form.directions > 2)
-    return why() << "schedule ring: expected 1 or 2 directions, found " << form.directions;
+    return loop.explain() << "schedule ring: expected 1 or 2 directions, found " << form.directions;
   bool halves = form.splits || (form.directions == 2 && ScatterLoop::isScatterLoop(loop));
   if (halves && slices % 2 != 0)
-    return why() << "schedule ring: expected an even number of slices per device, half of which go "
-                    "each way, found "
-                 << slices << "; append a stream digit of 2";
+    return loop.explain()
+           << "schedule ring: expected an even number of slices per device, half of which go "
+              "each way, found "
+           << slices << "; append a stream digit of 2";
   form.splits = halves;
   int64_t buffers = loop.schedule.getInteger("buffers");
   if (buffers != 0 && buffers != 2)
-    return why() << "schedule ring: expected buffers = 2, or none for one per device, found "
-                 << buffers;
+    return loop.explain()
+           << "schedule ring: expected buffers = 2, or none for one per device, found " << buffers;
   form.isDoubleBuffered = buffers == 2;
   return form;
 }
@@ -436,8 +435,7 @@ class Ring : public Schedule {
              {"buffers", Option::Kind::Integer}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
-  FailureOr<SchedulePlan> match(const StreamLoop &loop,
-                                function_ref<InFlightDiagnostic()> why) const override;
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override;
 };
 
 } // namespace
@@ -490,45 +488,48 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   addSliced(loop, getAttr(builder.getContext(), adding), getHalves, candidates);
 }
 
-FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
-                                    function_ref<InFlightDiagnostic()> why) const {
+Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
   bool addsInMatmul = loop.schedule.getWord("adds") == "matmul";
   if (ScatterLoop::isScatterLoop(loop)) {
-    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
-    if (failed(scatter) || failed(scatter->verifyReduces(why)))
-      return failure();
-    FailureOr<Form> form = Form::match(loop, scatter->digits.numSlices(), why);
+    Explained<ScatterLoop> scatter = ScatterLoop::match(loop);
+    if (failed(scatter))
+      return scatter.explanation();
+    if (Obstacle why = scatter->verifyReduces())
+      return why;
+    Explained<Form> form = Form::match(loop, scatter->digits.numSlices());
     if (failed(form))
-      return failure();
+      return form.explanation();
     if (form->isDoubleBuffered)
-      return why()
+      return loop.explain()
              << "schedule ring: expected a gather with the option 'buffers', found a reduction";
     if (addsInMatmul && !scatter->canAdd())
-      return why() << "schedule ring: expected partial sums in f32 of matmuls without bias, with "
-                      "'adds', found "
-                   << scatter->scatter.getInput().getType();
+      return loop.explain()
+             << "schedule ring: expected partial sums in f32 of matmuls without bias, with "
+                "'adds', found "
+             << scatter->scatter.getInput().getType();
     return SchedulePlan{[scatter = *scatter, form = *form, addsInMatmul](ProgramBuilder &program) {
                           return addsInMatmul ? emitAddingReduce(scatter, form, program)
                                               : emitReduce(scatter, form, program);
                         },
                         /*isOneSided=*/false, /*addsInRankOrder=*/false};
   }
-  std::string reason;
-  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  Explained<GatherLoop> gather = GatherLoop::match(loop);
   if (failed(gather))
-    return why() << "schedule ring " << reason;
-  if (failed(gather->verifyForwarded(why)))
-    return failure();
+    return gather.explanation();
+  if (Obstacle why = gather->verifyForwarded())
+    return why;
   if (addsInMatmul)
-    return why() << "schedule ring: expected a reduction with the option 'adds', found a gather";
-  FailureOr<Form> form = Form::match(loop, gather->digits.numSlices(), why);
+    return loop.explain()
+           << "schedule ring: expected a reduction with the option 'adds', found a gather";
+  Explained<Form> form = Form::match(loop, gather->digits.numSlices());
   if (failed(form))
-    return failure();
+    return form.explanation();
   if (form->isDoubleBuffered && !gather->readsInPlace())
-    return why() << "schedule ring: expected ops that read one slice at a time with the option "
-                    "'buffers', found one that needs the gathered value";
+    return loop.explain()
+           << "schedule ring: expected ops that read one slice at a time with the option "
+              "'buffers', found one that needs the gathered value";
   return SchedulePlan{[gather = *gather, form = *form](ProgramBuilder &program) {
     return emitGather(gather, form, program);
   }};

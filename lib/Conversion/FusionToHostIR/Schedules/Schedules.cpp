@@ -9,7 +9,6 @@
 
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -48,8 +47,7 @@ SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
   return candidates;
 }
 
-FailureOr<fusion::ScheduleAttr>
-tandem::getFallbackSchedule(StreamLoop loop, function_ref<InFlightDiagnostic()> why) {
+Explained<fusion::ScheduleAttr> tandem::getFallbackSchedule(StreamLoop loop) {
   fusion::ScheduleAttr best;
   int highest = 0;
   for (const std::unique_ptr<Schedule> &schedule : getSchedules()) {
@@ -57,16 +55,16 @@ tandem::getFallbackSchedule(StreamLoop loop, function_ref<InFlightDiagnostic()> 
     if (rank < 0 || (best && rank <= highest))
       continue;
     loop.schedule = schedule->getAttr(loop.place->getContext());
-    SilenceDiagnostics silence(loop.place->getContext());
-    if (rank > 0 && failed(schedule->match(loop, [&] { return loop.place->emitError(); })))
+    if (rank > 0 && failed(schedule->match(loop)))
       continue;
     best = loop.schedule;
     highest = rank;
   }
   // The reason why even the last resort does not match is the error.
   loop.schedule = best;
-  if (highest == 0 && failed(getSchedule(best)->match(loop, why)))
-    return failure();
+  if (highest == 0)
+    if (Explained<SchedulePlan> plan = getSchedule(best)->match(loop); failed(plan))
+      return plan.explanation();
   return best;
 }
 

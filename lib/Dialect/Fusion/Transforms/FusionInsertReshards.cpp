@@ -114,9 +114,11 @@ struct FusionInsertReshardsPass
     SmallVector<ReshardOp> reshards;
     getOperation().walk([&](ReshardOp op) { reshards.push_back(op); });
     for (ReshardOp op : reshards) {
-      FailureOr<int64_t> rows = writeOutReshard(op);
-      if (failed(rows))
+      Explained<int64_t> rows = writeOutReshard(op);
+      if (failed(rows)) {
+        (void)rows.report();
         return signalPassFailure();
+      }
       if (*rows == 1)
         continue;
       ++writtenOut;

@@ -13,7 +13,6 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 
 #include "llvm/ADT/SetVector.h"
 #include <limits>
@@ -60,8 +59,6 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
   }
   func->setType(builder.getFunctionType(func->getArgumentTypes(), ValueRange(results).getTypes()));
   func::ReturnOp::create(builder, loc, results);
-  // A plan that cannot be written out is not a user error.
-  SilenceDiagnostics quiet(op->getContext());
   SmallVector<ReshardOp> reshards(func->getOps<ReshardOp>());
   for (ReshardOp reshard : reshards)
     if (failed(writeOutReshard(reshard)))

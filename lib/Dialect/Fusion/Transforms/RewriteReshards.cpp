@@ -38,11 +38,11 @@ static AxesAttr withSlices(AxesAttr at, AxesAttr from, AxesAttr to) {
   return at.withDims(dims);
 }
 
-FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
+Explained<int64_t> fusion::writeOutReshard(ReshardOp op) {
   RankedTensorType from = op.getInput().getType(), to = op.getType();
   Reshard reshard = classifyReshard(from, to);
   if (!reshard.isSupported())
-    return op.emitOpError() << reshard.reason;
+    return explain(op) << op->getName() << " op " << reshard.reason;
   if (reshard.kind != ReshardKind::Sequence ||
       (op.getSchedule() && op.getSchedule()->takesSequences()))
     return 1;

@@ -11,14 +11,14 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Support/LLVM.h"
+#include "tandem/Support/Explained.h"
 
 namespace tandem::fusion {
 
 /// Replaces a reshard that is a sequence of rows by one reshard per row, unless its schedule takes
-/// it whole. An error at the op if it is no row at all. Returns the number of reshards that it is
-/// now.
-FailureOr<int64_t> writeOutReshard(ReshardOp op);
+/// it whole. Returns the number of reshards that it is
+/// now; none if it is no row at all.
+Explained<int64_t> writeOutReshard(ReshardOp op);
 
 /// Splits an all-reduce along one mesh axis into a reduce-scatter and an all-gather, on the
 /// cheapest dimension, if this pays: the reduce-scatter can overlap its producer slice by slice.

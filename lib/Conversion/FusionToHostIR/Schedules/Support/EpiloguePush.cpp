@@ -16,36 +16,32 @@ bool tandem::isByEpilogue(const StreamLoop &loop) {
   return loop.schedule.getWord("by") == "epilogue";
 }
 
-LogicalResult tandem::refuseEpilogue(const Twine &expected,
-                                     function_ref<InFlightDiagnostic()> why) {
-  return why() << "schedule push, by = epilogue: expected " << expected;
+Explanation tandem::refuseEpilogue(const StreamLoop &loop, const Twine &expected) {
+  return loop.explain() << "schedule push, by = epilogue: expected " << expected;
 }
 
-LogicalResult tandem::verifyEpiloguePush(const StreamLoop &loop, fusion::ReshardOp reduction,
-                                         const OwnerDigits &digits, size_t producers,
-                                         function_ref<InFlightDiagnostic()> why) {
+Obstacle tandem::verifyEpiloguePush(const StreamLoop &loop, fusion::ReshardOp reduction,
+                                    const OwnerDigits &digits, size_t producers) {
   if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
       loop.schedule.getInteger("copies") > 1)
-    return refuseEpilogue("no 'merge', 'streams' or 'copies'", why);
+    return refuseEpilogue(loop, "no 'merge', 'streams' or 'copies'");
   if (digits.devices > program::kMostGatedTargets)
-    return refuseEpilogue("at most " + Twine(program::kMostGatedTargets) + " devices, found " +
-                              Twine(digits.devices),
-                          why);
+    return refuseEpilogue(loop, "at most " + Twine(program::kMostGatedTargets) +
+                                    " devices, found " + Twine(digits.devices));
   auto matmul = reduction.getInput().getDefiningOp<fusion::MatmulOp>();
   if (!matmul || producers != 1 || matmul.getTransposeA() || matmul.getBias() ||
       matmul.getType().getRank() != 2 || matmul.getRhs().getType().getRank() != 2 ||
       loop.digitMaps.contains(matmul))
-    return refuseEpilogue("a product of two matrices to be the only op before the reduction", why);
+    return refuseEpilogue(loop, "a product of two matrices to be the only op before the reduction");
   // Of the rows, what is on this device.
   SmallVector<fusion::Digit> rows;
   ArrayRef<fusion::DimAxesAttr> dims = fusion::getAxes(matmul.getType()).getDims();
   llvm::copy_if(dims[0].getDigits(), std::back_inserter(rows),
                 [](const fusion::Digit &digit) { return !digit.isDevice(); });
   if (digits.numSlices() != 1 || rows.empty() || !rows.front().isStream())
-    return refuseEpilogue("one block of rows per device, found the slices " +
-                              fusion::formatAxes(fusion::getAxes(matmul.getType())),
-                          why);
-  return success();
+    return refuseEpilogue(loop, "one block of rows per device, found the slices " +
+                                    fusion::formatAxes(fusion::getAxes(matmul.getType())));
+  return std::nullopt;
 }
 
 LogicalResult tandem::emitEpiloguePush(ProgramBuilder &program, Location loc,

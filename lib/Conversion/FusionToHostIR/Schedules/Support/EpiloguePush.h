@@ -18,15 +18,13 @@ namespace tandem {
 /// that add them (docs/gated.md, "Epilogue push").
 bool isByEpilogue(const StreamLoop &loop);
 
-/// An error through `why`: the loop cannot have it for a reason that starts with "expected".
-LogicalResult refuseEpilogue(const Twine &expected, function_ref<InFlightDiagnostic()> why);
+/// Why a loop cannot have it.
+Explanation refuseEpilogue(const StreamLoop &loop, const Twine &expected);
 
 /// Whether the slices of the reduction's operand can be stored so: a matmul of two matrices
-/// computes one block of rows for each of the devices, and `producers` ops do. The reason why not
-/// goes through `why`.
-LogicalResult verifyEpiloguePush(const StreamLoop &loop, fusion::ReshardOp reduction,
-                                 const OwnerDigits &digits, size_t producers,
-                                 function_ref<InFlightDiagnostic()> why);
+/// computes one block of rows for each of the devices, and `producers` ops do.
+Obstacle verifyEpiloguePush(const StreamLoop &loop, fusion::ReshardOp reduction,
+                            const OwnerDigits &digits, size_t producers);
 
 /// Emits the matmuls, puts and signals of `body`, on the main stream, as one kernel.
 LogicalResult emitEpiloguePush(ProgramBuilder &program, Location loc,

@@ -99,38 +99,35 @@ bool GatherLoop::mayReadOwn(Operation *reader) const {
          });
 }
 
-FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &reason) {
+Explained<GatherLoop> GatherLoop::match(const StreamLoop &loop) {
+  auto explain = [&](StringRef expected) {
+    StringRef name = loop.schedule ? loop.schedule.getName() : "";
+    return loop.explain() << "schedule " << name << ' ' << expected;
+  };
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
-  if (reshards.empty()) {
-    reason = "gathers or reduces, found a loop without a reshard";
-    return failure();
-  }
+  if (reshards.empty())
+    return explain("gathers or reduces, found a loop without a reshard");
   FailureOr<ReshardPlan> plan = getCommonOwner(reshards);
-  if (failed(plan)) {
-    reason = explainNoOwner(reshards);
-    return failure();
-  }
+  if (failed(plan))
+    return explain(explainNoOwner(reshards));
   if (!llvm::equal(reshards, ArrayRef(loop.ops).take_front(reshards.size())) ||
       llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
         return loop.contains(reshard.getInput().getDefiningOp());
-      })) {
-    reason = "gathers what is there before its loop, found what the loop itself computes";
-    return failure();
-  }
+      }))
+    return explain("gathers what is there before its loop, found what the loop itself computes");
   for (auto [op, sliced] : loop.accumulators)
-    if (wouldDiffer(op, sliced, *plan)) {
-      reason = "begins with the own slices, each device with others, but here slices are added up "
-               "to a result of which devices hold copies: these would differ in rounding; pipeline "
-               "has one order";
-      return failure();
-    }
+    if (wouldDiffer(op, sliced, *plan))
+      return explain(
+          "begins with the own slices, each device with others, but here slices are added up "
+          "to a result of which devices hold copies: these would differ in rounding; pipeline "
+          "has one order");
   return GatherLoop(loop, std::move(*plan));
 }
 
-LogicalResult GatherLoop::verifyForwarded(function_ref<InFlightDiagnostic()> why) const {
+Obstacle GatherLoop::verifyForwarded() const {
   if (!isPersonalized)
-    return success();
-  return why()
+    return std::nullopt;
+  return loop.explain()
          << "schedule " << loop.schedule.getName()
          << " forwards slices, found an all-to-all, in which each device gets another part of "
             "a slice; exchange and push take it";
@@ -144,9 +141,9 @@ bool GatherLoop::computesOwnAtOnce() const {
 
 Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }
 
-FailureOr<ReshardPlan> GatherLoop::getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
+Explained<ReshardPlan> GatherLoop::getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
                                             Value receiver, OpBuilder &builder) {
-  return planReshardFor(gather, slice, receiver, &builder, [&] { return gather.emitError(); });
+  return planReshardFor(gather, slice, receiver, &builder);
 }
 
 SmallVector<Value> GatherLoop::allocReceived(ProgramBuilder &program) const {
@@ -170,9 +167,9 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
     Value gathered = body.program.getBuffer(reshard.getResult());
     if (gathered == arrived)
       continue;
-    FailureOr<ReshardPlan> plan = getSlice(reshard, slice, Value(), builder);
+    Explained<ReshardPlan> plan = getSlice(reshard, slice, Value(), builder);
     if (failed(plan))
-      return failure();
+      return plan.report();
     bool apart = readsApart(reshard, copies);
     if (apart)
       body.readFrom(reshard.getResult(), {arrived, plan->target});
@@ -189,9 +186,9 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
 static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, Value owner,
                                const SliceIndex &slice, Value stream) {
   OpBuilder &builder = body.getBuilder();
-  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather, slice, owner, builder);
+  Explained<ReshardPlan> plan = GatherLoop::getSlice(gather, slice, owner, builder);
   if (failed(plan))
-    return failure();
+    return plan.report();
   Location loc = gather.getLoc();
   Value from = body.program.getBuffer(gather.getInput()),
         to = body.program.getBuffer(gather.getResult());
@@ -219,9 +216,9 @@ LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex 
       return failure();
     if (!apart)
       continue;
-    FailureOr<ReshardPlan> plan = getSlice(gather, slice, me, body.getBuilder());
+    Explained<ReshardPlan> plan = getSlice(gather, slice, me, body.getBuilder());
     if (failed(plan))
-      return failure();
+      return plan.report();
     body.readFrom(gather.getResult(), {body.program.getBuffer(gather.getInput()), plan->source});
   }
   LogicalResult done = body.emitSlices(consumers, slice, stream, isStreamUsed);

@@ -22,9 +22,8 @@ namespace tandem {
 /// where the rows are 0 and 1.
 class GatherLoop {
 public:
-  /// Nothing if the loop is another one. Then `reason` says what was expected and found, as the end
-  /// of a sentence "schedule s ...".
-  static FailureOr<GatherLoop> match(const StreamLoop &loop, std::string &reason);
+  /// None if the loop is another one.
+  static Explained<GatherLoop> match(const StreamLoop &loop);
 
   const StreamLoop &loop;
   ReshardPlan plan; ///< of any slice of one of the gathers, without indices
@@ -41,15 +40,14 @@ public:
   bool isKept() const { return !kept.empty(); }
   /// Whether an op that reads a gathered value may read an own slice where it lies.
   bool mayReadOwn(Operation *reader) const;
-  /// For schedules that forward slices. Failure, with the reason through `why`, if devices get
-  /// different parts of them.
-  LogicalResult verifyForwarded(function_ref<InFlightDiagnostic()> why) const;
+  /// For schedules that forward slices: an obstacle if devices get different parts of them.
+  Obstacle verifyForwarded() const;
 
   Location getLoc() const;
   /// The pieces of a gather's slice in its operand (on the owner, for one receiver) and in the
   /// gathered value; emits their indices. The receiver is a number in the group; it may be null if
   /// all get the same, or only the second is needed.
-  static FailureOr<ReshardPlan> getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
+  static Explained<ReshardPlan> getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
                                          Value receiver, OpBuilder &builder);
   /// Symmetric memory for each gathered value, where peers write. It becomes the value's buffer,
   /// unless the value is a result of the program: that is in the embedder's memory, which peers

@@ -70,25 +70,26 @@ tandem::withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool red
   return options;
 }
 
-FailureOr<std::optional<int64_t>> tandem::getPushBlocks(const StreamLoop &loop,
-                                                        const GatherLoop *gather,
-                                                        function_ref<InFlightDiagnostic()> why) {
+Explained<std::optional<int64_t>> tandem::getPushBlocks(const StreamLoop &loop,
+                                                        const GatherLoop *gather) {
   StringRef name = loop.schedule.getName();
   int64_t blocks = loop.schedule.getInteger("blocks");
   if (loop.schedule.getWord("by") != "sms") {
     if (blocks)
-      return why() << "schedule " << name << ": expected 'blocks' only with by = sms";
+      return loop.explain() << "schedule " << name << ": expected 'blocks' only with by = sms";
     return std::optional<int64_t>();
   }
   if (!gather)
-    return why() << "schedule " << name << ", by = sms: expected a gather, found a reduction";
+    return loop.explain() << "schedule " << name
+                          << ", by = sms: expected a gather, found a reduction";
   if (gather->isPersonalized)
-    return why() << "schedule " << name << ", by = sms: expected a gather, found an all-to-all";
+    return loop.explain() << "schedule " << name
+                          << ", by = sms: expected a gather, found an all-to-all";
   if (gather->gathers.size() != 1)
-    return why() << "schedule " << name << ", by = sms: expected one gather, found "
-                 << gather->gathers.size();
+    return loop.explain() << "schedule " << name << ", by = sms: expected one gather, found "
+                          << gather->gathers.size();
   if (blocks > kMostPushBlocks)
-    return why() << "schedule " << name << ": expected at most " << kMostPushBlocks
-                 << " thread blocks, found " << blocks;
+    return loop.explain() << "schedule " << name << ": expected at most " << kMostPushBlocks
+                          << " thread blocks, found " << blocks;
   return std::optional<int64_t>(blocks ? blocks : kPushBlocks);
 }

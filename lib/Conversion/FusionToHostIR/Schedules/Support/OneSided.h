@@ -51,10 +51,8 @@ LogicalResult emitFusedExchange(ProgramBuilder &program, Location loc, Value str
 /// schedule has reductions, too, whose slices may also be pushed by the kernel that computes them.
 SmallVector<fusion::ScheduleOption, 0>
 withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool reduces = false);
-/// The thread blocks that push; none: copy engines do. Failure if the loop cannot have that; then
-/// `why` gets the reason. `gather`: null for other loops.
-FailureOr<std::optional<int64_t>> getPushBlocks(const StreamLoop &loop, const GatherLoop *gather,
-                                                function_ref<InFlightDiagnostic()> why);
+/// The thread blocks that push; none: copy engines do. `gather`: null for other loops.
+Explained<std::optional<int64_t>> getPushBlocks(const StreamLoop &loop, const GatherLoop *gather);
 
 } // namespace tandem
 

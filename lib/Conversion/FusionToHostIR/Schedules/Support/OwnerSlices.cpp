@@ -79,24 +79,26 @@ StringAttr tandem::findCopiedSum(Operation *op, ArrayRef<StringAttr> axes) {
   return copied == axes.end() ? StringAttr() : *copied;
 }
 
-LogicalResult tandem::verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
-                                  ArrayRef<StringAttr> axes,
-                                  function_ref<InFlightDiagnostic()> why) {
+Obstacle tandem::verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
+                             ArrayRef<StringAttr> axes) {
   StringRef name = loop.schedule.getName();
   if (digits.numSlices() != 1)
-    return why() << "schedule " << name << ": expected one slice per device with 'merge', found "
-                 << digits.numSlices();
+    return loop.explain() << "schedule " << name
+                          << ": expected one slice per device with 'merge', found "
+                          << digits.numSlices();
   if (!loop.digitMaps.empty())
-    return why() << "schedule " << name
-                 << ": 'merge' takes slices of one stream digit, found an op of the loop whose "
-                    "result has others";
+    return loop.explain()
+           << "schedule " << name
+           << ": 'merge' takes slices of one stream digit, found an op of the loop whose "
+              "result has others";
   for (Operation *op : loop.ops)
     if (StringAttr axis = findCopiedSum(op, axes))
-      return why() << "schedule " << name
-                   << ": 'merge' takes matmuls whose results differ between the devices along "
-                   << axis << ", found a result that is replicated there, whose copies could "
-                   << "differ in rounding";
-  return success();
+      return loop.explain()
+             << "schedule " << name
+             << ": 'merge' takes matmuls whose results differ between the devices along " << axis
+             << ", found a result that is replicated there, whose copies could "
+             << "differ in rounding";
+  return std::nullopt;
 }
 
 Value OwnerDigits::getIteration(ProgramBuilder &program, Location loc, Value step,

@@ -50,9 +50,8 @@ StringAttr findCopiedSum(Operation *op, ArrayRef<StringAttr> axes);
 
 /// Whether slices of several owners can be handled at once, as a schedule's option 'merge' asks:
 /// one slice each, of one stream digit, without a copied sum along `axes`, where devices handle
-/// different slices at once. The reason why not goes through `why`.
-LogicalResult verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
-                          ArrayRef<StringAttr> axes, function_ref<InFlightDiagnostic()> why);
+/// different slices at once.
+Obstacle verifyMerge(const StreamLoop &loop, const OwnerDigits &digits, ArrayRef<StringAttr> axes);
 
 /// Slices of one owner, by their numbers: `first` to `end` - 1, by default all.
 struct SliceNumbers {

@@ -15,7 +15,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -350,32 +349,31 @@ bool tandem::isAllReduceLoop(const StreamLoop &loop) {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (reshards.size() != 1 || loop.streamSizes.empty() || loop.accumulators.contains(reshards[0]))
     return false;
-  SilenceDiagnostics silence(loop.place->getContext());
-  FailureOr<ReshardPlan> plan = planReshard(reshards[0], [&] { return loop.place->emitError(); });
+  FailureOr<ReshardPlan> plan = planReshard(reshards[0]);
   return succeeded(plan) && plan->kind == SliceMove::AllReduce;
 }
 
-FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerOrder order,
-                                                   bool sums, bool epilogue,
-                                                   function_ref<InFlightDiagnostic()> why) {
+Explained<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerOrder order,
+                                                   bool sums, bool epilogue) {
   StringRef name = loop.schedule.getName();
   fusion::ReshardOp reshard = loop.reshards().front();
-  FailureOr<ReshardPlan> plan = planReshard(reshard, why);
+  Explained<ReshardPlan> plan = planReshard(reshard);
   if (failed(plan))
-    return failure();
+    return plan.explanation();
   Operation *producer = reshard.getInput().getDefiningOp();
   if (!loop.contains(producer) || !reshard.getInput().hasOneUse())
-    return why() << "schedule " << name
-                 << ": expected an all-reduce of what its loop computes for it alone";
+    return loop.explain() << "schedule " << name
+                          << ": expected an all-reduce of what its loop computes for it alone";
   if (!loop.accumulators.empty() || !loop.digitMaps.empty() || !loop.raggedDigits.empty())
-    return why() << "schedule " << name
-                 << ": expected no op that combines or regroups the slices of an all-reduce, and "
-                    "slices of one size";
+    return loop.explain()
+           << "schedule " << name
+           << ": expected no op that combines or regroups the slices of an all-reduce, and "
+              "slices of one size";
   int64_t devices = plan->groupSize();
   const int64_t *digit = llvm::find(loop.streamSizes, devices);
   if (digit == loop.streamSizes.end())
-    return why() << "schedule " << name << ": expected a stream digit for the " << devices
-                 << " devices, each of which reduces its slices, found none of this size";
+    return loop.explain() << "schedule " << name << ": expected a stream digit for the " << devices
+                          << " devices, each of which reduces its slices, found none of this size";
   AllReduceLoop all{loop,
                     reshard,
                     std::move(*plan),
@@ -386,8 +384,9 @@ FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
                     sums,
                     epilogue};
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
-  if (epilogue && failed(verifyEpiloguePush(loop, reshard, all.digits, all.producers.size(), why)))
-    return failure();
+  if (epilogue)
+    if (Obstacle why = verifyEpiloguePush(loop, reshard, all.digits, all.producers.size()))
+      return why;
   SchedulePlan emission{
       [all = std::move(all)](ProgramBuilder &program) { return Emission(all, program).emit(); },
       /*isOneSided=*/true, /*addsInRankOrder=*/!sums};

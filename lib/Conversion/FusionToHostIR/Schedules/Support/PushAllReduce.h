@@ -20,10 +20,10 @@ bool isAllReduceLoop(const StreamLoop &loop);
 /// The plan of such a loop by puts: each device reduces its share of the slices and puts them to
 /// all others (docs/schedules.md, "push"). `sums`: the matmul of each own slice adds what the other
 /// of two devices has computed of it. `epilogue`: the matmul that computes the slices stores them
-/// to the devices that add them. Failure, with the reason through `why`, if no stream digit counts
-/// the devices, or slices are combined.
-FailureOr<SchedulePlan> matchPushAllReduce(const StreamLoop &loop, PeerOrder order, bool sums,
-                                           bool epilogue, function_ref<InFlightDiagnostic()> why);
+/// to the devices that add them. None if no stream digit counts the devices, or slices are
+/// combined.
+Explained<SchedulePlan> matchPushAllReduce(const StreamLoop &loop, PeerOrder order, bool sums,
+                                           bool epilogue);
 
 } // namespace tandem
 

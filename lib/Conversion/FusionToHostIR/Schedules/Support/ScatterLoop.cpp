@@ -28,16 +28,15 @@ bool ScatterLoop::isScatterLoop(const StreamLoop &loop) {
   return reshards.size() == 1 && loop.accumulators.contains(reshards.front());
 }
 
-FailureOr<ScatterLoop> ScatterLoop::match(const StreamLoop &loop,
-                                          function_ref<InFlightDiagnostic()> why) {
+Explained<ScatterLoop> ScatterLoop::match(const StreamLoop &loop) {
   StringRef name = loop.schedule.getName();
   fusion::ReshardOp scatter = loop.reshards().front();
   if (!scatter.getInput().hasOneUse())
-    return why() << "schedule " << name << ": expected what is "
-                 << (getScatteredDigit(scatter)->plan.reduces() ? "reduced" : "sent")
-                 << " to have no other users";
+    return loop.explain() << "schedule " << name << ": expected what is "
+                          << (getScatteredDigit(scatter)->plan.reduces() ? "reduced" : "sent")
+                          << " to have no other users";
   if (loop.accumulators.size() != 1)
-    return why()
+    return loop.explain()
            << "schedule " << name
            << ": expected no other op to combine slices in a loop whose slices go to their owners";
   return ScatterLoop(loop, *getScatteredDigit(scatter));
@@ -55,11 +54,11 @@ SmallVector<int64_t> ScatterLoop::getReceivedShape() const {
   return shape;
 }
 
-LogicalResult ScatterLoop::verifyReduces(function_ref<InFlightDiagnostic()> why) const {
+Obstacle ScatterLoop::verifyReduces() const {
   if (reduces())
-    return success();
-  return why() << "schedule " << loop.schedule.getName()
-               << " adds up on the way, found an all-to-all; exchange and push take it";
+    return std::nullopt;
+  return loop.explain() << "schedule " << loop.schedule.getName()
+                        << " adds up on the way, found an all-to-all; exchange and push take it";
 }
 
 Value ScatterLoop::allocReceived(ProgramBuilder &program, bool symmetric) const {

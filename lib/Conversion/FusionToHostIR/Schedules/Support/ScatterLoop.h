@@ -31,10 +31,9 @@ class ScatterLoop {
 public:
   /// Whether the loop's one reshard is such a reduction or all-to-all.
   static bool isScatterLoop(const StreamLoop &loop);
-  /// Of a loop that is one. Failure, with the reason through `why`, if another op reads what is
+  /// Of a loop that is one. None if another op reads what is
   /// reduced or combines slices.
-  static FailureOr<ScatterLoop> match(const StreamLoop &loop,
-                                      function_ref<InFlightDiagnostic()> why);
+  static Explained<ScatterLoop> match(const StreamLoop &loop);
 
   const StreamLoop &loop;
   fusion::ReshardOp scatter;
@@ -42,9 +41,9 @@ public:
   OwnerDigits digits;
   SmallVector<Operation *> producers;
 
-  /// For schedules that add up on the way. Failure, with the reason through `why`, if this is an
+  /// For schedules that add up on the way: an obstacle if this is an
   /// all-to-all.
-  LogicalResult verifyReduces(function_ref<InFlightDiagnostic()> why) const;
+  Obstacle verifyReduces() const;
 
   Location getLoc() const;
   bool reduces() const { return scattered.plan.reduces(); }
