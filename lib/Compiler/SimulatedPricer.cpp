@@ -55,30 +55,33 @@ public:
       : options(options), priced(std::move(priced)), machine(this->priced->machine) {}
 
   StringRef getMachineName() const override { return machine.name; }
-  bool hasGatedMatmuls() const override { return machine.hasGatedMatmuls(); }
-  bool hasEpiloguePush() const override { return machine.hasEpiloguePush(); }
-  bool hasSignals(program::ExchangeSignals signals) const override {
-    return machine.exchange.prices(signals);
-  }
-  bool hasLinkPerPair() const override { return machine.node.topology == machine::Topology::Mesh; }
+  program::CapabilitySet getCapabilities() const override { return machine.capabilities(); }
+  const program::Margins &getMargins() const override { return machine.margins; }
 
-  bool isWorth(double seconds, double plain, bool oneSided, bool sliced, bool gathers,
-               Stores stores) const override {
-    bool alone = stores == Stores::InsteadOfCollective;
-    bool besideCompute = stores == Stores::BesideCompute;
-    if (besideCompute && machine.exchange.besideCompute == 0)
+  bool isWorth(double seconds, double plain, const Difference &difference) const override {
+    using program::Capability;
+    const program::Margins &margins = machine.margins;
+    program::CapabilitySet uses = difference.uses;
+    bool besideCompute = uses.has(Capability::StoresBesideCompute);
+    if (besideCompute && !getCapabilities().has(Capability::StoresBesideCompute))
       return false;
+    // One kernel in the place of a collective, and all else is the same.
+    bool isKernel = !besideCompute && !(uses & program::CapabilitySet{Capability::StepSignals,
+                                                                      Capability::BlockSignals,
+                                                                      Capability::WordSignals})
+                                           .empty();
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
-    bool beside = oneSided
+    bool beside = uses.has(Capability::OneSided)
                       ? takesSms(machine.oneSided.mover)
                       : takesSms(machine.twoSided.mover) || takesSms(machine.collectives.mover);
-    bool byEngines = oneSided && !beside && stores == Stores::None;
-    double fraction = alone || byEngines ? kLeastGainOfCopies : kLeastGain;
-    if (sliced && (beside || besideCompute))
-      fraction = std::max(fraction, machine.leastGainBesideSms);
-    double least = alone                  ? kLeastGainOfKernel
-                   : byEngines && gathers ? kLeastGainSecondsOfGathers
-                                          : kLeastGainSeconds;
+    bool byEngines = uses.has(Capability::OneSided) && !beside && !isKernel && !besideCompute &&
+                     !uses.has(Capability::EpilogueStore);
+    double fraction = isKernel || byEngines ? margins.gainOfCopies : margins.gain;
+    if (difference.isSliced && (beside || besideCompute))
+      fraction = std::max(fraction, margins.gainBesideSms);
+    double least = isKernel                          ? margins.secondsOfKernel
+                   : byEngines && difference.gathers ? margins.secondsOfGathers
+                                                     : margins.seconds;
     return plain - seconds >= std::max(fraction * plain, least);
   }
 

@@ -13,6 +13,7 @@
 #ifndef TANDEM_REPLAY_MACHINE_H
 #define TANDEM_REPLAY_MACHINE_H
 
+#include "tandem/Program/Capabilities.h"
 #include "tandem/Program/Commands.h"
 #include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/Status.h"
@@ -211,9 +212,7 @@ public:
   double copyEngines = 1;      ///< a whole number
   double copyInterference = 1; ///< slowdown of a matmul during a copy
   double smInterference = 1;   ///< slowdown during transfers by SMs, besides the missing SMs
-  /// Least predicted gain, as a fraction, of schedules with transfers by SMs.
-  double leastGainBesideSms = 0;
-  double cores = 0; ///< per node, shared by its devices; 0: each device computes alone
+  double cores = 0;            ///< per node, shared by its devices; 0: each device computes alone
   Contention contention;
   /// Empty: the device has no kernels for gated matmuls.
   std::vector<GatedPoint> gatedMatmuls;
@@ -237,6 +236,8 @@ public:
   Transport twoSided, oneSided;
   Collectives collectives;
 
+  program::Margins margins; ///< what candidates must gain to be chosen
+
   /// An error if the machine has fewer than `ranks` devices.
   Status checkRanks(uint32_t ranks) const;
   uint32_t nodeOf(uint32_t rank) const { return devicesPerNode ? rank / devicesPerNode : 0; }
@@ -258,6 +259,8 @@ public:
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
   double matmulSeconds(DType dtype, double batch, double m, double n, double k,
                        const RowAlignment &rows) const;
+  /// What the devices and links offer; of the channels nothing.
+  program::CapabilitySet capabilities() const;
   bool hasGatedMatmuls() const { return !gatedMatmuls.empty(); }
   bool hasEpiloguePush() const { return hasGatedMatmuls() && epiloguePush > 0; }
   /// Seconds of a gated matmul whose gates are open, on all SMs but `left`. Only with

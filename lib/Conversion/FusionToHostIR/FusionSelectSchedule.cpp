@@ -228,6 +228,18 @@ private:
            });
   }
 
+  /// What a plan uses that the target's channels and the pricer's machine do not offer. Without a
+  /// machine, its devices have everything. Stores next to a matmul are priced anyway, for reports;
+  /// they do not gain where their costs are unknown (Pricer::isWorth).
+  program::CapabilitySet getMissing(const SchedulePlan &plan, const Pricer *pricer) const {
+    using program::Capability;
+    program::CapabilitySet all = program::CapabilitySet::all();
+    program::CapabilitySet offered = pricer ? pricer->getCapabilities() : all;
+    offered = offered - program::CapabilitySet{Capability::OneSided};
+    offered.add(Capability::OneSided, oneSided).add(Capability::StoresBesideCompute);
+    return plan.uses - offered;
+  }
+
   /// The text of a candidate, by which reports and measured choices name it.
   static std::string getText(ScheduleAttr schedule, const Slices &slices) {
     return schedule.str() + (slices ? "; " + describe(slices->second) : "");
@@ -286,7 +298,7 @@ private:
     if (failed(loop) || findAdder(*loop))
       return false;
     FailureOr<SchedulePlan> plan = getSchedule(candidate.schedule)->match(*loop);
-    if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, *loop))
+    if (failed(plan) || !getMissing(*plan, nullptr).empty() || breaksOrder(*plan, *loop))
       return false;
     trial->setSource(ScheduleSource::Tuned);
     return !pricer || succeeded(pricer->price(*trial, returned));
@@ -338,7 +350,7 @@ private:
     Explained<SchedulePlan> plan = schedule->match(loop);
     if (failed(plan))
       return plan.report();
-    if (plan->isOneSided && !oneSided)
+    if (!getMissing(*plan, nullptr).empty())
       return op.emitError("schedule ")
              << schedule->getName()
              << " needs one-sided messages, which the target's channels do not have; name another "
@@ -376,9 +388,15 @@ private:
   struct Priced {
     ScheduleAttr schedule;
     double seconds = 0;
-    bool isOneSided = false, gathers = false;
-    Stores stores = Stores::None;
+    Difference difference = {}; ///< from another schedule with these slices
   };
+
+  /// Whether slices are worth it: against the loop as it is, of `whole` seconds.
+  static bool gainsSliced(const Priced &trial, double whole, const Pricer &pricer) {
+    Difference difference = trial.difference;
+    difference.isSliced = true;
+    return pricer.isWorth(trial.seconds, whole, difference);
+  }
 
   /// Candidates with the same slices. Once priced, those that have a price, in their order.
   struct Choice {
@@ -390,12 +408,11 @@ private:
     const Priced &getBest(const Pricer &pricer) const {
       const Priced *best = schedules.begin();
       for (bool beside : {false, true}) {
-        double most = best->seconds * (beside ? 1 - Pricer::kLeastGainOfStores : 1);
+        double most = best->seconds * (beside ? 1 - pricer.getMargins().gainOfStores : 1);
         for (const Priced &other : schedules)
-          if ((other.stores == Stores::BesideCompute) == beside &&
+          if (other.difference.uses.has(program::Capability::StoresBesideCompute) == beside &&
               other.seconds < std::min(most, best->seconds) &&
-              pricer.isWorth(other.seconds, schedules.front().seconds, other.isOneSided,
-                             /*sliced=*/false, other.gathers, other.stores))
+              pricer.isWorth(other.seconds, schedules.front().seconds, other.difference))
             best = &other;
       }
       return *best;
@@ -403,11 +420,9 @@ private:
   };
 
   /// The candidates of all schedules by their slices; the loop as it is comes first.
-  static SmallVector<Choice, 0> getChoices(const StreamLoop &loop, const Pricer &pricer) {
+  static SmallVector<Choice, 0> getChoices(const StreamLoop &loop) {
     SmallVector<Choice, 0> choices;
     for (const Candidate &candidate : getCandidates(loop)) {
-      if (candidate.needsLinkPerPair && !pricer.hasLinkPerPair())
-        continue;
       auto *known = llvm::find_if(
           choices, [&](const Choice &choice) { return choice.slices == candidate.slices; });
       if (known == choices.end()) {
@@ -447,20 +462,16 @@ private:
       if (failed(loop) || findAdder(*loop))
         return true;
       FailureOr<SchedulePlan> plan = getSchedule(priced.schedule)->match(*loop);
-      if (failed(plan) || (plan->isOneSided && !oneSided) ||
-          (plan->isGated && !pricer.hasGatedMatmuls()) ||
-          (plan->stores == Stores::FromEpilogue && !pricer.hasEpiloguePush()) ||
-          !pricer.hasSignals(plan->signals) || breaksOrder(*plan, *loop))
+      if (failed(plan) || !getMissing(*plan, &pricer).empty() || breaksOrder(*plan, *loop))
         return true;
       op.setSource(ScheduleSource::Cost);
       FailureOr<double> seconds = pricer.price(op, returned);
       if (succeeded(seconds))
         priced.seconds = *seconds;
-      priced.isOneSided = plan->isOneSided;
-      priced.gathers = llvm::none_of(op.getReshards(), [](ReshardOp reshard) {
+      bool gathers = llvm::none_of(op.getReshards(), [](ReshardOp reshard) {
         return getAxes(reshard.getInput()).isPartial();
       });
-      priced.stores = plan->stores;
+      priced.difference = {plan->uses, /*isSliced=*/false, gathers};
       return failed(seconds);
     });
     op.removeScheduleAttr();
@@ -528,7 +539,7 @@ private:
       apply(op, known->second);
       return true;
     }
-    SmallVector<Choice, 0> choices = getChoices(loop, pricer);
+    SmallVector<Choice, 0> choices = getChoices(loop);
     keepAllowed(choices);
     Choice &whole = choices.front();
     price(op, whole.schedules, pricer);
@@ -543,8 +554,7 @@ private:
       if (choice.schedules.empty())
         continue;
       const Priced &trial = choice.getBest(pricer);
-      bool trialGains = pricer.isWorth(trial.seconds, seconds, trial.isOneSided,
-                                       /*sliced=*/true, trial.gathers, trial.stores);
+      bool trialGains = gainsSliced(trial, seconds, pricer);
       if (!best || std::pair(!trialGains, trial.seconds) <
                        std::pair(!gains, best->getBest(pricer).seconds)) {
         best = &choice;
@@ -554,13 +564,12 @@ private:
     // Of those that are nearly as quick, the fewest: each slice has commands, for which the host
     // takes time, and smaller matmuls.
     if (gains) {
-      double most = best->getBest(pricer).seconds * (1 + Pricer::kAlike);
+      double most = best->getBest(pricer).seconds * (1 + pricer.getMargins().tolerance);
       for (const Choice &choice : llvm::drop_begin(choices)) {
         if (choice.schedules.empty() || choice.slices->second.count >= best->slices->second.count)
           continue;
         const Priced &trial = choice.getBest(pricer);
-        if (trial.seconds <= most && pricer.isWorth(trial.seconds, seconds, trial.isOneSided,
-                                                    /*sliced=*/true, trial.gathers, trial.stores))
+        if (trial.seconds <= most && gainsSliced(trial, seconds, pricer))
           best = &choice;
       }
     }

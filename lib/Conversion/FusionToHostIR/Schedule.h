@@ -19,26 +19,22 @@
 
 namespace tandem {
 
+using program::Capability;
+
 /// How a schedule lowers one loop: all that `Schedule::match` has found out. It refers to the loop,
 /// which must live as long and stay as it is.
 struct SchedulePlan {
   /// Emits the commands. An op that has no lowering is an error, reported at the op.
   std::function<LogicalResult(ProgramBuilder &program)> emit;
-  /// Whether the commands are one-sided messages, which not all channels have.
-  bool isOneSided = false;
+  /// What the commands use of the channels and the devices. Without what devices lack, such as a
+  /// kernel, the parts run one by one, and nothing is gained.
+  program::CapabilitySet uses = {};
   /// Whether partial sums are added in the order of the ranks, as the unoverlapped baseline of a
   /// deterministic program adds them.
   bool addsInRankOrder = true;
   /// Whether a command of its own adds a matmul's bias, to what has been rounded: other bits than
   /// the matmul's.
   bool addsBiasSeparately = false;
-  /// Whether it is meant for devices with gated matmuls (docs/gated.md). Others run it too, but
-  /// gain nothing.
-  bool isGated = false;
-  /// Stores to peers by kernels of the schedule.
-  Stores stores = Stores::None;
-  /// Of its fused exchange.
-  program::ExchangeSignals signals = program::ExchangeSignals::Step;
 };
 
 /// A schedule with options that is worth a price.
@@ -47,8 +43,6 @@ struct Candidate {
   /// The slices to cut a reshard into first, by its number in the loop op
   /// (StreamLoopOp::getReshards()); none: the loop as it is.
   std::optional<std::pair<unsigned, fusion::StreamFactor>> slices = std::nullopt;
-  /// Only for machines where any two devices have a link of their own (Pricer::hasLinkPerPair).
-  bool needsLinkPerPair = false;
 };
 
 /// An algorithm that makes a stream loop host IR. Const, and so used by several threads.

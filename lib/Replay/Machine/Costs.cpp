@@ -225,4 +225,17 @@ CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint
   return cost;
 }
 
+program::CapabilitySet Machine::capabilities() const {
+  using program::Capability;
+  program::CapabilitySet set;
+  set.add(Capability::GatedMatmul, hasGatedMatmuls());
+  set.add(Capability::EpilogueStore, hasEpiloguePush());
+  for (auto signals : {program::ExchangeSignals::Step, program::ExchangeSignals::Block,
+                       program::ExchangeSignals::Word})
+    set.add(program::capabilityOf(signals), hasExchangeKernel && exchange.prices(signals));
+  set.add(Capability::StoresBesideCompute, exchange.besideCompute > 0);
+  set.add(Capability::LinkPerPair, node.topology == Topology::Mesh);
+  return set;
+}
+
 } // namespace tandem::machine

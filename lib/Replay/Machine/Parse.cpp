@@ -259,7 +259,7 @@ public:
   void run(const json &file) {
     Object root(machine, file, "",
                 {"tandem_machine", "name", "about", "sources", "nodes", "devices_per_node",
-                 "device", "launch", "links", "transports"});
+                 "device", "launch", "links", "transports", "selection"});
     uint32_t version = root.count("tandem_machine", 0, 1 << 20);
     if (version != kVersion)
       fail("tandem_machine", fmt::format("expected version {}, found {}", kVersion, version));
@@ -276,6 +276,8 @@ public:
     launching(root);
     links(root);
     transports(root);
+    if (root.has("selection"))
+      selection(root);
   }
 
 private:
@@ -300,7 +302,7 @@ private:
     machine.copyEngines = object.number("copy_engines", Unit::Count, 1, 64);
     machine.copyInterference = object.number("copy_interference", Unit::Count, 1, 100);
     object.number("sm_interference", Unit::Count, 1, 100, machine.smInterference);
-    object.number("least_gain_beside_sms", Unit::Count, 0, 1, machine.leastGainBesideSms);
+    object.number("least_gain_beside_sms", Unit::Count, 0, 1, machine.margins.gainBesideSms);
     object.number("cores", Unit::Count, 1, 1e6, machine.cores);
     if (object.has("contention"))
       contention(object);
@@ -487,6 +489,21 @@ private:
     object.number("block_signal", Unit::Time, 0, 1, kernel.blockSignal);
     object.number("word_signal", Unit::Time, 0, 1, kernel.wordSignal);
     object.number("word_reads", Unit::Bandwidth, 1, 1e18, kernel.wordReads);
+  }
+
+  void selection(const Object &root) {
+    Object object =
+        root.object("selection", {"gain", "gain_of_copies", "gain_of_stores", "tolerance", "time",
+                                  "time_of_gathers", "time_of_kernel", "time_of_split"});
+    program::Margins &margins = machine.margins;
+    object.number("gain", Unit::Count, 0, 1, margins.gain);
+    object.number("gain_of_copies", Unit::Count, 0, 1, margins.gainOfCopies);
+    object.number("gain_of_stores", Unit::Count, 0, 1, margins.gainOfStores);
+    object.number("tolerance", Unit::Count, 0, 1, margins.tolerance);
+    object.number("time", Unit::Time, 0, 1, margins.seconds);
+    object.number("time_of_gathers", Unit::Time, 0, 1, margins.secondsOfGathers);
+    object.number("time_of_kernel", Unit::Time, 0, 1, margins.secondsOfKernel);
+    object.number("time_of_split", Unit::Time, 0, 1, margins.secondsOfSplit);
   }
 
   Machine &machine;

@@ -262,13 +262,15 @@ TEST_F(PricerTest, WholeAndSplitRingsFollowTheAlphaBetaRule) {
 TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   auto pricer = makePricer("h200x8");
   ASSERT_TRUE(pricer) << error;
+  using program::Capability;
+  program::CapabilitySet puts{Capability::OneSided}, messages;
   auto gains = [&](double seconds, double plain, bool oneSided, bool sliced) {
-    return pricer->isWorth(seconds * 1e-6, plain * 1e-6, oneSided, sliced, /*gathers=*/false);
+    return pricer->isWorth(seconds * 1e-6, plain * 1e-6, {oneSided ? puts : messages, sliced});
   };
   // Gathers by puts without SMs: in short loops 3 us.
-  EXPECT_TRUE(pricer->isWorth(96.9e-6, 1e-4, /*oneSided=*/true, /*sliced=*/true, /*gathers=*/true));
-  EXPECT_FALSE(pricer->isWorth(97.1e-6, 1e-4, true, true, true));
-  EXPECT_FALSE(pricer->isWorth(96.9e-6, 1e-4, /*oneSided=*/false, false, true));
+  EXPECT_TRUE(pricer->isWorth(96.9e-6, 1e-4, {puts, /*isSliced=*/true, /*gathers=*/true}));
+  EXPECT_FALSE(pricer->isWorth(97.1e-6, 1e-4, {puts, true, true}));
+  EXPECT_FALSE(pricer->isWorth(96.9e-6, 1e-4, {messages, false, true}));
   // Puts by copy engines: 3 %, in short loops 5 us.
   EXPECT_TRUE(gains(969, 1000, true, true));
   EXPECT_FALSE(gains(971, 1000, true, true));
@@ -282,8 +284,8 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   EXPECT_FALSE(gains(801, 1000, false, true));
   // One kernel instead of a collective: 3 %, in short loops 1 us.
   auto kernelGains = [&](double seconds, double plain) {
-    return pricer->isWorth(seconds * 1e-6, plain * 1e-6, /*oneSided=*/true, /*sliced=*/false,
-                           /*gathers=*/false, Stores::InsteadOfCollective);
+    return pricer->isWorth(seconds * 1e-6, plain * 1e-6,
+                           {{Capability::OneSided, Capability::BlockSignals}});
   };
   EXPECT_TRUE(kernelGains(8.9, 10));
   EXPECT_FALSE(kernelGains(9.1, 10));
@@ -291,8 +293,11 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   EXPECT_FALSE(kernelGains(971, 1000));
   // Pushes by SMs: never before somebody has measured them, then as slices that use SMs.
   auto pushGains = [&](double seconds) {
-    return pricer->isWorth(seconds * 1e-6, 1e-3, /*oneSided=*/true, /*sliced=*/true,
-                           /*gathers=*/true, Stores::BesideCompute);
+    return pricer->isWorth(
+        seconds * 1e-6, 1e-3,
+        {{Capability::OneSided, Capability::StepSignals, Capability::StoresBesideCompute},
+         /*isSliced=*/true,
+         /*gathers=*/true});
   };
   EXPECT_FALSE(pushGains(1));
   std::ifstream shipped(TANDEM_MACHINES "/h200x8.json");

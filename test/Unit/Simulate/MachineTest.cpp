@@ -47,6 +47,36 @@ TEST(Machine, PathOfABareName) {
   unsetenv("TANDEM_MACHINES");
 }
 
+TEST(Machine, OffersWhatItsFileHas) {
+  using program::Capability;
+  auto offers = [](const std::map<std::string, std::string> &changes) {
+    return toyMachine(changes).capabilities();
+  };
+  EXPECT_TRUE(offers({}).empty());
+  EXPECT_TRUE(offers({{"/links/node/topology", R"("mesh")"}}).has(Capability::LinkPerPair));
+  std::map<std::string, std::string> kernel{
+      {"/transports/fused_exchange",
+       R"({"startup": [1, "us", "toy"], "signal": [1, "us", "toy"]})"}};
+  EXPECT_TRUE(offers(kernel).has(Capability::StepSignals));
+  EXPECT_TRUE((offers(kernel) - program::CapabilitySet{Capability::StepSignals}).empty());
+  kernel["/transports/fused_exchange/word_signal"] = R"([1, "us", "toy"])";
+  kernel["/transports/fused_exchange/beside_compute"] = R"([1, "1", "toy"])";
+  EXPECT_TRUE(offers(kernel).has(Capability::WordSignals));
+  EXPECT_TRUE(offers(kernel).has(Capability::StoresBesideCompute));
+  EXPECT_FALSE(offers(kernel).has(Capability::BlockSignals));
+}
+
+TEST(Machine, MarginsAreThoseOfItsFile) {
+  EXPECT_EQ(toyMachine().margins.gain, program::Margins().gain);
+  program::Margins margins =
+      toyMachine(
+          {{"/selection", R"({"gain": [0.5, "1", "toy"], "time_of_split": [2, "ms", "toy"]})"}})
+          .margins;
+  EXPECT_EQ(margins.gain, 0.5);
+  EXPECT_EQ(margins.secondsOfSplit, 2e-3);
+  EXPECT_EQ(margins.seconds, program::Margins().seconds);
+}
+
 // Numbers of the H200's own file against what was measured there (ms).
 TEST(Machine, H200MatmulsAndCollectives) {
   auto machine = Machine::load(std::string(TANDEM_MACHINES) + "/h200x8.json");
@@ -232,6 +262,9 @@ INSTANTIATE_TEST_SUITE_P(
             "sharing, core"},
         Bad{"bareNumber", "/links/node/bandwidth", "385",
             "links.node.bandwidth: expected [value, unit, source], found 385"},
+        Bad{"margin", "/selection", R"({"gains": 1})",
+            "selection.gains: unknown field, expected one of gain, gain_of_copies, gain_of_stores, "
+            "tolerance, time, time_of_gathers, time_of_kernel, time_of_split"},
         Bad{"unit", "/links/node/bandwidth", R"([385, "us", "toy"])",
             "links.node.bandwidth: expected one of the units GB/s, TB/s, found \"us\""},
         Bad{"source", "/links/node/bandwidth", R"([385, "GB/s", "hearsay"])",

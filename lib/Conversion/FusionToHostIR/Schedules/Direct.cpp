@@ -502,13 +502,10 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   for (fusion::ReshardOp other : all.others)
     llvm::erase(all.consumers, other.getOperation());
-  SchedulePlan result{[all = std::move(all)](ProgramBuilder &program) {
+  return SchedulePlan{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
-                      /*isOneSided=*/true};
-  result.stores = Stores::InsteadOfCollective;
-  result.signals = signals;
-  return result;
+                      {Capability::OneSided, program::capabilityOf(signals)}};
 }
 
 /// Only machines with its kernel have a price for it.

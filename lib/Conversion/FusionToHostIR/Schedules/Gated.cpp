@@ -483,12 +483,9 @@ Explained<SchedulePlan> Gated::match(const StreamLoop &loop) const {
   SchedulePlan plan{[gather = *gather, blocks = *blocks](ProgramBuilder &program) {
                       return GatedGather(gather, program, blocks).emit();
                     },
-                    /*isOneSided=*/true};
-  plan.isGated = true;
+                    usesOfPush(*blocks).add(Capability::GatedMatmul)};
   plan.addsBiasSeparately = llvm::any_of(
       GatedOps(*gather).gated, [](fusion::MatmulOp matmul) { return bool(matmul.getBias()); });
-  if (*blocks)
-    plan.stores = Stores::BesideCompute;
   return plan;
 }
 

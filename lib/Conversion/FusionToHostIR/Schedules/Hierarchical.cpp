@@ -556,7 +556,8 @@ Explained<SchedulePlan> Hierarchical::match(const StreamLoop &loop) const {
     return SchedulePlan{[scatter = *scatter, nodes = *nodes](ProgramBuilder &program) {
                           return HierarchicalReduce(scatter, nodes, program).emit();
                         },
-                        /*isOneSided=*/nodes->devices > 1, /*addsInRankOrder=*/false};
+                        program::CapabilitySet().add(Capability::OneSided, nodes->devices > 1),
+                        /*addsInRankOrder=*/false};
   }
   Explained<GatherLoop> gather = GatherLoop::match(loop);
   if (failed(gather))
@@ -573,10 +574,11 @@ Explained<SchedulePlan> Hierarchical::match(const StreamLoop &loop) const {
   if (merges)
     if (Obstacle why = verifyMerge(loop, gather->digits, nodes->across))
       return why;
-  return SchedulePlan{[gather = *gather, nodes = *nodes, merges, sends](ProgramBuilder &program) {
-                        return HierarchicalGather(gather, nodes, merges, sends, program).emit();
-                      },
-                      /*isOneSided=*/nodes->devices > 1 && !sends};
+  return SchedulePlan{
+      [gather = *gather, nodes = *nodes, merges, sends](ProgramBuilder &program) {
+        return HierarchicalGather(gather, nodes, merges, sends, program).emit();
+      },
+      program::CapabilitySet().add(Capability::OneSided, nodes->devices > 1 && !sends)};
 }
 
 std::unique_ptr<Schedule> tandem::createHierarchicalSchedule() {

@@ -617,9 +617,10 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
     return *plan;
   if (Obstacle why = verifyCombine(loop))
     return why;
+  bool copies = loop.schedule.getInteger("copies") > 1;
   if (isAllReduceLoop(loop)) {
     if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
-        loop.schedule.getInteger("copies") > 1)
+        copies)
       return loop.explain()
              << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
     Explained<ReshardPlan> plan = planReshard(loop.reshards().front());
@@ -658,9 +659,9 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
                        sums = *sums](ProgramBuilder &program) {
                         return PushReduce(scatter, program, epilogue, sums).emit(batches);
                       },
-                      /*isOneSided=*/true, /*addsInRankOrder=*/!*sums};
-    if (*epilogue)
-      plan.stores = Stores::FromEpilogue;
+                      {Capability::OneSided},
+                      /*addsInRankOrder=*/!*sums};
+    plan.uses.add(Capability::EpilogueStore, *epilogue).add(Capability::LinkPerPair, copies);
     return plan;
   }
   Explained<GatherLoop> gather = GatherLoop::match(loop);
@@ -673,7 +674,7 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
   Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather);
   if (failed(blocks))
     return blocks.explanation();
-  if (*blocks && loop.schedule.getInteger("copies") > 1)
+  if (*blocks && copies)
     return loop.explain() << "schedule push: expected no 'copies' with by = sms, found both";
   for (auto *verify :
        {+[](const StreamLoop &loop) { return matchEpilogue(loop, /*scatter=*/nullptr); },
@@ -684,9 +685,7 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
       [gather = *gather, batches = *batches, blocks = *blocks](ProgramBuilder &program) {
         return PushGather(gather, program, blocks).emit(batches);
       },
-      /*isOneSided=*/true};
-  if (*blocks)
-    plan.stores = Stores::BesideCompute;
+      usesOfPush(*blocks).add(Capability::LinkPerPair, copies)};
   return plan;
 }
 
@@ -783,11 +782,8 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
             {getPush(0, {}, 0, "", "matmul"), std::pair(static_cast<unsigned>(number), factor)});
     }
   }
-  size_t first = candidates.size();
   addSliced(loop, getPush(0, {}, kCopies), getOwnerFactor, candidates);
   addSliced(loop, getPush(0, {}, kCopies), getFineOwnerFactors, candidates);
-  for (Candidate &candidate : MutableArrayRef(candidates).drop_front(first))
-    candidate.needsLinkPerPair = true;
   // One kernel for all slices.
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
     SmallVector<fusion::StreamFactor> factors = getOwnerFactor(reshard);

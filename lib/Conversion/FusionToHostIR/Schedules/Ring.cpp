@@ -513,7 +513,7 @@ Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {
                           return addsInMatmul ? emitAddingReduce(scatter, form, program)
                                               : emitReduce(scatter, form, program);
                         },
-                        /*isOneSided=*/false, /*addsInRankOrder=*/false};
+                        /*uses=*/{}, /*addsInRankOrder=*/false};
   }
   Explained<GatherLoop> gather = GatherLoop::match(loop);
   if (failed(gather))

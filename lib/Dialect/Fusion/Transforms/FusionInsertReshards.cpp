@@ -201,7 +201,7 @@ private:
       return before;
     double secondsBefore = priceLocalPlan(op, *before, *pricer),
            secondsAfter = priceLocalPlan(op, *after, *pricer);
-    bool isAfter = secondsAfter < (1 - Pricer::kLeastGain) * secondsBefore;
+    bool isAfter = secondsAfter < (1 - pricer->getMargins().gain) * secondsBefore;
     say(op->getLoc(), [&](raw_ostream &os) {
       os << "reshards stand " << (isAfter ? "behind" : "before") << " the op: "
          << llvm::formatv("{0:F1} us before, {1:F1} us after on {2}", secondsBefore * 1e6,

@@ -376,7 +376,7 @@ private:
     LocalPlan best = plans.front();
     for (const LocalPlan &plan : ArrayRef(plans).drop_front())
       if (double seconds = priceResultAxes(op, plan.results.front(), *pricer);
-          seconds < least && seconds < (1 - Pricer::kLeastGain) * byRule) {
+          seconds < least && seconds < (1 - pricer->getMargins().gain) * byRule) {
         least = seconds;
         best = plan;
       }

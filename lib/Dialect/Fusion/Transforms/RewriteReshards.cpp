@@ -126,7 +126,8 @@ static RankedTensorType getCheapest(ReshardOp op, ArrayRef<RankedTensorType> typ
   FailureOr<double> whole = price(op, {}, pricer);
   if (failed(whole))
     return {};
-  double least = std::min((1 - Pricer::kLeastGain) * *whole, *whole - Pricer::kLeastSplitGain);
+  const program::Margins &margins = pricer.getMargins();
+  double least = std::min((1 - margins.gain) * *whole, *whole - margins.secondsOfSplit);
   RankedTensorType best;
   for (RankedTensorType scattered : types)
     if (FailureOr<double> seconds = price(op, scattered, pricer);

@@ -17,18 +17,15 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 namespace {
-/// Reports an error while it prices a function, in this thread and in another.
+/// Reports an error in another thread while it prices a function.
 class ReportingPricer : public Pricer {
 public:
   explicit ReportingPricer(MLIRContext *context) : context(context) {}
   StringRef getMachineName() const override { return "test"; }
-  bool hasGatedMatmuls() const override { return false; }
-  bool hasEpiloguePush() const override { return false; }
-  bool hasSignals(program::ExchangeSignals) const override { return false; }
-  bool hasLinkPerPair() const override { return false; }
-  bool isWorth(double, double, bool, bool, bool, Stores) const override { return false; }
+  program::CapabilitySet getCapabilities() const override { return {}; }
+  const program::Margins &getMargins() const override { return margins; }
+  bool isWorth(double, double, const Difference &) const override { return false; }
   FailureOr<double> price(func::FuncOp, From) override {
-    emitError(UnknownLoc::get(context)) << "of the trial";
     std::thread([&] { emitError(UnknownLoc::get(context)) << "of another thread"; }).join();
     return 1.0;
   }
@@ -36,6 +33,7 @@ public:
 
 private:
   MLIRContext *context;
+  program::Margins margins;
 };
 } // namespace
 

@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace tandem;
+using program::Capability;
 
 OneSided::OneSided(ProgramBuilder &program, Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes,
                    Value me, int64_t devices, int64_t sets)
@@ -68,6 +69,12 @@ tandem::withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool red
     options.back().words.push_back("epilogue");
   options.push_back({"blocks", Option::Kind::Integer});
   return options;
+}
+
+program::CapabilitySet tandem::usesOfPush(std::optional<int64_t> blocks) {
+  return program::CapabilitySet{Capability::OneSided}
+      .add(Capability::StepSignals, blocks.has_value())
+      .add(Capability::StoresBesideCompute, blocks.has_value());
 }
 
 Explained<std::optional<int64_t>> tandem::getPushBlocks(const StreamLoop &loop,

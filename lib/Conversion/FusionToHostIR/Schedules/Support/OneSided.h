@@ -12,6 +12,7 @@
 #include "GatherLoop.h"
 
 #include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
+#include "tandem/Program/Capabilities.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
@@ -51,6 +52,8 @@ LogicalResult emitFusedExchange(ProgramBuilder &program, Location loc, Value str
 /// schedule has reductions, too, whose slices may also be pushed by the kernel that computes them.
 SmallVector<fusion::ScheduleOption, 0>
 withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool reduces = false);
+/// What a plan uses whose slices so many thread blocks push; none: copy engines do.
+program::CapabilitySet usesOfPush(std::optional<int64_t> blocks);
 /// The thread blocks that push; none: copy engines do. `gather`: null for other loops.
 Explained<std::optional<int64_t>> getPushBlocks(const StreamLoop &loop, const GatherLoop *gather);
 

@@ -389,8 +389,8 @@ Explained<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
       return why;
   SchedulePlan emission{
       [all = std::move(all)](ProgramBuilder &program) { return Emission(all, program).emit(); },
-      /*isOneSided=*/true, /*addsInRankOrder=*/!sums};
-  if (epilogue)
-    emission.stores = Stores::FromEpilogue;
+      {Capability::OneSided},
+      /*addsInRankOrder=*/!sums};
+  emission.uses.add(Capability::EpilogueStore, epilogue);
   return emission;
 }

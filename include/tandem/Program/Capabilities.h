@@ -1,0 +1,80 @@
+//===- Capabilities.h - what plans use and machines offer -------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The plan of a schedule says what it uses; a target and a machine file say what they offer. The
+// two sets are compared in one place, fusion-select-schedule. No LLVM.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PROGRAM_CAPABILITIES_H
+#define TANDEM_PROGRAM_CAPABILITIES_H
+
+#include "tandem/Program/ExchangeSignals.h"
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace tandem::program {
+
+enum class Capability : uint8_t {
+  OneSided,      ///< of the target's channels: puts and signals. A plan cannot run without it.
+  GatedMatmul,   ///< kernels for gated matmuls (docs/gated.md)
+  EpilogueStore, ///< ... that store what they compute to peers
+  /// A kernel for fused exchanges (docs/fused-exchange.md) that signals in this way, at a known
+  /// cost; in the order of ExchangeSignals.
+  StepSignals,
+  BlockSignals,
+  WordSignals,
+  StoresBesideCompute, ///< ... whose costs are known next to a matmul, too
+  LinkPerPair,         ///< a link between any two devices of a node
+};
+
+inline Capability capabilityOf(ExchangeSignals signals) {
+  return static_cast<Capability>(static_cast<uint8_t>(Capability::StepSignals) +
+                                 static_cast<uint8_t>(signals));
+}
+
+class CapabilitySet {
+public:
+  CapabilitySet(std::initializer_list<Capability> capabilities = {}) {
+    for (Capability capability : capabilities)
+      add(capability);
+  }
+  static CapabilitySet all() { return CapabilitySet(~0U); }
+
+  CapabilitySet &add(Capability capability, bool isThere = true) {
+    bits |= (isThere ? 1U : 0U) << static_cast<unsigned>(capability);
+    return *this;
+  }
+  bool empty() const { return bits == 0; }
+  bool has(Capability capability) const { return !(*this & CapabilitySet{capability}).empty(); }
+  CapabilitySet operator&(CapabilitySet other) const { return CapabilitySet(bits & other.bits); }
+  CapabilitySet operator-(CapabilitySet other) const { return CapabilitySet(bits & ~other.bits); }
+
+private:
+  explicit CapabilitySet(uint32_t bits) : bits(bits) {}
+  uint32_t bits = 0;
+};
+
+/// What a candidate must gain over a plainer one, because predictions have errors: a fraction of
+/// the plainer one's time, and seconds, which matter in short loops. Section `selection` of a
+/// machine file.
+struct Margins {
+  double gain = 0.06;
+  double gainOfCopies = 0.03; ///< of puts by copy engines, and of one kernel for a collective
+  double gainOfStores = 0.1;  ///< of kernels that store next to a matmul, over copies that do
+  /// Of slices moved by a library that uses SMs (`device.least_gain_beside_sms`).
+  double gainBesideSms = 0;
+  /// Of numbers of slices whose times differ by less, the smallest is taken.
+  double tolerance = 0.02;
+  double seconds = 5e-6;
+  double secondsOfGathers = 3e-6; ///< of gathers by copy engines
+  double secondsOfKernel = 1e-6;  ///< of one kernel for a collective
+  double secondsOfSplit = 50e-6;  ///< of an all-reduce that becomes two reshards
+};
+
+} // namespace tandem::program
+
+#endif // TANDEM_PROGRAM_CAPABILITIES_H
