@@ -7,7 +7,6 @@
 
 #include "OpLowering.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
@@ -96,12 +95,11 @@ LogicalResult tandem::ifFirst(OpBuilder &builder, Location loc, const FirstSlice
 /// dimension has its first value.
 static FirstSlice isFirstSlice(ProgramBuilder &program, Operation *op, unsigned operand,
                                const SliceIndex &index) {
-  OpBuilder &builder = program.getBuilder();
+  hostir::IndexBuilder math = program.math(op->getLoc());
   FirstSlice first;
   fusion::AxesRule rule = *fusion::getAxesRule(op);
   auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
   fusion::AxesAttr axes = fusion::getAxes(type);
-  Location loc = op->getLoc();
   size_t stream = 0;
   for (auto [dim, factor] : llvm::zip_equal(axes.getDims(), rule.operands[operand])) {
     bool combines = factor != fusion::AxesRule::kNone && fusion::isCombined(rule.factors[factor]);
@@ -114,12 +112,7 @@ static FirstSlice isFirstSlice(ProgramBuilder &program, Operation *op, unsigned 
         // A digit with a shorter slice has more than one slice.
         if (part.isShort || part.isFirst.has_value())
           return {/*never=*/true, {}};
-        Value begins = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, part.value,
-                                             program.getIndex(0));
-        first.condition =
-            first.condition
-                ? arith::AndIOp::create(builder, loc, first.condition, begins).getResult()
-                : begins;
+        first.condition = math.both(first.condition, math.isEqual(part.value, 0));
       }
     }
   }
@@ -155,6 +148,22 @@ LogicalResult tandem::forEachRun(ProgramBuilder &program, Location loc,
         digit->index = parts.front().value;
     return body(run);
   });
+}
+
+LogicalResult tandem::forEachTerm(ProgramBuilder &program, Location loc,
+                                  SmallVector<LocalDigit> &lhs, SmallVector<LocalDigit> &rhs,
+                                  const FirstSlice &first,
+                                  function_ref<LogicalResult(const FirstSlice &)> body) {
+  SmallVector<LocalDigit> lhsBefore = lhs, rhsBefore = rhs;
+  LogicalResult done = forEachRun(program, loc, {&lhs, &rhs}, [&](Value run) {
+    FirstSlice now = first;
+    if (run && !first.never)
+      now.condition = program.math(loc).both(first.condition, program.math(loc).isEqual(run, 0));
+    return body(now);
+  });
+  lhs = lhsBefore;
+  rhs = rhsBefore;
+  return done;
 }
 
 LogicalResult ReducingLowering::emit(Operation *op, const SliceIndex *index, Value stream,

@@ -77,6 +77,12 @@ LogicalResult forEachRun(ProgramBuilder &program, Location loc,
                          ArrayRef<SmallVector<LocalDigit> *> lists,
                          function_ref<LogicalResult(Value)> body);
 
+/// Runs `body` for each run of a summed dimension, whose digits are `lhs` and `rhs` in the
+/// operands. Only the first run may be the first term of the sum, if the slice is its `first`.
+LogicalResult forEachTerm(ProgramBuilder &program, Location loc, SmallVector<LocalDigit> &lhs,
+                          SmallVector<LocalDigit> &rhs, const FirstSlice &first,
+                          function_ref<LogicalResult(const FirstSlice &)> body);
+
 /// The lowering of an op that combines over a dimension, by one function for slices of the result
 /// and of an operand.
 class ReducingLowering : public OpLowering {

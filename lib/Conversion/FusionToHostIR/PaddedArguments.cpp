@@ -98,8 +98,7 @@ void ValidShapes::fill(SmallVector<int64_t> &shape, function_ref<void(ArrayRef<i
     if (left.size() == 1)
       return with(left.front().count);
     Value position = program.getGroupPosition(loc, mesh, getAxes(dim));
-    Value isIn = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, position,
-                                       program.getIndex(left.front().end));
+    Value isIn = program.math(loc).isLess(position, left.front().end);
     return ifFirst(
         builder, loc, {false, isIn}, [&] { return with(left.front().count); },
         [&] { return emit(left.drop_front()); });
@@ -110,10 +109,7 @@ void ValidShapes::fill(SmallVector<int64_t> &shape, function_ref<void(ArrayRef<i
 static Value takeBox(OpBuilder &builder, Location loc, Value buffer, ArrayRef<int64_t> offsets,
                      ArrayRef<int64_t> sizes) {
   SmallVector<int64_t> ones(sizes.size(), 1);
-  auto type =
-      memref::SubViewOp::inferResultType(cast<MemRefType>(buffer.getType()), offsets, sizes, ones);
-  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), buffer, offsets, sizes,
-                                   ones);
+  return memref::SubViewOp::create(builder, loc, buffer, offsets, sizes, ones);
 }
 
 /// The embedder's buffer of a device that holds the extents `shape`, and that part of `padded`;

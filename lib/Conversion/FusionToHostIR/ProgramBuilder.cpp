@@ -40,7 +40,7 @@ Value ProgramBuilder::alloc(Location loc, MemRefType type) {
   if (Block *body = &program.getBody().front(); builder.getInsertionBlock() != body)
     builder.setInsertionPoint(
         body->findAncestorOpInBlock(*builder.getInsertionBlock()->getParentOp()));
-  return hostir::AllocOp::create(builder, loc, type, mainStream, IntegerAttr(), IntegerAttr());
+  return hostir::AllocOp::create(builder, loc, type, mainStream);
 }
 
 Value ProgramBuilder::getOrAllocBuffer(Value value) {
@@ -80,12 +80,7 @@ Value ProgramBuilder::getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<Str
   Value position;
   for (StringAttr axis : axes) {
     Value index = getDeviceIndex(mesh, axis);
-    if (position) {
-      Value outer =
-          arith::MulIOp::create(builder, loc, position, getIndex(mesh.axisSize(axis.getValue())));
-      index = arith::AddIOp::create(builder, loc, outer, index);
-    }
-    position = index;
+    position = math(loc).linear(position, mesh.axisSize(axis.getValue()), index);
   }
   return position;
 }
@@ -151,7 +146,7 @@ int64_t ProgramBuilder::getNumStreams(fusion::ScheduleAttr schedule, int64_t ite
 Value ProgramBuilder::getStream(Location loc, Value iteration, int64_t streams) {
   // The pool's index is modulo its size.
   if (streams < workers)
-    iteration = arith::RemUIOp::create(builder, loc, iteration, getIndex(streams));
+    iteration = math(loc).mod(iteration, streams);
   return hostir::WorkerStreamOp::create(builder, loc, iteration);
 }
 

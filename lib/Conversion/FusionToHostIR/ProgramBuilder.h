@@ -9,7 +9,7 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_PROGRAMBUILDER_H
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
-#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Support/LLVM.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -54,6 +54,8 @@ public:
   // Ranks and channels
   //===--------------------------------------------------------------------===//
 
+  /// Arithmetic at the builder's insertion point.
+  hostir::IndexBuilder math(Location loc) { return {builder, loc}; }
   /// A constant of type `index`.
   Value getIndex(int64_t value);
   /// This device's coordinate on a mesh axis.

@@ -8,9 +8,9 @@
 #include "ReshardPlan.h"
 
 #include "CommonDigits.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include <optional>
 #include <tuple>
 
@@ -79,12 +79,10 @@ Value Planner::getOwner(ArrayRef<const CommonDigit *> digits) {
   Value owner;
   for (const CommonDigit *digit : digits) {
     Value index = digit->target.value;
-    if (owner && index) {
-      Value size = arith::ConstantIndexOp::create(*builder, op.getLoc(), digit->target.size);
-      Value outer = arith::MulIOp::create(*builder, op.getLoc(), owner, size);
-      index = arith::AddIOp::create(*builder, op.getLoc(), outer, index);
-    }
-    owner = index;
+    owner =
+        owner && index
+            ? hostir::IndexBuilder(*builder, op.getLoc()).linear(owner, digit->target.size, index)
+            : index;
   }
   return owner;
 }
@@ -93,21 +91,14 @@ Value Planner::getOwner(ArrayRef<const CommonDigit *> digits) {
 Value Planner::getReceiver(StringAttr axis) {
   if (!receiver || !*receiver)
     return {};
-  Location loc = op.getLoc();
-  Value coordinate = *receiver;
+  hostir::IndexBuilder math(*builder, op.getLoc());
   int64_t inner = 1;
   for (StringAttr other :
        llvm::drop_begin(result.axes, llvm::find(result.axes, axis) - result.axes.begin() + 1))
     inner *= result.mesh.axisSize(other);
-  auto constant = [&](int64_t value) {
-    return arith::ConstantIndexOp::create(*builder, loc, value);
-  };
-  if (inner > 1)
-    coordinate = arith::DivUIOp::create(*builder, loc, coordinate, constant(inner));
-  if (axis != result.axes.front())
-    coordinate =
-        arith::RemUIOp::create(*builder, loc, coordinate, constant(result.mesh.axisSize(axis)));
-  return coordinate;
+  Value coordinate = math.div(*receiver, inner);
+  return axis == result.axes.front() ? coordinate
+                                     : math.mod(coordinate, result.mesh.axisSize(axis));
 }
 
 /// From one mesh to another: one device on one side may do a collective with the mesh that it

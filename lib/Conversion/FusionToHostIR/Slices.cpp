@@ -7,11 +7,11 @@
 
 #include "Slices.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -76,15 +76,12 @@ SliceIndex tandem::getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int6
                                  Value iteration) {
   SliceIndex index;
   index.digits.resize(sizes.size());
+  hostir::IndexBuilder math(builder, loc);
   Value rest = iteration;
   for (size_t i = sizes.size(); i-- > 0;) {
-    Value digit = rest;
-    if (i > 0) {
-      Value size = arith::ConstantIndexOp::create(builder, loc, sizes[i]);
-      digit = arith::RemUIOp::create(builder, loc, rest, size);
-      rest = arith::DivUIOp::create(builder, loc, rest, size);
-    }
-    index.digits[i].push_back({sizes[i], digit});
+    index.digits[i].push_back({sizes[i], i > 0 ? math.mod(rest, sizes[i]) : rest});
+    if (i > 0)
+      rest = math.div(rest, sizes[i]);
   }
   return index;
 }
@@ -111,26 +108,18 @@ struct Piece {
 };
 } // namespace
 
-static Value scaled(OpBuilder &builder, Location loc, Value index, int64_t factor) {
-  if (factor == 1)
-    return index;
-  Value size = arith::ConstantIndexOp::create(builder, loc, factor);
-  return arith::MulIOp::create(builder, loc, index, size);
-}
-
 /// Merges adjacent digits: fixed ones into one index, kept ones with consecutive labels into one
 /// run.
 static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<LocalDigit> digits) {
+  hostir::IndexBuilder math(builder, loc);
   SmallVector<Run> runs;
   DigitLabel lastLabel;
   for (const LocalDigit &digit : digits) {
     Run *last = runs.empty() ? nullptr : &runs.back();
     if (digit.index && digit.chunk) {
-      Value offset = scaled(builder, loc, digit.index, digit.chunk);
-      runs.push_back({digit.size, offset, digit.length, digit.label});
+      runs.push_back({digit.size, math.mul(digit.index, digit.chunk), digit.length, digit.label});
     } else if (last && digit.index && last->vanishes) {
-      Value high = scaled(builder, loc, last->offset, digit.size);
-      last->offset = arith::AddIOp::create(builder, loc, high, digit.index);
+      last->offset = math.linear(last->offset, digit.size, digit.index);
       last->size *= digit.size;
     } else if (last && !digit.index && !last->offset && digit.label.follows(lastLabel)) {
       last->size *= digit.size;
@@ -155,9 +144,8 @@ static SmallVector<Piece> getPieces(OpBuilder &builder, Location loc, ArrayRef<R
   if (runs.size() == 1)
     return {{extent, runs[0].kept, runs[0].offset, runs[0].label, runs[0].vanishes && !keepRank}};
   if (runs.size() == 2 && runs[0].vanishes && !runs[1].vanishes) {
-    Value offset = scaled(builder, loc, runs[0].offset, runs[1].size);
-    if (runs[1].offset)
-      offset = arith::AddIOp::create(builder, loc, offset, runs[1].offset);
+    hostir::IndexBuilder math(builder, loc);
+    Value offset = math.add(runs[1].offset, math.mul(runs[0].offset, runs[1].size));
     return {{extent, runs[1].kept, offset, runs[1].label}};
   }
   SmallVector<Piece> pieces;

@@ -174,8 +174,7 @@ hostir.program @used_on_main(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result
 // CHECK:         %[[SLOT:.+]] = hostir.alloc on %{{.+}} : memref<8x4x1xf32>
 // CHECK:         hostir.copy %{{.+}} to %[[SLOT]]
 // CHECK:         scf.for %[[J:.+]] =
-// CHECK:           %[[AT:.+]] = arith.muli %[[J]], %c1
-// CHECK:           %[[PIECE:.+]] = memref.reinterpret_cast %[[SLOT]] to offset: [%[[AT]]], sizes: [8, 1], strides: [4, 1]
+// CHECK:           %[[PIECE:.+]] = memref.reinterpret_cast %[[SLOT]] to offset: [%[[J]]], sizes: [8, 1], strides: [4, 1]
 // CHECK:           hostir.copy %[[PIECE]] to
 // CHECK:         hostir.dealloc %[[SLOT]]
 hostir.program @piece_by_piece(%x: memref<8x4x1xf32>, %y: memref<8x1xf32> {hostir.result}) {

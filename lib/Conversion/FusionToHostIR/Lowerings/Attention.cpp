@@ -105,8 +105,7 @@ public:
 
 private:
   Value alloc(ArrayRef<int64_t> shape, Type element) {
-    return hostir::AllocOp::create(builder, loc, MemRefType::get(shape, element), stream,
-                                   IntegerAttr(), IntegerAttr());
+    return hostir::AllocOp::create(builder, loc, shape, element, stream);
   }
   Value number(double value) {
     return arith::ConstantOp::create(builder, loc, builder.getFloatAttr(f32, value));
@@ -542,9 +541,7 @@ LogicalResult AttentionLowering::emit(Operation *operation, const SliceIndex *in
   LocalDims dense = getDense(dims.result);
   SmallVector<int64_t> shape = getExtents(dense);
   auto alloc = [&](ArrayRef<int64_t> extents) {
-    return hostir::AllocOp::create(builder, loc, MemRefType::get(extents, builder.getF32Type()),
-                                   stream, IntegerAttr(), IntegerAttr())
-        .getResult();
+    return hostir::AllocOp::create(builder, loc, extents, builder.getF32Type(), stream).getResult();
   };
   ArrayRef<int64_t> rows = ArrayRef(shape).drop_back();
   Softmax softmax{alloc(rows), alloc(rows), alloc(shape), withoutLast(dense), {dense.back()}};

@@ -10,7 +10,6 @@
 
 #include "../OpLowering.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -152,10 +151,8 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
                          "memory of its own, found ")
            << runs;
 
-  auto add = [&](Value a, Value b) -> Value {
-    return a ? builder.createOrFold<arith::AddIOp>(loc, a, b) : b;
-  };
   return program.loop(loc, 0, runs, [&](Value run) -> LogicalResult {
+    hostir::IndexBuilder math = program.math(loc);
     SmallVector<SmallVector<Part>> now = parts;
     SliceIndex of = getSliceIndex(builder, loc, sizes, run);
     size_t next = 0;
@@ -165,13 +162,12 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
       Value offset;
       for (Part &part : mine) {
         if (part.isLooped) {
-          part.index = add(part.index, of.digits[next++].front().value);
+          part.index = math.add(part.index, of.digits[next++].front().value);
           part.count = 0;
         }
         if (!part.index)
           continue;
-        Value weight = program.getIndex(part.weight);
-        offset = add(offset, builder.createOrFold<arith::MulIOp>(loc, part.index, weight));
+        offset = math.add(offset, math.mul(part.index, part.weight));
       }
       parallel.push_back(getLocalDigits(mine));
       offsets.push_back(offset ? offset : program.getIndex(0));
@@ -188,12 +184,7 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
     auto needsCopy = [&](Value view) {
       return !call.getStrided() && !hostir::isDense(cast<MemRefType>(view.getType()));
     };
-    auto allocLike = [&](Value view) -> Value {
-      auto like = cast<MemRefType>(view.getType());
-      return hostir::AllocOp::create(builder, loc,
-                                     MemRefType::get(like.getShape(), like.getElementType()),
-                                     stream, IntegerAttr(), IntegerAttr());
-    };
+    auto allocLike = [&](Value view) { return hostir::allocLike(builder, loc, view, stream); };
     ArrayRef<SmallVector<int64_t>> ofResults = numbers, ofOperands = numbers;
     ofResults = ofResults.take_front(call.getNumResults());
     ofOperands = ofOperands.drop_front(call.getNumResults());

@@ -49,11 +49,11 @@ private:
   int64_t extentOf(Value input) const {
     return (*fusion::getLocalShape(cast<RankedTensorType>(input.getType())))[dim];
   }
-  Value compare(arith::CmpIPredicate predicate, Value value, int64_t number) {
-    return arith::CmpIOp::create(builder, loc, predicate, value, program.getIndex(number));
+  hostir::IndexBuilder math() { return program.math(loc); }
+  /// `value` * factor + constant, which may be negative.
+  Value linear(Value value, int64_t factor, int64_t constant) {
+    return math().add(math().mul(value, factor), constant);
   }
-  /// `value` * factor + constant.
-  Value linear(Value value, int64_t factor, int64_t constant);
 
   ProgramBuilder &program;
   OpBuilder &builder;
@@ -65,16 +65,6 @@ private:
 };
 
 } // namespace
-
-Value Concat::linear(Value value, int64_t factor, int64_t constant) {
-  if (std::optional<int64_t> number = getConstantIntValue(value))
-    return program.getIndex(*number * factor + constant);
-  if (factor != 1)
-    value = arith::MulIOp::create(builder, loc, value, program.getIndex(factor));
-  if (constant != 0)
-    value = arith::AddIOp::create(builder, loc, value, program.getIndex(constant));
-  return value;
-}
 
 /// Copies `length` indices of the dimension, from index `from` of the operand to `to` of the
 /// result.
@@ -111,12 +101,9 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
     if (whole < wholeEnd) {
       Value condition;
       if (whole > runs.first)
-        condition = compare(arith::CmpIPredicate::uge, runs.value, whole);
-      if (wholeEnd < runs.last) {
-        Value below = compare(arith::CmpIPredicate::ult, runs.value, wholeEnd);
-        condition =
-            condition ? arith::AndIOp::create(builder, loc, condition, below).getResult() : below;
-      }
+        condition = math().compare(arith::CmpIPredicate::uge, runs.value, program.getIndex(whole));
+      if (wholeEnd < runs.last)
+        condition = math().both(condition, math().isLess(runs.value, wholeEnd));
       emitCopy(condition, 0, runs.length);
     }
     // Values whose run lies partly in it.
@@ -127,7 +114,7 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
       int64_t at = value * runs.pitch;
       int64_t from = std::max(at, first), to = std::min(at + runs.length, end);
       if (value >= runs.first && value < runs.last && from < to && to - from < runs.length)
-        emitCopy(compare(arith::CmpIPredicate::eq, runs.value, value), from - at, to - from);
+        emitCopy(math().isEqual(runs.value, value), from - at, to - from);
     }
   }
 }
@@ -139,7 +126,7 @@ void Concat::emitOuter(ArrayRef<LocalDigit> outer, int64_t span, const Runs &run
   const LocalDigit &digit = outer.front();
   span /= digit.size;
   for (int64_t value = 0; value < digit.size; ++value) {
-    Value condition = digit.index ? compare(arith::CmpIPredicate::eq, digit.index, value) : Value();
+    Value condition = digit.index ? math().isEqual(digit.index, value) : Value();
     program.onlyIf(loc, condition,
                    [&] { emitOuter(outer.drop_front(), span, runs, base + value * span); });
   }
@@ -168,8 +155,7 @@ void Concat::emit() {
     // The parts of one digit's value.
     while (!digits.empty() && digits.back().index) {
       LocalDigit more = digits.pop_back_val();
-      runs.value =
-          arith::AddIOp::create(builder, loc, linear(more.index, runs.last, 0), runs.value);
+      runs.value = math().linear(more.index, runs.last, runs.value);
       runs.last *= more.size;
     }
   }

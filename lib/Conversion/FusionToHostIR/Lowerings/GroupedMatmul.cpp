@@ -10,30 +10,12 @@
 
 #include "../OpLowering.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Program/BuiltinKernels.h"
 
 using namespace mlir;
 using namespace tandem;
-
-/// Whether the last dimension is contiguous, and the dimensions before the last `inner` ones are
-/// those of one array.
-static bool isArrayOf(Value view, int64_t inner) {
-  auto type = cast<MemRefType>(view.getType());
-  ArrayRef<int64_t> shape = type.getShape();
-  SmallVector<int64_t> strides;
-  int64_t offset = 0;
-  if (failed(type.getStridesAndOffset(strides, offset)))
-    return false;
-  if (shape.back() != 1 && strides.back() != 1)
-    return false;
-  for (int64_t dim = 1; dim < type.getRank() - inner; ++dim)
-    if (shape[dim - 1] != 1 && strides[dim - 1] != strides[dim] * shape[dim])
-      return false;
-  return true;
-}
 
 namespace {
 
@@ -50,13 +32,7 @@ private:
   static constexpr unsigned kX = 0, kW = 1, kEnds = 2;
 
   LogicalResult emitBatch(int64_t dim, const FirstSlice &first);
-  LogicalResult emitRuns(const FirstSlice &first);
   LogicalResult emitCall(const FirstSlice &first);
-  Value alloc(Value like, Type element) {
-    ArrayRef<int64_t> shape = cast<MemRefType>(like.getType()).getShape();
-    return hostir::AllocOp::create(builder, loc, MemRefType::get(shape, element), stream,
-                                   IntegerAttr(), IntegerAttr());
-  }
   /// A view of an operand, copied if the kernel could not read it.
   Value getOperand(unsigned which, int64_t inner);
 
@@ -98,39 +74,23 @@ LogicalResult GroupedSlice::emitBatch(int64_t dim, const FirstSlice &first) {
   if (dim == rank - 2)
     return forEachRun(program, loc,
                       {&dims.operands[kW][op.getTransposeB() ? 1 : 2], &dims.result[rank - 1]},
-                      [&](Value) { return emitRuns(first); });
+                      [&](Value) {
+                        return forEachTerm(program, loc, dims.operands[kX].back(),
+                                           dims.operands[kW][op.getTransposeB() ? 2 : 1], first,
+                                           [&](const FirstSlice &now) { return emitCall(now); });
+                      });
   return forEachRun(program, loc,
                     {&dims.operands[kX][dim], &dims.operands[kEnds][dim], &dims.result[dim]},
                     [&](Value) { return emitBatch(dim + 1, first); });
-}
-
-/// Adds up the runs of a slice of K that is not contiguous.
-LogicalResult GroupedSlice::emitRuns(const FirstSlice &first) {
-  SmallVector<LocalDigit> &ofX = dims.operands[kX].back(),
-                          &ofW = dims.operands[kW][op.getTransposeB() ? 2 : 1];
-  SmallVector<LocalDigit> xBefore = ofX, wBefore = ofW;
-  LogicalResult done = forEachRun(program, loc, {&ofX, &ofW}, [&](Value run) {
-    FirstSlice isFirst = first;
-    if (run && !first.never) {
-      isFirst.condition =
-          arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, run, program.getIndex(0));
-      if (first.condition)
-        isFirst.condition = arith::AndIOp::create(builder, loc, first.condition, isFirst.condition);
-    }
-    return emitCall(isFirst);
-  });
-  ofX = xBefore;
-  ofW = wBefore;
-  return done;
 }
 
 Value GroupedSlice::getOperand(unsigned which, int64_t inner) {
   LocalDims unused;
   Value buffer = loop.getSource(op->getOperand(which), unused);
   Value view = makeView(builder, loc, buffer, dims.operands[which], /*keepRank=*/true);
-  if (isArrayOf(view, inner))
+  if (hostir::isArrayOfRows(cast<MemRefType>(view.getType()), inner))
     return view;
-  Value dense = alloc(view, cast<MemRefType>(view.getType()).getElementType());
+  Value dense = hostir::allocLike(builder, loc, view, stream);
   hostir::CopyOp::create(builder, loc, view, dense, stream);
   return dense;
 }
@@ -138,8 +98,6 @@ Value GroupedSlice::getOperand(unsigned which, int64_t inner) {
 LogicalResult GroupedSlice::emitCall(const FirstSlice &first) {
   Value x = getOperand(kX, 2), w = getOperand(kW, 3), ends = getOperand(kEnds, 1);
   Value result = makeView(builder, loc, out, dims.result, /*keepRank=*/true);
-  // The type of sums of slices, which is that of the call's result.
-  Type kept = cast<MemRefType>(result.getType()).getElementType();
   // Batch dimensions, then N.
   int64_t batch = cast<MemRefType>(result.getType()).getRank() - 2;
   SmallVector<int64_t> numbers;
@@ -167,17 +125,17 @@ LogicalResult GroupedSlice::emitCall(const FirstSlice &first) {
   return ifFirst(
       builder, loc, first,
       [&] {
-        if (isArrayOf(result, 2)) {
+        if (hostir::isArrayOfRows(cast<MemRefType>(result.getType()), 2)) {
           call(result);
           return success();
         }
-        Value product = alloc(result, kept);
+        Value product = hostir::allocLike(builder, loc, result, stream);
         call(product);
         hostir::CopyOp::create(builder, loc, product, result, stream);
         return success();
       },
       [&] {
-        Value term = alloc(result, kept);
+        Value term = hostir::allocLike(builder, loc, result, stream);
         call(term);
         hostir::AccumulateOp::create(builder, loc,
                                      ReduceKindAttr::get(builder.getContext(), ReduceKind::Sum),

@@ -7,7 +7,6 @@
 
 #include "../OpLowering.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
@@ -57,7 +56,6 @@ public:
 private:
   static constexpr unsigned kLhs = 0, kRhs = 1, kResult = 2, kTerm = 3;
 
-  LogicalResult emitRuns(const FirstSlice &first);
   LogicalResult emitContiguous(const FirstSlice &first);
 
   LocalDims &dimsOf(unsigned which) {
@@ -151,27 +149,11 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
   if (!batchN && term.buffer)
     ofN.push_back(&term.dims[rank - 1]);
   return forEachRun(program, loc, ofM, [&](Value) {
-    return forEachRun(program, loc, ofN, [&](Value) { return emitRuns(first); });
+    return forEachRun(program, loc, ofN, [&](Value) {
+      return forEachTerm(program, loc, lhs[lhsK()], rhs[rhsK()], first,
+                         [&](const FirstSlice &now) { return emitContiguous(now); });
+    });
   });
-}
-
-/// Accumulates the runs of a non-contiguous slice of K.
-LogicalResult MatmulSlice::emitRuns(const FirstSlice &first) {
-  SmallVector<LocalDigit> &lhs = dims.operands[kLhs][lhsK()], &rhs = dims.operands[kRhs][rhsK()];
-  SmallVector<LocalDigit> lhsBefore = lhs, rhsBefore = rhs;
-  LogicalResult done = forEachRun(program, loc, {&lhs, &rhs}, [&](Value run) {
-    FirstSlice isFirst = first;
-    if (run && !first.never) {
-      isFirst.condition =
-          arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, run, program.getIndex(0));
-      if (first.condition)
-        isFirst.condition = arith::AndIOp::create(builder, loc, first.condition, isFirst.condition);
-    }
-    return emitContiguous(isFirst);
-  });
-  lhs = lhsBefore;
-  rhs = rhsBefore;
-  return done;
 }
 
 Value MatmulSlice::makeMatrixView(Value buffer, unsigned which) {

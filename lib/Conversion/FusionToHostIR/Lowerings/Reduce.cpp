@@ -59,10 +59,7 @@ LogicalResult tandem::emitReduction(OpBuilder &builder, Location loc, ReduceKind
       [&] {
         Value term = in;
         if (!dims.empty()) {
-          auto type = cast<MemRefType>(out.getType());
-          term = hostir::AllocOp::create(builder, loc,
-                                         MemRefType::get(type.getShape(), type.getElementType()),
-                                         stream, IntegerAttr(), IntegerAttr());
+          term = hostir::allocLike(builder, loc, out, stream);
           (void)reduceTo(term);
         }
         hostir::AccumulateOp::create(builder, loc, kind, term, out, stream);
@@ -144,9 +141,7 @@ LogicalResult ReduceLowering::combine(Operation *operation, OpDims opDims, Value
   Type inElement = cast<MemRefType>(in.getType()).getElementType();
   Type element = cast<MemRefType>(out.getType()).getElementType();
   if (inElement != element) {
-    Value wide = hostir::AllocOp::create(
-        builder, loc, MemRefType::get(cast<MemRefType>(in.getType()).getShape(), element), stream,
-        IntegerAttr(), IntegerAttr());
+    Value wide = hostir::allocLike(builder, loc, in, stream, element);
     loop.program.launch(loc, loop.program.getCastKernel(loc, inElement, element), in, wide, stream);
     in = wide;
   }

@@ -9,7 +9,6 @@
 
 #include "../OpLowering.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -61,8 +60,7 @@ static void emitMessage(ProgramBuilder &program, Location loc, int64_t from, Val
   Value channel = program.getChannel(pair, {rank}, hostir::Capability::TwoSided);
   program.onMesh(loc, pair, [&] {
     Value me = program.getDeviceIndex(pair, rank);
-    Value isSender =
-        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, me, program.getIndex(0));
+    Value isSender = program.math(loc).isEqual(me, 0);
     auto group = hostir::GroupOp::create(builder, loc, channel, stream);
     OpBuilder::InsertionGuard guard(builder);
     builder.createBlock(&group.getBody());
@@ -84,8 +82,7 @@ static void emitOrderedReduction(ProgramBuilder &program, Location loc, const Re
   auto type = cast<MemRefType>(target.getType());
   SmallVector<int64_t> shape{plan.groupSize()};
   shape.append(type.getShape().begin(), type.getShape().end());
-  Value terms = hostir::AllocOp::create(builder, loc, MemRefType::get(shape, type.getElementType()),
-                                        stream, IntegerAttr(), IntegerAttr());
+  Value terms = hostir::AllocOp::create(builder, loc, shape, type.getElementType(), stream);
   CollectiveKind gather = kind == CollectiveKind::ReduceScatter ? CollectiveKind::AllToAll
                           : kind == CollectiveKind::AllReduce   ? CollectiveKind::AllGather
                                                                 : CollectiveKind::Gather;
@@ -94,8 +91,8 @@ static void emitOrderedReduction(ProgramBuilder &program, Location loc, const Re
                                source, terms, root, channel, stream, ReduceKindAttr());
   Value isReceiver;
   if (root)
-    isReceiver = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, root,
-                                       program.getGroupPosition(loc, plan.groupMesh, plan.axes));
+    isReceiver =
+        program.math(loc).isEqual(root, program.getGroupPosition(loc, plan.groupMesh, plan.axes));
   program.onlyIf(loc, isReceiver, [&] {
     auto reduction = ReduceKindAttr::get(builder.getContext(), plan.reduction);
     hostir::ReduceOp::create(builder, loc, reduction, terms, target,
@@ -155,11 +152,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   }
   Value there;
   if (deputy != plan->root)
-    there = hostir::AllocOp::create(
-        builder, loc,
-        MemRefType::get(cast<MemRefType>(target.getType()).getShape(),
-                        cast<MemRefType>(target.getType()).getElementType()),
-        stream, IntegerAttr(), IntegerAttr());
+    there = hostir::allocLike(builder, loc, target, stream);
   bool arrives = there && plan->kind == SliceMove::Broadcast;
   if (arrives)
     emitMessage(program, loc, plan->root, source, deputy, there, stream);

@@ -39,18 +39,13 @@ Transfer::Transfer(ProgramBuilder &program, Location loc, const ReshardPlan &pla
 //===----------------------------------------------------------------------===//
 
 void Transfer::require(Value &condition, Value a, Value b) {
-  if (a == b)
-    return;
-  Value alike = equal(a, b);
-  condition = condition ? arith::AndIOp::create(builder, loc, condition, alike).getResult() : alike;
+  if (a != b)
+    condition = math().both(condition, equal(a, b));
 }
 
 Value Transfer::digitOf(Value number, int64_t size, int64_t outer, int64_t inner) {
-  if (inner > 1)
-    number = arith::DivUIOp::create(builder, loc, number, index(inner));
-  if (outer > 1)
-    number = arith::RemUIOp::create(builder, loc, number, index(size));
-  return number;
+  number = math().div(number, inner);
+  return outer > 1 ? math().mod(number, size) : number;
 }
 
 Value Transfer::partOf(ArrayRef<SideDigit> parts, size_t number, Value index) {
@@ -61,18 +56,14 @@ Value Transfer::partOf(ArrayRef<SideDigit> parts, size_t number, Value index) {
 }
 
 void Transfer::addTo(Value &number, Value value, int64_t inner) {
-  if (inner > 1)
-    value = arith::MulIOp::create(builder, loc, value, index(inner));
-  number = number ? arith::AddIOp::create(builder, loc, number, value).getResult() : value;
+  number = math().add(number, math().mul(value, inner));
 }
 
 Value Transfer::position(MeshAttr mesh, const Coordinates &coordinates) {
-  Value sum = index(0);
-  for (const MeshAxis &axis : mesh.getAxes()) {
-    sum = arith::MulIOp::create(builder, loc, sum, index(axis.size));
-    sum = arith::AddIOp::create(builder, loc, sum, coordinates.lookup(axis.name));
-  }
-  return sum;
+  Value number;
+  for (const MeshAxis &axis : mesh.getAxes())
+    number = math().linear(number, axis.size, coordinates.lookup(axis.name));
+  return number ? number : index(0);
 }
 
 Value Transfer::inWhole(bool ofSource, Value position) {
@@ -81,7 +72,7 @@ Value Transfer::inWhole(bool ofSource, Value position) {
   if (mesh == whole || (ofSource && whole != plan.mesh))
     return position;
   if (!share)
-    return arith::AddIOp::create(builder, loc, position, index(plan.sourceMesh.numDevices()));
+    return math().add(position, plan.sourceMesh.numDevices());
   return hostir::TranslatePositionOp::create(builder, loc, position, mesh, whole);
 }
 
@@ -105,13 +96,9 @@ void Transfer::addSegment(bool ofSource, const CommonDigit &digit, const Segment
     if (!part.isDevice())
       local.push_back({part.size, part.isStream() ? part.value : index(block / span % part.size)});
   }
-  Value begin;
-  if (ofSource) {
-    begin = index(segment.offset);
-  } else {
-    begin = arith::MulIOp::create(builder, loc, digit.target.value, index(digit.target.chunk));
-    begin = arith::AddIOp::create(builder, loc, begin, index(segment.sliceOffset));
-  }
+  Value begin = ofSource ? index(segment.offset)
+                         : math().add(math().mul(digit.target.value, digit.target.chunk),
+                                      segment.sliceOffset);
   int64_t size = ofSource ? digit.source.size : digit.target.size;
   local.push_back({size, begin, 0, 1, segment.length});
 }
@@ -202,7 +189,7 @@ void Transfer::send() {
       if (share) {
         Value place =
             hostir::TranslatePositionOp::create(builder, loc, at, plan.mesh, plan.sourceMesh);
-        known = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, place, index(0));
+        known = math().compare(arith::CmpIPredicate::sge, place, index(0));
         int64_t inner = plan.sourceMesh.numDevices(), outer = 1;
         for (const MeshAxis &axis : plan.sourceMesh.getAxes()) {
           inner /= axis.size;
@@ -215,11 +202,8 @@ void Transfer::send() {
         require(condition, mineOnSource.lookup(axis.name), holder.lookup(axis.name));
     }
     Value peer = inWhole(false, at);
-    if (share) {
-      Value other = differ(peer, me);
-      condition =
-          condition ? arith::AndIOp::create(builder, loc, condition, other).getResult() : other;
-    }
+    if (share)
+      condition = math().both(condition, differ(peer, me));
     program.onlyIf(loc, condition, [&] {
       Value piece = view(true, values);
       hostir::SendOp::create(builder, loc, piece, peer);

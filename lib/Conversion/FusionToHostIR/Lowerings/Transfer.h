@@ -60,12 +60,9 @@ private:
   };
 
   Value index(int64_t value) { return program.getIndex(value); }
-  Value equal(Value a, Value b) {
-    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, a, b);
-  }
-  Value differ(Value a, Value b) {
-    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, a, b);
-  }
+  hostir::IndexBuilder math() { return program.math(loc); }
+  Value equal(Value a, Value b) { return math().isEqual(a, b); }
+  Value differ(Value a, Value b) { return math().compare(arith::CmpIPredicate::ne, a, b); }
   /// Adds a == b to `condition`.
   void require(Value &condition, Value a, Value b);
   /// The digit of `size` with `inner` indices inside and `outer` outside it.

@@ -182,9 +182,7 @@ Coordinates Transfer::getHolder(ArrayRef<Value> values, const Coordinates &recei
   int64_t holders = 1, receivers = 1;
   auto add = [&](Value value, int64_t size) {
     receivers *= size;
-    if (turn)
-      turn = arith::MulIOp::create(builder, loc, turn, index(size));
-    turn = turn ? arith::AddIOp::create(builder, loc, turn, value).getResult() : value;
+    turn = math().linear(turn, size, value);
   };
   for (auto [number, digit] : llvm::enumerate(plan.digits))
     if (digit.target.isDevice() && !digit.source.isDevice())
@@ -197,7 +195,7 @@ Coordinates Transfer::getHolder(ArrayRef<Value> values, const Coordinates &recei
   if (!turn)
     turn = index(0);
   if (receivers > holders)
-    turn = arith::RemUIOp::create(builder, loc, turn, index(holders));
+    turn = math().mod(turn, holders);
   int64_t outer = 1;
   for (const MeshAxis &axis : free) {
     holders /= axis.size;

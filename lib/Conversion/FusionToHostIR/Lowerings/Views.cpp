@@ -15,21 +15,6 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Whether the elements are row-major without gaps; ignores strides of extents of 1.
-static bool isRowMajor(MemRefType type) {
-  SmallVector<int64_t> strides;
-  int64_t offset, expected = 1;
-  if (failed(type.getStridesAndOffset(strides, offset)))
-    return false;
-  for (auto [extent, stride] :
-       llvm::zip_equal(llvm::reverse(type.getShape()), llvm::reverse(strides))) {
-    if (extent != 1 && stride != expected)
-      return false;
-    expected *= extent;
-  }
-  return true;
-}
-
 static SmallVector<int64_t> getLocalShape(Value value) {
   return *fusion::getLocalShape(cast<RankedTensorType>(value.getType()));
 }
@@ -115,7 +100,7 @@ class ReshapeLowering : public StridesLowering {
   }
   static bool mustPack(Operation *op, LoopEmitter &loop) {
     Value buffer = loop.program.getBuffer(op->getOperand(0));
-    return !isRowMajor(cast<MemRefType>(buffer.getType()));
+    return !hostir::isDense(cast<MemRefType>(buffer.getType()));
   }
 };
 } // namespace

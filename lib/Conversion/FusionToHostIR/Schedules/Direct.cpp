@@ -10,7 +10,6 @@
 #include "Support/OneSided.h"
 #include "Support/Peers.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
@@ -103,7 +102,7 @@ private:
   /// Part `number` of a buffer along its first dimension; or that of a device along `cut`, or of
   /// the one row.
   Value getElement(Value buffer, Value number) {
-    return hostir::buildElementView(builder, loc, buffer, number);
+    return hostir::buildElementView(builder, loc, buffer, OpFoldResult(number));
   }
   Value getCut(Value buffer, Value device);
   void put(Value source, Value target, Value peer) { channel.put(source, target, peer, stream); }
@@ -169,7 +168,7 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
 Value DirectEmission::getCut(Value buffer, Value device) {
   auto type = cast<MemRefType>(buffer.getType());
   int64_t dim = type.getRank() == 1 ? 0 : *all.cut, size = type.getDimSize(dim) / devices;
-  Value first = arith::MulIOp::create(builder, loc, device, program.getIndex(size));
+  Value first = program.math(loc).mul(device, size);
   return hostir::buildRangeView(builder, loc, buffer, dim, first, size);
 }
 

@@ -13,7 +13,6 @@
 #include "Support/ScatterLoop.h"
 #include "Support/SliceFactors.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
@@ -28,7 +27,6 @@ using namespace tandem;
 /// while it receives its own slice from device 1; devices 2 and 3 follow in steps 2 and 3.
 static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &program) {
   LoopEmitter body(scatter.loop, program);
-  OpBuilder &builder = program.getBuilder();
   Location loc = scatter.getLoc();
   const OwnerDigits &digits = scatter.digits;
   const ReshardPlan &plan = scatter.scattered.plan;
@@ -50,7 +48,7 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
   program.fork(loc, streams);
   program.onMesh(loc, plan.mesh, [&] {
     done = program.loop(loc, 1, digits.devices, [&](Value distance) {
-      Value step = arith::SubIOp::create(builder, loc, distance, program.getIndex(1));
+      Value step = program.math(loc).sub(distance, 1);
       Value to = peers.getTarget(distance), from = peers.getSource(distance);
       ScatterPlace place = scatter.getPlace(program, received, from);
       return scatter.computeFor(body, to, streamOf(step),

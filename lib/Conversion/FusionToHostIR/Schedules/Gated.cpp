@@ -40,20 +40,6 @@ static FailureOr<Value> collapseRows(OpBuilder &builder, Location loc, Value mat
   return memref::CollapseShapeOp::create(builder, loc, matrices, groups).getResult();
 }
 
-/// Number `index` of the first dimension.
-static Value makeMatrix(OpBuilder &builder, Location loc, Value matrices, Value index) {
-  auto type = cast<MemRefType>(matrices.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)),
-      strides(type.getRank(), builder.getIndexAttr(1)), sizes;
-  for (int64_t extent : type.getShape())
-    sizes.push_back(builder.getIndexAttr(extent));
-  offsets[0] = index;
-  sizes[0] = builder.getIndexAttr(1);
-  auto result = cast<MemRefType>(memref::SubViewOp::inferRankReducedResultType(
-      type.getShape().drop_front(), type, offsets, sizes, strides));
-  return memref::SubViewOp::create(builder, loc, result, matrices, offsets, sizes, strides);
-}
-
 /// Emits a product of matrices of rows with one matrix as products of two matrices.
 static void multiplyMatrices(ProgramBuilder &program, hostir::MatmulOp like, Value lhs,
                              Value output) {
@@ -64,8 +50,10 @@ static void multiplyMatrices(ProgramBuilder &program, hostir::MatmulOp like, Val
     FailureOr<Value> results = failed(rows) ? rows : collapseRows(builder, loc, output);
     if (failed(results)) {
       (void)program.loop(loc, 0, cast<MemRefType>(lhs.getType()).getDimSize(0), [&](Value index) {
-        Value matrix = makeMatrix(builder, loc, lhs, index);
-        multiplyMatrices(program, like, matrix, makeMatrix(builder, loc, output, index));
+        OpFoldResult number = index;
+        Value matrix = hostir::buildElementView(builder, loc, lhs, number);
+        multiplyMatrices(program, like, matrix,
+                         hostir::buildElementView(builder, loc, output, number));
         return success();
       });
       return;
@@ -227,21 +215,14 @@ static bool isOneBlock(RankedTensorType input, const ReshardPlan &plan) {
 
 /// Whether memory has rows of neighbouring elements, at equal distances that kernels can load.
 static bool hasContiguousRows(MemRefType type) {
-  SmallVector<int64_t> strides;
-  int64_t offset = 0;
-  if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+  if (!hostir::isArrayOfRows(type, 1))
     return false;
   // Kernels load rows in units of 16 bytes.
-  int64_t row = strides[strides.size() - 2];
-  bool hasKernels = type.getElementType().isF16() || type.getElementType().isBF16();
-  if (hasKernels && (ShapedType::isDynamic(row) || row % 8 != 0 || ShapedType::isDynamic(offset) ||
-                     offset % 8 != 0))
-    return false;
-  for (int64_t dim = 0; dim + 2 < type.getRank(); ++dim)
-    if (ShapedType::isDynamic(strides[dim]) || ShapedType::isDynamic(strides[dim + 1]) ||
-        strides[dim] != strides[dim + 1] * type.getDimSize(dim + 1))
-      return false;
-  return true;
+  if (!type.getElementType().isF16() && !type.getElementType().isBF16())
+    return true;
+  auto [strides, offset] = type.getStridesAndOffset();
+  return strides.back() == 1 && strides[strides.size() - 2] % 8 == 0 &&
+         !ShapedType::isDynamic(offset) && offset % 8 == 0;
 }
 
 /// What keeps a matmul of the loop from being a gated one; empty: nothing.

@@ -14,7 +14,6 @@
 #include "Support/ScatterLoop.h"
 #include "Support/SliceFactors.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
@@ -126,8 +125,7 @@ Value HierarchicalLoop::getOwner(Value acrossIndex, Value insideIndex) const {
   auto [outer, inner] = nodes.isInsideFirst ? std::pair(insideIndex, acrossIndex)
                                             : std::pair(acrossIndex, insideIndex);
   int64_t innerSize = nodes.isInsideFirst ? nodes.nodes : nodes.devices;
-  Value before = arith::MulIOp::create(builder, loc, outer, program.getIndex(innerSize));
-  return arith::AddIOp::create(builder, loc, before, inner);
+  return program.math(loc).linear(outer, innerSize, inner);
 }
 
 MessageGroup HierarchicalLoop::getHop() const {
@@ -140,8 +138,7 @@ MessageGroup HierarchicalLoop::getInside(Value distance) const {
 }
 
 Value HierarchicalLoop::getNumber(Value step, Value number, int64_t slices) const {
-  Value before = arith::MulIOp::create(builder, loc, step, program.getIndex(slices));
-  return arith::AddIOp::create(builder, loc, before, number);
+  return program.math(loc).linear(step, slices, number);
 }
 
 //===----------------------------------------------------------------------===//
@@ -206,7 +203,7 @@ LogicalResult HierarchicalGather::prepare() {
 
 /// Sends the slices of `step` to the previous node and receives those of the next step.
 LogicalResult HierarchicalGather::forward(Value step, bool isOwn) {
-  Value next = arith::AddIOp::create(builder, loc, step, program.getIndex(1));
+  Value next = program.math(loc).add(step, 1);
   return hops->emit(loop.getOwner(loop.across.getSource(step), loop.device),
                     loop.getOwner(loop.across.getSource(next), loop.device), isOwn, SliceNumbers(),
                     loop.getHop());
@@ -289,7 +286,7 @@ LogicalResult HierarchicalGather::exchangeAndCompute(Value step, bool isOwn) {
   if (failed(exchange(step, program.getIndex(1), isOwn)) || failed(computeHere(step, isOwn)) ||
       failed(program.loop(loc, 1, last, [&](Value distance) -> LogicalResult {
         arrive();
-        Value next = arith::AddIOp::create(builder, loc, distance, program.getIndex(1));
+        Value next = program.math(loc).add(distance, 1);
         if (failed(exchange(step, next, isOwn)))
           return failure();
         return computeThere(step, distance);
@@ -394,25 +391,17 @@ private:
 } // namespace
 
 Value HierarchicalReduce::getNumber(Value step, Value from) {
-  Value before =
-      arith::MulIOp::create(builder, loc, step, program.getIndex(loop.nodes.devices + 1));
-  return arith::AddIOp::create(builder, loc, before, from);
+  return program.math(loc).linear(step, loop.nodes.devices + 1, from);
 }
 
 Value HierarchicalReduce::getPlaces(Value step, bool withNext) {
-  auto type = cast<MemRefType>(received.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
-      strides(type.getRank(), builder.getIndexAttr(1));
-  offsets[0] = getNumber(step, program.getIndex(0));
-  for (int64_t extent : type.getShape())
-    sizes.push_back(builder.getIndexAttr(extent));
-  sizes[0] = builder.getIndexAttr(loop.nodes.devices + withNext);
-  return memref::SubViewOp::create(builder, loc, received, offsets, sizes, strides);
+  return hostir::buildRangeView(builder, loc, received, 0, getNumber(step, program.getIndex(0)),
+                                loop.nodes.devices + withNext);
 }
 
 LogicalResult HierarchicalReduce::compute(Value step) {
   auto onMain = [&](Value) { return program.getMainStream(); };
-  Value next = arith::AddIOp::create(builder, loc, step, program.getIndex(1));
+  Value next = program.math(loc).add(step, 1);
   Value node = loop.across.getSource(next);
   ScatterPlace place = scatter.getPlace(program, received, getNumber(step, loop.device));
   LogicalResult done = program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {

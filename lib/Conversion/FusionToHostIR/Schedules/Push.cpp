@@ -15,7 +15,6 @@
 #include "Support/ScatterLoop.h"
 #include "Support/SliceFactors.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/ADT/SetVector.h"
@@ -119,16 +118,15 @@ Value PushLoop::getKeepStream() const {
 Value PushLoop::getCopyStream(Value distance) const {
   Value worker = program.getIndex(0);
   if (copyStreams > 1)
-    worker = arith::RemUIOp::create(builder, loc, distance, program.getIndex(copyStreams));
+    worker = program.math(loc).mod(distance, copyStreams);
   return hostir::WorkerStreamOp::create(builder, loc, worker);
 }
 
 Value PushLoop::getComputeStream(Value number) const {
   if (computeStreams == 1)
     return program.getMainStream();
-  Value turn =
-      arith::RemUIOp::create(builder, loc, number, program.getIndex(computeStreams)).getResult();
-  Value worker = arith::AddIOp::create(builder, loc, turn, program.getIndex(copyStreams));
+  hostir::IndexBuilder math = program.math(loc);
+  Value worker = math.add(math.mod(number, computeStreams), copyStreams);
   return hostir::WorkerStreamOp::create(builder, loc, worker);
 }
 
@@ -436,7 +434,7 @@ LogicalResult PushReduce::compute(ArrayRef<Batch> batches) {
   if (batches.empty()) {
     auto computeOthers = [&](SliceNumbers numbers) {
       return program.loop(loc, 1, loop.devices, [&](Value step) {
-        Value distance = arith::SubIOp::create(builder, loc, program.getIndex(loop.devices), step);
+        Value distance = program.math(loc).sub(program.getIndex(loop.devices), step);
         return computeFor(step, distance, numbers);
       });
     };

@@ -13,7 +13,6 @@
 #include "Support/ScatterLoop.h"
 #include "Support/SliceFactors.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -58,9 +57,7 @@ public:
     return direction == 0 ? peers.getSource(distance) : peers.getTarget(distance);
   }
   MessageGroup getGroup(int64_t direction) const;
-  Value addOne(Value step) const {
-    return arith::AddIOp::create(builder, loc, step, program.getIndex(1));
-  }
+  Value addOne(Value step) const { return program.math(loc).add(step, 1); }
 
   const Form form;
   ProgramBuilder &program;
@@ -364,7 +361,7 @@ static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &fo
   Value main = program.getMainStream(), result = program.getBuffer(op.getResult());
   auto onMain = [&](Value) { return main; };
   auto getPlace = [&](int64_t direction, Value step) {
-    Value half = arith::RemUIOp::create(builder, loc, step, program.getIndex(2));
+    Value half = program.math(loc).mod(step, 2);
     return scatter.getPlace(program, places[direction], half);
   };
   auto compute = [&](int64_t direction, Value device, ScatterPlace place, bool adds) {

@@ -7,7 +7,6 @@
 
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -15,33 +14,26 @@ using namespace tandem;
 using namespace tandem::hostir;
 
 Value hostir::buildGroupPosition(OpBuilder &builder, Location loc, ChannelOp channel) {
+  IndexBuilder math(builder, loc);
   Value position;
-  for (StringRef axis : channel.getAxes().getAsValueRange<StringAttr>()) {
-    int64_t size = channel.getMesh().axisSize(axis);
-    if (size == 1)
-      continue;
-    Value index = DeviceIndexOp::create(builder, loc, builder.getIndexType(), channel.getMesh(),
-                                        builder.getStringAttr(axis));
-    if (!position) {
-      position = index;
-      continue;
-    }
-    Value extent = arith::ConstantIndexOp::create(builder, loc, size);
-    position = builder.createOrFold<arith::MulIOp>(loc, position, extent);
-    position = builder.createOrFold<arith::AddIOp>(loc, position, index);
-  }
-  return position ? position : arith::ConstantIndexOp::create(builder, loc, 0).getResult();
+  for (StringRef axis : channel.getAxes().getAsValueRange<StringAttr>())
+    if (int64_t size = channel.getMesh().axisSize(axis); size > 1)
+      position = math.linear(position, size,
+                             DeviceIndexOp::create(math, builder.getIndexType(), channel.getMesh(),
+                                                   builder.getStringAttr(axis)));
+  return position ? position : math.constant(0);
 }
 
-Value hostir::buildElementView(OpBuilder &builder, Location loc, Value buffer, OpFoldResult index) {
+Value hostir::buildElementView(OpBuilder &builder, Location loc, Value buffer,
+                               ArrayRef<OpFoldResult> leading) {
   auto type = cast<MemRefType>(buffer.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
+  SmallVector<OpFoldResult> offsets(leading);
   SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(builder.getContext(), type.getShape());
   SmallVector<OpFoldResult> strides(type.getRank(), builder.getIndexAttr(1));
-  offsets[0] = index;
-  sizes[0] = builder.getIndexAttr(1);
+  offsets.resize(type.getRank(), builder.getIndexAttr(0));
+  std::fill_n(sizes.begin(), leading.size(), builder.getIndexAttr(1));
   MemRefType viewType = memref::SubViewOp::inferRankReducedResultType(
-      type.getShape().drop_front(), type, offsets, sizes, strides);
+      type.getShape().drop_front(leading.size()), type, offsets, sizes, strides);
   return memref::SubViewOp::create(builder, loc, viewType, buffer, offsets, sizes, strides);
 }
 
@@ -56,18 +48,27 @@ Value hostir::buildRangeView(OpBuilder &builder, Location loc, Value buffer, int
   return memref::SubViewOp::create(builder, loc, buffer, offsets, sizes, strides);
 }
 
+Value hostir::allocLike(OpBuilder &builder, Location loc, Value view, Value stream, Type element) {
+  auto type = cast<MemRefType>(view.getType());
+  return AllocOp::create(builder, loc, type.getShape(), element ? element : type.getElementType(),
+                         stream);
+}
+
 bool hostir::isDense(MemRefType type) {
-  if (llvm::is_contained(type.getShape(), 0))
-    return true;
+  return llvm::is_contained(type.getShape(), 0) || type.areTrailingDimsContiguous(type.getRank());
+}
+
+bool hostir::isArrayOfRows(MemRefType type, int64_t inner) {
   SmallVector<int64_t> strides;
-  int64_t offset = 0, expected = 1;
-  if (failed(type.getStridesAndOffset(strides, offset)))
+  int64_t offset = 0;
+  if (failed(type.getStridesAndOffset(strides, offset)) || ShapedType::isDynamicShape(strides))
     return false;
-  for (auto [extent, stride] : llvm::reverse(llvm::zip_equal(type.getShape(), strides))) {
-    if (extent != 1 && stride != expected)
+  ArrayRef<int64_t> shape = type.getShape();
+  if (shape.back() != 1 && strides.back() != 1)
+    return false;
+  for (int64_t dim = 1; dim < type.getRank() - inner; ++dim)
+    if (shape[dim - 1] != 1 && strides[dim - 1] != strides[dim] * shape[dim])
       return false;
-    expected *= extent;
-  }
   return true;
 }
 

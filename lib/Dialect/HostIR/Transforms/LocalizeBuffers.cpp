@@ -7,9 +7,9 @@
 
 #include "PassLog.h"
 #include "SliceBoxes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -289,31 +289,14 @@ std::string Localizer::analyze() {
 // Rewriting
 //===----------------------------------------------------------------------===//
 
-// Whether the strides are row-major for this shape, ignoring extents of 1.
-static bool isRowMajor(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
-  int64_t expected = 1;
-  for (auto [extent, stride] : llvm::zip_equal(llvm::reverse(shape), llvm::reverse(strides))) {
-    if (extent != 1 && stride != expected)
-      return false;
-    expected *= extent;
-  }
-  return true;
-}
-
 static OpFoldResult sumOf(OpBuilder &builder, Location loc, const LinearIndex &index) {
   if (index.terms.empty())
     return builder.getIndexAttr(index.constant);
+  IndexBuilder math(builder, loc);
   Value sum;
-  auto add = [&](Value term) {
-    sum = sum ? arith::AddIOp::create(builder, loc, sum, term).getResult() : term;
-  };
-  for (auto [value, factor] : index.terms) {
-    Value size = arith::ConstantIndexOp::create(builder, loc, factor);
-    add(arith::MulIOp::create(builder, loc, value, size));
-  }
-  if (index.constant)
-    add(arith::ConstantIndexOp::create(builder, loc, index.constant));
-  return sum;
+  for (auto [value, factor] : index.terms)
+    sum = math.add(sum, math.mul(value, factor));
+  return math.add(sum, index.constant);
 }
 
 void Localizer::rewritePart(Part &part) {
@@ -321,30 +304,29 @@ void Localizer::rewritePart(Part &part) {
   OpBuilder builder(first.inBlock);
   Location loc = alloc.getLoc();
   Type element = alloc.getType().getElementType();
+  auto typeOf = [&](const Access &access, int64_t offset = 0) {
+    auto layout = StridedLayoutAttr::get(builder.getContext(), offset,
+                                         *compactStrides(part.slice, access.box.dims));
+    return MemRefType::get(cast<MemRefType>(access.operand->get().getType()).getShape(), element,
+                           layout);
+  };
   // The whole view's own shape if its dimensions are in address order, the usual case.
-  const Access &whole = part.accesses[part.whole];
-  auto type = MemRefType::get(cast<MemRefType>(whole.operand->get().getType()).getShape(), element);
-  SmallVector<int64_t> strides = *compactStrides(part.slice, whole.box.dims);
-  if (!isRowMajor(type.getShape(), strides)) {
-    SmallVector<int64_t> shape;
+  MemRefType whole = typeOf(part.accesses[part.whole]);
+  SmallVector<int64_t> shape(whole.getShape());
+  if (!isDense(whole)) {
+    shape.clear();
     for (const BoxDim &dim : llvm::reverse(part.slice))
       shape.push_back(dim.size);
-    type = MemRefType::get(shape, element);
   }
-  Value slice = AllocOp::create(builder, loc, type, part.stream(), IntegerAttr(), IntegerAttr());
+  Value slice = AllocOp::create(builder, loc, shape, element, part.stream());
   Value stream = part.stream();
   for (Access &access : part.accesses) {
-    auto old = cast<MemRefType>(access.operand->get().getType());
-    SmallVector<int64_t> wanted = *compactStrides(part.slice, access.box.dims);
-    if (access.offset == LinearIndex() && old.getShape() == type.getShape() &&
-        isRowMajor(old.getShape(), wanted)) {
+    bool moves = !access.offset.terms.empty();
+    MemRefType type = typeOf(access, moves ? ShapedType::kDynamic : access.offset.constant);
+    if (access.offset == LinearIndex() && type.getShape() == ArrayRef(shape) && isDense(type)) {
       access.operand->set(slice);
       continue;
     }
-    bool moves = !access.offset.terms.empty();
-    auto layout = StridedLayoutAttr::get(
-        builder.getContext(), moves ? ShapedType::kDynamic : access.offset.constant, wanted);
-    auto viewType = MemRefType::get(old.getShape(), element, layout);
     OpBuilder::InsertionGuard guard(builder);
     if (moves) {
       Operation *user = access.operand->getOwner();
@@ -354,8 +336,9 @@ void Localizer::rewritePart(Part &part) {
     auto asFold = [&](ArrayRef<int64_t> numbers) {
       return getAsIndexOpFoldResult(builder.getContext(), numbers);
     };
-    access.operand->set(memref::ReinterpretCastOp::create(builder, loc, viewType, slice, offset,
-                                                          asFold(old.getShape()), asFold(wanted)));
+    auto strides = cast<StridedLayoutAttr>(type.getLayout()).getStrides();
+    access.operand->set(memref::ReinterpretCastOp::create(
+        builder, loc, type, slice, offset, asFold(type.getShape()), asFold(strides)));
   }
   builder.setInsertionPointAfter(part.last);
   DeallocOp::create(builder, loc, slice, stream);

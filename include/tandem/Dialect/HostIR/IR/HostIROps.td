@@ -312,6 +312,12 @@ def HostIR_AllocOp : HostIR_Op<"alloc"> {
   }];
   let arguments = (ins HostIR_Stream:$stream, OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$pitch);
   let results = (outs Res<HostIR_Buffer, "", [MemAlloc]>:$buffer);
+  let builders = [
+    OpBuilder<(ins "MemRefType":$type, "Value":$stream),
+              [{ build($_builder, $_state, type, stream, IntegerAttr(), IntegerAttr()); }]>,
+    OpBuilder<(ins "ArrayRef<int64_t>":$shape, "Type":$element, "Value":$stream),
+              [{ build($_builder, $_state, MemRefType::get(shape, element), stream); }]>,
+  ];
   let assemblyFormat = "`on` $stream attr-dict `:` type($buffer)";
   let hasVerifier = 1;
 }

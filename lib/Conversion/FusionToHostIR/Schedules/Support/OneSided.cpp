@@ -7,8 +7,6 @@
 
 #include "OneSided.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 using namespace mlir;
 using namespace tandem;
 using program::Capability;
@@ -24,25 +22,18 @@ void OneSided::put(Value source, Value target, Value peer, Value stream) const {
 }
 
 Value OneSided::getSlot(Value device, int64_t set) const {
-  Value first =
-      arith::ConstantIndexOp::create(program.getBuilder(), loc, firstSignal + set * devices);
-  return arith::AddIOp::create(program.getBuilder(), loc, device, first);
-}
-
-static Value getValue(OpBuilder &builder, Location loc, Value number) {
-  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
-  return arith::AddIOp::create(builder, loc, number, one);
+  return program.math(loc).add(device, firstSignal + set * devices);
 }
 
 void OneSided::signal(Value peer, Value number, Value stream, int64_t set) const {
   OpBuilder &builder = program.getBuilder();
-  hostir::SignalOp::create(builder, loc, getSlot(me, set), getValue(builder, loc, number), peer,
+  hostir::SignalOp::create(builder, loc, getSlot(me, set), program.math(loc).add(number, 1), peer,
                            channel, stream);
 }
 
 void OneSided::waitFor(Value from, Value number, Value stream, int64_t set) const {
   OpBuilder &builder = program.getBuilder();
-  hostir::WaitSignalOp::create(builder, loc, getSlot(from, set), getValue(builder, loc, number),
+  hostir::WaitSignalOp::create(builder, loc, getSlot(from, set), program.math(loc).add(number, 1),
                                channel, stream);
 }
 

@@ -105,7 +105,5 @@ Value OwnerDigits::getIteration(ProgramBuilder &program, Location loc, Value ste
                                 Value number) const {
   if (numSlices() == 1)
     return step;
-  OpBuilder &builder = program.getBuilder();
-  Value before = arith::MulIOp::create(builder, loc, step, program.getIndex(numSlices()));
-  return arith::AddIOp::create(builder, loc, before, number);
+  return program.math(loc).linear(step, numSlices(), number);
 }

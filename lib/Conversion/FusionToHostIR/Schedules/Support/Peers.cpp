@@ -15,9 +15,8 @@ using namespace mlir;
 using namespace tandem;
 
 Value Peers::rotate(Value coordinate, Value by) const {
-  OpBuilder &builder = program.getBuilder();
-  Value sum = arith::AddIOp::create(builder, loc, coordinate, by);
-  return arith::RemUIOp::create(builder, loc, sum, program.getIndex(devices));
+  hostir::IndexBuilder math = program.math(loc);
+  return math.mod(math.add(coordinate, by), devices);
 }
 
 Value Peers::getSource(Value distance) const {
@@ -29,8 +28,7 @@ Value Peers::getSource(Value distance) const {
 Value Peers::getTarget(Value distance) const {
   if (order == PeerOrder::Xor)
     return getSource(distance);
-  return rotate(
-      me, arith::SubIOp::create(program.getBuilder(), loc, program.getIndex(devices), distance));
+  return rotate(me, program.math(loc).sub(program.getIndex(devices), distance));
 }
 
 bool Peers::areNeighbours(PeerOrder order, int64_t first, int64_t count) {
@@ -44,9 +42,8 @@ Value Peers::getFirstSource(int64_t first, int64_t count) const {
   if (order == PeerOrder::Rotated || count == 1)
     return source;
   // The block of `count` coordinates that contains it.
-  OpBuilder &builder = program.getBuilder();
-  Value inBlock = arith::RemUIOp::create(builder, loc, source, program.getIndex(count));
-  return arith::SubIOp::create(builder, loc, source, inBlock);
+  hostir::IndexBuilder math = program.math(loc);
+  return math.sub(source, math.mod(source, count));
 }
 
 Value Peers::getFirstTarget(int64_t first, int64_t count) const {
@@ -59,10 +56,10 @@ LogicalResult Peers::forEachPiece(Value first, int64_t count, PieceFn body) cons
   if (count == 1 || count == devices || order == PeerOrder::Xor)
     return body(first, count, /*isFirst=*/true);
   OpBuilder &builder = program.getBuilder();
-  Value before = arith::SubIOp::create(builder, loc, program.getIndex(devices), first);
+  Value before = program.math(loc).sub(program.getIndex(devices), first);
   auto when = [&](arith::CmpIPredicate predicate, int64_t bound,
                   function_ref<LogicalResult()> then) -> LogicalResult {
-    Value holds = arith::CmpIOp::create(builder, loc, predicate, before, program.getIndex(bound));
+    Value holds = program.math(loc).compare(predicate, before, program.getIndex(bound));
     auto branch = scf::IfOp::create(builder, loc, holds, /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(branch.thenBlock()->getTerminator());

@@ -12,7 +12,6 @@
 #include "OneSided.h"
 #include "OwnerSlices.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
@@ -100,9 +99,12 @@ private:
     return getView(program.getBuffer(fusion::ReshardOp(all.reshard).getResult()), own);
   }
   /// The partial sums of a round, or that of one device.
-  Value getPlaces(Value round) const { return getElement(received, {round}); }
-  Value getPlace(Value round, Value device) const { return getElement(received, {round, device}); }
-  Value getElement(Value buffer, ArrayRef<Value> leading) const;
+  Value getPlaces(Value round) const {
+    return hostir::buildElementView(builder, loc, received, OpFoldResult(round));
+  }
+  Value getPlace(Value round, Value device) const {
+    return hostir::buildElementView(builder, loc, received, {round, device});
+  }
 
   const AllReduceLoop &all;
   ProgramBuilder &program;
@@ -129,19 +131,6 @@ Emission::Emission(const AllReduceLoop &all, ProgramBuilder &program)
 Value Emission::getView(Value buffer, const SliceIndex &slice) const {
   fusion::ReshardOp op = all.reshard;
   return makeView(builder, loc, buffer, getLocalDims(op.getType(), &slice), true);
-}
-
-Value Emission::getElement(Value buffer, ArrayRef<Value> leading) const {
-  auto type = cast<MemRefType>(buffer.getType());
-  SmallVector<OpFoldResult> offsets(leading.begin(), leading.end()), sizes,
-      strides(type.getRank(), builder.getIndexAttr(1));
-  offsets.resize(type.getRank(), builder.getIndexAttr(0));
-  for (auto [i, extent] : llvm::enumerate(type.getShape()))
-    sizes.push_back(builder.getIndexAttr(i < leading.size() ? 1 : extent));
-  auto element = memref::SubViewOp::inferRankReducedResultType(
-      type.getShape().drop_front(leading.size()), type, offsets, sizes, strides);
-  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(element), buffer, offsets, sizes,
-                                   strides);
 }
 
 LogicalResult Emission::prepare() {
@@ -218,7 +207,7 @@ LogicalResult Emission::computeOthers(Value round, Value before) {
   LogicalResult done = program.loop(loc, 1 + late, devices, [&](Value distance) {
     if (failed(compute(distance)))
       return failure();
-    return exchange(arith::SubIOp::create(builder, loc, distance, program.getIndex(late)));
+    return exchange(program.math(loc).sub(distance, late));
   });
   return failed(done) ? failure() : program.loop(loc, devices - late, devices, exchange);
 }
@@ -313,7 +302,7 @@ LogicalResult Emission::emitRounds() {
   if (failed(all.epilogue ? computeAndStore(first) : computeOthers(first)))
     return failure();
   LogicalResult done = program.loop(loc, 1, rounds, [&](Value round) {
-    Value before = arith::SubIOp::create(builder, loc, round, program.getIndex(1));
+    Value before = program.math(loc).sub(round, 1);
     // The matmul that adds has this round's time to wait for its partial sums. In one stream no put
     // of this round stands behind a wait of the one before.
     if (all.sums || program.getWorkers() == 1) {

@@ -9,7 +9,6 @@
 
 #include "../../OpLowering.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
@@ -62,7 +61,6 @@ Obstacle ScatterLoop::verifyReduces() const {
 }
 
 Value ScatterLoop::allocReceived(ProgramBuilder &program, bool symmetric) const {
-  OpBuilder &builder = program.getBuilder();
   fusion::ReshardOp op = scatter;
   Type element = op.getType().getElementType();
   if (!reduces() && !symmetric)
@@ -70,8 +68,8 @@ Value ScatterLoop::allocReceived(ProgramBuilder &program, bool symmetric) const 
   SmallVector<int64_t> shape =
       reduces() ? getReceivedShape() : *fusion::getLocalShape(op.getType());
   if (!symmetric)
-    return hostir::AllocOp::create(builder, op.getLoc(), MemRefType::get(shape, element),
-                                   program.getMainStream(), IntegerAttr(), IntegerAttr());
+    return hostir::AllocOp::create(program.getBuilder(), op.getLoc(), shape, element,
+                                   program.getMainStream());
   Value received = program.allocSymmetric(op.getLoc(), shape, element);
   if (!reduces() && !program.getBuffer(op.getResult()))
     program.setBuffer(op.getResult(), received);
@@ -81,19 +79,9 @@ Value ScatterLoop::allocReceived(ProgramBuilder &program, bool symmetric) const 
 ScatterPlace ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value device) const {
   if (!reduces())
     return {received, device};
-  OpBuilder &builder = program.getBuilder();
-  auto type = cast<MemRefType>(received.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
-      steps(type.getRank(), builder.getIndexAttr(1));
-  offsets[0] = device;
-  for (int64_t extent : type.getShape())
-    sizes.push_back(builder.getIndexAttr(extent));
-  sizes[0] = builder.getIndexAttr(1);
-  auto placeType = memref::SubViewOp::inferRankReducedResultType(type.getShape().drop_front(), type,
-                                                                 offsets, sizes, steps);
   fusion::ReshardOp op = scatter;
-  return ScatterPlace(memref::SubViewOp::create(builder, op.getLoc(), cast<MemRefType>(placeType),
-                                                received, offsets, sizes, steps));
+  return ScatterPlace(
+      hostir::buildElementView(program.getBuilder(), op.getLoc(), received, OpFoldResult(device)));
 }
 
 LogicalResult ScatterLoop::prepare(LoopEmitter &body) const {
@@ -118,18 +106,16 @@ Value ScatterLoop::getComputed(ProgramBuilder &program, const SliceIndex &slice)
 
 LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ScatterPlace place,
                                      const SliceIndex &slice) const {
-  OpBuilder &builder = program.getBuilder();
   fusion::ReshardOp op = scatter;
+  hostir::IndexBuilder math = program.math(op.getLoc());
   LocalDims dims = getLocalDims(op.getInput().getType(), &slice);
   // The owner has one index of the owners' digit.
   dims[scattered.dim][scattered.localDigit] = {1, program.getIndex(0), 0};
   // What was on one device each lies next to each other there.
   for (const ScatteredDigit::Source &source : scattered.sources) {
-    Value index = place.source;
-    if (source.inner > 1)
-      index = arith::DivUIOp::create(builder, op.getLoc(), index, program.getIndex(source.inner));
+    Value index = math.div(place.source, source.inner);
     if (scattered.sources.size() > 1)
-      index = arith::RemUIOp::create(builder, op.getLoc(), index, program.getIndex(source.size));
+      index = math.mod(index, source.size);
     auto &digits = dims[source.dim];
     digits.insert(digits.begin() + source.localDigit, LocalDigit{source.size, index});
   }

@@ -8,8 +8,7 @@
 #ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_COLLECTIVES_COLLECTIVEBUILDER_H
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_COLLECTIVES_COLLECTIVEBUILDER_H
 
-#include "mlir/IR/Builders.h"
-#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem::hostir {
@@ -17,7 +16,7 @@ namespace tandem::hostir {
 inline MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
 
 /// Builds commands before a collective, on its channel and stream. Indices are `index` values.
-class CollectiveBuilder {
+class CollectiveBuilder : public IndexBuilder {
 public:
   CollectiveBuilder(CollectiveOp op, ChannelOp channel);
 
@@ -26,21 +25,8 @@ public:
   /// This device's position in the group.
   Value self() const { return position; }
   ReduceKind reduction() { return op.getReduction().value_or(ReduceKind::Sum); }
-  OpBuilder &builder() { return b; }
-  Location loc() { return op.getLoc(); }
-
-  Value constant(int64_t value);
-  Value add(Value a, int64_t b);
-  Value add(Value a, Value b);
-  Value sub(Value a, Value b);
   /// `a` modulo the group's size, for a >= 0.
-  Value wrap(Value a);
-  /// `a` modulo `m`, for a >= 0.
-  Value mod(Value a, int64_t m);
-  Value mul(Value a, int64_t b);
-  Value isLess(Value a, int64_t b);
-  Value isEqual(Value a, int64_t b);
-  Value both(Value a, Value b);
+  Value wrap(Value a) { return mod(a, groupSize); }
 
   /// `buffer[index, ...]`.
   Value element(Value buffer, Value index);
@@ -67,8 +53,6 @@ public:
 
 private:
   CollectiveOp op;
-  ChannelOp channel;
-  OpBuilder b;
   int64_t groupSize;
   Value position;
 };

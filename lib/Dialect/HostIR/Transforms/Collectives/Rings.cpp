@@ -100,8 +100,7 @@ static Value flatten(CollectiveBuilder &build, Value buffer) {
   ReassociationIndices all(typeOf(buffer).getRank());
   for (auto [dim, index] : llvm::enumerate(all))
     index = dim;
-  return memref::CollapseShapeOp::create(build.builder(), build.loc(), buffer,
-                                         ArrayRef<ReassociationIndices>{all});
+  return memref::CollapseShapeOp::create(build, buffer, ArrayRef<ReassociationIndices>{all});
 }
 
 // The dimension that is cut into chunks; -1 if none has as many indices as there are devices.
@@ -151,7 +150,7 @@ void hostir::expandAllReduce(CollectiveBuilder &build, Value input, Value output
   ringGather(build, ring, [&](Value index) { return chunk(output, index); });
 
   if (int64_t rest = shape[dim] % ring.size) {
-    OpFoldResult offset = build.builder().getIndexAttr(rows * ring.size);
+    OpFoldResult offset = build.getIndexAttr(rows * ring.size);
     // In this order, whatever compiler evaluates the arguments of a call.
     Value from = build.range(input, dim, offset, rest), to = build.range(output, dim, offset, rest);
     gatherAndReduce(build, ring, from, to);

@@ -111,12 +111,12 @@ static Value makeSlots(Tree &tree, MemRefType slice) {
 void hostir::expandGather(CollectiveBuilder &build, Value input, Value output, Value root) {
   Tree tree(build, root);
   Value slots = makeSlots(tree, typeOf(input));
-  OpFoldResult first = build.builder().getIndexAttr(0);
+  OpFoldResult first = build.getIndexAttr(0);
   build.copy(input, build.element(slots, 0));
   for (int64_t mask : roundsUp(tree.size)) {
     build.ifThen(tree.isParent(mask), [&] {
       withSubtreeSize(tree, build.add(tree.self, mask), mask, [&](int64_t count) {
-        OpFoldResult offset = build.builder().getIndexAttr(mask);
+        OpFoldResult offset = build.getIndexAttr(mask);
         build.receive(build.range(slots, 0, offset, count), tree.above(mask));
       });
     });
@@ -138,7 +138,7 @@ void hostir::expandGather(CollectiveBuilder &build, Value input, Value output, V
 void hostir::expandScatter(CollectiveBuilder &build, Value input, Value output, Value root) {
   Tree tree(build, root);
   Value slots = makeSlots(tree, typeOf(output));
-  OpFoldResult first = build.builder().getIndexAttr(0);
+  OpFoldResult first = build.getIndexAttr(0);
   build.ifThen(tree.isRoot(), [&] {
     build.loop(0, tree.size, [&](Value v) {
       build.copy(build.element(input, tree.member(v)), build.element(slots, v));
@@ -153,7 +153,7 @@ void hostir::expandScatter(CollectiveBuilder &build, Value input, Value output, 
     });
     build.ifThen(tree.isParent(mask), [&] {
       withSubtreeSize(tree, build.add(tree.self, mask), mask, [&](int64_t count) {
-        OpFoldResult offset = build.builder().getIndexAttr(mask);
+        OpFoldResult offset = build.getIndexAttr(mask);
         build.send(build.range(slots, 0, offset, count), tree.above(mask));
       });
     });
