@@ -3,7 +3,6 @@
 // RUN: tandem-compile --dump %t.tsp --rank=3 | FileCheck %s --check-prefix=LAST
 // RUN: tandem-compile %s --entry=attention_ring --mesh x=4 --target=cuda-peer --machine=h200x8 --explain | FileCheck %s --check-prefix=RING
 // RUN: tandem-compile %s --entry=attention_buffers --mesh x=8 --target=cpu-local --dump --rank=0 | FileCheck %s --check-prefix=BUFFERS
-// RUN: sed 's/directions = 2, buffers = 2/buffers = 3/' %s >%t.mlir && not tandem-compile %t.mlir --entry=attention_buffers --mesh x=8 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=THREE
 
 // Attention over devices that each have some tokens: keys and values move, queries stay (ring attention). Keys and values
 // are gathered by one loop, which folds each slice into a running softmax as it arrives.
@@ -14,7 +13,6 @@
 //
 // BUFFERS-NOT: size 3072
 // BUFFERS: recv c0 {{.*}}f32[2,6,8] from 1
-// THREE: error: schedule ring: expected buffers = 2, or none for one per device, found 3
 //
 // A device computes only on keys of its own tokens and earlier ones: two matmuls for each slice. With `zigzag` all devices
 // compute equally much.

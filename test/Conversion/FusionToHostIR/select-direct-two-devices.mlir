@@ -1,0 +1,17 @@
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x2 one-sided=true' | FileCheck %s
+
+// Two devices, too, run an all-reduce of 4 MiB as one kernel.
+
+// CHECK-LABEL: func @few
+// CHECK: fusion.stream_loop schedule <direct{{.*}}> from cost
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!x = tensor<512x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!t = tensor<512x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<512x4096xbf16, #fusion.axes<#tp, [-, -]>>
+
+func.func @few(%x: !x, %w: !w) -> !y {
+  %0 = fusion.matmul %x, %w : !x, !w -> !t
+  %1 = fusion.reshard %0 : !t -> !y
+  return %1 : !y
+}
