@@ -47,6 +47,9 @@ private:
   LogicalResult kernel(hostir::KernelOp op);
   /// True if `op` is a hostir operation that was numbered.
   FailureOr<bool> hostOp(Operation *op);
+  FailureOr<bool> value(Operation *op);
+  FailureOr<bool> localCommand(Operation *op);
+  FailureOr<bool> communication(Operation *op);
 
   Instr &emit(Operation *op, Opcode opcode) {
     return Numbering::emit(op, static_cast<uint8_t>(opcode));

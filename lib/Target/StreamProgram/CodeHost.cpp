@@ -14,32 +14,23 @@ using namespace mlir;
 
 namespace tandem::target {
 
+static FailureOr<bool> done(LogicalResult numbered) {
+  if (failed(numbered))
+    return failure();
+  return true;
+}
+
 FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
+  FailureOr<bool> isNumbered = false;
+  for (auto part : {&CodeBuilder::value, &CodeBuilder::localCommand, &CodeBuilder::communication})
+    if (succeeded(isNumbered) && !*isNumbered)
+      isNumbered = (this->*part)(op);
+  return isNumbered;
+}
+
+/// Numbers, streams, channels and buffers.
+FailureOr<bool> CodeBuilder::value(Operation *op) {
   using namespace hostir;
-  auto done = [](LogicalResult numbered) -> FailureOr<bool> {
-    if (failed(numbered))
-      return failure();
-    return true;
-  };
-  // View slots in a and b; the stream last.
-  auto two = [&](Opcode opcode, StringRef kind, Value a, Value b, Value stream) -> Instr & {
-    Instr &instr = command(op, opcode, kind);
-    instr.a = slot(a);
-    instr.b = slot(b);
-    instr.e = slot(stream);
-    return instr;
-  };
-  // Operands in the order of Commands.def.
-  auto local = [&](sp::CommandKind kind, std::initializer_list<Value> operands,
-                   Value stream) -> Instr & {
-    Instr &instr = command(op, Opcode::Local, sp::EnumNameCommandKind(kind));
-    instr.width = static_cast<uint8_t>(kind);
-    uint32_t *const slots[] = {&instr.a, &instr.b, &instr.c, &instr.d};
-    for (auto [to, from] : llvm::zip(slots, operands))
-      *to = from ? slot(from) : kNone;
-    instr.e = slot(stream);
-    return instr;
-  };
   return llvm::TypeSwitch<Operation *, FailureOr<bool>>(op)
       .Case([&](MainStreamOp o) {
         bind(o, constant(0));
@@ -81,6 +72,24 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
       .Case([&](ChannelOp o) { return done(channel(o)); })
       .Case([&](AllocOp o) { return done(allocation(o)); })
       .Case([&](DeallocOp) { return true; })
+      .Default([](Operation *) -> FailureOr<bool> { return false; });
+}
+
+/// Commands that only read and write memory of this rank.
+FailureOr<bool> CodeBuilder::localCommand(Operation *op) {
+  using namespace hostir;
+  // Operands in the order of Commands.def.
+  auto local = [&](sp::CommandKind kind, std::initializer_list<Value> operands,
+                   Value stream) -> Instr & {
+    Instr &instr = command(op, Opcode::Local, sp::EnumNameCommandKind(kind));
+    instr.width = static_cast<uint8_t>(kind);
+    uint32_t *const slots[] = {&instr.a, &instr.b, &instr.c, &instr.d};
+    for (auto [to, from] : llvm::zip(slots, operands))
+      *to = from ? slot(from) : kNone;
+    instr.e = slot(stream);
+    return instr;
+  };
+  return llvm::TypeSwitch<Operation *, FailureOr<bool>>(op)
       .Case([&](CopyOp o) {
         local(sp::CommandKind::copy, {o.getTarget(), o.getSource()}, o.getStream());
         return true;
@@ -108,6 +117,26 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
                     (o.getAccumulate() ? uint8_t(sp::CommandFlags::accumulate) : 0);
         return true;
       })
+      .Case([&](CallOp o) {
+        call(o);
+        return true;
+      })
+      .Case([&](LaunchOp o) { return done(launch(o)); })
+      .Default([](Operation *) -> FailureOr<bool> { return false; });
+}
+
+/// Commands that communicate, and those of several parts.
+FailureOr<bool> CodeBuilder::communication(Operation *op) {
+  using namespace hostir;
+  // View slots in a and b; the stream last.
+  auto two = [&](Opcode opcode, StringRef kind, Value a, Value b, Value stream) -> Instr & {
+    Instr &instr = command(op, opcode, kind);
+    instr.a = slot(a);
+    instr.b = slot(b);
+    instr.e = slot(stream);
+    return instr;
+  };
+  return llvm::TypeSwitch<Operation *, FailureOr<bool>>(op)
       .Case([&](CollectiveOp o) {
         Instr &instr = two(Opcode::Collective, stringifyCollectiveKind(o.getKind()), o.getInput(),
                            o.getOutput(), o.getStream());
@@ -153,11 +182,6 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         code->usesSignals = true;
         return true;
       })
-      .Case([&](CallOp o) {
-        call(o);
-        return true;
-      })
-      .Case([&](LaunchOp o) { return done(launch(o)); })
       .Default([](Operation *) -> FailureOr<bool> { return false; });
 }
 
