@@ -388,6 +388,61 @@ uint32_t ExpressionBuilder::shift(Operation *op, sp::ExprOp which) {
   return emit(which, type, reg(op->getOperand(0)), amount);
 }
 
+/// The instruction with the operands of an op, if there is one; of integers, before they wrap.
+static std::optional<sp::ExprOp> instructionOf(Operation *op) {
+  using E = sp::ExprOp;
+  static const llvm::StringMap<E> instructions = {
+      {arith::SelectOp::getOperationName(), E::select},
+      {arith::AddFOp::getOperationName(), E::add},
+      {arith::SubFOp::getOperationName(), E::sub},
+      {arith::MulFOp::getOperationName(), E::mul},
+      {arith::DivFOp::getOperationName(), E::div},
+      {arith::RemFOp::getOperationName(), E::rem},
+      {arith::NegFOp::getOperationName(), E::neg},
+      {arith::MaximumFOp::getOperationName(), E::max},
+      {arith::MinimumFOp::getOperationName(), E::min},
+      {math::AbsFOp::getOperationName(), E::abs},
+      {math::PowFOp::getOperationName(), E::pow},
+      {math::ExpOp::getOperationName(), E::exp},
+      {math::Exp2Op::getOperationName(), E::exp2},
+      {math::ExpM1Op::getOperationName(), E::expm1},
+      {math::LogOp::getOperationName(), E::log},
+      {math::Log1pOp::getOperationName(), E::log1p},
+      {math::SqrtOp::getOperationName(), E::sqrt},
+      {math::RsqrtOp::getOperationName(), E::rsqrt},
+      {math::TanhOp::getOperationName(), E::tanh},
+      {math::ErfOp::getOperationName(), E::erf},
+      {math::ErfcOp::getOperationName(), E::erfc},
+      {math::SinOp::getOperationName(), E::sin},
+      {math::CosOp::getOperationName(), E::cos},
+      {math::FloorOp::getOperationName(), E::floor},
+      {math::CeilOp::getOperationName(), E::ceil},
+      {math::RoundOp::getOperationName(), E::round},
+      {math::RoundEvenOp::getOperationName(), E::roundeven},
+      {math::TruncOp::getOperationName(), E::trunc},
+      {math::FmaOp::getOperationName(), E::fma},
+      {hostir::ExpDifferenceOp::getOperationName(), E::exp_difference},
+      {arith::AndIOp::getOperationName(), E::bit_and},
+      {arith::OrIOp::getOperationName(), E::bit_or},
+      {arith::XOrIOp::getOperationName(), E::bit_xor},
+      {arith::AddIOp::getOperationName(), E::add},
+      {arith::SubIOp::getOperationName(), E::sub},
+      {arith::MulIOp::getOperationName(), E::mul},
+      {arith::DivSIOp::getOperationName(), E::div},
+      {arith::RemSIOp::getOperationName(), E::rem},
+      {math::AbsIOp::getOperationName(), E::abs},
+      {arith::MaxSIOp::getOperationName(), E::max},
+      {arith::MinSIOp::getOperationName(), E::min}};
+  auto found = instructions.find(op->getName().getStringRef());
+  return found == instructions.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// Integers of 8 and 16 bits wrap after each of these.
+static bool wraps(Operation *op) {
+  return isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp, arith::RemSIOp,
+             math::AbsIOp, arith::MaxSIOp, arith::MinSIOp>(op);
+}
+
 ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
   using E = sp::ExprOp;
   if (op->getNumResults() != 1 || !registerTypeOf(op->getResult(0).getType()))
@@ -399,8 +454,6 @@ ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
   RegisterType type = resultTypeOf(op);
   bool onTruth = resultType.isInteger(1);
   auto operand = [&](unsigned i) { return reg(op->getOperand(i)); };
-  auto unary = [&](E e) { return Result(emit(e, type, operand(0))); };
-  auto binary = [&](E e) { return Result(emit(e, type, operand(0), operand(1))); };
   // i8 and i16 wrap at once; i1 has no arithmetic.
   auto wrapped = [&](Result result) -> Result {
     if (onTruth)
@@ -412,60 +465,22 @@ ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
     return Result(
         emit(E::mul, type, emit(E::log, type, operand(0)), number(type, 1.0 / std::log(base))));
   };
-  auto ternary = [&](E e) { return Result(emit(e, type, operand(0), operand(1), operand(2))); };
+  if (std::optional<E> instruction = instructionOf(op)) {
+    SmallVector<uint32_t, 3> inputs =
+        llvm::map_to_vector<3>(op->getOperands(), [&](Value v) { return reg(v); });
+    inputs.resize(3, 0);
+    Result result(emit(*instruction, type, inputs[0], inputs[1], inputs[2]));
+    return wraps(op) ? wrapped(result) : result;
+  }
   return llvm::TypeSwitch<Operation *, Result>(op)
       .Case([&](arith::ConstantOp o) { return constantOf(o); })
       .Case<arith::CmpFOp, arith::CmpIOp>([&](auto o) { return Result(compare(o)); })
-      .Case([&](arith::SelectOp) { return ternary(E::select); })
-      // Floating point.
-      .Case([&](arith::AddFOp) { return binary(E::add); })
-      .Case([&](arith::SubFOp) { return binary(E::sub); })
-      .Case([&](arith::MulFOp) { return binary(E::mul); })
-      .Case([&](arith::DivFOp) { return binary(E::div); })
-      .Case([&](arith::RemFOp) { return binary(E::rem); })
-      .Case([&](arith::NegFOp) { return unary(E::neg); })
-      .Case([&](arith::MaximumFOp) { return binary(E::max); })
-      .Case([&](arith::MinimumFOp) { return binary(E::min); })
       .Case([&](arith::MaxNumFOp o) { return Result(maxOrMinNumber(o, E::max)); })
       .Case([&](arith::MinNumFOp o) { return Result(maxOrMinNumber(o, E::min)); })
-      .Case([&](math::AbsFOp) { return unary(E::abs); })
-      .Case([&](math::PowFOp) { return binary(E::pow); })
-      .Case([&](math::ExpOp) { return unary(E::exp); })
-      .Case([&](math::Exp2Op) { return unary(E::exp2); })
-      .Case([&](math::ExpM1Op) { return unary(E::expm1); })
-      .Case([&](math::LogOp) { return unary(E::log); })
-      .Case([&](math::Log1pOp) { return unary(E::log1p); })
       .Case([&](math::Log2Op) { return scaledLog(2); })
       .Case([&](math::Log10Op) { return scaledLog(10); })
-      .Case([&](math::SqrtOp) { return unary(E::sqrt); })
-      .Case([&](math::RsqrtOp) { return unary(E::rsqrt); })
-      .Case([&](math::TanhOp) { return unary(E::tanh); })
-      .Case([&](math::ErfOp) { return unary(E::erf); })
-      .Case([&](math::ErfcOp) { return unary(E::erfc); })
-      .Case([&](math::SinOp) { return unary(E::sin); })
-      .Case([&](math::CosOp) { return unary(E::cos); })
-      .Case([&](math::FloorOp) { return unary(E::floor); })
-      .Case([&](math::CeilOp) { return unary(E::ceil); })
-      .Case([&](math::RoundOp) { return unary(E::round); })
-      .Case([&](math::RoundEvenOp) { return unary(E::roundeven); })
-      .Case([&](math::TruncOp) { return unary(E::trunc); })
-      .Case([&](math::FmaOp) { return ternary(E::fma); })
-      .Case([&](hostir::ExpDifferenceOp) { return ternary(E::exp_difference); })
-      // Integers.
-      .Case([&](arith::AddIOp) { return wrapped(binary(E::add)); })
-      .Case([&](arith::SubIOp) { return wrapped(binary(E::sub)); })
-      .Case([&](arith::MulIOp) { return wrapped(binary(E::mul)); })
-      .Case([&](arith::DivSIOp) { return wrapped(binary(E::div)); })
-      .Case([&](arith::RemSIOp) { return wrapped(binary(E::rem)); })
-      .Case([&](math::AbsIOp) { return wrapped(unary(E::abs)); })
-      .Case([&](arith::MaxSIOp) { return wrapped(binary(E::max)); })
-      .Case([&](arith::MinSIOp) { return wrapped(binary(E::min)); })
       .Case([&](arith::ShLIOp o) { return wrapped(shift(o, E::shl)); })
       .Case([&](arith::ShRSIOp o) { return wrapped(shift(o, E::shr)); })
-      .Case([&](arith::AndIOp) { return binary(E::bit_and); })
-      .Case([&](arith::OrIOp) { return binary(E::bit_or); })
-      .Case([&](arith::XOrIOp) { return binary(E::bit_xor); })
-      // Casts.
       .Case([&](arith::ExtFOp o) {
         uint32_t value = operand(0);
         return Result(type == operandType(o) ? value : emit(E::convert, type, value));
