@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GpuDevice.h"
+#include "MatmulOperands.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -13,254 +13,6 @@
 namespace tandem::gpu {
 
 namespace {
-
-/// A matrix as strides of its logical rows and columns.
-struct Matrix {
-  int64_t rows = 0, columns = 0, rowStride = 0, columnStride = 0;
-};
-
-/// The two innermost dimensions, transposed if `transpose`.
-Matrix matrixOf(const Layout &layout, bool transpose) {
-  unsigned r = layout.rank - 2u, c = layout.rank - 1u;
-  if (transpose)
-    std::swap(r, c);
-  return {layout.shape[r], layout.shape[c], layout.strides[r], layout.strides[c]};
-}
-
-/// Elements between rows if the library accepts the matrix row by row, else 0.
-int64_t leading(const Matrix &m) {
-  if (m.columnStride != 1 && m.columns > 1)
-    return 0;
-  if (m.rows == 1)
-    return std::max<int64_t>(m.columns, 1);
-  return m.rowStride >= m.columns ? m.rowStride : 0;
-}
-
-Matrix transposed(const Matrix &m) { return {m.columns, m.rows, m.columnStride, m.rowStride}; }
-
-/// Of an operand of an ordered product: whether its columns are stored one after the other. It
-/// depends on strides alone, so that pieces of a matrix are multiplied by the algorithm of the
-/// whole.
-bool isByColumns(const Layout &layout) {
-  return layout.strides[layout.rank - 1] != 1 && layout.strides[layout.rank - 2] == 1;
-}
-
-/// Ordered products have rows, and numbers of rows and columns, that are multiples of `unit`
-/// elements (kRowBytes): the algorithms that the library has for large products refuse others, of
-/// those dimensions whose elements are stored one after the other. So they compute more columns
-/// than asked for, and leave them. Usual products have a unit of 1.
-int64_t padded(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
-
-/// How the library reads an operand of a product; `stride`: elements between the rows of what is
-/// stored, 0 if the operand must be copied.
-struct Reading {
-  bool transpose = false;
-  int64_t stride = 0;
-};
-
-Reading readingOf(const Layout &layout, bool transpose, int64_t unit) {
-  Matrix m = matrixOf(layout, transpose);
-  if (unit == 1)
-    return leading(m) != 0 ? Reading{false, leading(m)} : Reading{true, leading(transposed(m))};
-  Matrix stored = matrixOf(layout, isByColumns(layout));
-  int64_t stride = leading(stored);
-  return {isByColumns(layout) != transpose,
-          stride != 0 && stored.rows == 1 ? padded(stored.columns, unit) : stride};
-}
-
-/// A dimension outside the matrices, with the strides of a, b and out.
-struct BatchDim {
-  int64_t extent = 1;
-  int64_t strides[3] = {};
-};
-
-int64_t batchStride(const Layout &layout, unsigned outRank, unsigned d) {
-  unsigned missing = outRank - layout.rank;
-  return d < missing || layout.shape[d - missing] == 1 ? 0 : layout.strides[d - missing];
-}
-
-/// Outermost first; drops extent 1 and merges adjacent dimensions.
-std::vector<BatchDim> batchDims(const Layout &out, const Layout &a, const Layout &b) {
-  std::vector<BatchDim> dims;
-  for (unsigned d = 0; d + 2 < out.rank; ++d) {
-    BatchDim dim{out.shape[d],
-                 {batchStride(a, out.rank, d), batchStride(b, out.rank, d), out.strides[d]}};
-    if (dim.extent == 1)
-      continue;
-    bool merges = !dims.empty();
-    for (int k = 0; k < 3; ++k)
-      merges = merges && dims.back().strides[k] == dim.strides[k] * dim.extent;
-    if (merges)
-      dim.extent *= dims.back().extent, dims.back() = dim;
-    else
-      dims.push_back(dim);
-  }
-  return dims;
-}
-
-/// Dense, for `bytes`. Of ordered products: with space for padded matrices. `byColumns`: columns
-/// are stored one after the other.
-Layout denseLike(const Layout &layout, int64_t unit, bool byColumns, uint64_t &bytes) {
-  Layout dense = Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
-  unsigned inner = layout.rank - 1u, outer = layout.rank - 2u;
-  if (byColumns)
-    std::swap(inner, outer);
-  dense.strides[inner] = 1;
-  dense.strides[outer] = padded(layout.shape[inner], unit);
-  int64_t stride = dense.strides[outer] * padded(layout.shape[outer], unit);
-  for (unsigned d = layout.rank - 2u; d-- > 0;) {
-    dense.strides[d] = stride;
-    stride *= layout.shape[d];
-  }
-  bytes = static_cast<uint64_t>(stride) * sizeOf(layout.dtype);
-  return dense;
-}
-
-/// An operand that the library reads in place or from a dense copy.
-struct Staged {
-  uint32_t slot = Operand::kNone;
-  Layout layout;      ///< as the library sees it
-  uint64_t bytes = 0; ///< that the library reads or writes
-  bool copied = false, converted = false;
-  CopyPlan in, out;
-  ConvertPlan convert; ///< instead of `in`
-  Scratch memory;
-
-  /// Of ordered products: what is stored by columns remains so, unless it is a result.
-  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, int64_t unit,
-                               bool load, bool store) {
-    bool byColumns = unit > 1 && !store && isByColumns(operand.layout);
-    return make(tools, operand, copy, unit, load, store, operand.layout.dtype, byColumns);
-  }
-  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, int64_t unit,
-                               bool load, bool store, DType type, bool byColumns) {
-    Staged staged;
-    staged.slot = operand.slot;
-    staged.layout = operand.layout;
-    staged.bytes = staged.layout.spanBytes();
-    staged.copied = copy;
-    if (!copy)
-      return staged;
-    Layout source = operand.layout;
-    source.dtype = type;
-    staged.layout = denseLike(source, unit, byColumns, staged.bytes);
-    TANDEM_ASSIGN_OR_RETURN(staged.memory, Scratch::make(tools->state, staged.bytes));
-    if (type != operand.layout.dtype) {
-      TANDEM_ASSIGN_OR_RETURN(staged.convert,
-                              ConvertPlan::make(*tools->kernels, staged.layout, operand.layout));
-      staged.converted = true;
-      return staged;
-    }
-    if (load) {
-      TANDEM_ASSIGN_OR_RETURN(staged.in,
-                              CopyPlan::make(*tools->kernels, staged.layout, operand.layout));
-    }
-    if (store) {
-      TANDEM_ASSIGN_OR_RETURN(staged.out,
-                              CopyPlan::make(*tools->kernels, operand.layout, staged.layout));
-    }
-    return staged;
-  }
-  Status enter(const Kernels &kernels, StreamHandle stream, const Frame &frame) const {
-    const void *from = frame.pointers[slot];
-    return converted ? convert.run(kernels, stream, memory.data(), from)
-                     : in.run(kernels, stream, memory.data(), from);
-  }
-  std::byte *data(const Frame &frame) const {
-    return static_cast<std::byte *>(copied ? memory.data() : frame.pointers[slot]);
-  }
-};
-
-/// The added row, copied to dense memory in the type of the result: the library reads it in packs,
-/// and a slice of a buffer may begin at any element.
-class Bias {
-public:
-  /// `columns`: of the product, at least as many as the row has.
-  Status prepare(const Tools &tools, const Operand &operand, DType type, int64_t columns) {
-    slot = operand.slot;
-    count = static_cast<uint64_t>(operand.layout.shape[0]);
-    stride = operand.layout.strides[0];
-    Layout dense = Layout::dense(type, {operand.layout.shape[0]});
-    TANDEM_ASSIGN_OR_RETURN(
-        memory, Scratch::make(tools->state, static_cast<uint64_t>(columns) * sizeOf(type)));
-    if (operand.layout.dtype == type) {
-      TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, dense, operand.layout));
-      return Status();
-    }
-    TANDEM_ASSIGN_OR_RETURN(
-        widen, tools->kernels->get(fmt::format("widen_{}", toString(operand.layout.dtype))));
-    return Status();
-  }
-  Status load(const Toolbox &tools, GpuStream &stream, const Frame &frame) {
-    void *to = memory.data(), *from = frame.pointers[slot];
-    if (!widen)
-      return copy.run(*tools.kernels, stream.native(), to, from);
-    void *arguments[] = {argument(count), argument(stride), argument(to), argument(from)};
-    return tools.kernels->launch(widen, count, stream.native(), arguments);
-  }
-  bool present() const { return memory.data() != nullptr; }
-  const void *data() const { return memory.data(); }
-
-private:
-  uint32_t slot = Operand::kNone;
-  uint64_t count = 0;
-  int64_t stride = 1;
-  Scratch memory;
-  CopyPlan copy;
-  FunctionHandle widen = nullptr;
-};
-
-/// A bias of the result's shape. The library reads it in place. Where it cannot, the bias is copied
-/// into the result first, and the product is added to that.
-class Term {
-public:
-  /// `out`: where the library writes.
-  /// `aligned`: the library reads rows at multiples of kRowBytes only.
-  Status prepare(const Tools &tools, const Operand &operand, const Staged &out, bool ordered,
-                 bool aligned) {
-    slot = operand.slot;
-    const Layout &layout = operand.layout;
-    int64_t matrices = 1;
-    for (unsigned d = 0; d + 2 < layout.rank; ++d)
-      matrices *= layout.shape[d];
-    stride = leading(matrixOf(layout, false));
-    uint64_t places = static_cast<uint64_t>(stride) * sizeOf(layout.dtype) | operand.alignment;
-    inPlace = matrices == 1 && stride != 0 && !out.copied && !ordered &&
-              (!aligned || places % kRowBytes == 0);
-    if (inPlace)
-      return Status();
-    TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, out.layout, layout));
-    return Status();
-  }
-  bool present() const { return slot != Operand::kNone; }
-  /// Whether the library reads it; else load() comes before the product.
-  bool isInPlace() const { return inPlace; }
-  int64_t rowStride() const { return stride; }
-  uint32_t place() const { return slot; } ///< of its address in a frame
-  Status load(const Kernels &kernels, StreamHandle stream, const Frame &frame, void *out) {
-    return copy.run(kernels, stream, out, frame.pointers[slot]);
-  }
-  void *data(const Frame &frame) const { return frame.pointers[slot]; }
-
-private:
-  uint32_t slot = Operand::kNone;
-  int64_t stride = 0;
-  bool inPlace = false;
-  CopyPlan copy;
-};
-
-/// Whether the library cannot read (or, if `isResult`, write) an operand in place. Matrices and
-/// rows of ordered products begin at multiples of kRowBytes. `pads`: this one is padded.
-bool needsCopy(const Operand &operand, bool isResult, int64_t unit, bool pads) {
-  const Layout &layout = operand.layout;
-  Reading reading = readingOf(layout, false, unit);
-  if (reading.stride == 0 || (isResult && reading.transpose) || pads)
-    return true;
-  int64_t strides = reading.stride;
-  for (unsigned d = 0; d + 2 < layout.rank; ++d)
-    strides |= layout.shape[d] > 1 ? layout.strides[d] : 0;
-  return strides % unit != 0 || (unit > 1 && operand.alignment % kRowBytes != 0);
-}
 
 class MatmulOperation final : public GpuOperation {
 public:
@@ -310,14 +62,14 @@ private:
       Reading reading = readingOf(operand.layout, transpose, 1);
       bool copy = reading.stride == 0 || reading.transpose != isRight ||
                   !isAligned(operand, reading.stride);
-      return Staged::make(tools, operand, copy, 1, true, false, operand.layout.dtype,
-                          transpose != isRight);
+      return StagedOperand::make(tools, operand, copy, 1, true, false, operand.layout.dtype,
+                                 transpose != isRight);
     };
     TANDEM_ASSIGN_OR_RETURN(a, alongK(desc.a, desc.transposeA, false));
     TANDEM_ASSIGN_OR_RETURN(b, alongK(desc.b, desc.transposeB, true));
     bool copy = needsCopy(desc.out, true, 1, false) ||
                 !isAligned(desc.out, readingOf(desc.out.layout, false, 1).stride);
-    TANDEM_ASSIGN_OR_RETURN(out, Staged::make(tools, desc.out, copy, 1, accumulate, true));
+    TANDEM_ASSIGN_OR_RETURN(out, StagedOperand::make(tools, desc.out, copy, 1, accumulate, true));
     product.m = result.rows;
     product.n = result.columns;
     if (residual.present() &&
@@ -329,11 +81,11 @@ private:
     TANDEM_RETURN_IF_ERROR(prepareScales());
     Status status = makePlans();
     if (!status.ok()) { // start again
-      a = Staged();
-      b = Staged();
-      out = Staged();
-      bias = Bias();
-      term = Term();
+      a = StagedOperand();
+      b = StagedOperand();
+      out = StagedOperand();
+      bias = BiasRow();
+      term = BiasMatrix();
       product = Product();
       dims.clear();
       plans.clear();
@@ -390,14 +142,14 @@ private:
     bool readsByColumns = readingOf(desc.a.layout, desc.transposeA, unit).transpose;
     bool padsRows = readsByColumns && result.rows % unit != 0;
     bool padsColumns = result.columns % unit != 0;
-    product.m = padsRows ? padded(result.rows, unit) : result.rows;
-    product.n = padded(result.columns, unit);
+    product.m = padsRows ? paddedCount(result.rows, unit) : result.rows;
+    product.n = paddedCount(result.columns, unit);
     auto stage = [&](const Operand &operand, bool load, bool isResult, bool pads) {
       bool copy = needsCopy(operand, isResult, unit, pads);
       if (!isResult && operand.layout.dtype != type) // by rows or by columns, as it is
-        return Staged::make(tools, operand, true, unit, true, false, type,
-                            isByColumns(operand.layout));
-      return Staged::make(tools, operand, copy, unit, load, isResult);
+        return StagedOperand::make(tools, operand, true, unit, true, false, type,
+                                   isByColumns(operand.layout));
+      return StagedOperand::make(tools, operand, copy, unit, load, isResult);
     };
     TANDEM_ASSIGN_OR_RETURN(a, stage(desc.a, true, false, padsRows));
     TANDEM_ASSIGN_OR_RETURN(b, stage(desc.b, true, false, padsColumns));
@@ -424,7 +176,7 @@ public:
                                 [](const auto &plan) { return plan.first < kRowBytes; });
     if (plans.empty() || takesAny)
       return;
-    for (const Staged *staged : {&a, &b, &out})
+    for (const StagedOperand *staged : {&a, &b, &out})
       if (!staged->copied)
         note(staged->slot, kRowBytes);
     if (product.adds)
@@ -437,7 +189,7 @@ public:
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     const Kernels &kernels = *tools->kernels;
-    for (Staged *staged : {&a, &b, &out})
+    for (StagedOperand *staged : {&a, &b, &out})
       if (staged->copied && (staged != &out || accumulate))
         TANDEM_RETURN_IF_ERROR(staged->enter(kernels, stream.native(), frame));
     std::byte *bases[3] = {a.data(frame), b.data(frame), out.data(frame)};
@@ -604,9 +356,9 @@ private:
   }
 
   Tools tools; ///< first: outlives the plans
-  Staged a, b, out;
-  Bias bias;
-  Term term;
+  StagedOperand a, b, out;
+  BiasRow bias;
+  BiasMatrix term;
   Operand residual;
   const std::byte *residualBase = nullptr, *resultBase = nullptr; ///< in this run
   Operand rowScale, columnScale;
@@ -614,7 +366,7 @@ private:
   std::shared_ptr<Scratch> anyScales; ///< while algorithms are timed, which may outlive this
   bool accumulate = false;
   unsigned element = 4, outElement = 4;
-  int64_t unit = 1; ///< see padded()
+  int64_t unit = 1; ///< see paddedCount()
   Product product;
   std::vector<BatchDim> dims; ///< dimensions looped over here
   std::vector<std::pair<unsigned, std::shared_ptr<ProductPlan>>> plans;
@@ -667,7 +419,7 @@ public:
 private:
   Tools tools;
   uint32_t out = 0, term = Operand::kNone;
-  Bias bias;
+  BiasRow bias;
   bool accumulate = false;
   Scratch zero;
   CopyPlan copy;
