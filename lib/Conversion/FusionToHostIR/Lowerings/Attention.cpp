@@ -256,8 +256,9 @@ Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits, int64_t extent) {
   auto isAligned = [&](int64_t count) {
     return llvm::all_of(distances, [&](int64_t distance) { return distance % count == 0; });
   };
+  hostir::IndexBuilder index(builder, loc);
   tokens.count = 1;
-  tokens.first = program.getIndex(0);
+  tokens.first = index.constant(0);
   for (const LocalDigit &digit : digits) {
     inner /= digit.size;
     if (digit.isKept())
@@ -267,9 +268,7 @@ Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits, int64_t extent) {
     if (!digit.index)
       continue;
     distances.push_back(inner * std::max<int64_t>(digit.chunk, 1));
-    Value distance = program.getIndex(distances.back());
-    tokens.first = arith::AddIOp::create(
-        builder, loc, tokens.first, arith::MulIOp::create(builder, loc, digit.index, distance));
+    tokens.first = index.add(tokens.first, index.mul(digit.index, distances.back()));
   }
   // In a chunk: neither longer than it, nor across its end.
   if (!isContiguous || (chunk && (chunk % tokens.count != 0 || !isAligned(tokens.count)))) {
@@ -279,19 +278,13 @@ Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits, int64_t extent) {
   if (!chunk)
     return tokens;
   // As in makeTokens().
-  Value first = tokens.first, size = program.getIndex(chunk), two = program.getIndex(2);
-  Value number = arith::DivUIOp::create(builder, loc, first, size);
-  Value inside = arith::RemUIOp::create(builder, loc, first, size);
-  Value pair = arith::DivUIOp::create(builder, loc, number, two);
-  Value isLate = arith::RemUIOp::create(builder, loc, number, two);
+  Value number = index.div(tokens.first, chunk), inside = index.mod(tokens.first, chunk);
+  Value pair = index.div(number, 2), isLate = index.mod(number, 2);
   // pair, or last - pair: pair + isLate * (last - 2 * pair).
-  Value last = program.getIndex(op.getType().getDimSize(rank - 2) / chunk - 1);
-  Value twice = arith::MulIOp::create(builder, loc, pair, two);
-  Value rest = arith::SubIOp::create(builder, loc, last, twice);
-  Value added = arith::MulIOp::create(builder, loc, isLate, rest);
-  Value place = arith::AddIOp::create(builder, loc, pair, added);
-  Value begin = arith::MulIOp::create(builder, loc, place, size);
-  tokens.first = arith::AddIOp::create(builder, loc, begin, inside);
+  Value last = index.constant(op.getType().getDimSize(rank - 2) / chunk - 1);
+  Value rest = index.sub(last, index.mul(pair, 2));
+  Value place = index.add(pair, index.createOrFold<arith::MulIOp>(isLate, rest));
+  tokens.first = index.linear(place, chunk, inside);
   return tokens;
 }
 
