@@ -5,89 +5,25 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AlgorithmCache.h"
 #include "GpuDevice.h"
 
-#include "tandem/Program/Files.h"
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/HostOps.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
-#include <fstream>
 #include <sstream>
 #include <string>
-#include <unistd.h>
 #include <utility>
 #include <vector>
-#include <xxhash.h>
 
 namespace tandem::gpu {
 
 namespace {
-
-/// The fastest algorithm of each problem on each GPU model, stored in a text file: a version line,
-/// lines "DEVICE<tab>PROBLEM<tab>ALGORITHM", then a checksum.
-class AlgorithmCache {
-public:
-  /// Empty if the file is missing. Empty, with a warning, if it is invalid or truncated.
-  static AlgorithmCache read(const std::string &path, const Log &log) {
-    AlgorithmCache cache;
-    auto read = readWhole(path);
-    if (!read && ::access(path.c_str(), F_OK) != 0)
-      return cache;
-    std::string text = read ? std::move(*read) : "";
-    size_t end = text.rfind("end ");
-    bool good = text.compare(0, kVersion.size(), kVersion) == 0 && end != std::string::npos &&
-                text.substr(end) == checksum(std::string_view(text).substr(0, end));
-    std::istringstream lines(good ? text.substr(kVersion.size(), end - kVersion.size()) : "");
-    for (std::string line; good && std::getline(lines, line);) {
-      size_t first = line.find('\t'), second = line.find('\t', first + 1);
-      good = first != std::string::npos && second != std::string::npos;
-      if (good)
-        cache.add(line.substr(0, first), line.substr(first + 1, second - first - 1),
-                  line.substr(second + 1));
-    }
-    if (good)
-      return cache;
-    log(LogLevel::Warning, path + " is not a complete file of algorithms: ignored");
-    return {};
-  }
-
-  /// Writes a temporary file and renames it, so readers see the old or the new file.
-  Status write(const std::string &path) const {
-    std::string text(kVersion);
-    for (const auto &[what, algorithm] : choices)
-      text += fmt::format("{}\t{}\t{}\n", what.first, what.second, algorithm);
-    text += checksum(text);
-    return writeFile(path, text);
-  }
-
-  /// Null if unknown. `device` names the GPU model and the library version.
-  const std::string *find(const std::string &device, const std::string &problem) const {
-    auto found = choices.find({device, problem});
-    return found == choices.end() ? nullptr : &found->second;
-  }
-
-  /// The strings contain no tab or newline. True if the entry is new.
-  bool add(const std::string &device, const std::string &problem, const std::string &algorithm) {
-    std::string &known = choices[{device, problem}];
-    return std::exchange(known, algorithm) != algorithm;
-  }
-
-private:
-  static constexpr std::string_view kVersion = "tandem algorithms 1\n";
-
-  static std::string checksum(std::string_view body) {
-    return fmt::format("end {:016x}\n", XXH3_64bits(body.data(), body.size()));
-  }
-
-  std::map<std::pair<std::string, std::string>, std::string> choices;
-};
 
 /// Random bits that are numbers of at most 2 in every type. An algorithm's speed depends on the
 /// power it draws, and constant or short mantissas draw much less. The length divides no power of
