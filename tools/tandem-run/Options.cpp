@@ -63,12 +63,28 @@ static Status parseExtent(const std::string &text, int64_t least, int64_t &exten
   return Status();
 }
 
-Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
-  Options o;
-  CommandLine line("tandem-run", kDescription);
-  line.add_option("program", o.programs, "stream programs, or sources to compile first")
-      ->type_name("program.tsp|program.mlir");
+namespace {
+/// The command line, and the options that others rule out.
+class Parser {
+public:
+  Expected<Options> parse(const std::vector<std::string> &arguments);
 
+private:
+  void addRanks();
+  void addCompilation();
+  void addRuns();
+  void addReports();
+  /// Refuses options that do not go together.
+  Status check();
+
+  Options o;
+  CommandLine line{"tandem-run", kDescription};
+  CLI::Option *link = nullptr, *trace = nullptr, *svg = nullptr;
+  std::vector<CLI::Option *> compiling;
+};
+} // namespace
+
+void Parser::addRanks() {
   const char *ranks = "Ranks";
   line.number("-n", o.ranks, 1, 65536, "N",
               "start N ranks on this host. Default: the ranks started by mpirun, srun or\n"
@@ -85,12 +101,11 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
           "the program uses the first in the list with the capabilities that it needs.\n"
           "node:NAME comes first for ranks of one host, network:NAME for others")
       ->group(ranks);
-  auto *link =
-      line.text("--link", o.link, "RATE,LATENCY[,stop=BYTES]",
-                "channels local and ucx: delay what ranks send as a link of this rate and\n"
-                "latency would, such as 2GB/s,20us (docs/benchmarking.md). With\n"
-                "2GB/s,20us,stop=1MB the link of each rank fails after a megabyte")
-          ->group(ranks);
+  link = line.text("--link", o.link, "RATE,LATENCY[,stop=BYTES]",
+                   "channels local and ucx: delay what ranks send as a link of this rate and\n"
+                   "latency would, such as 2GB/s,20us (docs/benchmarking.md). With\n"
+                   "2GB/s,20us,stop=1MB the link of each rank fails after a megabyte")
+             ->group(ranks);
   line.add_flag("--threads", o.threads, "with ccl or peer: ranks are threads of one process")
       ->group(ranks);
   line.add_flag("--no-graph", o.noGraph,
@@ -101,9 +116,11 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       ->group(ranks);
   line.add_flag("--prefix", o.prefix, "prefix each output line of a rank with \"[rank] \"")
       ->group(ranks);
+}
 
+void Parser::addCompilation() {
   const char *compilation = "Compilation (of each program.mlir)";
-  const std::vector<CLI::Option *> compiling = {
+  compiling = {
       line.text("--entry", o.entry, "NAME", "function; default: the only one"),
       line.list("--mesh", o.mesh, "x=4[,y=2]",
                 "sizes of mesh axes; an axis of unknown size gets N, two of one mesh get the "
@@ -117,7 +134,9 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                 "bitwise or batch (docs/determinism.md); default: as the program says")};
   for (CLI::Option *option : compiling)
     option->group(compilation);
+}
 
+void Parser::addRuns() {
   const char *runs = "Runs";
   line.add_flag(
           "--verify", o.verify,
@@ -149,18 +168,20 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   line.number("--warmup", o.warmup, 0, 100000000, "K", "untimed runs first; default 0")
       ->group(runs);
   line.number("--seed", o.seed, 0, ~uint64_t(0), "S", "of the inputs; default 0")->group(runs);
+}
 
+void Parser::addReports() {
   const char *reports = "Reports";
   line.add_flag("--per-rank", o.perRank, "one line per rank")->group(reports);
   line.text("--json", o.json, "FILE",
             "times, errors, bytes moved, commands; for several programs: a list, \"programs\"")
       ->group(reports);
-  auto *trace = line.text("--trace", o.trace, "FILE",
-                          "trace one extra run as a Chrome trace (for Perfetto and\n"
-                          "tandem-sim --compare); one program only")
-                    ->group(reports);
-  auto *svg = line.text("--svg", o.svg, "FILE", "draw that run of each program, on one time axis")
-                  ->group(reports);
+  trace = line.text("--trace", o.trace, "FILE",
+                    "trace one extra run as a Chrome trace (for Perfetto and\n"
+                    "tandem-sim --compare); one program only")
+              ->group(reports);
+  svg = line.text("--svg", o.svg, "FILE", "draw that run of each program, on one time axis")
+            ->group(reports);
   line.text("--hang-report", o.hangReport, "FILE",
             "when ranks fail, stop or are killed, and on SIGUSR1: write what each rank does, what\n"
             "it waits for and who should have sent it (JSON). Ranks that another launcher has\n"
@@ -170,10 +191,9 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
             "write logical inputs and outputs as .npy (bf16 as uint16), listed in index.json;\n"
             "several programs: each into a folder named after its file, without the extension")
       ->group(reports);
+}
 
-  TANDEM_ASSIGN_OR_RETURN(o.text, line.parse(arguments));
-  if (!o.text.empty())
-    return o;
+Status Parser::check() {
   if (o.programs.empty())
     return Status(Code::InvalidArgument, "expected a program (.tsp or .mlir); --help says more");
   if (o.several()) {
@@ -202,5 +222,22 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       return Status(Code::InvalidArgument, "--verify: device null computes nothing");
     TANDEM_RETURN_IF_ERROR(refuseOptions({trace, svg}, "device null runs nothing"));
   }
-  return o;
+  return Status();
+}
+
+Expected<Options> Parser::parse(const std::vector<std::string> &arguments) {
+  line.add_option("program", o.programs, "stream programs, or sources to compile first")
+      ->type_name("program.tsp|program.mlir");
+  addRanks();
+  addCompilation();
+  addRuns();
+  addReports();
+  TANDEM_ASSIGN_OR_RETURN(o.text, line.parse(arguments));
+  if (o.text.empty())
+    TANDEM_RETURN_IF_ERROR(check());
+  return std::move(o);
+}
+
+Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
+  return Parser().parse(arguments);
 }

@@ -376,40 +376,35 @@ void RuntimeContext::check(tandem_code code) {
   raise(code, job && *tandem_job_error(job) ? tandem_job_error(job) : tandem_last_error(handle));
 }
 
-void tandem::python::bindContexts(nb::module_ &module) {
-  nb::class_<World>(module, "World",
-                    "Ranks that are threads of this process. Each has a Context(world=..., "
-                    "rank=...); tandem.local_world makes them.")
-      .def(nb::init<uint32_t, double>(), nb::arg("size"), nb::arg("timeout") = 60.0)
-      .def_ro("size", &World::size);
+static constexpr const char *kContextDoc =
+    "This rank's device, channels and connections to the other ranks. Threads that share "
+    "it use it one after another.\n\n"
+    "Context(device='cpu', channels='', world=None, rank=None, bootstrap=None, timeout=60.0,\n"
+    "        matmul_threads=0, graphs=True, require_proof=False,\n"
+    "        no_native=False, allocator=None)\n\n"
+    "device: 'cpu', 'cuda' (GPU: local rank modulo the number of GPUs) or 'cuda:1'.\n"
+    "channels: comma-separated, first choice first; '': 'local' for threads, 'ucx' for "
+    "processes,\n"
+    "    'peer,ccl' for GPUs.\n"
+    "world, rank: a World, and the rank in it. bootstrap: an object with rank, world_size,\n"
+    "    optionally local_rank and local_size, and node, all_gather(bytes) -> [bytes] and "
+    "barrier(). "
+    "Neither:\n"
+    "    the job of torchrun, mpirun or srun, else a world of one rank.\n"
+    "timeout: seconds until a run that makes no progress is ended.\n"
+    "matmul_threads: threads of a product on the CPU; 0: one.\n"
+    "graphs: capture runs of GPUs in graphs. require_proof: reject programs without a complete\n"
+    "    certificate. no_native: reject programs with native code (PTX,\n"
+    "    code objects of AMD GPUs).\n"
+    "allocator: an object whose attribute tandem_allocator is the address of that struct\n"
+    "    (tandem-c/Context.h), in place of the device's memory; the context keeps the object.\n\n"
+    "Collective. Raises ArgumentError for bad options, Error if the device, a channel or "
+    "another\n"
+    "rank is not there, and what the bootstrap raises. `with context:` makes it the thread's\n"
+    "current one.";
 
-  nb::class_<RuntimeContext>(
-      module, "Context",
-      "This rank's device, channels and connections to the other ranks. Threads that share "
-      "it use it one after another.\n\n"
-      "Context(device='cpu', channels='', world=None, rank=None, bootstrap=None, timeout=60.0,\n"
-      "        matmul_threads=0, graphs=True, require_proof=False,\n"
-      "        no_native=False, allocator=None)\n\n"
-      "device: 'cpu', 'cuda' (GPU: local rank modulo the number of GPUs) or 'cuda:1'.\n"
-      "channels: comma-separated, first choice first; '': 'local' for threads, 'ucx' for "
-      "processes,\n"
-      "    'peer,ccl' for GPUs.\n"
-      "world, rank: a World, and the rank in it. bootstrap: an object with rank, world_size,\n"
-      "    optionally local_rank and local_size, and node, all_gather(bytes) -> [bytes] and "
-      "barrier(). "
-      "Neither:\n"
-      "    the job of torchrun, mpirun or srun, else a world of one rank.\n"
-      "timeout: seconds until a run that makes no progress is ended.\n"
-      "matmul_threads: threads of a product on the CPU; 0: one.\n"
-      "graphs: capture runs of GPUs in graphs. require_proof: reject programs without a complete\n"
-      "    certificate. no_native: reject programs with native code (PTX,\n"
-      "    code objects of AMD GPUs).\n"
-      "allocator: an object whose attribute tandem_allocator is the address of that struct\n"
-      "    (tandem-c/Context.h), in place of the device's memory; the context keeps the object.\n\n"
-      "Collective. Raises ArgumentError for bad options, Error if the device, a channel or "
-      "another\n"
-      "rank is not there, and what the bootstrap raises. `with context:` makes it the thread's\n"
-      "current one.")
+static void bindContext(nb::module_ &module) {
+  nb::class_<RuntimeContext>(module, "Context", kContextDoc)
       .def(nb::new_([](const std::string &device, const std::string &channels,
                        std::shared_ptr<World> world, std::optional<uint32_t> rank,
                        nb::object bootstrap, double timeout, uint32_t matmulThreads, bool graphs,
@@ -489,6 +484,16 @@ void tandem::python::bindContexts(nb::module_ &module) {
               delete std::exchange(entered, nullptr);
           },
           nb::arg().none(), nb::arg().none(), nb::arg().none());
+}
+
+void tandem::python::bindContexts(nb::module_ &module) {
+  nb::class_<World>(module, "World",
+                    "Ranks that are threads of this process. Each has a Context(world=..., "
+                    "rank=...); tandem.local_world makes them.")
+      .def(nb::init<uint32_t, double>(), nb::arg("size"), nb::arg("timeout") = 60.0)
+      .def_ro("size", &World::size);
+
+  bindContext(module);
 
   module.def(
       "node",
