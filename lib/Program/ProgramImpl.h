@@ -92,6 +92,10 @@ Status verifyIndex(const sp::Index &index, uint64_t fileSize);
 /// rank.
 Status verifyRankProgram(ProgramImpl &program, const ProgramLimits &limits);
 
+/// Derives the parts of a verified program's typed exchanges (Expand.h): program.table is then
+/// another one, which has to be verified. An error names the exchange and its field.
+Status expandExchanges(ProgramImpl &program);
+
 /// The command part of it; needs args and layouts.
 Status verifyCommands(const ProgramImpl &program);
 

@@ -199,7 +199,10 @@ private:
     if (!verifier.VerifyBuffer<sp::RankProgram>(nullptr))
       return invalid("not a valid FlatBuffer");
     program.table = flatbuffers::GetRoot<sp::RankProgram>(program.bytes.begin());
-    return verifyRankProgram(program, limits);
+    TANDEM_RETURN_IF_ERROR(verifyRankProgram(program, limits));
+    const sp::RankProgram *stored = program.table;
+    TANDEM_RETURN_IF_ERROR(expandExchanges(program));
+    return program.table == stored ? Status() : verifyRankProgram(program, limits);
   }
 
   std::unique_ptr<Source> source;

@@ -481,6 +481,11 @@ private:
     if (command.kind() == sp::CommandKind::fused_exchange && command.op() >= kNumExchangeSignals)
       return invalid("field op: expected a way to signal below {}, found {}", kNumExchangeSignals,
                      command.op());
+    if (command.kind() == sp::CommandKind::fused_exchange && command.peer() == 0 &&
+        command.op() != 0)
+      return invalid("field op: expected one signal per step of an exchange that is not typed, "
+                     "found {}",
+                     command.op());
     // Its parts are compared with each other.
     if (command.kind() == sp::CommandKind::fused_exchange && command.aux() > kMostExchangeParts)
       return invalid("field aux: expected at most {} parts, found {}", kMostExchangeParts,

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <functional>
+#include <utility>
 
 namespace tandem::test {
 
@@ -42,7 +43,6 @@ ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64
     };
     head = static_cast<uint32_t>(rank.commands.size());
     rank.add(sp::CommandKind::fused_exchange, 0).value = blocks;
-    rank.commands.back().op = signals;
     rank.copy(0, mine, piece(rank.rank));
     forEachPeer([&](uint32_t peer) { rank.put(0, channel, mine, piece(peer), peer); });
     meet(0);
@@ -59,7 +59,34 @@ ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64
     if (twoShots)
       rank.copy(0, rank.view(result, DType::F32, {columns}),
                 rank.view(sums, DType::F32, {columns}));
+    sp::ExchangeT &typed = rank.exchanges.emplace_back();
+    typed.kind =
+        twoShots ? sp::ExchangeKind::two_shot_all_reduce : sp::ExchangeKind::one_shot_all_reduce;
+    typed.channel = channel;
+    typed.in = {rank.view(own, DType::F32, {columns})};
+    typed.out = {rank.view(twoShots ? sums : result, DType::F32, {columns})};
+    typed.copy = {sp::kNoView};
+    typed.scratch = terms;
   }
+  if (signals == 0)
+    return;
+  makeTyped();
+  for (RankSpec &rank : ranks)
+    rank.commands[head].op = signals;
+}
+
+/// The exchange that is command `head` of a rank.
+static void typeExchange(RankSpec &rank, uint32_t head) {
+  CommandSpec &command = rank.commands[head];
+  auto first = rank.commands.begin() + head + 1;
+  uint32_t parts = std::exchange(command.aux, 0);
+  command.peer = 1;
+  rank.commands.erase(first, first + parts);
+}
+
+void ExchangeSpec::makeTyped() {
+  for (RankSpec &rank : ranks)
+    typeExchange(rank, head);
 }
 
 CommandSpec &ExchangeSpec::part(uint32_t rank, sp::CommandKind kind, uint32_t n) {
@@ -98,7 +125,9 @@ ProgramSpec gatherSpec(uint32_t size, const std::vector<DType> &types, int64_t c
     uint16_t channel = rank.channel(everybody, 2); // one-sided
     rank.slots.assign(size, 1);
     rank.add(sp::CommandKind::fused_exchange, 0).value = blocks;
-    rank.commands[0].op = signals;
+    sp::ExchangeT &typed = rank.exchanges.emplace_back();
+    typed.kind = sp::ExchangeKind::all_gather;
+    typed.channel = channel;
     std::vector<uint32_t> others;
     for (uint32_t distance = 1; distance < size; ++distance)
       others.push_back((rank.rank + size - distance) % size);
@@ -117,6 +146,9 @@ ProgramSpec gatherSpec(uint32_t size, const std::vector<DType> &types, int64_t c
         rank.put(0, channel, mine, own, peer);
         arrived.emplace_back(part(result, peer), part(all, peer));
       }
+      typed.in.push_back(own);
+      typed.out.push_back(rank.view(all, types[k], {size, count}));
+      typed.copy.push_back(rank.view(result, types[k], {size, count}));
     }
     for (uint32_t peer : others)
       rank.signal(0, channel, peer, rank.rank, 1, true);
@@ -125,6 +157,9 @@ ProgramSpec gatherSpec(uint32_t size, const std::vector<DType> &types, int64_t c
     for (auto [to, from] : arrived)
       rank.copy(0, to, from);
     rank.commands[0].aux = static_cast<uint32_t>(rank.commands.size()) - 1;
+    if (signals > 0)
+      typeExchange(rank, 0);
+    rank.commands[0].op = signals;
   }
   return spec;
 }

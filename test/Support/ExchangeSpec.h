@@ -15,7 +15,7 @@ namespace tandem::test {
 /// The sum of all ranks' "x" [columns] in everybody's "y", by one fused exchange on stream 0:
 /// command `head` of each rank. One shot: copy, puts, signals, waits, reduction. Two shots: of
 /// slices, so `columns` is a multiple of the ranks; then puts, signals and waits, and a copy behind
-/// the exchange. `signals`: program::ExchangeSignals.
+/// the exchange. `signals`: program::ExchangeSignals; if it is not 0, the exchange is typed.
 struct ExchangeSpec : ProgramSpec {
   explicit ExchangeSpec(uint32_t ranks, bool twoShots = false, int64_t columns = 16,
                         uint64_t blocks = 2, uint8_t signals = 0);
@@ -30,6 +30,8 @@ struct ExchangeSpec : ProgramSpec {
   void drop(uint32_t rank, sp::CommandKind kind, uint32_t n = 0);
   /// Of two shots the first one: a reduce-scatter. "y" keeps its value.
   void dropSecondShot();
+  /// Replaces the parts by a typed exchange, which means the same.
+  void makeTyped();
 };
 
 /// Values "x0" [count], "x1", ... of `types` of each rank in everybody's "y0", ..., by one fused

@@ -246,10 +246,13 @@ static std::string encodeRank(const RankSpec &rank) {
     commands.emplace_back(c.kind, c.flags, c.op, c.reduceOp, c.stream, c.channel, c.name,
                           flatbuffers::span<const uint32_t, 4>(c.operands), c.peer, c.aux, c.value,
                           c.reserved);
+  std::vector<flatbuffers::Offset<sp::Exchange>> exchanges;
+  for (const sp::ExchangeT &exchange : rank.exchanges)
+    exchanges.push_back(sp::CreateExchange(builder, &exchange));
   builder.Finish(sp::CreateRankProgramDirect(
       builder, rank.rank, rank.numStreams, rank.numEvents, rank.arenaBytes, rank.symmetricBytes,
       &rank.slots, &shards, &rank.buffers, &layouts, &rank.views, &rank.launchOperands, &channels,
-      &kernels, &names, &commands, &rank.callPlaces));
+      &kernels, &names, &commands, &rank.callPlaces, &exchanges));
   return {reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize()};
 }
 

@@ -101,6 +101,7 @@ struct RankSpec {
   std::vector<KernelSpec> kernels;
   std::vector<std::string> names{"test"};
   std::vector<CommandSpec> commands;
+  std::vector<sp::ExchangeT> exchanges;
 
   /// A buffer for argument `i` of `bytes` bytes; or a piece of an arena, which grows by it.
   uint32_t argument(uint32_t i, uint64_t bytes);

@@ -5,7 +5,7 @@
 
 #tp = #tandem.mesh<"tp", ["x" = 3]>
 
-// CHECK: stream program @exchange version 5 ranks 3 target "cpu-ucx" capabilities two_sided
+// CHECK: stream program @exchange version 6 ranks 3 target "cpu-ucx" capabilities two_sided
 // CHECK: argument arg0 input "shard" f32[3,4] axes [didx("x"), -] mesh @tp["x" = 3]
 // CHECK: program @exchange rank 0 of 3
 // CHECK-NEXT: streams 3, events 4, arena 0, symmetric 2x0, signals [], commands 15

@@ -19,7 +19,7 @@ namespace tandem::sp {
 inline constexpr char kMagic[8] = {'T', 'A', 'N', 'D', 'E', 'M', 'S', 'P'};
 
 /// Incremented by every incompatible change of the schema or its meaning.
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 
 /// Absent view operand.
 inline constexpr uint32_t kNoView = 0xffffffffu;

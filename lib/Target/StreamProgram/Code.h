@@ -50,7 +50,7 @@ enum class Opcode : uint8_t {
   GroupEnd,
   GatedBegin, // a = SMs that it leaves
   GatedEnd,
-  ExchangeBegin, // a = thread blocks, aux = signals
+  ExchangeBegin, // a = thread blocks
   ExchangeEnd,
   Send,       // a, c = peer
   Recv,       // a, c = peer
@@ -59,6 +59,7 @@ enum class Opcode : uint8_t {
   WaitSignal, // a = slot, b = value
   Launch,     // a = launch
   Call,       // a = launch
+  Exchange,   // a = exchange, d = channel
   End
 };
 
@@ -121,6 +122,13 @@ struct KernelLaunch {
   SmallVector<int64_t, 2> extents = {};
 };
 
+/// A `hostir.peer_exchange`.
+struct ExchangeCode {
+  hostir::PeerExchangeOp op;
+  SmallVector<uint32_t, 4> inputs, outputs, copies; ///< view slots
+  uint32_t scratch = kNone;                         ///< likewise
+};
+
 /// What is known of a kernel of the embedder.
 struct ExternalKernel {
   std::vector<int8_t> dims;
@@ -169,6 +177,7 @@ struct Code : hostir::NumberedProgram {
   std::vector<Allocation> allocations;
   std::vector<BufferInfo> buffers;
   std::vector<KernelLaunch> launches;
+  std::vector<ExchangeCode> exchanges;
   std::vector<KernelCode> kernels;
   std::vector<hostir::MeshRanks> meshes;
   std::vector<ChannelInfo> channels;

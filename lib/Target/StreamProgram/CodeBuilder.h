@@ -42,6 +42,7 @@ private:
   LogicalResult group(hostir::GroupOp op);
   LogicalResult gatedMatmul(hostir::GatedMatmulOp op);
   LogicalResult fusedExchange(hostir::FusedExchangeOp op);
+  void exchange(hostir::PeerExchangeOp op);
   LogicalResult launch(hostir::LaunchOp op);
   void call(hostir::CallOp op);
   LogicalResult kernel(hostir::KernelOp op);

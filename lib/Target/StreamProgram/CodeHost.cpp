@@ -182,6 +182,10 @@ FailureOr<bool> CodeBuilder::communication(Operation *op) {
         code->usesSignals = true;
         return true;
       })
+      .Case([&](PeerExchangeOp o) {
+        exchange(o);
+        return true;
+      })
       .Default([](Operation *) -> FailureOr<bool> { return false; });
 }
 
@@ -208,12 +212,30 @@ LogicalResult CodeBuilder::gatedMatmul(hostir::GatedMatmulOp op) {
 LogicalResult CodeBuilder::fusedExchange(hostir::FusedExchangeOp op) {
   Instr &begin = command(op, Opcode::ExchangeBegin, "fused_exchange");
   begin.a = static_cast<uint32_t>(op.getBlocks());
-  begin.aux = static_cast<uint32_t>(op.getSignals());
   begin.e = slot(op.getStream());
   if (failed(block(op.getBody().front())))
     return failure();
   emit(op, Opcode::ExchangeEnd);
   return success();
+}
+
+void CodeBuilder::exchange(hostir::PeerExchangeOp op) {
+  ExchangeCode code{op, {}, {}, {}};
+  auto slots = [&](ValueRange values, SmallVectorImpl<uint32_t> &into) {
+    for (Value value : values)
+      into.push_back(slot(value));
+  };
+  slots(op.getInputs(), code.inputs);
+  slots(op.getOutputs(), code.outputs);
+  slots(op.getCopies(), code.copies);
+  if (op.getScratch())
+    code.scratch = slot(op.getScratch());
+  Instr &instr = command(op, Opcode::Exchange, "peer_exchange");
+  instr.a = this->code->exchanges.size();
+  instr.d = slot(op.getChannel());
+  instr.e = slot(op.getStream());
+  this->code->exchanges.push_back(std::move(code));
+  this->code->usesSignals = true;
 }
 
 LogicalResult CodeBuilder::kernel(hostir::KernelOp op) {
@@ -331,7 +353,8 @@ static uint32_t requiredCapabilities(hostir::ChannelOp op, uint32_t declared) {
       required |= static_cast<uint32_t>(sp::Capability::collectives);
     else if (isa<hostir::GroupOp>(user))
       required |= static_cast<uint32_t>(sp::Capability::two_sided);
-    else if (isa<hostir::PutOp, hostir::SignalOp, hostir::WaitSignalOp>(user))
+    else if (isa<hostir::PutOp, hostir::SignalOp, hostir::WaitSignalOp, hostir::PeerExchangeOp>(
+                 user))
       required |= static_cast<uint32_t>(sp::Capability::one_sided);
     else
       required |= declared;

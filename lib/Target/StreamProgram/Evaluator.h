@@ -51,6 +51,7 @@ private:
   LogicalResult collective(const Instr &instr);
   LogicalResult endGated(const Instr &instr);
   LogicalResult endExchange(const Instr &instr);
+  LogicalResult exchange(const Instr &instr);
   LogicalResult message(const Instr &instr);
   LogicalResult signal(const Instr &instr);
   LogicalResult launch(const Instr &instr);

@@ -100,7 +100,6 @@ LogicalResult Evaluator::command(const Instr &instr) {
     exchangeCommand = tables.commands.size();
     RawCommand &head = tables.command(K::fused_exchange, instr, ints[instr.e]);
     head.value = instr.a;
-    head.op = static_cast<uint8_t>(instr.aux);
     return success();
   }
   case Opcode::ExchangeEnd:
@@ -127,6 +126,8 @@ LogicalResult Evaluator::command(const Instr &instr) {
   case Opcode::Signal:
   case Opcode::WaitSignal:
     return signal(instr);
+  case Opcode::Exchange:
+    return exchange(instr);
   case Opcode::Launch:
   case Opcode::Call:
     return launch(instr);
@@ -195,6 +196,43 @@ LogicalResult Evaluator::endExchange(const Instr &instr) {
   auto steps = program::describeExchange(parts);
   if (!steps)
     return error(instr) << steps.status().message();
+  return success();
+}
+
+LogicalResult Evaluator::exchange(const Instr &instr) {
+  const ExchangeCode &from = code.exchanges[instr.a];
+  hostir::PeerExchangeOp op = from.op;
+  sp::ExchangeT typed;
+  const ChannelInfo *info = channel(instr, instr.d, typed.channel);
+  if (!info)
+    return failure();
+  typed.kind = static_cast<sp::ExchangeKind>(op.getKind());
+  if (op.getReduction())
+    typed.reduce_op = static_cast<sp::ReduceOp>(*op.getReduction());
+  typed.cut = static_cast<uint32_t>(op.getCut());
+  typed.slot = static_cast<uint32_t>(op.getSlot());
+  auto resolve = [&](ArrayRef<uint32_t> slots, std::vector<uint32_t> &into) {
+    into.resize(slots.size());
+    for (auto [slot, view] : llvm::zip_equal(slots, into))
+      if (failed(operand(instr, slot, view)))
+        return failure();
+    return success();
+  };
+  if (failed(resolve(from.inputs, typed.in)) || failed(resolve(from.outputs, typed.out)) ||
+      failed(resolve(from.copies, typed.copy)) ||
+      (from.scratch != kNone && failed(operand(instr, from.scratch, typed.scratch))))
+    return failure();
+  typed.copy.resize(typed.out.size(), kNone);
+  size_t slots = typed.slot + size_t(info->groupSize) * (op.isTwoShot() ? 2 : 1);
+  if (slots > signalSlots.size())
+    signalSlots.resize(slots, 0);
+  for (size_t slot = typed.slot; slot < slots; ++slot)
+    signalSlots[slot] = std::max<uint64_t>(signalSlots[slot], 1);
+  RawCommand &head = tables.command(sp::CommandKind::fused_exchange, instr, ints[instr.e]);
+  head.value = static_cast<uint64_t>(op.getBlocks());
+  head.op = static_cast<uint8_t>(op.getProtocol());
+  tables.exchanges.push_back(std::move(typed));
+  head.peer = static_cast<uint32_t>(tables.exchanges.size());
   return success();
 }
 

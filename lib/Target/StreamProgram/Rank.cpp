@@ -18,6 +18,7 @@ void RankTables::reset() {
   commands.clear();
   launchOperands.clear();
   callPlaces.clear();
+  exchanges.clear();
   lives.clear();
   views.clear();
   streams.reset();
@@ -221,11 +222,15 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   auto commandVector = b.CreateVectorOfStructs(
       reinterpret_cast<const sp::Command *>(commands.data()), commands.size());
   auto placeVector = b.CreateVectorOfStructs(callPlaces);
+  std::vector<flatbuffers::Offset<sp::Exchange>> exchangeList;
+  for (const sp::ExchangeT &exchange : exchanges)
+    exchangeList.push_back(sp::CreateExchange(b, &exchange));
+  auto exchangeVector = b.CreateVector(exchangeList);
   arenaBytes = llvm::alignTo(arenaBytes, tandem::sp::kAlignment);
   b.Finish(sp::CreateRankProgram(b, rank, numStreams, numEvents, arenaBytes, symmetricBytes,
                                  slotVector, shardVector, bufferVector, layoutVector, viewVector,
                                  operandVector, channelVector, kernelVector, nameVector,
-                                 commandVector, placeVector));
+                                 commandVector, placeVector, exchangeVector));
   return {b.GetBufferPointer(), b.GetSize()};
 }
 

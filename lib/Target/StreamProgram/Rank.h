@@ -115,6 +115,7 @@ public:
   std::vector<RawCommand> commands;
   std::vector<uint32_t> launchOperands;
   std::vector<sp::CallPlace> callPlaces;
+  std::vector<sp::ExchangeT> exchanges;
   uint64_t droppedSyncs = 0;
 
 private:

@@ -7,6 +7,8 @@
 
 #include "UniformWalk.h"
 
+#include "tandem/Program/Expand.h"
+
 using namespace mlir;
 
 namespace tandem::target {
@@ -62,6 +64,9 @@ LogicalResult UniformWalk::execute(const Instr &instr) {
   case Opcode::Signal:
   case Opcode::WaitSignal:
     return communicate(instr);
+  case Opcode::Exchange:
+    communicateParts();
+    return success();
   default:
     // Views and streams have separate slots that are not numbers.
     if (instr.op < hostir::opcode::FirstOfClient ||
@@ -110,6 +115,8 @@ bool UniformWalk::isUniform(const Instr &instr) const {
     return isKnown(instr.c);
   case Opcode::Put:
     return isConstant(instr.e) && isChannelOfAll(instr.d) && isKnown(instr.c);
+  case Opcode::Exchange:
+    return isConstant(instr.e) && isChannelOfAll(instr.d);
   case Opcode::Signal:
     return isConstant(instr.e) && isChannelOfAll(instr.d) && isConstant(instr.b) &&
            isKnown(instr.a) && isKnown(instr.c);
@@ -178,6 +185,41 @@ uint32_t UniformWalk::table(int channel, Number number, Function entryOf) {
   return known->second;
 }
 
+uint32_t UniformWalk::peersTable(uint16_t number, Number peer) {
+  const ChannelInfo &channel = code.channels[number];
+  return table(number, peer, [&](uint32_t rank, int64_t peer) {
+    return channel.membersOf(channel.group[rank])[peer];
+  });
+}
+
+uint32_t UniformWalk::slotsTable(Number slot) {
+  return table(-1, slot, [](uint32_t, int64_t slot) { return static_cast<uint32_t>(slot); });
+}
+
+void UniformWalk::communicateParts() {
+  using Kind = program::CommandKind;
+  const sp::ExchangeT &exchange = evaluator.tables.exchanges.back();
+  const ChannelInfo &channel = code.channels[exchange.channel];
+  std::vector<bool> hasCopy;
+  for (uint32_t copy : exchange.copy)
+    hasCopy.push_back(copy != kNone);
+  for (const program::DerivedPart &part : program::deriveParts(
+           static_cast<program::ExchangeKind>(exchange.kind), channel.groupSize, hasCopy)) {
+    if (part.kind == Kind::Copy || part.kind == Kind::Reduce)
+      continue;
+    auto peer = [&](uint32_t rank) { return part.peer(channel.self[rank], channel.groupSize); };
+    uint32_t firstSlot = exchange.slot + part.shot * channel.groupSize;
+    UniformRanks::Communication communication;
+    if (part.kind != Kind::WaitSignal)
+      communication.peers = peersTable(exchange.channel, tabulate(peer));
+    if (part.kind != Kind::Put)
+      communication.slots = slotsTable(tabulate([&](uint32_t rank) {
+        return firstSlot + (part.kind == Kind::Signal ? channel.self[rank] : peer(rank));
+      }));
+    result.communications.push_back(communication);
+  }
+}
+
 LogicalResult UniformWalk::communicate(const Instr &instr) {
   auto op = static_cast<Opcode>(instr.op);
   UniformRanks::Communication communication;
@@ -189,15 +231,12 @@ LogicalResult UniformWalk::communicate(const Instr &instr) {
     const ChannelInfo &channel = code.channels[number];
     if (!isWithin(numbers[instr.c], channel.groupSize))
       return differ();
-    communication.peers = table(number, numbers[instr.c], [&](uint32_t rank, int64_t peer) {
-      return channel.membersOf(channel.group[rank])[peer];
-    });
+    communication.peers = peersTable(number, numbers[instr.c]);
   }
   if (op == Opcode::Signal || op == Opcode::WaitSignal) {
     if (!isWithin(numbers[instr.a], int64_t(1) << 20)) // more slots than the runtime's limit
       return differ();
-    communication.slots = table(-1, numbers[instr.a],
-                                [](uint32_t, int64_t slot) { return static_cast<uint32_t>(slot); });
+    communication.slots = slotsTable(numbers[instr.a]);
   }
   result.communications.push_back(communication);
   return success();

@@ -42,6 +42,10 @@ private:
   bool isChannelOfAll(uint32_t slot) const;
   Number evaluate(const Instr &instr);
   LogicalResult communicate(const Instr &instr);
+  /// The messages of the last command, an exchange.
+  void communicateParts();
+  uint32_t peersTable(uint16_t channel, Number peer);
+  uint32_t slotsTable(Number slot);
   template <typename Function> Number tabulate(Function entryOf);
   template <typename Function> uint32_t table(int channel, Number number, Function entryOf);
   LogicalResult differ() {

@@ -137,7 +137,7 @@ private:
   void logAlone(uint32_t i, const std::string &why) const;
   Expected<std::unique_ptr<Operation>> prepareExchange(uint32_t i);
   /// What this rank tells the others of the exchange that is command `head`, if there is anything.
-  void addDescriptor(FusedExchange &exchange, uint32_t head) const;
+  void addProtocol(FusedExchange &exchange, uint32_t head) const;
   Put describePut(const sp::Command &command) const;
   MatmulDesc describeMatmul(const sp::Command &command) const;
   LaunchDesc describeLaunch(const sp::Command &command) const;

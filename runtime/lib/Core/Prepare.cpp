@@ -506,7 +506,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
   }
   if (!channel)
     why = "it has no message";
-  addDescriptor(exchange, i);
+  addProtocol(exchange, i);
   if (why.empty()) {
     auto operation = channel->prepareExchange(exchange);
     if (operation.status().code() != Code::Unsupported)

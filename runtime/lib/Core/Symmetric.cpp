@@ -11,12 +11,14 @@
 #include "InstanceImpl.h"
 
 #include "tandem/Program/Container.h"
+#include "tandem/Program/ExchangeMemory.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
 #include <sstream>
+#include <xxhash.h>
 
 namespace tandem::core {
 
@@ -46,8 +48,8 @@ uint32_t endOfBarrierSlots(const sp::RankProgram &data, uint32_t ranks) {
   return runBarrierSlot(data, ranks, count(data.channels()), 0);
 }
 
-/// Where the memory of exchanges that signal by blocks or words begins.
-uint32_t firstOfRoom(const sp::RankProgram &data, uint32_t ranks) {
+/// Where the memory of exchanges that signal per block or by LL begins.
+uint32_t firstExchangeWord(const sp::RankProgram &data, uint32_t ranks) {
   uint32_t unit = sp::kAlignment / sizeof(uint64_t);
   return (endOfBarrierSlots(data, ranks) + unit - 1) / unit * unit;
 }
@@ -143,9 +145,9 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
   memory.halfBytes = roundUp(data.symmetric_bytes());
   memory.signalOffset = 2 * memory.halfBytes;
   memory.numSignals = oneSided ? endOfBarrierSlots(data, ranks) : count(data.signal_slots());
-  if (uint64_t room = oneSided ? program::exchangeRoom(data).size : 0) // two sets
-    memory.numSignals = firstOfRoom(data, ranks) +
-                        static_cast<uint32_t>(std::min<uint64_t>(2 * room, kMostSignals));
+  if (uint64_t words = oneSided ? program::exchangeMemory(data).size : 0) // two sets
+    memory.numSignals = firstExchangeWord(data, ranks) +
+                        static_cast<uint32_t>(std::min<uint64_t>(2 * words, kMostSignals));
   memory.totalBytes = memory.signalOffset + roundUp(memory.numSignals * sizeof(uint64_t));
   return memory;
 }
@@ -258,44 +260,40 @@ Status InstanceImpl::checkPut(const Put &put, uint32_t to) const {
                             span, put.offset, found->second, to));
 }
 
-void InstanceImpl::addDescriptor(FusedExchange &exchange, uint32_t head) const {
-  program::ExchangeRoom room = program::exchangeRoom(data);
-  const program::ExchangeRoom::Place *place = room.find(head);
+void InstanceImpl::addProtocol(FusedExchange &exchange, uint32_t i) const {
+  program::ExchangeMemory memory = program::exchangeMemory(data);
+  const program::ExchangeMemory::Place *place = memory.find(i);
   if (!place)
     return;
-  const sp::Command &command = *data.commands()->Get(head);
-  uint64_t first = firstOfRoom(data, context.worldSize());
-  program::ExchangeDescriptor descriptor;
-  descriptor.number = static_cast<uint32_t>(place - room.places.data());
-  descriptor.signals = place->signals;
-  descriptor.blocksOfRoom = static_cast<uint32_t>(command.value());
-  descriptor.first = first + place->first;
-  descriptor.firstOfWords = first + room.firstOfWords;
-  descriptor.halfOfWords = room.halfOfWords;
-  descriptor.sizeOfSet = room.size;
-  descriptor.wordNumber = place->number;
-  descriptor.numByWords = room.numByWords;
-  std::vector<program::ExchangePart> parts = program::exchangeParts(*programHandle, head);
-  for (uint32_t i = 0; i < parts.size(); ++i) {
-    const sp::Command &part = *data.commands()->Get(head + 1 + i);
-    program::DescribedPart &described = descriptor.parts.emplace_back();
-    described.part = parts[i];
-    if (parts[i].moves())
-      continue;
-    described.part.peer = part.peer();
-    described.slot = part.aux();
-    described.value = part.value();
-    described.perRun = data.signal_slots()->Get(part.aux());
-  }
-  // These signals will not be raised: nothing else may await them.
-  std::vector<uint32_t> waits(data.signal_slots()->size(), 0);
-  for (const sp::Command *other : *data.commands())
-    if (other->kind() == sp::CommandKind::wait_signal)
-      ++waits[other->aux()];
-  for (const program::DescribedPart &described : descriptor.parts)
-    if (described.part.kind == program::ExchangePart::Kind::WaitSignal && waits[described.slot] > 1)
-      return;
-  exchange.descriptor = std::move(descriptor);
+  const sp::Command &head = *data.commands()->Get(i);
+  const sp::Exchange &typed = *program::exchangeOf(data, head);
+  const sp::Channel &channel = *data.channels()->Get(typed.channel());
+  uint64_t first = firstExchangeWord(data, context.worldSize());
+  ExchangeProtocol &protocol = exchange.protocol.emplace();
+  protocol.usesLL = place->usesLL;
+  protocol.self = channel.self();
+  protocol.members = channel.group()->size();
+  protocol.firstSlot = typed.slot();
+  protocol.blocks = static_cast<uint32_t>(head.value());
+  protocol.firstFlag = first + place->first;
+  protocol.numFlags = place->size;
+  protocol.firstLL = first + memory.firstLL;
+  protocol.halfLL = memory.halfLL;
+  protocol.set = memory.size;
+  protocol.number = place->number;
+  protocol.numLL = memory.numLL;
+  const sp::View &slots =
+      *data.views()->Get(typed.scratch() == sp::kNoView ? typed.out()->Get(0) : typed.scratch());
+  const Layout &layout = programHandle->layout(slots.layout());
+  protocol.slots = data.buffers()->Get(slots.buffer())->offset() + slots.offset();
+  protocol.slotBytes = static_cast<uint64_t>(layout.strides[0]) * sizeOf(layout.dtype);
+  std::string key = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(typed.kind()),
+                                head.op(), protocol.members, protocol.blocks, protocol.usesLL,
+                                protocol.number, protocol.numLL, protocol.halfLL);
+  for (const FusedExchange::Step &step : exchange.steps)
+    key += fmt::format(" {} {} {} {} {}", step.move.out.str(), step.move.in.str(), step.move.terms,
+                       step.move.termStride, step.move.reduces ? step.move.reduceOp : 3);
+  protocol.key = XXH3_64bits(key.data(), key.size());
 }
 
 Status InstanceImpl::prepareRunBarrier() {

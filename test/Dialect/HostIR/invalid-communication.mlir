@@ -367,3 +367,130 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
   // expected-error @+1 {{expected a channel with 'one_sided'}}
   hostir.signal %c1 = %c1 at %c1 via %ch on %main
 }
+
+// -----
+
+// peer_exchange_c1
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected a scratch of shape 4x3}}
+  hostir.peer_exchange one_shot_all_reduce %a to %b scratch %d slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32> scratch memref<4x2xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c1
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected an input whose first extent is the group's size 4, found 3}}
+  hostir.peer_exchange reduce_scatter %a to %b scratch %s slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c1
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected 'cut' to be a dimension that is a multiple of 4, found 1 of 4x3}}
+  hostir.peer_exchange two_shot_all_reduce %c to %s scratch %s cut 1 slot 0 blocks 1 via %ch on %main : memref<4x3xf32> to memref<4x3xf32, #hostir.symmetric> scratch memref<4x3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c1
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected one input and one output, or as many of both of an all_gather, found 2 and 2}}
+  hostir.peer_exchange one_shot_all_reduce %a, %b to %b, %a scratch %s slot 0 blocks 1 via %ch on %main : memref<3xf32>, memref<3xf32> to memref<3xf32>, memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c2
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected symmetric memory where peers store, found 'memref<4x3xf32>'}}
+  hostir.peer_exchange all_gather %a to %c slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<4x3xf32>
+}
+
+// -----
+
+// peer_exchange_c3
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected no copies, found 1}}
+  hostir.peer_exchange one_shot_all_reduce %a to %b copies %a scratch %s slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32> copies memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c3
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected a scratch}}
+  hostir.peer_exchange one_shot_all_reduce %a to %b slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// peer_exchange_c4
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected 1 to 1024 thread blocks, found 0}}
+  hostir.peer_exchange one_shot_all_reduce %a to %b scratch %s slot 0 blocks 0 via %ch on %main : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c4
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected a slot of at least 0, found -1}}
+  hostir.peer_exchange one_shot_all_reduce %a to %b scratch %s slot -1 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c4
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  // expected-note @+1 {{channel "ch" cannot}}
+  %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
+  // expected-error @+1 {{expected a channel with 'one_sided'}}
+  hostir.peer_exchange one_shot_all_reduce %a to %b scratch %s slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// peer_exchange_c5
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  scf.for %i = %c0 to %c2 step %c1 {
+    // expected-error @+1 {{expected not to be in a loop}}
+    hostir.peer_exchange one_shot_all_reduce %a to %b scratch %s slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+  }
+}

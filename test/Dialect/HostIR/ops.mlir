@@ -131,14 +131,24 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
     hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
     hostir.signal %c0 = %c1 at %c1 via %ch on %s
   }
-  // CHECK: hostir.fused_exchange on %{{.*}} blocks 2 signals block {
-  hostir.fused_exchange on %s blocks 2 signals block {
-    hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
-  }
-  // CHECK: hostir.fused_exchange on %{{.*}} blocks 2 signals word {
-  hostir.fused_exchange on %s blocks 2 signals word {
-    hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
-  }
+  // CHECK: hostir.peer_exchange one_shot_all_reduce %{{.*}} to %{{.*}} scratch %{{.*}} slot 0 blocks 2 protocol word via %{{.*}} on %{{.*}} : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+  %scratch = hostir.alloc on %s : memref<4x3xf32, #hostir.symmetric>
+  hostir.peer_exchange one_shot_all_reduce %a to %b scratch %scratch slot 0 blocks 2 protocol word via %ch on %s
+      : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+  // CHECK: hostir.peer_exchange reduce_scatter {{.*}} slot 4 blocks 1 via %{{.*}} {reduction = #tandem<reduce_kind max>}
+  hostir.peer_exchange reduce_scatter %g to %a scratch %scratch slot 4 blocks 1 via %ch on %s {reduction = #tandem<reduce_kind max>}
+      : memref<4x3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+  // CHECK: hostir.peer_exchange all_gather %{{.*}}, %{{.*}} to %{{.*}}, %{{.*}} copies %{{.*}}, %{{.*}} slot 8 blocks 1 protocol block via
+  %scratch2 = hostir.alloc on %s : memref<4x3xf32, #hostir.symmetric>
+  hostir.peer_exchange all_gather %a, %b to %scratch, %scratch2 copies %g, %h slot 8 blocks 1 protocol block via %ch on %s
+      : memref<3xf32>, memref<3xf32> to memref<4x3xf32, #hostir.symmetric>, memref<4x3xf32, #hostir.symmetric>
+      copies memref<4x3xf32>, memref<4x3xf32>
+  // CHECK: hostir.peer_exchange two_shot_all_reduce %{{.*}} to %{{.*}} scratch %{{.*}} cut 1 slot 12 blocks 1 via
+  %row = hostir.alloc on %s : memref<3x4xf32>
+  %sum = hostir.alloc on %s : memref<3x4xf32, #hostir.symmetric>
+  %parts = hostir.alloc on %s : memref<4x3x1xf32, #hostir.symmetric>
+  hostir.peer_exchange two_shot_all_reduce %row to %sum scratch %parts cut 1 slot 12 blocks 1 via %ch on %s
+      : memref<3x4xf32> to memref<3x4xf32, #hostir.symmetric> scratch memref<4x3x1xf32, #hostir.symmetric>
 }
 
 // CHECK-LABEL: hostir.program @compute

@@ -80,7 +80,7 @@ TEST(Dump, FlagsAndOffsets) {
 TEST(Dump, Index) {
   auto file = ProgramFile::fromMemory(sampleProgram().encode());
   EXPECT_EQ(dumpIndex(**file),
-            "stream program @sample version 5 ranks 2 target \"cpu-local\" capabilities "
+            "stream program @sample version 6 ranks 2 target \"cpu-local\" capabilities "
             "two_sided|one_sided|collectives\n"
             "  producer \"test\"\n"
             "  argument arg0 input \"x\" f32[2,4,8]\n"

@@ -7,14 +7,12 @@
 
 #include "../Schedule.h"
 
-#include "Support/OneSided.h"
-#include "Support/Peers.h"
-
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
-#include "tandem/Program/ExchangeDescriptor.h"
+#include "tandem/Program/Expand.h"
+#include "tandem/Program/FusedExchange.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -60,17 +58,11 @@ public:
   DirectEmission(const DirectLoop &all, ProgramBuilder &program)
       : all(all), program(program), builder(program.getBuilder()),
         loc(fusion::ReshardOp(all.reshard).getLoc()), body(all.loop, program),
-        stream(program.getMainStream()), devices(all.plan.groupSize()),
-        me(program.getGroupPosition(loc, all.plan.mesh, all.plan.axes)),
-        peers(program, loc, me, devices, PeerOrder::Rotated),
-        channel(program, loc, all.plan.mesh, all.plan.axes, me, devices, /*sets=*/all.cut ? 2 : 1) {
-  }
+        stream(program.getMainStream()), devices(all.plan.groupSize()) {}
 
   LogicalResult emit();
 
 private:
-  enum : int64_t { kParts, kSums }; ///< the sets of signals
-
   /// Views have no dimension for the devices, and so may have dimensions of extent 1.
   bool isAllReduce() const { return all.plan.kind == SliceMove::AllReduce; }
   bool gathers() const { return all.plan.kind == SliceMove::AllGather; }
@@ -94,24 +86,9 @@ private:
   /// Makes the ends one row each, if their parts along `cut` have gaps and the whole has none:
   /// parts of the row have none either. True if it did.
   bool flatten(Ends &value);
-  /// The kernel's commands.
-  void emitGathers(ArrayRef<Ends> values);
-  void emitReduction(const Ends &value);
   /// Whether these copies fit into the kernel: moves of two shapes, and so many stores.
   bool copiesInKernel(const Ends &value) const;
-  /// Part `number` of a buffer along its first dimension; or that of a device along `cut`, or of
-  /// the one row.
-  Value getElement(Value buffer, Value number) {
-    return hostir::buildElementView(builder, loc, buffer, OpFoldResult(number));
-  }
-  Value getCut(Value buffer, Value device);
-  void put(Value source, Value target, Value peer) { channel.put(source, target, peer, stream); }
-  void copy(Value source, Value target) {
-    hostir::CopyOp::create(builder, loc, source, target, stream);
-  }
-  /// Tells all others, and waits for all of them.
-  void addBarrier(int64_t set);
-  void forEachPeer(function_ref<void(Value peer)> body, bool isSource = false);
+  hostir::ExchangeKind getKind() const;
 
   const DirectLoop &all;
   ProgramBuilder &program;
@@ -120,9 +97,6 @@ private:
   LoopEmitter body;
   Value stream;
   int64_t devices;
-  Value me;
-  Peers peers;
-  OneSided channel;
   /// Symmetric, of the results' shapes, where peers store parts of the results.
   SmallVector<Value> results;
   Value slots; ///< symmetric: the partial sums of all devices, [device, ...]
@@ -165,13 +139,6 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
   return shape;
 }
 
-Value DirectEmission::getCut(Value buffer, Value device) {
-  auto type = cast<MemRefType>(buffer.getType());
-  int64_t dim = type.getRank() == 1 ? 0 : *all.cut, size = type.getDimSize(dim) / devices;
-  Value first = program.math(loc).mul(device, size);
-  return hostir::buildRangeView(builder, loc, buffer, dim, first, size);
-}
-
 /// All dimensions from `first` on as one.
 static SmallVector<ReassociationIndices> groupFrom(MemRefType type, int64_t first) {
   SmallVector<ReassociationIndices> groups(first + 1);
@@ -205,63 +172,13 @@ bool DirectEmission::flatten(Ends &value) {
   return true;
 }
 
-void DirectEmission::forEachPeer(function_ref<void(Value)> body, bool isSource) {
-  (void)program.loop(loc, 1, devices, [&](Value distance) {
-    body(isSource ? peers.getSource(distance) : peers.getTarget(distance));
-    return success();
-  });
-}
-
-void DirectEmission::addBarrier(int64_t set) {
-  Value first = program.getIndex(0);
-  forEachPeer([&](Value peer) { channel.signal(peer, first, stream, set); });
-  forEachPeer([&](Value peer) { channel.waitFor(peer, first, stream, set); },
-              /*isSource=*/true);
-}
-
-void DirectEmission::emitGathers(ArrayRef<Ends> values) {
-  for (const Ends &value : values) {
-    Value place = getElement(value.target, me);
-    copy(value.own, place);
-    if (value.outside)
-      copy(value.own, getElement(value.outside, me));
-    forEachPeer([&](Value peer) { put(value.own, place, peer); });
-  }
-  addBarrier(kParts);
-  for (const Ends &value : values)
-    if (value.outside)
-      forEachPeer(
-          [&](Value peer) {
-            copy(getElement(value.target, peer), getElement(value.outside, peer));
-          },
-          /*isSource=*/true);
-}
-
-void DirectEmission::emitReduction(const Ends &value) {
-  auto [own, target, outside] = value;
-  auto getPart = [&](Value buffer, Value device) {
-    return all.cut ? getCut(buffer, device) : getElement(buffer, device);
-  };
-  auto getFor = [&, own = own](Value device) {
-    return isAllReduce() && !all.cut ? own : getPart(own, device);
-  };
-  Value place = getElement(slots, me);
-  copy(getFor(me), place);
-  forEachPeer([&](Value peer) { put(getFor(peer), place, peer); });
-  addBarrier(kParts);
-  Value there = all.cut ? getPart(target, me) : target;
-  Value sum = outside ? getPart(outside, me) : there;
-  auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
-  hostir::ReduceOp::create(builder, loc, kind, slots, sum, builder.getDenseI64ArrayAttr({0}),
-                           stream);
-  if (!all.cut)
-    return;
-  forEachPeer([&](Value peer) { put(sum, there, peer); });
-  addBarrier(kSums);
-  if (outside)
-    forEachPeer([&, target = target, outside = outside](
-                    Value peer) { copy(getPart(target, peer), getPart(outside, peer)); },
-                /*isSource=*/true);
+hostir::ExchangeKind DirectEmission::getKind() const {
+  using Kind = hostir::ExchangeKind;
+  if (gathers())
+    return Kind::AllGather;
+  if (!isAllReduce())
+    return Kind::ReduceScatter;
+  return all.cut ? Kind::TwoShotAllReduce : Kind::OneShotAllReduce;
 }
 
 bool DirectEmission::copiesInKernel(const Ends &value) const {
@@ -298,24 +215,26 @@ LogicalResult DirectEmission::exchange() {
   }
   if (flatten(values.front()))
     slots = collapseFrom(builder, loc, slots, 1);
-  SmallVector<Ends> behind; // copies that do not fit into the kernel
-  for (Ends &value : values)
-    if (value.outside && !copiesInKernel(value)) {
-      behind.push_back(value);
-      value.outside = Value();
-    }
-  (void)emitFusedExchange(
-      program, loc, stream, all.blocks,
-      [&] {
-        if (gathers())
-          emitGathers(values);
-        else
-          emitReduction(values.front());
-        return success();
-      },
-      static_cast<hostir::ExchangeSignals>(all.signals));
-  for (const Ends &value : behind)
-    copy(value.target, value.outside);
+  bool allCopy = llvm::all_of(
+      values, [&](const Ends &value) { return value.outside && copiesInKernel(value); });
+  SmallVector<Value> own, targets, copies;
+  for (const Ends &value : values) {
+    own.push_back(value.own);
+    targets.push_back(value.target);
+    if (allCopy)
+      copies.push_back(value.outside);
+  }
+  int64_t cut = !all.cut || cast<MemRefType>(own[0].getType()).getRank() == 1 ? 0 : *all.cut;
+  MLIRContext *context = builder.getContext();
+  hostir::PeerExchangeOp::create(
+      builder, loc, getKind(), own, targets, copies, slots, cut,
+      program.takeSignals(devices * (all.cut ? 2 : 1)), all.blocks,
+      static_cast<hostir::ExchangeSignals>(all.signals),
+      program.getChannel(all.plan.mesh, all.plan.axes, hostir::Capability::OneSided), stream,
+      all.plan.reduces() ? ReduceKindAttr::get(context, all.plan.reduction) : ReduceKindAttr());
+  for (const Ends &value : values)
+    if (value.outside && !allCopy)
+      hostir::CopyOp::create(builder, loc, value.target, value.outside, stream);
   return success();
 }
 

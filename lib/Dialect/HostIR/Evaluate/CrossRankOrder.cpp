@@ -22,6 +22,8 @@ LogicalResult CrossRankOrder::onCommand(Operation *op, int stream) {
     onWait(wait, stream);
   else if (auto put = dyn_cast<PutOp>(op))
     onPut(put, stream);
+  else if (auto exchange = dyn_cast<PeerExchangeOp>(op))
+    onExchange(exchange, stream);
   return success();
 }
 
@@ -96,6 +98,41 @@ void CrossRankOrder::onWait(WaitSignalOp op, int stream) {
   // A wait that may not be issued, or runs on an unknown worker, orders nothing.
   if (wait.slot.isKnown() && wait.issuers.isKnown() && stream != kUnknownWorker)
     waits.push_back(wait);
+}
+
+void CrossRankOrder::onExchange(PeerExchangeOp op, int stream) {
+  unsigned channel = channelOf(op.getChannel()), number = exchanges.size();
+  const RankGroups &groups = channels[channel].groups;
+  Number issuers = walk.issuers();
+  bool isSound = stream != kUnknownWorker && issuers.isKnown();
+  for (uint32_t rank : groups.members)
+    isSound = isSound && walk.arithmetic().at(issuers, rank);
+  Exchange &exchange = exchanges.emplace_back();
+  exchange.isTyped = true;
+  exchange.isSound = exchange.ordersAllPairs = isSound;
+  exchange.channel = channel;
+  exchange.stream = stream;
+  exchange.firstSlot = op.getSlot();
+  exchange.lastSlot = exchange.firstSlot + groups.groupSize * (op.isTwoShot() ? 2 : 1) - 1;
+  exchangeAt.try_emplace(exchange.firstSlot, number);
+  exchange.begin = walk.now();
+  exchange.before = walk.before(stream);
+  exchange.after.assign(walk.numStreams(), -1);
+  if (isSound) {
+    exchange.before[stream] = walk.now() - 1; // it signals before it has added
+    exchange.after[stream] = walk.now();
+  }
+  SmallVector<Value> reached;
+  if (op.getScratch())
+    reached.push_back(op.getScratch());
+  if (op.isAllGather() || op.isTwoShot())
+    llvm::append_range(reached, op.getOutputs());
+  for (Value value : reached) {
+    Buffer &buffer = buffers[getViewRoot(value).getDefiningOp()];
+    if (!llvm::is_contained(buffer.channels, channel))
+      buffer.channels.push_back(channel);
+    buffer.exchanges.push_back(number);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -193,7 +230,7 @@ void CrossRankOrder::finish() {
       key.emplace_back(offset(signal.slot), signal.peer, signal.issuers, signal.value);
     for (const Wait &wait : exchange.waits)
       key.emplace_back(offset(wait.slot), none, wait.issuers, 0);
-    if (exchange.isSound) {
+    if (exchange.isSound && !exchange.isTyped) {
       auto [known, isNew] = decided.try_emplace(std::move(key));
       if (isNew) {
         decide(exchange);
@@ -201,7 +238,7 @@ void CrossRankOrder::finish() {
       }
       std::tie(exchange.isSound, exchange.ordersAllPairs) = known->second;
     }
-    if (exchange.ordersAllPairs)
+    if (exchange.isSound && exchange.ordersAllPairs)
       channels[exchange.channel].exchanges.push_back(number);
   }
 }

@@ -139,3 +139,80 @@ LogicalResult WaitSignalOp::verify() {
     return failure();
   return verifyConstantAtLeast(*this, "a slot", getSlot(), 0);
 }
+
+//===----------------------------------------------------------------------===//
+// Exchanges
+//===----------------------------------------------------------------------===//
+
+// peer_exchange_c1, of a group of `size`
+static LogicalResult verifyExchangeShapes(PeerExchangeOp op, int64_t size) {
+  using K = ExchangeKind;
+  K kind = op.getKind();
+  for (auto [input, output] : llvm::zip_equal(op.getInputs(), op.getOutputs())) {
+    SmallVector<int64_t> expected(cast<MemRefType>(input.getType()).getShape());
+    SmallVector<int64_t> added = expected; // what a device adds up
+    if (kind == K::AllGather)
+      expected.insert(expected.begin(), size);
+    if (kind == K::ReduceScatter) {
+      if (expected.empty() || expected.front() != size)
+        return op.emitOpError() << "expected an input whose first extent is the group's size "
+                                << size << ", found " << printShape(expected);
+      expected.erase(expected.begin());
+      added = expected;
+    }
+    if (failed(verifySameElementType(op, input, output)) ||
+        failed(verifyShape(op, "an output", output, expected)))
+      return failure();
+    if (kind == K::AllGather)
+      continue;
+    int64_t cut = op.getCut();
+    if (op.isTwoShot()) {
+      if (cut < 0 || cut >= static_cast<int64_t>(added.size()) || added[cut] % size != 0)
+        return op.emitOpError() << "expected 'cut' to be a dimension that is a multiple of " << size
+                                << ", found " << cut << " of " << printShape(added);
+      added[cut] /= size;
+    }
+    added.insert(added.begin(), size);
+    if (failed(verifySameElementType(op, input, op.getScratch())) ||
+        failed(verifyShape(op, "a scratch", op.getScratch(), added)))
+      return failure();
+  }
+  for (auto [output, copy] : llvm::zip(op.getOutputs(), op.getCopies()))
+    if (failed(verifySameShapeAndElementType(op, output, copy)))
+      return failure();
+  return success();
+}
+
+LogicalResult PeerExchangeOp::verify() {
+  constexpr int64_t most = 1024;
+  if (int64_t blocks = getBlocksAttr().getInt(); blocks < 1 || blocks > most)
+    return emitOpError() << "expected 1 to " << most << " thread blocks, found " << blocks;
+  if (int64_t slot = getSlotAttr().getInt(); slot < 0)
+    return emitOpError() << "expected a slot of at least 0, found " << slot;
+  if (failed(verifyCapability(*this, getChannel(), Capability::OneSided)))
+    return failure();
+  if ((*this)->getParentOfType<scf::ForOp>())
+    return emitOpError() << "expected not to be in a loop";
+  size_t values = getInputs().size();
+  if (values == 0 || getOutputs().size() != values || (values > 1 && !isAllGather()))
+    return emitOpError() << "expected one input and one output, or as many of both of an "
+                            "all_gather, found "
+                         << values << " and " << getOutputs().size();
+  bool peersStore = isAllGather() || isTwoShot();
+  if (!getCopies().empty() && (!peersStore || getCopies().size() != values))
+    return emitOpError() << "expected " << (peersStore ? "a copy for each output" : "no copies")
+                         << ", found " << getCopies().size();
+  if (isAllGather() == bool(getScratch()))
+    return emitOpError() << "expected " << (isAllGather() ? "no scratch" : "a scratch");
+  SmallVector<Value> reached(peersStore ? ValueRange(getOutputs()) : ValueRange());
+  if (getScratch())
+    reached.push_back(getScratch());
+  for (Value buffer : reached)
+    if (!isSymmetric(buffer.getType()))
+      return emitOpError() << "expected symmetric memory where peers store, found "
+                           << buffer.getType();
+  ChannelOp channel = getChannelOp(getChannel());
+  if (channel && channel.groupSize() >= 0)
+    return verifyExchangeShapes(*this, channel.groupSize());
+  return success();
+}

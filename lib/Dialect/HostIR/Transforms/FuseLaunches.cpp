@@ -46,7 +46,7 @@ static StringRef whatForbids(Operation *op, const LaunchGroup &group) {
     return group.touches(dealloc.getBuffer()) && !isSameStream(dealloc.getStream(), group.stream())
                ? "a buffer ends in between, on another stream"
                : "";
-  if (isa<PutOp, SignalOp, WaitSignalOp>(op))
+  if (isa<PutOp, SignalOp, WaitSignalOp, PeerExchangeOp>(op))
     return "a one-sided message is in between";
   if (isa<AllocOp, scf::ForOp, scf::IfOp, GroupOp, GatedMatmulOp, FusedExchangeOp>(op) ||
       isMemoryEffectFree(op))

@@ -105,7 +105,8 @@ static bool writesWhole(const Access &access) {
 std::string Localizer::addAccess(OpOperand &use) {
   Operation *op = use.getOwner();
   bool isPutTarget = isa<PutOp>(op) && &use == &cast<PutOp>(op).getTargetMutable();
-  if (!isa<HostIRDialect>(op->getDialect()) || !getStream(op) || isPutTarget)
+  if (!isa<HostIRDialect>(op->getDialect()) || !getStream(op) || isPutTarget ||
+      isa<PeerExchangeOp>(op))
     return ("'" + op->getName().getStringRef() + "' uses it").str();
   if (cast<MemRefType>(use.get().getType()).getNumElements() == 0)
     return "a view of it has no elements";

@@ -385,7 +385,10 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
   void runOnOperation() override {
     ProgramOp program = getOperation();
     // Rank-dependent numbers matter only with one-sided messages.
-    bool hasPeers = program.walk([](PutOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    auto isPeers = [](Operation *op) {
+      return isa<PutOp, PeerExchangeOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+    };
+    bool hasPeers = program.walk(isPeers).wasInterrupted();
     FailureOr<uint32_t> ranks = hasPeers ? worldSizeOf(program) : FailureOr<uint32_t>(0);
     if (failed(ranks))
       return signalPassFailure();

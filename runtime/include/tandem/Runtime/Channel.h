@@ -18,7 +18,7 @@
 #ifndef TANDEM_RUNTIME_CHANNEL_H
 #define TANDEM_RUNTIME_CHANNEL_H
 
-#include "tandem/Program/ExchangeDescriptor.h"
+#include "tandem/Program/FusedExchange.h"
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Device.h"
 
@@ -109,6 +109,22 @@ struct WaitSignal {
       std::nullopt; ///< not of a run: the member whose signal between runs is awaited
 };
 
+/// How the members of a typed exchange signal, where that is not once per step: memory behind this
+/// rank's signals, as numbers of signals (program::ExchangeMemory).
+struct ExchangeProtocol {
+  uint64_t key = 0; ///< a hash of what must be equal on all members
+  bool usesLL = false;
+  uint32_t self = 0, members = 0; ///< index in the channel's group, and its size
+  uint32_t firstSlot = 0;         ///< the program's signals: slot firstSlot + shot * members + m
+  uint32_t blocks = 0;            ///< that there are flags for
+  uint64_t firstFlag = 0, numFlags = 0;
+  uint64_t firstLL = 0, halfLL = 0; ///< of two LL buffers
+  uint64_t set = 0;                 ///< from a signal to that of runs in the caller's graphs
+  uint32_t number = 0, numLL = 0;   ///< among the program's exchanges that use LL
+  /// LL: what comes from member m is stored at `slots` + m * `slotBytes` of symmetric memory.
+  uint64_t slots = 0, slotBytes = 0;
+};
+
 /// Puts, signals, waits and reductions as one kernel, step by step: all waits of a step, its move,
 /// then its signals (docs/fused-exchange.md).
 struct FusedExchange {
@@ -126,9 +142,8 @@ struct FusedExchange {
   };
   std::vector<Step> steps;
   uint32_t blocks = 1; ///< thread blocks of the kernel
-  /// What this rank tells the others if the kernel should signal by blocks or words. The channel
-  /// sets the blocks. Without one, and where the members do not agree, it signals per step.
-  std::optional<program::ExchangeDescriptor> descriptor = std::nullopt;
+  /// None, and where not all members have the kernel: one signal per step.
+  std::optional<ExchangeProtocol> protocol = std::nullopt;
 };
 
 /// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,

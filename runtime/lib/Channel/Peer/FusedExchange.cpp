@@ -11,8 +11,8 @@
 #include "PeerMemory.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
-#include <sstream>
 
 namespace tandem::peer {
 
@@ -45,7 +45,7 @@ public:
   std::string whyNoGraph() const override { return noGraph; }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    return agreement && agreement->byWords ? issueWords(stream, frame) : issueSteps(stream, frame);
+    return agreement && agreement->usesLL ? issueWords(stream, frame) : issueSteps(stream, frame);
   }
 
 private:
@@ -75,10 +75,14 @@ private:
     auto slotOf = [&](uint32_t member, uint32_t slot) {
       return static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot));
     };
-    bool isApart = agreement && !agreement->descriptors.empty();
-    auto wordOf = [&](uint32_t member, uint32_t wait) {
-      const program::ExchangeDescriptor &descriptor = agreement->descriptors[member];
-      return roomOf(member, descriptor.first + uint64_t(wait) * descriptor.blocksOfRoom, frame);
+    bool isApart = agreement && !agreement->all.empty();
+    // A signal of the program, or the flags in its place: one for each block.
+    auto wordOf = [&](uint32_t member, uint32_t slot) {
+      if (!isApart)
+        return slotOf(member, slot);
+      const ExchangeProtocol &protocol = agreement->protocol;
+      uint64_t first = uint64_t(slot - protocol.firstSlot) * protocol.blocks;
+      return wordAt(member, agreement->all[member].firstFlag + first, frame);
     };
     ExchangeSignal *waits = arguments.waits, *signals = arguments.signals;
     gpu::ExchangeStore *stores = arguments.stores;
@@ -86,57 +90,49 @@ private:
       const FusedExchange::Step &from = exchange.steps[s];
       arguments.steps[s].numWaits = static_cast<int32_t>(from.waits.size());
       arguments.steps[s].numSignals = static_cast<int32_t>(from.signals.size());
-      for (const WaitSignal &wait : from.waits) {
-        auto number = static_cast<uint32_t>(waits - arguments.waits);
-        *waits++ =
-            at(isApart ? wordOf(self, number) : slotOf(self, wait.slot), wait.perRun, wait.value);
-      }
-      for (const Signal &signal : from.signals) {
-        auto number = static_cast<size_t>(signals - arguments.signals);
-        *signals++ = at(isApart ? wordOf(signal.peer, agreement->match.waitOf[self][number])
-                                : slotOf(signal.peer, signal.slot),
-                        signal.perRun, signal.value);
-      }
+      for (const WaitSignal &wait : from.waits)
+        *waits++ = at(wordOf(self, wait.slot), wait.perRun, wait.value);
+      for (const Signal &signal : from.signals)
+        *signals++ = at(wordOf(signal.peer, signal.slot), signal.perRun, signal.value);
       for (size_t k = 0; k < from.sources.size(); ++k)
         *stores++ = {addressOf(from.targets[k], frame), frame.pointers[from.sources[k].slot]};
     }
     TANDEM_RETURN_IF_ERROR(
-        plan.run(kernels, stream.native(), arguments, isApart ? agreement->match.blocks : 0));
+        plan.run(kernels, stream.native(), arguments, isApart ? agreement->blocks : 0));
     return stream.track(marker);
   }
 
   Status issueWords(GpuStream &stream, const Frame &frame) {
     gpu::WordArguments arguments;
     bool isCaptured = begin(arguments, stream);
-    const program::ExchangeDescriptor &descriptor = agreement->descriptors[self];
+    const ExchangeProtocol &protocol = agreement->protocol;
     // From 1 on: the words are 0 at first.
-    arguments.perRun = descriptor.numByWords;
-    arguments.value = descriptor.wordNumber + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
-    arguments.half = descriptor.halfOfWords;
-    const program::ExchangeMatch &match = agreement->match;
+    arguments.perRun = protocol.numLL;
+    arguments.value = protocol.number + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
+    arguments.half = protocol.halfLL;
+    arguments.ranks = static_cast<int32_t>(protocol.members);
+    arguments.own = static_cast<int32_t>(self);
+    // First come the own value, perhaps its copy, and the puts; then the sum, or copies of what has
+    // come from the members at distance 1, 2, ... (program::deriveParts).
     const FusedExchange::Step &sends = exchange.steps[0], &uses = exchange.steps[1];
-    uint32_t own = match.terms[self];
-    arguments.ranks = static_cast<int32_t>(match.terms.size());
-    arguments.own = static_cast<int32_t>(own);
     for (size_t k = 0; k < sends.sources.size(); ++k) {
       const FusedExchange::Target &target = sends.targets[k];
-      arguments.sources[target.put ? match.terms[target.put->peer] : own] =
+      arguments.sources[target.put ? target.put->peer : self] =
           frame.pointers[sends.sources[k].slot];
+      if (k == 1 && !target.put)
+        arguments.copies[self] = addressOf(target, frame);
     }
-    const Member &me = (*peers)[self];
-    for (uint32_t member = 0; member < match.terms.size(); ++member) {
-      uint32_t term = match.terms[member];
-      arguments.places[term] = roomOf(member, agreement->descriptors[member].firstOfWords, frame);
-      arguments.slots[term] = me.base + frame.half * me.halfBytes + match.slots[member];
-    }
-    for (uint32_t term = 0; term < match.terms.size(); ++term)
-      if (uint32_t k = match.copies[self][term]; k != program::ExchangeMatch::kNone)
-        arguments.copies[term] = addressOf(
-            k < sends.targets.size() ? sends.targets[k] : uses.targets[k - sends.targets.size()],
-            frame);
+    for (uint32_t k = 0; k < uses.targets.size() && !uses.move.reduces; ++k)
+      arguments.copies[(self + k + 1) % protocol.members] = addressOf(uses.targets[k], frame);
     if (uses.move.reduces)
       arguments.sum = addressOf(uses.targets[0], frame);
-    TANDEM_RETURN_IF_ERROR(words->run(kernels, stream.native(), arguments, match.blocks));
+    const Member &me = (*peers)[self];
+    for (uint32_t member = 0; member < protocol.members; ++member) {
+      arguments.places[member] = wordAt(member, agreement->all[member].firstLL, frame);
+      arguments.slots[member] =
+          me.base + frame.half * me.halfBytes + protocol.slots + member * protocol.slotBytes;
+    }
+    TANDEM_RETURN_IF_ERROR(words->run(kernels, stream.native(), arguments, agreement->blocks));
     return stream.track(marker);
   }
 
@@ -147,9 +143,9 @@ private:
     return peer.base + frame.half * peer.halfBytes + target.put->offset;
   }
 
-  /// A word of a member's room. Runs in the caller's graphs have signals of their own.
-  uint64_t *roomOf(uint32_t member, uint64_t word, const Frame &frame) const {
-    uint64_t set = frame.firstSignal > 0 ? agreement->descriptors[member].sizeOfSet : 0;
+  /// A word of a member. Runs in the caller's graphs have words of their own.
+  uint64_t *wordAt(uint32_t member, uint64_t word, const Frame &frame) const {
+    uint64_t set = frame.firstSignal > 0 ? agreement->all[member].set : 0;
     return static_cast<uint64_t *>((*peers)[member].signal(static_cast<uint32_t>(word + set)));
   }
 
@@ -170,7 +166,7 @@ private:
 
 /// Null, if this rank does not support it.
 std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchange &exchange) {
-  if (exchange.descriptor->signals != program::ExchangeSignals::Word || exchange.steps.size() != 2)
+  if (!exchange.protocol->usesLL || exchange.steps.size() != 2)
     return std::nullopt;
   const program::ExchangeMove &sends = exchange.steps[0].move, &uses = exchange.steps[1].move;
   if (sends.stores.empty() || !sends.in.sameShape(sends.out) || sends.in.dtype != sends.out.dtype ||
@@ -184,108 +180,65 @@ std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchan
   return std::move(*plan);
 }
 
-/// Whether a descriptor is valid: its room lies in the memory of the rank's signals, and each put
-/// in the symmetric memory of its peer. Peers take the addresses from the descriptor.
-bool isValid(const program::ExchangeDescriptor &descriptor, const PeerMemory &peers, uint32_t owner,
-             uint32_t numMembers) {
-  const Member &member = peers[owner];
-  uint64_t waits = 0, units = 0;
-  std::vector<uint32_t> others; // that get a value
-  for (const program::DescribedPart &described : descriptor.parts) {
-    waits += described.part.kind == program::ExchangePart::Kind::WaitSignal;
-    if (described.part.kind != program::ExchangePart::Kind::Put)
-      continue;
-    const program::PlacedView &place = described.part.out;
-    units = std::max(units, (place.layout.numBytes() + 15) / 16);
-    if (described.part.peer >= numMembers ||
-        place.address + place.layout.spanBytes() > peers[described.part.peer].halfBytes)
-      return false;
-    if (std::find(others.begin(), others.end(), described.part.peer) == others.end())
-      others.push_back(described.part.peer);
-  }
+/// Whether the words of a member lie in the memory of its signals.
+bool isValid(const ExchangeCapability &of, const ExchangeProtocol &protocol, const Member &member) {
   uint64_t all = member.numSignals;
-  if (descriptor.sizeOfSet > all || descriptor.first > all || descriptor.firstOfWords > all ||
-      descriptor.halfOfWords > all)
+  if (of.set > all || of.firstFlag > all || of.firstLL > all || of.set % 2 != 0 ||
+      of.firstLL % 2 != 0)
     return false;
-  uint64_t end = descriptor.sizeOfSet + descriptor.first + waits * descriptor.blocksOfRoom;
-  if (descriptor.signals == program::ExchangeSignals::Word) {
-    if ((others.size() + 1) * program::wordsOfUnits(units) > descriptor.halfOfWords)
-      return false;
-    end =
-        std::max(end, descriptor.sizeOfSet + descriptor.firstOfWords + 2 * descriptor.halfOfWords);
-  }
-  return end <= all && descriptor.firstOfWords % 2 == 0 && descriptor.halfOfWords % 2 == 0 &&
-         descriptor.sizeOfSet % 2 == 0;
+  return of.set + of.firstFlag + protocol.numFlags <= all &&
+         (!of.hasLL || of.set + of.firstLL + 2 * protocol.halfLL <= all);
 }
 
 } // namespace
 
-std::string textOf(const ExchangeAgreements &agreements) {
-  std::string text;
+std::string bytesOf(const ExchangeAgreements &agreements) {
+  std::string bytes;
   for (const auto &agreement : agreements)
-    text += agreement->descriptor.str() + "\n";
-  return text;
+    bytes.append(reinterpret_cast<const char *>(&agreement->own), sizeof agreement->own);
+  return bytes;
 }
 
 void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
            const std::vector<std::string> &members,
            const std::function<void(const std::string &)> &log) {
-  std::vector<std::vector<program::ExchangeDescriptor>> all; // of each member
-  auto refuse = [&](const std::string &why) {
-    if (!agreements.empty())
-      log(fmt::format("{} fused exchanges signal once per step: {}", agreements.size(), why));
-  };
-  for (uint32_t m = 0; m < members.size(); ++m) {
-    std::vector<program::ExchangeDescriptor> &descriptors = all.emplace_back();
-    std::istringstream in(members[m]);
-    for (std::string line; std::getline(in, line);) {
-      std::optional<program::ExchangeDescriptor> descriptor =
-          program::ExchangeDescriptor::parse(line);
-      if (!descriptor || !isValid(*descriptor, peers, m, static_cast<uint32_t>(members.size())))
-        return refuse(fmt::format("the descriptor of member {} is not valid", m));
-      descriptors.push_back(std::move(*descriptor));
+  // All members see the same bytes, so they decide alike.
+  constexpr size_t kBytes = sizeof(ExchangeCapability);
+  for (uint32_t m = 0; m < members.size(); ++m)
+    if (members[m].size() != agreements.size() * kBytes) {
+      if (!agreements.empty())
+        log(fmt::format("{} exchanges signal once per step: member {} has other kernels",
+                        agreements.size(), m));
+      return;
     }
-  }
-  // All members see the same texts, so they decide alike.
-  for (uint32_t m = 0; m < all.size(); ++m)
-    if (all[m].size() != all[0].size())
-      return refuse(fmt::format("members 0 and {} describe {} and {} exchanges", m, all[0].size(),
-                                all[m].size()));
-  std::string whyNoWords;
+  uint32_t numLL = 0; // exchanges that all members can do so
   for (size_t i = 0; i < agreements.size(); ++i) {
     ExchangeAgreement &one = *agreements[i];
-    std::vector<program::ExchangeDescriptor> descriptors;
-    for (const auto &ofMember : all)
-      descriptors.push_back(ofMember[i]);
-    bool wantsWords =
-        std::any_of(descriptors.begin(), descriptors.end(), [](const auto &descriptor) {
-          return descriptor.signals == program::ExchangeSignals::Word;
-        });
-    auto match = program::matchExchange(descriptors);
-    if (!match) {
-      log(fmt::format("a fused exchange signals once per step: {}", match.status().message()));
-      if (wantsWords)
-        whyNoWords = match.status().message();
+    std::vector<ExchangeCapability> all(members.size());
+    one.blocks = one.protocol.blocks;
+    bool agree = true, hasLL = true;
+    for (uint32_t m = 0; m < members.size(); ++m) {
+      std::memcpy(&all[m], members[m].data() + i * kBytes, kBytes);
+      one.blocks = std::min(one.blocks, all[m].blocks);
+      hasLL = hasLL && all[m].hasLL;
+      agree = agree && all[m].key == one.own.key && all[m].blocks > 0 &&
+              isValid(all[m], one.protocol, peers[m]);
+    }
+    if (!agree) {
+      log("an exchange signals once per step: not all members have its kernel");
       continue;
     }
-    if (wantsWords && !match->whyNotByWords.empty())
-      whyNoWords = match->whyNotByWords;
-    one.match = std::move(*match);
-    one.descriptors = std::move(descriptors);
+    one.all = std::move(all);
+    numLL += one.usesLL = hasLL;
   }
-  // Exchanges by words share memory, as each of them waits for all members and they are numbered
-  // without gaps: all, or none.
-  auto wouldUseWords = [](const auto &one) {
-    return !one->descriptors.empty() && one->descriptor.signals == program::ExchangeSignals::Word;
-  };
-  auto byWords = std::count_if(agreements.begin(), agreements.end(), wouldUseWords);
+  // They share memory, as each of them waits for all members and they are numbered without gaps:
+  // all, or none.
   for (const auto &one : agreements)
-    if (whyNoWords.empty() && wouldUseWords(one) && byWords != one->descriptor.numByWords)
-      whyNoWords = fmt::format("{} of {} have a kernel", byWords, one->descriptor.numByWords);
-  for (const auto &one : agreements)
-    one->byWords = whyNoWords.empty() && wouldUseWords(one);
-  if (!whyNoWords.empty())
-    log(fmt::format("fused exchanges signal by blocks, not by words: {}", whyNoWords));
+    if (one->protocol.usesLL && numLL != one->protocol.numLL) {
+      one->usesLL = false;
+      log(fmt::format("an exchange signals per block, not by LL: {} of {} have a kernel", numLL,
+                      one->protocol.numLL));
+    }
 }
 
 Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32_t self,
@@ -340,14 +293,13 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   auto operation = std::make_unique<ExchangeOperation>(
       std::move(peers), self, kernels, exchange, std::move(plan), std::move(arrivals),
       std::move(held), countRun, stopped, std::move(whyNoGraph));
-  if (exchange.descriptor) {
+  if (exchange.protocol) {
     auto agreement = std::make_shared<ExchangeAgreement>();
-    agreement->descriptor = *exchange.descriptor;
-    agreement->descriptor.blocks = blocks;
+    const ExchangeProtocol &protocol = *exchange.protocol;
     std::optional<gpu::WordPlan> words = planWords(kernels, exchange);
-    // Of other forms, the comparison says why.
-    if (!words && exchange.steps.size() == 2)
-      agreement->descriptor.signals = program::ExchangeSignals::Block;
+    agreement->protocol = protocol;
+    agreement->own = {protocol.key, protocol.firstFlag, protocol.firstLL, protocol.set,
+                      blocks,       words.has_value()};
     operation->mayAgree(agreement, std::move(words));
     agreements.push_back(std::move(agreement));
   }

@@ -96,25 +96,31 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint
                                                        const gpu::Kernels &kernels,
                                                        const WaitSignal &wait);
 
-/// What members find out about a fused exchange together, before the first run.
+/// What a member tells the others of a typed exchange for which it has the kernel.
+struct ExchangeCapability {
+  uint64_t key = 0; ///< ExchangeProtocol: the rest is where its memory lies
+  uint64_t firstFlag = 0, firstLL = 0, set = 0;
+  uint32_t blocks = 0; ///< that can run at the same time
+  uint32_t hasLL = 0;
+};
+/// What all members know, before the first run.
 struct ExchangeAgreement {
-  program::ExchangeDescriptor descriptor; ///< of this rank
-  /// Of all members, once they agree to signal by blocks or words. Empty: one signal per step.
-  std::vector<program::ExchangeDescriptor> descriptors;
-  program::ExchangeMatch match;
-  bool byWords = false;
+  ExchangeProtocol protocol;
+  ExchangeCapability own;
+  std::vector<ExchangeCapability> all; ///< once all have the kernel; empty: one signal per step
+  uint32_t blocks = 0;                 ///< of all kernels
+  bool usesLL = false;
 };
 using ExchangeAgreements = std::vector<std::shared_ptr<ExchangeAgreement>>;
 
-/// All of a fused exchange by one kernel (FusedExchange.cpp). Adds to `agreements` what the members
-/// can agree about.
+/// All of a fused exchange by one kernel (FusedExchange.cpp). Adds typed ones to `agreements`.
 Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32_t self,
                                                      const gpu::Kernels &kernels,
                                                      const FusedExchange &exchange,
                                                      ExchangeAgreements &agreements);
-/// The descriptors of this rank as a text, and the decision by those of all members. `log`: gets
-/// why an exchange signals in another way than its program asks for.
-std::string textOf(const ExchangeAgreements &agreements);
+/// This rank's offers as bytes, and the decision by those of all members: all have the kernel, or
+/// not. `log`: gets why an exchange signals in another way than its program asks for.
+std::string bytesOf(const ExchangeAgreements &agreements);
 void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
            const std::vector<std::string> &members,
            const std::function<void(const std::string &)> &log);

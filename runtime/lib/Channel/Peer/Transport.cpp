@@ -78,7 +78,7 @@ public:
   Expected<std::unique_ptr<Operation>> prepareExchange(const FusedExchange &exchange) override {
     return peer::prepareExchange(peers, self, kernels, exchange, agreements);
   }
-  std::string prepared() override { return textOf(agreements); }
+  std::string prepared() override { return bytesOf(agreements); }
   Status compare(const std::vector<std::string> &members, Marker &) override {
     agree(agreements, *peers, members,
           [&](const std::string &text) { device.log(LogLevel::Info, text); });

@@ -62,7 +62,8 @@ private:
     int64_t value = 0;
     std::vector<Signal> signals;
     std::vector<Wait> waits;
-    bool isSound = true; ///< each slot has one sender, ascending values, and is waited for
+    bool isTyped = false; ///< a `peer_exchange`: nothing has to be decided
+    bool isSound = true;  ///< each slot has one sender, ascending values, and is waited for
     bool ordersAllPairs = false;
   };
   struct Channel {
@@ -77,6 +78,7 @@ private:
   void onSignal(SignalOp op, int stream);
   void onWait(WaitSignalOp op, int stream);
   void onPut(PutOp op, int stream);
+  void onExchange(PeerExchangeOp op, int stream);
   unsigned channelOf(Value channel);
   void decide(Exchange &exchange) const;
 

@@ -89,4 +89,14 @@ def HostIR_ExchangeSignals : I32EnumAttr<"ExchangeSignals", "how blocks of a fus
 }
 def HostIR_ExchangeSignalsAttr : EnumAttr<HostIR_Dialect, HostIR_ExchangeSignals, "exchange_signals">;
 
+def HostIR_ExchangeKind : I32EnumAttr<"ExchangeKind", "what an exchange does", [
+    I32EnumAttrCase<"AllGather", 0, "all_gather">,
+    I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
+    I32EnumAttrCase<"OneShotAllReduce", 2, "one_shot_all_reduce">,
+    I32EnumAttrCase<"TwoShotAllReduce", 3, "two_shot_all_reduce">]> {
+  let cppNamespace = "::tandem::hostir";
+  let genSpecializedAttr = 0;
+}
+def HostIR_ExchangeKindAttr : EnumAttr<HostIR_Dialect, HostIR_ExchangeKind, "exchange_kind">;
+
 #endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIRBASE_TD

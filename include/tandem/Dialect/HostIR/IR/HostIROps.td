@@ -455,10 +455,6 @@ def HostIR_FusedExchangeOp : HostIR_Command<"fused_exchange", [RecursiveMemoryEf
       `hostir.reduce` on the op's stream, views, `arith` and `scf`, and at least one put.
     - fused_exchange_c2: `blocks` is from 1 to 1024.
 
-    `signals` says how the kernel should signal: once per `step` (the default), each `block` on its own, or with each `word`
-    of data. It does not change the meaning. Where a rank cannot do it, all ranks use `block` in place of `word`, or `step` in
-    place of `block`.
-
     Example:
     ```mlir
     hostir.fused_exchange on %main blocks 4 {
@@ -469,12 +465,65 @@ def HostIR_FusedExchangeOp : HostIR_Command<"fused_exchange", [RecursiveMemoryEf
     }
     ```
   }];
-  let arguments = (ins HostIR_Stream:$stream, I64Attr:$blocks,
-                       DefaultValuedAttr<HostIR_ExchangeSignalsAttr, "::tandem::hostir::ExchangeSignals::Step">:$signals);
+  let arguments = (ins HostIR_Stream:$stream, I64Attr:$blocks);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`on` $stream `blocks` $blocks (`signals` $signals^)? attr-dict-with-keyword $body";
+  let assemblyFormat = "`on` $stream `blocks` $blocks attr-dict-with-keyword $body";
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
+}
+
+def HostIR_PeerExchangeOp : HostIR_Command<"peer_exchange", [AttrSizedOperandSegments]> {
+  let summary = "A small all-gather, reduce-scatter or all-reduce by one kernel of each device";
+  let description = [{
+    Like an all-reduce of torch's symmetric memory: each device stores what the others need to their memory, signals, waits,
+    and adds what has arrived (docs/fused-exchange.md). With G the group's size and s... a shape (operands may be strided):
+
+    | kind | inputs | outputs | scratch |
+    |---|---|---|---|
+    | all_gather, of one or more values | s... | G,s... | |
+    | reduce_scatter | G,s... | s... | G,s... |
+    | one_shot_all_reduce | s... | s... | G,s... |
+    | two_shot_all_reduce: cuts dimension `cut` into G parts | s... | s... | G, one part |
+
+    Sums are added in the order of the devices, in f32 for f16 and bf16, and rounded once. `copies` get the same as the
+    outputs, which must be in symmetric memory where peers store to them. With copies, the part of a two_shot_all_reduce that
+    this device has added is only in the copy. The exchange has `slot` and the slots behind it for itself: G of them, or 2 G with
+    two shots. `protocol` is `step`, `block` or `word` and does not change the meaning: a signal when all thread blocks have
+    stored, one for each block, or a flag in each word of data (LL). A device without such a kernel runs the copies, puts,
+    signals, waits and reductions that the op stands for.
+
+    Constraints:
+    - peer_exchange_c1: shapes and element types are as above; only an all_gather has several values.
+    - peer_exchange_c2: peers store to symmetric memory: outputs of all_gather and two_shot_all_reduce, and the scratch.
+    - peer_exchange_c3: only all_gather and two_shot_all_reduce have copies, one for each output; all have a scratch but all_gather.
+    - peer_exchange_c4: the channel has one-sided messages; `blocks` is from 1 to 1024, `slot` not negative.
+    - peer_exchange_c5: it is not in a loop: signals are raised once in a run.
+
+    Example:
+    ```mlir
+    hostir.peer_exchange one_shot_all_reduce %x to %y scratch %slots slot 0 blocks 4 via %ch on %main
+        : memref<16xf32> to memref<16xf32> scratch memref<8x16xf32, #hostir.symmetric>
+    ```
+  }];
+  let arguments = (ins HostIR_ExchangeKindAttr:$kind,
+                       Arg<Variadic<HostIR_Buffer>, "", [MemRead]>:$inputs,
+                       Arg<Variadic<HostIR_Buffer>, "", [MemRead, MemWrite]>:$outputs,
+                       Arg<Variadic<HostIR_Buffer>, "", [MemWrite]>:$copies,
+                       Arg<Optional<HostIR_Buffer>, "", [MemRead, MemWrite]>:$scratch,
+                       DefaultValuedAttr<I64Attr, "0">:$cut, I64Attr:$slot, I64Attr:$blocks,
+                       DefaultValuedAttr<HostIR_ExchangeSignalsAttr, "::tandem::hostir::ExchangeSignals::Step">:$protocol,
+                       HostIR_Channel:$channel, HostIR_Stream:$stream,
+                       OptionalAttr<Mesh_ReduceKindAttr>:$reduction);
+  let assemblyFormat = [{
+    `` $kind $inputs `to` $outputs (`copies` $copies^)? (`scratch` $scratch^)? (`cut` $cut^)? `slot` $slot
+    `blocks` $blocks (`protocol` `` $protocol^)? `via` $channel `on` $stream attr-dict
+    `:` type($inputs) `to` type($outputs) (`copies` type($copies)^)? (`scratch` type($scratch)^)?
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool isTwoShot() { return getKind() == ExchangeKind::TwoShotAllReduce; }
+    bool isAllGather() { return getKind() == ExchangeKind::AllGather; }
+  }];
 }
 
 def HostIR_AccumulateOp : HostIR_Command<"accumulate"> {

@@ -38,12 +38,10 @@ void OneSided::waitFor(Value from, Value number, Value stream, int64_t set) cons
 }
 
 LogicalResult tandem::emitFusedExchange(ProgramBuilder &program, Location loc, Value stream,
-                                        int64_t blocks, function_ref<LogicalResult()> body,
-                                        hostir::ExchangeSignals signals) {
+                                        int64_t blocks, function_ref<LogicalResult()> body) {
   OpBuilder &builder = program.getBuilder();
-  auto fused = hostir::FusedExchangeOp::create(
-      builder, loc, stream, builder.getI64IntegerAttr(blocks),
-      hostir::ExchangeSignalsAttr::get(builder.getContext(), signals));
+  auto fused =
+      hostir::FusedExchangeOp::create(builder, loc, stream, builder.getI64IntegerAttr(blocks));
   OpBuilder::InsertionGuard guard(builder);
   builder.createBlock(&fused.getBody());
   return body();

@@ -45,8 +45,7 @@ private:
 /// Emits copies, puts, signals, waits and reductions on `stream` as one kernel of so many thread
 /// blocks (docs/fused-exchange.md). The stream must be defined before.
 LogicalResult emitFusedExchange(ProgramBuilder &program, Location loc, Value stream, int64_t blocks,
-                                function_ref<LogicalResult()> body,
-                                hostir::ExchangeSignals signals = hostir::ExchangeSignals::Step);
+                                function_ref<LogicalResult()> body);
 
 /// Also the options `by` and `blocks`: slices are pushed by copy engines or by SMs. `reduces`: the
 /// schedule has reductions, too, whose slices may also be pushed by the kernel that computes them.
