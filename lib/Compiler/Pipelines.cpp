@@ -114,7 +114,7 @@ static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   select.tuned.assign(options.tuned.begin(), options.tuned.end());
   select.among.assign(options.among.begin(), options.among.end());
   select.log = log;
-  builder.addOnFunctions(createFusionSelectSchedule(select));
+  builder.addOnModule(createFusionSelectSchedule(select));
 }
 
 static void addConversion(PipelineBuilder &builder, const TandemLowerOptions &options) {

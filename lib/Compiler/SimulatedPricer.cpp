@@ -85,17 +85,15 @@ public:
     return plain - seconds >= std::max(fraction * plain, least);
   }
 
-  FailureOr<double> price(func::FuncOp func, From from) override {
-    return price(func, from == From::PropagateAxes ? LoweringStart::PropagateAxes
-                                                   : LoweringStart::FormLoops);
-  }
-  FailureOr<double> price(fusion::StreamLoopOp loop, ArrayRef<unsigned> returned) override {
-    return price(loop, LoweringStart::Convert, returned);
-  }
+  FailureOr<double> price(func::FuncOp func, From from) override;
+  FailureOr<double> price(Operation *loop, StringRef signature,
+                          function_ref<OwningOpRef<ModuleOp>()> lower) override;
 
 private:
-  FailureOr<double> price(Operation *op, LoweringStart start, ArrayRef<unsigned> returned = {});
-  FailureOr<double> simulate(Operation *op, LoweringStart start, ArrayRef<unsigned> returned);
+  /// The price of this signature; else that of the host IR which `lower` makes.
+  FailureOr<double> price(Operation *op, std::string signature, StringRef name, bool fused,
+                          function_ref<OwningOpRef<ModuleOp>()> lower);
+  FailureOr<double> simulate(OwningOpRef<ModuleOp> module, StringRef name, bool fused);
   /// Simulates a lowered module. `byClasses`: one rank per class if ranks differ only in their
   /// peers, else all. `fused`: failure if the machine has kernels for gated matmuls or fused
   /// exchanges, but not for one of these.
@@ -105,17 +103,13 @@ private:
   const Options options;
   const std::shared_ptr<PricedMachine> priced;
   const machine::Machine &machine;
-  std::optional<PassManager> passesFrom[4]; ///< created at first use
+  std::optional<PassManager> passesFrom[3]; ///< created at first use
 };
 
 } // namespace
 
-FailureOr<double> SimulatedPricer::price(Operation *op, LoweringStart start,
-                                         ArrayRef<unsigned> returned) {
-  std::string signature = getSignature(op);
-  signature.push_back(static_cast<char>(start));
-  signature.append(reinterpret_cast<const char *>(returned.data()),
-                   returned.size() * sizeof(unsigned));
+FailureOr<double> SimulatedPricer::price(Operation *op, std::string signature, StringRef name,
+                                         bool fused, function_ref<OwningOpRef<ModuleOp>()> lower) {
   {
     std::lock_guard<std::mutex> lock(priced->mutex);
     if (auto known = priced->prices.find(signature); known != priced->prices.end())
@@ -123,13 +117,36 @@ FailureOr<double> SimulatedPricer::price(Operation *op, LoweringStart start,
   }
   FailureOr<double> seconds = failure();
   // A candidate that cannot be lowered is not a user error: it has no price.
-  (void)runTrial(op, [&]() -> LogicalResult { return seconds = simulate(op, start, returned); });
+  (void)runTrial(op, [&]() -> LogicalResult { return seconds = simulate(lower(), name, fused); });
   std::lock_guard<std::mutex> lock(priced->mutex);
   if (priced->prices.size() >= PricedMachine::kMaxPrices)
     priced->prices.clear();
   const std::optional<double> &price = seconds;
   priced->prices.try_emplace(std::move(signature), price);
   return seconds;
+}
+
+FailureOr<double> SimulatedPricer::price(Operation *loop, StringRef signature,
+                                         function_ref<OwningOpRef<ModuleOp>()> lower) {
+  return price(loop, ("loop " + signature).str(), "candidate", /*fused=*/true, lower);
+}
+
+FailureOr<double> SimulatedPricer::price(func::FuncOp func, From from) {
+  LoweringStart start =
+      from == From::PropagateAxes ? LoweringStart::PropagateAxes : LoweringStart::FormLoops;
+  std::string signature = (from == From::PropagateAxes ? "axes " : "loops ") + getSignature(func);
+  return price(func, std::move(signature), func.getSymName(), /*fused=*/false, [&] {
+    MLIRContext *context = func.getContext();
+    OwningOpRef<ModuleOp> module(ModuleOp::create(func.getLoc()));
+    func::FuncOp copy = func.clone();
+    copy.setPublic();
+    if (!options.deterministic.empty())
+      copy->setAttr(fusion::kDeterministicAttrName,
+                    StringAttr::get(context, options.deterministic));
+    module->push_back(copy);
+    return succeeded(getPasses(context, start).run(*module)) ? std::move(module)
+                                                             : OwningOpRef<ModuleOp>();
+  });
 }
 
 PassManager &SimulatedPricer::getPasses(MLIRContext *context, LoweringStart start) {
@@ -145,28 +162,6 @@ PassManager &SimulatedPricer::getPasses(MLIRContext *context, LoweringStart star
     buildLoweringPasses(*passes, lowering, {options.collectives, options.oneSided}, start);
   }
   return *passes;
-}
-
-/// A function of the loop alone, which returns computed values. Reshard results are returned only
-/// if the whole function returns them: that may add a copy.
-static func::FuncOp createFunction(fusion::StreamLoopOp loop, ArrayRef<unsigned> returnedNumbers) {
-  OpBuilder builder(loop.getContext());
-  auto func = func::FuncOp::create(builder, loop.getLoc(), "candidate",
-                                   builder.getFunctionType(loop.getOperandTypes(), {}));
-  Block *body = func.addEntryBlock();
-  builder.setInsertionPointToStart(body);
-  IRMapping operands;
-  operands.map(loop.getOperands(), body->getArguments());
-  Operation *copy = builder.clone(*loop, operands);
-  SmallVector<Value> returned;
-  for (auto [value, result] :
-       llvm::zip_equal(loop.getBody().front().getTerminator()->getOperands(), copy->getResults()))
-    if (!value.getDefiningOp<fusion::ReshardOp>() ||
-        llvm::is_contained(returnedNumbers, cast<OpResult>(result).getResultNumber()))
-      returned.push_back(result);
-  func::ReturnOp::create(builder, loop.getLoc(), returned);
-  func.setType(builder.getFunctionType(loop.getOperandTypes(), ValueRange(returned).getTypes()));
-  return func;
 }
 
 /// Whether there is a choice of how many commands the program has: launches that may be fused.
@@ -187,26 +182,16 @@ static void placeBuffers(hostir::ProgramOp program) {
   program.setSymmetricBytes(bytes);
 }
 
-FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start,
-                                            ArrayRef<unsigned> returned) {
-  MLIRContext *context = op->getContext();
-  OwningOpRef<ModuleOp> module(ModuleOp::create(op->getLoc()));
-  auto loop = dyn_cast<fusion::StreamLoopOp>(op);
-  func::FuncOp func = loop ? createFunction(loop, returned) : cast<func::FuncOp>(op->clone());
-  func.setPublic();
-  if (!options.deterministic.empty())
-    func->setAttr(fusion::kDeterministicAttrName, StringAttr::get(context, options.deterministic));
-  module->push_back(func);
-  std::string name = func.getSymName().str();
-  if (failed(getPasses(context, start).run(*module)))
+FailureOr<double> SimulatedPricer::simulate(OwningOpRef<ModuleOp> module, StringRef name,
+                                            bool fused) {
+  if (!module)
     return failure();
   // Of programs without launches, the passes behind the conversion only expand collectives.
   if ((!options.collectives || hasLaunches(*module)) &&
-      failed(getPasses(context, LoweringStart::Host).run(*module)))
+      failed(getPasses(module->getContext(), LoweringStart::Host).run(*module)))
     return failure();
-  auto program = module->lookupSymbol<hostir::ProgramOp>(name);
-  placeBuffers(program);
-  return simulate(*module, name, machine.sharesOnlyPorts(), /*fused=*/bool(loop));
+  placeBuffers(module->lookupSymbol<hostir::ProgramOp>(name));
+  return simulate(*module, name, machine.sharesOnlyPorts(), fused);
 }
 
 FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, bool byClasses,

@@ -71,10 +71,10 @@ public:
   /// diagnostics, if it cannot be lowered. Cached by getSignature.
   virtual FailureOr<double> price(func::FuncOp func, From from) = 0;
 
-  /// Seconds of one run of a loop with a schedule, also of a detached loop. `returned`: the numbers
-  /// of results that the function returns. These are in the embedder's memory, which peers cannot
-  /// write.
-  virtual FailureOr<double> price(fusion::StreamLoopOp loop, ArrayRef<unsigned> returned = {}) = 0;
+  /// Seconds of one run of a program with one loop. `lower` makes host IR of it: a program that is
+  /// called "candidate"; null if that fails. Cached by `signature`.
+  virtual FailureOr<double> price(Operation *loop, StringRef signature,
+                                  function_ref<OwningOpRef<ModuleOp>()> lower) = 0;
 
   /// Whether a candidate of `seconds` is to be taken instead of a plainer one of `plain` seconds:
   /// whether it gains more than the model may be wrong.

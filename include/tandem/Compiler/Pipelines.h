@@ -89,7 +89,6 @@ struct ChannelAbilities {
 enum class LoweringStart {
   PropagateAxes, ///< sizes are known; types may be undecided
   FormLoops,     ///< ops are local or reshards
-  Convert,       ///< loops have schedules
   Host,          ///< host programs
 };
 

@@ -7,9 +7,9 @@
 
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
-#include "Schedule.h"
-#include "StreamLoop.h"
+#include "LoopPlan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Threading.h"
 #include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -22,6 +22,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/xxhash.h"
+#include <atomic>
 #include <cmath>
 #include <unordered_map>
 
@@ -52,20 +53,28 @@ static std::string describe(StreamLoopOp loop) {
 }
 
 namespace {
+class FunctionSelection;
+
 struct FusionSelectSchedulePass
     : public tandem::impl::FusionSelectScheduleBase<FusionSelectSchedulePass> {
   using FusionSelectScheduleBase::FusionSelectScheduleBase;
+  friend class FunctionSelection;
 
-  void runOnOperation() override {
-    func::FuncOp func = getOperation();
-    chosen.clear();
-    decisions.clear();
-    user = sliced = 0;
-    deterministic = func->getAttrOfType<StringAttr>(kDeterministicAttrName);
-    if (failed(verifyLists(func)) || failed(verifyFits(func)) || failed(select(func)))
-      return signalPassFailure();
+  void runOnOperation() override;
+};
+
+/// The loops of one function.
+class FunctionSelection {
+public:
+  FunctionSelection(FusionSelectSchedulePass &pass, LoopPlans &plans, func::FuncOp func)
+      : pass(pass), plans(plans), func(func),
+        deterministic(func->getAttrOfType<StringAttr>(kDeterministicAttrName)) {}
+
+  LogicalResult run() {
+    if (failed(verifyLists()) || failed(verifyFits(func)) || failed(select()))
+      return failure();
     if (chosen.empty() && !user)
-      return;
+      return success();
     say(func.getLoc(), [&](raw_ostream &os) {
       for (auto &[name, count] : chosen)
         os << count << ' ' << name << ", ";
@@ -73,18 +82,22 @@ struct FusionSelectSchedulePass
       if (sliced)
         os << ", " << sliced << " sliced";
     });
-    numUser += user;
-    numSliced += sliced;
+    pass.numUser += user;
+    pass.numSliced += sliced;
+    return success();
   }
 
 private:
+  FusionSelectSchedulePass &pass;
+  LoopPlans &plans;
+  func::FuncOp func;
   llvm::MapVector<StringRef, unsigned> chosen; ///< loops by the schedule that the pass has chosen
   unsigned user = 0, sliced = 0;
   using Slices = std::optional<std::pair<unsigned, StreamFactor>>;
   StringAttr deterministic; ///< of the function; null: sums may be added in any order
 
   void say(Location loc, function_ref<void(raw_ostream &)> what) {
-    if (!log)
+    if (!pass.log)
       return;
     std::string text;
     llvm::raw_string_ostream os(text);
@@ -93,7 +106,7 @@ private:
   }
 
   /// Without braces around it, a candidate with commas becomes several elements of a list.
-  LogicalResult verifyLists(func::FuncOp func) {
+  LogicalResult verifyLists() {
     auto verify = [&](ArrayRef<std::string> list, StringRef form, StringRef what) -> LogicalResult {
       for (StringRef text : list)
         if (!llvm::Regex(form).match(text))
@@ -101,11 +114,11 @@ private:
                                   << text << '"';
       return success();
     };
-    return failure(failed(verify(*among, "^[0-9]+/[0-9]+=", "option among: expected I/N")) ||
-                   failed(verify(*tuned, "^[0-9a-f]+=", "option tuned: expected LOOP")));
+    return failure(failed(verify(*pass.among, "^[0-9]+/[0-9]+=", "option among: expected I/N")) ||
+                   failed(verify(*pass.tuned, "^[0-9a-f]+=", "option tuned: expected LOOP")));
   }
 
-  LogicalResult select(func::FuncOp func) {
+  LogicalResult select() {
     WalkResult supported = func.walk([&](ReshardOp op) -> WalkResult {
       Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
       return reshard.isSupported() ? success() : LogicalResult(op.emitOpError() << reshard.reason);
@@ -115,11 +128,11 @@ private:
     SmallVector<StreamLoopOp> loops(func.getOps<StreamLoopOp>());
     // The unsharded reference is for one rank: there is nothing to choose.
     std::unique_ptr<Pricer> pricer;
-    if (!machine.empty() && !loops.empty() && !func->hasAttr(kOracleOfAttrName)) {
+    if (!pass.machine.empty() && !loops.empty() && !func->hasAttr(kOracleOfAttrName)) {
       std::string error;
-      pricer = createPricer(&getContext(),
-                            {machine, workers, collectives, oneSided, getWorldSize(func),
-                             deterministic ? deterministic.str() : ""},
+      pricer = createPricer(func.getContext(),
+                            {pass.machine, pass.workers, pass.collectives, pass.oneSided,
+                             getWorldSize(func), deterministic ? deterministic.str() : ""},
                             error);
       if (!pricer)
         return func.emitError() << error;
@@ -140,7 +153,7 @@ private:
   SmallVector<StringRef> getAllowed(size_t number, size_t numbered) const {
     std::string prefix = llvm::formatv("{0}/{1}=", number, numbered);
     SmallVector<StringRef> texts;
-    for (const std::string &text : among)
+    for (const std::string &text : pass.among)
       if (StringRef rest = text; rest.consume_front(prefix))
         texts.push_back(rest);
     return texts;
@@ -148,33 +161,22 @@ private:
   SmallVector<StringRef> allowed; ///< of the loop at hand
   SmallVector<unsigned> returned; ///< numbers of its results that the function returns
 
-  /// Whether a value, or what a reshape or concat makes of it, is a result of the function.
-  static bool isReturned(Value value) {
-    return llvm::any_of(value.getUsers(), [](Operation *user) {
-      return isa<func::ReturnOp>(user) ||
-             (isa<ReshapeOp, ConcatOp>(user) && isReturned(user->getResult(0)));
-    });
-  }
-  static SmallVector<unsigned> findReturned(StreamLoopOp op) {
-    SmallVector<unsigned> numbers;
-    for (OpResult result : op.getResults())
-      if (isReturned(result))
-        numbers.push_back(result.getResultNumber());
-    return numbers;
+  static LogicalResult refuseAdder(Operation *adder) {
+    return adder->emitError("expected slices in dimensions that are not added up, since sums by "
+                            "slices round otherwise than whole ones and the function has '")
+           << kDeterministicAttrName << "'";
   }
 
   LogicalResult select(StreamLoopOp op, Pricer *pricer) {
+    if (op.getScheduleAttr() && !pass.baseline)
+      return keep(op);
     Explained<StreamLoop> loop = getStreamLoop(op);
     if (failed(loop))
       return loop.report();
     if (Operation *adder = findAdder(*loop))
-      return adder->emitError("expected slices in dimensions that are not added up, since sums by "
-                              "slices round otherwise than whole ones and the function has '")
-             << kDeterministicAttrName << "'";
-    if (baseline)
-      return takeBaseline(op, *loop);
-    if (op.getScheduleAttr())
-      return keep(op, *loop);
+      return refuseAdder(adder);
+    if (pass.baseline)
+      return takeBaseline(op, std::move(*loop));
     std::string signature;
     returned = findReturned(op);
     if (pricer) {
@@ -185,7 +187,7 @@ private:
       for (StringRef text : allowed)
         signature.append(("|" + text).str());
     }
-    if (pricer || !tuned.empty()) {
+    if (pricer || !pass.tuned.empty()) {
       std::string hash = getHash(op);
       op.setSignature(hash);
       if (takeTuned(op, *loop, hash, pricer))
@@ -193,12 +195,14 @@ private:
     }
     if (pricer && selectByCost(op, *loop, *pricer, std::move(signature)))
       return success();
-    Explained<ScheduleAttr> fallback = getFallbackSchedule(*loop);
+    Explained<std::unique_ptr<LoopPlan>> fallback = planFallback(*loop);
     if (failed(fallback))
       return fallback.report();
-    choose(op, *fallback, ScheduleSource::Fallback);
+    ScheduleAttr schedule = (*fallback)->loop.schedule;
+    plans.set(op, std::move(*fallback));
+    choose(op, schedule, ScheduleSource::Fallback);
     say(op.getLoc(), [&](raw_ostream &os) {
-      os << describe(op) << " goes through schedule " << fallback->str();
+      os << describe(op) << " goes through schedule " << schedule.str();
     });
     return success();
   }
@@ -236,7 +240,7 @@ private:
     program::CapabilitySet all = program::CapabilitySet::all();
     program::CapabilitySet offered = pricer ? pricer->getCapabilities() : all;
     offered = offered - program::CapabilitySet{Capability::OneSided};
-    offered.add(Capability::OneSided, oneSided).add(Capability::StoresBesideCompute);
+    offered.add(Capability::OneSided, pass.oneSided).add(Capability::StoresBesideCompute);
     return plan.uses - offered;
   }
 
@@ -251,7 +255,7 @@ private:
     std::string text;
     llvm::raw_string_ostream os(text);
     op->print(os, OpPrintingFlags().printGenericOpForm().useLocalScope());
-    os << (collectives ? " collectives" : "") << (oneSided ? " one-sided" : "");
+    os << (pass.collectives ? " collectives" : "") << (pass.oneSided ? " one-sided" : "");
     if (deterministic)
       os << ' ' << deterministic.getValue();
     for (unsigned result : returned)
@@ -262,23 +266,28 @@ private:
   /// Whether the loop has got the candidate that option `tuned` names. A remark if there is one
   /// that it cannot have: the compiler or the machine file has changed since.
   bool takeTuned(StreamLoopOp op, const StreamLoop &loop, StringRef hash, Pricer *pricer) {
-    auto entry = llvm::find_if(
-        tuned, [&](const std::string &text) { return StringRef(text).split('=').first == hash; });
-    if (entry == tuned.end())
+    auto entry = llvm::find_if(pass.tuned, [&](const std::string &text) {
+      return StringRef(text).split('=').first == hash;
+    });
+    if (entry == pass.tuned.end())
       return false;
     StringRef what = StringRef(*entry).split('=').second;
     for (Candidate &candidate : getCandidates(loop)) {
       if (getText(candidate.schedule, candidate.slices) != what)
         continue;
-      if (!canHave(op, candidate, pricer))
+      OwningOpRef<StreamLoopOp> copy =
+          candidate.slices ? makeCut(op, *candidate.slices) : OwningOpRef<StreamLoopOp>();
+      if (candidate.slices && !copy)
         break;
-      if (candidate.slices) {
-        ++this->sliced;
-        (void)streamReshard(op.getReshards()[candidate.slices->first], candidate.slices->second);
-      }
-      choose(op, candidate.schedule, ScheduleSource::Tuned);
-      op.setCandidatesAttr(ArrayAttr::get(
-          op.getContext(), CandidateAttr::get(op.getContext(), what, /*nanoseconds=*/0)));
+      Trial trial(copy ? *copy : op, returned, deterministic);
+      if (!plan(trial, candidate.schedule, ScheduleSource::Tuned, nullptr) ||
+          (pricer && failed(price(trial, *pricer))))
+        break;
+      sliced += candidate.slices.has_value();
+      StreamLoopOp taken = take(op, trial);
+      choose(taken, candidate.schedule, ScheduleSource::Tuned);
+      taken.setCandidatesAttr(ArrayAttr::get(
+          taken.getContext(), CandidateAttr::get(taken.getContext(), what, /*nanoseconds=*/0)));
       return true;
     }
     op.emitRemark("the measured choice \"")
@@ -286,48 +295,36 @@ private:
     return false;
   }
 
-  /// Whether the loop can have a candidate, as a trial on a copy shows; with a pricer, down to the
-  /// stream program.
-  bool canHave(StreamLoopOp op, Candidate &candidate, Pricer *pricer) const {
-    OwningOpRef<StreamLoopOp> trial =
-        candidate.slices ? makeCut(op, *candidate.slices) : OwningOpRef<StreamLoopOp>(op.clone());
-    if (!trial)
+  /// Plans a trial. Whether the loop can have the schedule; `pricer`: and its machine what it uses.
+  bool plan(Trial &trial, ScheduleAttr schedule, ScheduleSource source,
+            const Pricer *pricer) const {
+    StreamLoopOp loop = trial.getLoop();
+    loop.setScheduleAttr(schedule);
+    loop.setSource(source);
+    Explained<std::unique_ptr<LoopPlan>> made = LoopPlan::make(loop);
+    if (failed(made) || findAdder((*made)->loop) || !getMissing((*made)->plan, pricer).empty() ||
+        breaksOrder((*made)->plan, (*made)->loop))
       return false;
-    trial->setScheduleAttr(candidate.schedule);
-    FailureOr<StreamLoop> loop = getStreamLoop(*trial);
-    if (failed(loop) || findAdder(*loop))
-      return false;
-    FailureOr<SchedulePlan> plan = getSchedule(candidate.schedule)->match(*loop);
-    if (failed(plan) || !getMissing(*plan, nullptr).empty() || breaksOrder(*plan, *loop))
-      return false;
-    trial->setSource(ScheduleSource::Tuned);
-    return !pricer || succeeded(pricer->price(*trial, returned));
+    trial.plan = std::move(*made);
+    return true;
   }
 
-  /// A copy of the loop with slices of a reshard. If other gathers cannot be cut alike, they stay
-  /// whole, and `slices` then says so. Null if the loop cannot have the slices.
-  static OwningOpRef<StreamLoopOp> makeCut(StreamLoopOp loop,
-                                           std::pair<unsigned, StreamFactor> &slices) {
-    for (bool alone : {false, true}) {
-      OwningOpRef<StreamLoopOp> copy(loop.clone());
-      slices.second.alone = alone;
-      if (succeeded(cut(*copy, slices)))
-        return copy;
-    }
-    return {};
+  FailureOr<double> price(const Trial &trial, Pricer &pricer) const {
+    StreamLoopOp loop = trial.getLoop();
+    std::string signature = getSignature(loop);
+    signature.append(reinterpret_cast<const char *>(returned.data()),
+                     returned.size() * sizeof(unsigned));
+    return pricer.price(loop, signature, [&] { return trial.lower(pass.workers); });
   }
 
-  /// Cuts a reshard of a loop into slices. Failure if the loop cannot have them.
-  static LogicalResult cut(StreamLoopOp loop, const std::pair<unsigned, StreamFactor> &slices) {
-    if (failed(streamReshard(loop.getReshards()[slices.first], slices.second)))
-      return failure();
-    for (Operation &member : loop.getBody().front().without_terminator())
-      if (isLocalComputation(&member) && failed(verifyLocal(&member, nullptr)))
-        return failure();
-    return success();
+  /// Puts the trial's loop in the place of `op`, with its plan.
+  StreamLoopOp take(StreamLoopOp op, Trial &trial) {
+    StreamLoopOp taken = trial.replace(op);
+    plans.set(taken, std::move(trial.plan));
+    return taken;
   }
 
-  LogicalResult takeBaseline(StreamLoopOp op, StreamLoop &loop) {
+  LogicalResult takeBaseline(StreamLoopOp op, StreamLoop loop) {
     ScheduleAttr plainest = getCandidates(loop).front().schedule;
     // What the annotation keeps whole is not sliced without it.
     if (isCombinedWhole(op.getScheduleAttr())) {
@@ -335,40 +332,42 @@ private:
       options.set("combine", StringAttr::get(op.getContext(), "whole"));
       plainest = getSchedule(plainest)->getAttr(op.getContext(), options);
     }
-    loop.schedule = plainest;
-    if (Explained<SchedulePlan> plan = getSchedule(plainest)->match(loop); failed(plan))
+    Explained<std::unique_ptr<LoopPlan>> plan = LoopPlan::make(std::move(loop), plainest);
+    if (failed(plan))
       return plan.report();
-    choose(op, loop.schedule, ScheduleSource::Fallback);
+    plans.set(op, std::move(*plan));
+    choose(op, plainest, ScheduleSource::Fallback);
     return success();
   }
 
   /// The annotated schedule is kept, or it is an error.
-  LogicalResult keep(StreamLoopOp op, const StreamLoop &loop) {
-    const Schedule *schedule = getSchedule(loop.schedule);
-    if (!schedule)
-      return op.emitError("expected a registered schedule, found ") << loop.schedule;
-    Explained<SchedulePlan> plan = schedule->match(loop);
-    if (failed(plan))
-      return plan.report();
-    if (!getMissing(*plan, nullptr).empty())
+  LogicalResult keep(StreamLoopOp op) {
+    Explained<const LoopPlan *> known = plans.get(op);
+    if (failed(known))
+      return known.report();
+    const auto &[loop, plan] = **known;
+    if (Operation *adder = findAdder(loop))
+      return refuseAdder(adder);
+    if (!getMissing(plan, nullptr).empty())
       return op.emitError("schedule ")
-             << schedule->getName()
+             << loop.schedule.getName()
              << " needs one-sided messages, which the target's channels do not have; name another "
                 "one";
-    if (deterministic && plan->addsBiasSeparately)
+    if (deterministic && plan.addsBiasSeparately)
       return op.emitError("schedule ")
              << loop.schedule.str()
              << ": expected matmuls without bias, which it adds to rounded products, since the "
                 "function has '"
              << kDeterministicAttrName << "', found one with a bias";
-    if (breaksOrder(*plan, loop))
+    if (breaksOrder(plan, loop))
       return op.emitError("schedule ")
              << loop.schedule.str()
              << " adds partial sums in an order of its own, but the function has '"
              << kDeterministicAttrName << "'; name a schedule that adds in the order of the ranks";
     ++user;
-    say(op.getLoc(),
-        [&](raw_ostream &os) { os << describe(op) << " keeps schedule " << schedule->getName(); });
+    say(op.getLoc(), [&, name = loop.schedule.getName()](raw_ostream &os) {
+      os << describe(op) << " keeps schedule " << name;
+    });
     return success();
   }
 
@@ -376,9 +375,9 @@ private:
     op.setScheduleAttr(schedule);
     op.setSource(source);
     ++chosen[getSchedule(schedule)->getName()];
-    ++(source == ScheduleSource::Cost    ? numByCost
-       : source == ScheduleSource::Tuned ? numTuned
-                                         : numFallback);
+    ++(source == ScheduleSource::Cost    ? pass.numByCost
+       : source == ScheduleSource::Tuned ? pass.numTuned
+                                         : pass.numFallback);
   }
 
   //===--------------------------------------------------------------------===//
@@ -388,6 +387,7 @@ private:
   struct Priced {
     ScheduleAttr schedule;
     double seconds = 0;
+    std::optional<Trial> trial = std::nullopt;
     Difference difference = {}; ///< from another schedule with these slices
   };
 
@@ -401,15 +401,15 @@ private:
   /// Candidates with the same slices. Once priced, those that have a price, in their order.
   struct Choice {
     Slices slices; ///< of a reshard of the loop, by its number
-    SmallVector<Priced> schedules;
+    SmallVector<Priced, 0> schedules;
 
     /// The quickest: the first, which is the plainest, unless the gain is worth it. Stores beside
     /// a matmul come last, as they must gain over the others.
-    const Priced &getBest(const Pricer &pricer) const {
-      const Priced *best = schedules.begin();
+    Priced &getBest(const Pricer &pricer) {
+      Priced *best = schedules.begin();
       for (bool beside : {false, true}) {
         double most = best->seconds * (beside ? 1 - pricer.getMargins().gainOfStores : 1);
-        for (const Priced &other : schedules)
+        for (Priced &other : schedules)
           if (other.difference.uses.has(program::Capability::StoresBesideCompute) == beside &&
               other.seconds < std::min(most, best->seconds) &&
               pricer.isWorth(other.seconds, schedules.front().seconds, other.difference))
@@ -429,7 +429,7 @@ private:
         choices.push_back({candidate.slices, {}});
         known = &choices.back();
       }
-      known->schedules.push_back({candidate.schedule});
+      known->schedules.emplace_back().schedule = candidate.schedule;
     }
     return choices;
   }
@@ -454,37 +454,21 @@ private:
   }
 
   /// Prices schedules of a loop whose slices are cut; those that cannot run it, or have no price,
-  /// are dropped. The loop is left without a schedule.
-  void price(StreamLoopOp op, SmallVector<Priced> &schedules, Pricer &pricer) const {
+  /// are dropped.
+  void price(StreamLoopOp op, SmallVectorImpl<Priced> &schedules, Pricer &pricer) const {
+    bool gathers = llvm::none_of(op.getReshards(), [](ReshardOp reshard) {
+      return getAxes(reshard.getInput()).isPartial();
+    });
     llvm::erase_if(schedules, [&](Priced &priced) {
-      op.setScheduleAttr(priced.schedule);
-      FailureOr<StreamLoop> loop = getStreamLoop(op);
-      if (failed(loop) || findAdder(*loop))
+      Trial &trial = priced.trial.emplace(op, returned, deterministic);
+      if (!plan(trial, priced.schedule, ScheduleSource::Cost, &pricer))
         return true;
-      FailureOr<SchedulePlan> plan = getSchedule(priced.schedule)->match(*loop);
-      if (failed(plan) || !getMissing(*plan, &pricer).empty() || breaksOrder(*plan, *loop))
-        return true;
-      op.setSource(ScheduleSource::Cost);
-      FailureOr<double> seconds = pricer.price(op, returned);
+      FailureOr<double> seconds = price(trial, pricer);
       if (succeeded(seconds))
         priced.seconds = *seconds;
-      bool gathers = llvm::none_of(op.getReshards(), [](ReshardOp reshard) {
-        return getAxes(reshard.getInput()).isPartial();
-      });
-      priced.difference = {plan->uses, /*isSliced=*/false, gathers};
+      priced.difference = {trial.plan->plan.uses, /*isSliced=*/false, gathers};
       return failed(seconds);
     });
-    op.removeScheduleAttr();
-    op.removeSourceAttr();
-  }
-
-  /// The same on a copy with the choice's slices. No schedules are left if the loop cannot have
-  /// these slices.
-  void priceSliced(StreamLoopOp op, Choice &choice, Pricer &pricer) const {
-    if (OwningOpRef<StreamLoopOp> copy = makeCut(op, *choice.slices))
-      price(*copy, choice.schedules, pricer);
-    else
-      choice.schedules.clear();
   }
 
   /// What a loop gets.
@@ -497,12 +481,9 @@ private:
   std::unordered_map<std::string, Decision> decisions;
 
   void apply(StreamLoopOp op, const Decision &decision) {
-    if (decision.slices) {
-      ++sliced;
-      (void)streamReshard(op.getReshards()[decision.slices->first], decision.slices->second);
-    }
     choose(op, decision.schedule, ScheduleSource::Cost);
     op.setCandidatesAttr(decision.candidates);
+    sliced += decision.slices.has_value();
   }
 
   /// Of what has a price, for reports: the chosen candidate, the plainest, and the quickest others.
@@ -535,7 +516,11 @@ private:
   /// Whether the loop has got its schedule, and slices if they are worth it.
   bool selectByCost(StreamLoopOp op, const StreamLoop &loop, Pricer &pricer,
                     std::string signature) {
-    if (auto known = decisions.find(signature); known != decisions.end() && !log) {
+    if (auto known = decisions.find(signature); known != decisions.end() && !pass.log) {
+      const Slices &slices = known->second.slices;
+      // An equal loop has been cut so.
+      if (slices)
+        (void)streamReshard(op.getReshards()[slices->first], slices->second);
       apply(op, known->second);
       return true;
     }
@@ -547,10 +532,14 @@ private:
       return false;
     double seconds = whole.getBest(pricer).seconds;
     // The slices that make the loop quickest, of those that gain enough if there are any.
-    const Choice *best = nullptr;
+    Choice *best = nullptr;
     bool gains = false;
     for (Choice &choice : llvm::drop_begin(choices)) {
-      priceSliced(op, choice, pricer);
+      OwningOpRef<StreamLoopOp> copy = makeCut(op, *choice.slices);
+      if (copy)
+        price(*copy, choice.schedules, pricer);
+      else
+        choice.schedules.clear();
       if (choice.schedules.empty())
         continue;
       const Priced &trial = choice.getBest(pricer);
@@ -565,7 +554,7 @@ private:
     // takes time, and smaller matmuls.
     if (gains) {
       double most = best->getBest(pricer).seconds * (1 + pricer.getMargins().tolerance);
-      for (const Choice &choice : llvm::drop_begin(choices)) {
+      for (Choice &choice : llvm::drop_begin(choices)) {
         if (choice.schedules.empty() || choice.slices->second.count >= best->slices->second.count)
           continue;
         const Priced &trial = choice.getBest(pricer);
@@ -581,9 +570,10 @@ private:
            << inMicroseconds(whole.schedules.front().seconds) << " whole ("
            << pricer.getMachineName() << ")";
       });
-    const Choice &taken = gains ? *best : whole;
-    const Priced &chosen = taken.getBest(pricer);
+    Choice &taken = gains ? *best : whole;
+    Priced &chosen = taken.getBest(pricer);
     Decision decision{taken.slices, chosen.schedule, listCandidates(choices, taken, chosen)};
+    op = take(op, *chosen.trial);
     apply(op, decision);
     decisions.try_emplace(std::move(signature), decision);
     say(op.getLoc(), [&](raw_ostream &os) {
@@ -600,3 +590,17 @@ private:
   }
 };
 } // namespace
+
+void FusionSelectSchedulePass::runOnOperation() {
+  LoopPlans &plans = getAnalysis<LoopPlans>();
+  SmallVector<func::FuncOp> funcs(getOperation().getOps<func::FuncOp>());
+  // All functions report their errors.
+  std::atomic<bool> hasFailed = false;
+  parallelForEach(&getContext(), funcs, [&](func::FuncOp func) {
+    if (failed(FunctionSelection(*this, plans, func).run()))
+      hasFailed = true;
+  });
+  if (hasFailed)
+    return signalPassFailure();
+  markAnalysesPreserved<LoopPlans>();
+}

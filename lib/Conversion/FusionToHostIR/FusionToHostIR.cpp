@@ -7,6 +7,7 @@
 
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
+#include "LoopPlan.h"
 #include "OpLowering.h"
 #include "PaddedArguments.h"
 #include "ResultPlaces.h"
@@ -34,15 +35,31 @@ using namespace tandem;
 
 namespace {
 
+/// Makes programs of functions, which stay as they are.
+class Converter {
+public:
+  using GetPlan = llvm::function_ref<Explained<const LoopPlan *>(fusion::StreamLoopOp)>;
+  Converter(int64_t workers, int64_t ranks, bool log, GetPlan getPlan)
+      : workers(workers), ranks(ranks), log(log), getPlan(getPlan) {}
+
+  /// Inserts the program before the function.
+  LogicalResult convert(func::FuncOp func);
+
+  int64_t numLoops = 0, numReshards = 0;
+
+private:
+  FailureOr<hostir::ProgramOp> makeProgram(func::FuncOp func);
+  LogicalResult emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder);
+
+  const int64_t workers, ranks;
+  const bool log;
+  GetPlan getPlan;
+};
+
 struct ConvertFusionToHostIR
     : public tandem::impl::ConvertFusionToHostIRBase<ConvertFusionToHostIR> {
   using ConvertFusionToHostIRBase::ConvertFusionToHostIRBase;
   void runOnOperation() override;
-
-private:
-  FailureOr<hostir::ProgramOp> makeProgram(func::FuncOp func);
-  LogicalResult convert(func::FuncOp func);
-  LogicalResult emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder);
 };
 
 } // namespace
@@ -64,7 +81,7 @@ static FailureOr<MemRefType> getBufferType(Location loc, StringRef what, Type ty
 }
 
 /// The program with its arguments (inputs, then results), still without a body.
-FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp func) {
+FailureOr<hostir::ProgramOp> Converter::makeProgram(func::FuncOp func) {
   OpBuilder builder(func);
   SmallVector<Type> types;
   SmallVector<Attribute> attributes;
@@ -146,25 +163,18 @@ static LogicalResult emitConstants(Block &block, ProgramBuilder &builder) {
   return success();
 }
 
-LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder) {
-  Explained<StreamLoop> sliced = getStreamLoop(loop);
-  if (failed(sliced))
-    return sliced.report();
-  if (!sliced->schedule)
-    return loop.emitError("expected a schedule; run fusion-select-schedule");
-  const Schedule *schedule = getSchedule(sliced->schedule);
-  if (!schedule)
-    return loop.emitError("expected a registered schedule, found ") << sliced->schedule;
-  Explained<SchedulePlan> plan = schedule->match(*sliced);
-  if (failed(plan))
-    return plan.report();
+LogicalResult Converter::emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder) {
+  Explained<const LoopPlan *> known = getPlan(loop);
+  if (failed(known))
+    return known.report();
+  const StreamLoop &sliced = (*known)->loop;
   if (log) {
     InFlightDiagnostic remark = loop.emitRemark();
-    remark << schedule->getName() << ": " << sliced->numSlices() << " slices of ";
+    remark << sliced.schedule.getName() << ": " << sliced.numSlices() << " slices of ";
     llvm::interleave(
-        sliced->ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
+        sliced.ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
   }
-  numLoops += !sliced->streamSizes.empty();
+  numLoops += !sliced.streamSizes.empty();
   numReshards += loop.getReshards().size();
 
   // Values of the loop and outside of it are the same buffers.
@@ -175,8 +185,8 @@ LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, Program
   for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
     if (Value buffer = builder.getBuffer(result))
       builder.setBuffer(value, buffer);
-  if (failed(emitConstants(body, builder)) || failed(emitWhole(sliced->before, builder)) ||
-      failed(plan->emit(builder)) || failed(emitWhole(sliced->after, builder)))
+  if (failed(emitConstants(body, builder)) || failed(emitWhole(sliced.before, builder)) ||
+      failed((*known)->plan.emit(builder)) || failed(emitWhole(sliced.after, builder)))
     return failure();
   for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
     builder.setBuffer(result, builder.getBuffer(value));
@@ -217,7 +227,7 @@ static ArrayAttr getChoices(func::FuncOp func) {
   return choices.empty() ? ArrayAttr() : builder.getArrayAttr(choices);
 }
 
-LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
+LogicalResult Converter::convert(func::FuncOp func) {
   if (!func.getBody().hasOneBlock())
     return func.emitError("expected a body of one block");
   FailureOr<hostir::ProgramOp> program = makeProgram(func);
@@ -289,7 +299,6 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
                        builder.getBuffer(returned->get()), buffer);
   if (!isOracle)
     program->setChoicesAttr(getChoices(func));
-  func.erase();
   return success();
 }
 
@@ -298,7 +307,27 @@ void ConvertFusionToHostIR::runOnOperation() {
     getOperation().emitError("option workers: expected at least 1, found ") << workers;
     return signalPassFailure();
   }
-  for (func::FuncOp func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-    if (!func.isExternal() && (failed(fusion::verifyFits(func)) || failed(convert(func))))
+  LoopPlans &plans = getAnalysis<LoopPlans>();
+  auto getPlan = [&](fusion::StreamLoopOp loop) { return plans.get(loop); };
+  Converter converter(workers, ranks, log, getPlan);
+  for (func::FuncOp func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
+    if (func.isExternal())
+      continue;
+    if (failed(fusion::verifyFits(func)) || failed(converter.convert(func)))
       return signalPassFailure();
+    func.erase();
+  }
+  numLoops += converter.numLoops;
+  numReshards += converter.numReshards;
+}
+
+OwningOpRef<ModuleOp> Trial::lower(int64_t workers) const {
+  func::FuncOp trial = *func;
+  OwningOpRef<ModuleOp> module(ModuleOp::create(trial.getLoc()));
+  module->push_back(trial);
+  auto getPlan = [&](fusion::StreamLoopOp) { return Explained<const LoopPlan *>(plan.get()); };
+  Converter converter(workers, /*ranks=*/0, /*log=*/false, getPlan);
+  LogicalResult done = failed(fusion::verifyFits(trial)) ? failure() : converter.convert(trial);
+  trial->remove();
+  return succeeded(done) ? std::move(module) : OwningOpRef<ModuleOp>();
 }

@@ -83,9 +83,6 @@ void registerSchedule(std::unique_ptr<Schedule> schedule);
 /// The candidates of all schedules for a loop. The first is the unoverlapped baseline.
 SmallVector<Candidate> getCandidates(const StreamLoop &loop);
 
-/// What a loop gets that has neither an annotation nor a price, or why no schedule matches.
-Explained<fusion::ScheduleAttr> getFallbackSchedule(StreamLoop loop);
-
 /// Slice by slice: the ops of the loop in order, on the worker of the iteration. Without stream
 /// digits, one op after another on the main stream. `sendsMessages`: see LoopEmitter.
 LogicalResult emitPipeline(const StreamLoop &loop, ProgramBuilder &program, bool sendsMessages);

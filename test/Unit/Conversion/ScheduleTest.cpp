@@ -19,6 +19,7 @@
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 #include <gtest/gtest.h>
+#include <map>
 #include <thread>
 
 using namespace mlir;
@@ -47,9 +48,34 @@ func.func @f(%x: tensor<16x8xf32, #rows>, %w: tensor<8x4xf32, #whole>) -> tensor
       .str();
 }
 
+/// The schedule of the page, which counts how often each candidate is planned.
+class Counted : public Schedule {
+public:
+  static std::map<std::string, unsigned> plans; ///< by schedule and what the loop slices
+
+  fusion::ScheduleInfo getInfo() const override { return schedule->getInfo(); }
+  void getCandidates(const StreamLoop &loop,
+                     SmallVectorImpl<Candidate> &candidates) const override {
+    schedule->getCandidates(loop, candidates);
+  }
+  Explained<SchedulePlan> match(const StreamLoop &loop) const override {
+    std::string key;
+    llvm::raw_string_ostream os(key);
+    os << loop.schedule;
+    for (Operation *op : loop.ops)
+      os << ' ' << op->getName() << ' ' << op->getResult(0).getType();
+    ++plans[key];
+    return schedule->match(loop);
+  }
+
+private:
+  std::unique_ptr<Schedule> schedule = createInOrderSchedule();
+};
+std::map<std::string, unsigned> Counted::plans;
+
 class ScheduleTest : public ::testing::Test {
 protected:
-  static void SetUpTestSuite() { registerSchedule(createInOrderSchedule()); }
+  static void SetUpTestSuite() { registerSchedule(std::make_unique<Counted>()); }
 
   ScheduleTest() {
     DialectRegistry registry;
@@ -59,7 +85,7 @@ protected:
   }
 
   /// Null if it does not parse or convert; then `error` has the first diagnostic.
-  OwningOpRef<ModuleOp> convert(const std::string &text) {
+  OwningOpRef<ModuleOp> convert(const std::string &text, const std::string &machine = "") {
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
       if (error.empty())
         error = diagnostic.str();
@@ -68,7 +94,9 @@ protected:
     OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
     PassManager passes(&context);
     passes.addNestedPass<func::FuncOp>(createFusionFormLoops());
-    passes.addNestedPass<func::FuncOp>(createFusionSelectSchedule());
+    FusionSelectScheduleOptions options;
+    options.machine = machine;
+    passes.addPass(createFusionSelectSchedule(options));
     passes.addPass(createConvertFusionToHostIR());
     if (module && succeeded(passes.run(*module)))
       return module;
@@ -116,6 +144,34 @@ TEST_F(ScheduleTest, SaysWhyItDoesNotMatch) {
     text.replace(at, 11, "-");
   EXPECT_FALSE(convert(text));
   EXPECT_EQ(error, "schedule in_order: expected a loop with slices, found none");
+}
+
+/// Selection prices by the plans and conversion lowers by them: nobody makes one a second time.
+TEST_F(ScheduleTest, PlansEachCandidateOnce) {
+  std::string text = gatherMatmul("in_order");
+  Counted::plans.clear();
+  ASSERT_TRUE(convert(text)) << error;
+  EXPECT_EQ(Counted::plans.size(), 1U);
+  for (const auto &[candidate, times] : Counted::plans)
+    EXPECT_EQ(times, 1U) << candidate;
+  // Without an annotation the loop has candidates: as it is, and cut further.
+  size_t begin = text.find(" {schedule"), end = text.find("} : tensor");
+  text.erase(begin, end + 1 - begin);
+  for (const char *slices : {"stream(\"x\")", "-"}) {
+    std::string whole = text;
+    for (size_t at; (at = whole.find("stream(\"x\")")) != std::string::npos;)
+      whole.replace(at, 11, "SLICES");
+    for (size_t at; (at = whole.find("SLICES")) != std::string::npos;)
+      whole.replace(at, 6, slices);
+    // Large enough that the host's work is not all.
+    for (size_t at = 0; (at = whole.find("16x", at)) != std::string::npos; at += 6)
+      whole.replace(at, 3, "16384x");
+    Counted::plans.clear();
+    ASSERT_TRUE(convert(whole, "h200x8")) << error;
+    EXPECT_FALSE(Counted::plans.empty());
+    for (const auto &[candidate, times] : Counted::plans)
+      EXPECT_EQ(times, 1U) << candidate;
+  }
 }
 
 /// Planners give their reasons as values; `report` makes one an error at its op.

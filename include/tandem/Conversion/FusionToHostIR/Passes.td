@@ -52,7 +52,7 @@ def FusionFormLoops : Pass<"fusion-form-loops", "::mlir::func::FuncOp"> {
   ];
 }
 
-def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"> {
+def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::ModuleOp"> {
   let summary = "Give every stream loop a schedule, and slices where they are worth it";
   let description = [{
     An annotated schedule is kept. It is an error if it cannot run the loop, and if it needs one-sided messages that the

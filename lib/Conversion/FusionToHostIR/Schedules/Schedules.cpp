@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../Schedule.h"
+#include "../LoopPlan.h"
 
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
@@ -47,25 +47,22 @@ SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
   return candidates;
 }
 
-Explained<fusion::ScheduleAttr> tandem::getFallbackSchedule(StreamLoop loop) {
-  fusion::ScheduleAttr best;
-  int highest = 0;
-  for (const std::unique_ptr<Schedule> &schedule : getSchedules()) {
-    int rank = schedule->getFallbackRank(loop);
-    if (rank < 0 || (best && rank <= highest))
-      continue;
-    loop.schedule = schedule->getAttr(loop.place->getContext());
-    if (rank > 0 && failed(schedule->match(loop)))
-      continue;
-    best = loop.schedule;
-    highest = rank;
-  }
+Explained<std::unique_ptr<LoopPlan>> tandem::planFallback(const StreamLoop &loop) {
+  // By rank, highest first; of equal ones the first.
+  SmallVector<std::pair<int, size_t>> ranked;
+  for (auto [number, schedule] : llvm::enumerate(getSchedules()))
+    if (int rank = schedule->getFallbackRank(loop); rank >= 0)
+      ranked.push_back({-rank, number});
+  llvm::sort(ranked);
   // The reason why even the last resort does not match is the error.
-  loop.schedule = best;
-  if (highest == 0)
-    if (Explained<SchedulePlan> plan = getSchedule(best)->match(loop); failed(plan))
-      return plan.explanation();
-  return best;
+  while (true) {
+    fusion::ScheduleAttr attribute =
+        getSchedules()[ranked.front().second]->getAttr(loop.place->getContext());
+    Explained<std::unique_ptr<LoopPlan>> plan = LoopPlan::make(loop, attribute);
+    if (succeeded(plan) || ranked.size() == 1)
+      return plan;
+    ranked.erase(ranked.begin());
+  }
 }
 
 namespace {

@@ -29,7 +29,9 @@ public:
     std::thread([&] { emitError(UnknownLoc::get(context)) << "of another thread"; }).join();
     return 1.0;
   }
-  FailureOr<double> price(StreamLoopOp, ArrayRef<unsigned>) override { return 1.0; }
+  FailureOr<double> price(Operation *, StringRef, function_ref<OwningOpRef<ModuleOp>()>) override {
+    return 1.0;
+  }
 
 private:
   MLIRContext *context;
