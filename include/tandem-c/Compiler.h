@@ -46,39 +46,27 @@ typedef struct tandem_argument_shape {
   size_t rank;
 } tandem_argument_shape;
 
-/* Zero everything but struct_size for the defaults. */
+/* What each field means, and its name in C++, Python and tools: tandem-c/CompileOptions.def. Zero
+ * everything but struct_size for the defaults; a switch is set by any other number. */
 typedef struct tandem_compile_options {
   size_t struct_size;
-  const char *entry; /* the function to compile; NULL: the only public one */
-  const tandem_mesh_size *mesh;
-  size_t num_mesh;
-  const tandem_argument_shape *shapes;
+#define TANDEM_OPTIONS_OF_C
+#define TANDEM_OPTION_TEXT(field, member, stage, name, value, description) const char *field;
+#define TANDEM_OPTION_NUMBER(type, field, member, stage, name, value, description) type field;
+#define TANDEM_OPTION_SWITCH(field, member, stage, name, description) int field;
+#define TANDEM_OPTION_OPT_OUT(field, member, stage, name, description) int field;
+/* Sizes of mesh axes that are `?`, and shapes of arguments with `?` extents (-1: it varies, up to
+ * `bound`). */
+#define TANDEM_OPTION_SIZES                                                                        \
+  const tandem_mesh_size *mesh;                                                                    \
+  size_t num_mesh;                                                                                 \
+  const tandem_argument_shape *shapes;                                                             \
   size_t num_shapes;
-  const char *target; /* what the ranks' channels can do: "cuda-peer", ... (docs/embedding.md,
-                       * "Targets, channels and devices"); NULL: "cpu-ucx" */
-  int one_rank;       /* not 0: only `rank` is written */
+/* `one_rank`: only `rank` is written. */
+#define TANDEM_OPTION_RANK                                                                         \
+  int one_rank;                                                                                    \
   uint32_t rank;
-  uint32_t num_ranks; /* ranks of the world; 0: as many as the meshes need */
-  /* Streams of a rank on which slices of loops run at the same time, besides the main one. 0: 4. */
-  uint32_t workers;
-  /* Not 0: the file is without the unsharded reference, so it is smaller. tandem-run --verify and
-   * the part of tandem_check_program that compares results need it. */
-  int no_oracle;
-  /* Speeds of GPUs and links, by which schedules are chosen: a file, or the name of one that is
-   * installed, such as "h200x8" (docs/simulator.md). NULL: fixed rules, which ignore sizes. */
-  const char *machine;
-  /* Where a reshard goes that may be "before" or "after" an op: as said, or as "cost" predicts.
-   * NULL: "cost" with a machine, else "before". */
-  const char *gather;
-  int certify; /* not 0: compares results at more indices, and predicts times with a machine; takes
-                * about as long as compiling */
-  const char
-      *deterministic; /* "bitwise", "batch" (docs/determinism.md); NULL: as the module says */
-  const char *tuned;  /* file of measured choices (docs/benchmarking.md); NULL: none */
-  int64_t bound;      /* not 0: extents left `?` (or -1 in `shapes`) vary from 0 to this */
-  /* Not 0: the program is not proven, and its certificate says so. Else it is: that it can neither
-   * hang nor race, and gives what its unsharded reference gives. What is found is an error. */
-  uint32_t no_check;
+#include "tandem-c/CompileOptions.def"
   uint32_t reserved; /* 0 */
 } tandem_compile_options;
 

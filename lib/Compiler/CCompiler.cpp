@@ -44,8 +44,16 @@ static Status convert(const tandem_compile_options *given, CompileOptions &to) {
     return Status();
   tandem_compile_options from;
   TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_compile_options", from));
-  if (from.entry)
-    to.entry = from.entry;
+#define TANDEM_OPTIONS_OF_C
+#define TANDEM_OPTION_TEXT(field, member, ...)                                                     \
+  if (from.field)                                                                                  \
+    to.member = from.field;
+#define TANDEM_OPTION_NUMBER(type, field, member, ...)                                             \
+  if (from.field)                                                                                  \
+    to.member = from.field;
+#define TANDEM_OPTION_SWITCH(field, member, ...) to.member = from.field != 0;
+#define TANDEM_OPTION_OPT_OUT(field, member, ...) to.member = from.field == 0;
+#include "tandem-c/CompileOptions.def"
   for (size_t i = 0; i < from.num_mesh; ++i) {
     tandem_mesh_size axis;
     TANDEM_RETURN_IF_ERROR(readStruct(elementOf(from.mesh, i), "tandem_mesh_size", axis));
@@ -57,25 +65,8 @@ static Status convert(const tandem_compile_options *given, CompileOptions &to) {
     to.shapes.emplace_back(shape.argument ? shape.argument : "",
                            std::vector<int64_t>(shape.extents, shape.extents + shape.rank));
   }
-  if (from.target)
-    to.target = from.target;
   if (from.one_rank)
     to.rank = from.rank;
-  to.numRanks = from.num_ranks;
-  if (from.workers)
-    to.workers = from.workers;
-  to.oracle = !from.no_oracle;
-  if (from.machine)
-    to.machine = from.machine;
-  if (from.gather)
-    to.gather = from.gather;
-  to.check = !from.no_check;
-  to.certify = from.certify != 0;
-  to.bound = from.bound;
-  if (from.tuned)
-    to.tuned = from.tuned;
-  if (from.deterministic)
-    to.deterministic = from.deterministic;
   return Status();
 }
 

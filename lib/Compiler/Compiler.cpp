@@ -158,7 +158,7 @@ LogicalResult Compilation::readTuned(TandemLowerOptions &lowering) {
   if (known->target != options.target)
     return fail("was measured for target " + Twine(known->target) + ", this is " + options.target);
   for (const machine::TunedChoices::Loop &loop : known->loops)
-    lowering.tuned.push_back((Twine(loop.signature) + "=" + loop.what).str());
+    lowering.choices.push_back((Twine(loop.signature) + "=" + loop.what).str());
   return success();
 }
 
@@ -168,7 +168,14 @@ LogicalResult Compilation::lower() {
     if (!func.isDeclaration() && func.getSymName() != entry)
       func.erase();
   TandemLowerOptions lowering;
+#define TANDEM_OPTION_LOWERING(member) lowering.member = options.member;
+#define TANDEM_OPTION_DRIVER(member)
+#define TANDEM_OPTION_LIBRARY(member)
+#define TANDEM_OPTION(type, member, stage, ...) TANDEM_OPTION_##stage(member)
+#include "tandem-c/CompileOptions.def"
   lowering.entry = entry;
+  lowering.workers = options.baseline ? 1 : options.workers;
+  lowering.oracle = options.oracle || proves();
   for (const auto &[axis, size] : options.mesh)
     lowering.mesh.push_back(axis + "=" + std::to_string(size));
   for (int64_t device : options.devices)
@@ -182,27 +189,16 @@ LogicalResult Compilation::lower() {
                                                                      : std::to_string(extent);
                                                         }),
                                         "x"));
-  lowering.bound = options.bound;
-  lowering.target = options.target;
-  lowering.workers = options.baseline ? 1 : options.workers;
-  lowering.ranks = options.numRanks;
-  lowering.gather = options.gather;
-  lowering.deterministic = options.deterministic;
-  lowering.baseline = options.baseline;
   for (const auto &[loop, candidate] : options.choices)
-    lowering.tuned.push_back((Twine(loop) + "=" + candidate).str());
+    lowering.choices.push_back((Twine(loop) + "=" + candidate).str());
   if (failed(readTuned(lowering)))
     return failure();
   for (auto [loop, candidates] : llvm::enumerate(options.among))
     for (const std::string &candidate : candidates)
       lowering.among.push_back(
           (Twine(loop) + "/" + Twine(options.among.size()) + "=" + candidate).str());
-  lowering.machine = options.machine;
-  lowering.oracle = options.oracle || proves();
   for (const std::string &pass : options.disabledPasses)
     lowering.disable.push_back(pass);
-  lowering.snapshots = options.snapshotDirectory;
-  lowering.log = options.log;
   PassManager manager(module.getContext());
   auto error = [&](const Twine &message) { return LogicalResult(module.emitError(message)); };
   if (failed(buildTandemLowerPipeline(manager, lowering, error)))

@@ -55,27 +55,33 @@ std::string machineOf(const std::string &name) {
 /// Equal for options that lead to the same program.
 std::string keyOf(const CompileOptions &options) {
   std::string key;
-  // Names are arbitrary: store their lengths to keep keys unique.
-  auto add = [&](std::string_view text) {
-    key += std::to_string(text.size()) + ":";
-    key += text;
+  auto add = [&](const auto &value) {
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
+      key += std::to_string(value) + ",";
+    } else { // names are arbitrary: their lengths keep keys unique
+      std::string_view text = value;
+      key += std::to_string(text.size()) + ":";
+      key += text;
+    }
   };
-  auto number = [&](uint64_t value) { key += std::to_string(value) + ","; };
+#define TANDEM_OPTION(type, member, ...) add(options.member);
+#include "tandem-c/CompileOptions.def"
+  add(contentsOf(options.tuned));
+  add(machineOf(options.machine));
   std::vector<std::string> parts;
   auto list = [&] {
     std::sort(parts.begin(), parts.end());
-    number(parts.size());
+    add(parts.size());
     for (const std::string &part : parts)
       add(part);
     parts.clear();
   };
-  add(options.entry);
   for (const auto &[axis, size] : options.mesh)
     parts.push_back(axis + "=" + std::to_string(size));
   list();
-  number(options.devices.size());
+  add(options.devices.size());
   for (int64_t device : options.devices)
-    number(static_cast<uint64_t>(device));
+    add(device);
   for (const auto &[argument, shape] : options.shapes) {
     std::string part = argument + "=";
     for (int64_t extent : shape)
@@ -83,36 +89,21 @@ std::string keyOf(const CompileOptions &options) {
     parts.push_back(std::move(part));
   }
   list();
-  number(static_cast<uint64_t>(options.bound));
   parts = options.disabledPasses;
   list();
-  add(options.target);
-  add(options.gather);
-  add(options.deterministic);
-  add(contentsOf(options.tuned));
-  number(options.choices.size());
+  add(options.choices.size());
   for (const auto &[loop, candidate] : options.choices) {
     add(loop);
     add(candidate);
   }
-  number(options.among.size());
+  add(options.among.size());
   for (const std::vector<std::string> &candidates : options.among) {
-    number(candidates.size());
+    add(candidates.size());
     for (const std::string &candidate : candidates)
       add(candidate);
   }
-  number(options.baseline);
-  number(options.withBaseline);
-  add(machineOf(options.machine));
-  number(options.rank ? uint64_t(*options.rank) + 1 : 0);
-  number(options.numRanks);
-  number(options.workers);
-  number(options.oracle);
-  number(options.check);
-  number(options.certify);
-  number(options.verifyOutput);
-  number(options.maxCommands);
-  number(static_cast<uint64_t>(options.output));
+  add(options.rank ? uint64_t(*options.rank) + 1 : 0);
+  add(static_cast<uint64_t>(options.output));
   return key;
 }
 

@@ -48,10 +48,10 @@ private:
   }
 
   void snapshot(StringRef stage) {
-    if (options.snapshots.empty())
+    if (options.snapshotDirectory.empty())
       return;
     TandemSnapshotOptions snapshotOptions;
-    snapshotOptions.directory = options.snapshots;
+    snapshotOptions.directory = options.snapshotDirectory;
     snapshotOptions.number = number++;
     snapshotOptions.stage = stage.str();
     manager.addPass(createTandemSnapshot(snapshotOptions));
@@ -111,7 +111,7 @@ static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   select.collectives = channels.collectives;
   select.oneSided = channels.oneSided;
   select.baseline = options.baseline;
-  select.tuned.assign(options.tuned.begin(), options.tuned.end());
+  select.tuned.assign(options.choices.begin(), options.choices.end());
   select.among.assign(options.among.begin(), options.among.end());
   select.log = log;
   builder.addOnModule(createFusionSelectSchedule(select));
@@ -120,7 +120,7 @@ static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &op
 static void addConversion(PipelineBuilder &builder, const TandemLowerOptions &options) {
   ConvertFusionToHostIROptions convert;
   convert.workers = options.workers;
-  convert.ranks = options.ranks;
+  convert.ranks = options.numRanks;
   convert.log = options.log;
   builder.addOnModule(createConvertFusionToHostIR(convert));
 }

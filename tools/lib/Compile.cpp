@@ -7,7 +7,6 @@
 
 #include "Compile.h"
 
-#include "tandem/Compiler/Compiler.h"
 #include "tandem/Program/Files.h"
 
 #include <algorithm>
@@ -49,7 +48,7 @@ bool parseShapes(const CompileRequest &request, compiler::CompileOptions &option
     std::istringstream extents(good ? entry.substr(equals + 1) : "");
     for (std::string extent; good && std::getline(extents, extent, 'x');) {
       shape.push_back(-1);
-      good = (extent == "?" && request.bound > 0) || parseSize(extent, shape.back());
+      good = (extent == "?" && options.bound > 0) || parseSize(extent, shape.back());
     }
     if (!good) {
       error = "--shape: expected ARGUMENT=8x16, found \"" + entry + "\"\n";
@@ -102,28 +101,18 @@ std::vector<std::string> run::targetNames() { return compiler::targetNames(); }
 
 CompiledProgram run::compileProgram(const CompileRequest &request) {
   CompiledProgram result;
-  compiler::CompileOptions options;
-  options.entry = request.entry;
-  options.target = request.target;
-  options.bound = request.bound;
-  options.machine = request.machine;
-  options.check = request.check;
-  options.certify = request.certify;
-  options.deterministic = request.deterministic;
-  options.choices = request.choices;
-  options.devices.assign(request.ranksByNode.begin(), request.ranksByNode.end());
-  // Ranks outside of the meshes run nothing.
-  options.numRanks = request.ranks;
+  compiler::CompileOptions options = request.options;
+  uint32_t ranks = options.numRanks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
     return result;
-  if (request.mesh.empty() && request.ranks && request.text.empty())
+  if (request.mesh.empty() && ranks && request.text.empty())
     for (const OpenAxis &axis : openAxes(request.path)) {
-      options.mesh.push_back({axis.name, request.ranks});
+      options.mesh.push_back({axis.name, ranks});
       if (!axis.continues)
         continue;
-      uint32_t perNode = request.ranksPerNode ? request.ranksPerNode : request.ranks;
+      uint32_t perNode = request.ranksPerNode ? request.ranksPerNode : ranks;
       options.mesh.back().second = perNode;
-      options.mesh[options.mesh.size() - 2].second = request.ranks / perNode;
+      options.mesh[options.mesh.size() - 2].second = ranks / perNode;
     }
   compiler::CompileResult compiled =
       request.text.empty() ? compiler::compileFile(request.path, options)

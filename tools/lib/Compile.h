@@ -10,33 +10,21 @@
 #ifndef TANDEM_RUN_COMPILE_H
 #define TANDEM_RUN_COMPILE_H
 
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tandem/Compiler/Compiler.h"
 
 namespace tandem::run {
 
 struct CompileRequest {
   std::string path;
-  std::string text;                ///< the module itself, unless empty; then `path` only names it
-  std::string entry;               ///< "": the only function
+  std::string text; ///< the module itself, unless empty; then `path` only names it
+  /// `mesh` and `shapes` are filled in from the texts. `numRanks`: 0: not known. Without `mesh`, an
+  /// axis of size `?` gets it; ranks outside of the meshes run nothing.
+  compiler::CompileOptions options;
   std::vector<std::string> mesh;   ///< "x=4"
   std::vector<std::string> shapes; ///< "arg0=8x16"
-  int64_t bound = 0;               ///< of extents that vary (CompileOptions::bound)
-  std::string target;
-  std::string machine; ///< by whose numbers schedules are chosen; "": by fixed rules
-  uint32_t ranks = 0;  ///< 0: not known. Without `mesh`, an axis of size `?` gets it.
   /// Ranks of each node. Without `mesh`, if a mesh has two axes of size `?`, the second gets it and
   /// the first the number of nodes. 0: all ranks are on one node.
   uint32_t ranksPerNode = 0;
-  /// The ranks node by node, the devices of meshes with axes of size `?`. Empty: 0, 1, ...
-  std::vector<uint32_t> ranksByNode;
-  std::string deterministic; ///< "bitwise" or "batch"; "": as the module says
-  /// Loops by signature, and the candidate that each gets (CompileOptions::choices).
-  std::vector<std::pair<std::string, std::string>> choices;
-  bool check = true;    ///< prove the program (CompileOptions::check)
-  bool certify = false; ///< the same, with a complete certificate
 };
 
 struct CompiledProgram {
@@ -54,7 +42,7 @@ struct CompiledProgram {
 
 /// Whether this tool can compile at all.
 bool hasCompiler();
-/// What CompileRequest::target may be; nothing without a compiler.
+/// What CompileOptions::target may be; nothing without a compiler.
 std::vector<std::string> targetNames();
 
 CompiledProgram compileProgram(const CompileRequest &request);

@@ -123,9 +123,9 @@ private:
     row.label = label(index);
     run::CompileRequest request;
     request.path = row.label;
-    request.target = options.target;
-    request.machine = options.machine;
-    request.ranks = size;
+    request.options.target = options.target;
+    request.options.machine = options.machine;
+    request.options.numRanks = size;
     if (options.programs.empty()) {
       TANDEM_ASSIGN_OR_RETURN(Schedule chosen, parseSchedule("auto"));
       auto text = fusedText(options.cases[index], size, chosen);
@@ -143,7 +143,7 @@ private:
       if (!seen.insert(loop.signature).second)
         continue;
       for (const std::string &candidate : loop.candidates) {
-        request.choices = {{loop.signature, candidate}};
+        request.options.choices = {{loop.signature, candidate}};
         run::CompiledProgram compiled = run::compileProgram(request);
         row.variants.push_back({Role::Fused, loop.signature + " " + candidate,
                                 std::move(compiled.bytes),
@@ -375,11 +375,11 @@ Variant bench::compileVariant(Role role, const std::string &name, const std::str
   run::CompileRequest request;
   request.path = name;
   request.text = text;
-  request.target = target;
-  request.machine = machine;
-  request.ranks = ranks;
+  request.options.target = target;
+  request.options.machine = machine;
+  request.options.numRanks = ranks;
   // Probes time single commands. Most leave results unwritten, and some race on purpose.
-  request.check = role != Role::Link && role != Role::Probe;
+  request.options.check = role != Role::Link && role != Role::Probe;
   run::CompiledProgram compiled = run::compileProgram(request);
   if (compiled.ok)
     return {role, name, std::move(compiled.bytes), ""};

@@ -28,59 +28,28 @@ cl::opt<std::string> input(cl::Positional, cl::desc("<program.mlir or, with --du
                            cl::init("-"), cl::cat(category));
 cl::opt<std::string> outputPath("o", cl::desc("file to write"), cl::value_desc("file"),
                                 cl::init(""), cl::cat(category));
-cl::opt<std::string> entry("entry",
-                           cl::desc("function or program to compile; default: the only public one"),
-                           cl::value_desc("@name"), cl::cat(category));
+
+/// The flags of the options of one value.
+struct Flags {
+#define TANDEM_OPTION_LOWERING(type, member, name, value, description)                             \
+  cl::opt<type> member{name, cl::desc(description), cl::init(value), cl::cat(category)};
+#define TANDEM_OPTION_DRIVER TANDEM_OPTION_LOWERING
+#define TANDEM_OPTION_LIBRARY(...)
+#define TANDEM_OPTION(type, member, stage, ...) TANDEM_OPTION_##stage(type, member, __VA_ARGS__)
+#include "tandem-c/CompileOptions.def"
+} flags;
+
 cl::list<std::string> mesh("mesh", cl::desc("sizes of mesh axes that are `?`"),
                            cl::value_desc("x=8,..."), cl::CommaSeparated, cl::cat(category));
 cl::list<std::string> shape("shape", cl::desc("shapes of arguments that have `?` extents"),
                             cl::value_desc("arg0=8x64,..."), cl::CommaSeparated, cl::cat(category));
-cl::opt<int64_t>
-    bound("bound",
-          cl::desc("`?` extents that --shape leaves open (or has as ?) vary from run to "
-                   "run, from 0 to this"),
-          cl::value_desc("N"), cl::init(0), cl::cat(category));
-cl::opt<std::string> target("target", cl::desc("device and channels of the run"),
-                            cl::init("cpu-ucx"), cl::cat(category));
 cl::opt<std::string> rank("rank",
                           cl::desc("rank to write or dump: a number, all, or (dump) oracle"),
                           cl::init("all"), cl::cat(category));
-cl::opt<unsigned> ranks("ranks",
-                        cl::desc("ranks of the world; default: as many as the meshes need"),
-                        cl::init(0), cl::cat(category));
-cl::opt<unsigned> workers("workers", cl::desc("size of the pool of worker streams"), cl::init(4),
-                          cl::cat(category));
-cl::opt<std::string>
-    machine("machine",
-            cl::desc("machine file (h200x8, or a path) whose costs decide schedules, "
-                     "slices and reshard positions that the program leaves open"),
-            cl::value_desc("name or file"), cl::init(""), cl::cat(category));
-cl::opt<std::string>
-    gather("gather",
-           cl::desc("position of reshards that may go on either side of an op: "
-                    "before, after or cost (default: cost with --machine, else before)"),
-           cl::init(""), cl::cat(category));
-cl::opt<std::string>
-    deterministic("deterministic",
-                  cl::desc("bitwise or batch: the last bits of results do not depend on timing and "
-                           "schedule (batch: nor on the number of rows)"),
-                  cl::init(""), cl::cat(category));
-cl::opt<std::string> tuned("tuned",
-                           cl::desc("file of measured choices, which tandem-bench --tune writes"),
-                           cl::value_desc("file"), cl::init(""), cl::cat(category));
-cl::opt<bool> baseline("baseline",
-                       cl::desc("compile without overlap, whatever schedules are annotated"),
-                       cl::cat(category));
 cl::opt<bool> noOracle("no-oracle", cl::desc("leave the unsharded reference out of the file"),
                        cl::cat(category));
 cl::list<std::string> disablePass("disable-pass", cl::desc("pass to skip"), cl::value_desc("name"),
                                   cl::CommaSeparated, cl::cat(category));
-cl::opt<std::string> snapshots("snapshots", cl::desc("folder for the IR after each pass"),
-                               cl::value_desc("folder"), cl::cat(category));
-cl::opt<bool> logPasses("log", cl::desc("emit remarks about the effect of each pass"),
-                        cl::cat(category));
-cl::opt<bool> statistics("statistics", cl::desc("print the passes' statistics (short: --stats)"),
-                         cl::cat(category));
 cl::opt<std::string> emit("emit", cl::desc("output: tsp (default) or hostir"), cl::init("tsp"),
                           cl::cat(category));
 cl::opt<bool> dumpCode("kernels", cl::desc("with --dump: also the kernels' code"),
@@ -89,21 +58,11 @@ cl::opt<bool> dump("dump",
                    cl::desc("print a stream program as text: a .tsp file, or the "
                             "compiled program"),
                    cl::cat(category));
-cl::opt<bool> verifyOutput("verify-output",
-                           cl::desc("verify the output as the runtime's reader does (default)"),
-                           cl::init(true), cl::cat(category));
-cl::opt<bool> checkOutput("check",
-                          cl::desc("prove that the output cannot hang or race, as tandem-check "
-                                   "does; otherwise write nothing (default)"),
-                          cl::init(true), cl::cat(category));
 cl::opt<bool> explainChoices(
     "explain",
     cl::desc("print how each loop is run, whether its communication is overlapped or why not, and "
              "the runners-up with their predicted times"),
     cl::cat(category));
-cl::opt<uint64_t> maxCommands("max-commands",
-                              cl::desc("most commands of one rank; more count as an endless loop"),
-                              cl::init(uint64_t(1) << 24), cl::cat(category));
 
 /// Prints an error on stderr; returns the exit code.
 int fail(const llvm::Twine &message) {
@@ -118,7 +77,10 @@ bool split(llvm::StringRef text, llvm::StringRef &key, llvm::StringRef &value) {
 }
 
 int parseOptions(compiler::CompileOptions &options) {
-  options.entry = entry;
+#undef TANDEM_OPTION_LOWERING
+#define TANDEM_OPTION_LOWERING(type, member, ...) options.member = flags.member;
+#define TANDEM_OPTION(type, member, stage, ...) TANDEM_OPTION_##stage(type, member, __VA_ARGS__)
+#include "tandem-c/CompileOptions.def"
   for (const std::string &text : mesh) {
     llvm::StringRef axis, size;
     int64_t number = 0;
@@ -132,7 +94,7 @@ int parseOptions(compiler::CompileOptions &options) {
     bool valid = split(text, argument, extents);
     for (llvm::StringRef extent : llvm::split(extents, 'x')) {
       int64_t number = -1;
-      if (extent != "?" || bound == 0)
+      if (extent != "?" || options.bound == 0)
         valid &= !extent.getAsInteger(10, number) && number >= 0;
       numbers.push_back(number);
     }
@@ -148,26 +110,12 @@ int parseOptions(compiler::CompileOptions &options) {
   }
   if (emit != "tsp" && emit != "hostir")
     return fail("--emit: expected tsp or hostir, found \"" + emit + "\"");
-  if (bound < 0)
-    return fail("--bound: expected at least 1, found " + llvm::Twine(bound));
-  options.bound = bound;
-  options.target = target;
-  options.numRanks = ranks;
-  options.workers = workers;
-  options.gather = gather;
-  options.deterministic = deterministic;
-  options.baseline = baseline;
-  options.tuned = tuned;
-  options.machine = machine;
-  options.oracle = !noOracle;
+  if (options.bound < 0)
+    return fail("--bound: expected at least 1, found " + llvm::Twine(options.bound));
+  if (noOracle)
+    options.oracle = false;
   options.disabledPasses.assign(disablePass.begin(), disablePass.end());
-  options.snapshotDirectory = snapshots;
-  options.log = logPasses;
-  options.statistics = statistics;
-  options.verifyOutput = verifyOutput;
-  options.check = checkOutput;
-  options.certify = rank == "all" && (checkOutput || explainChoices);
-  options.maxCommands = maxCommands;
+  options.certify = rank == "all" && (options.check || explainChoices);
   options.output = emit == "hostir" ? compiler::Output::HostIR : compiler::Output::StreamProgram;
   return 0;
 }

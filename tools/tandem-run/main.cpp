@@ -52,20 +52,20 @@ Expected<std::string> programBytes(const Options &options, const std::string &pr
     return readFile(program);
   CompileRequest request;
   request.path = program;
-  request.entry = options.entry;
   request.mesh = options.mesh;
   request.shapes = options.shapes;
-  request.bound = options.bound;
-  request.target =
+  request.options.entry = options.entry;
+  request.options.bound = options.bound;
+  request.options.target =
       options.target.empty() ? targetFor(options.device, options.channel) : options.target;
-  request.ranks = ranks;
+  request.options.numRanks = ranks;
+  request.options.certify = options.requireProof;
+  request.options.deterministic = options.deterministic;
   // Nodes with different numbers of ranks are no rows of a mesh.
   request.ranksPerNode = map.perNode();
   if (std::vector<uint32_t> ranks = map.byNode();
       request.ranksPerNode && !std::is_sorted(ranks.begin(), ranks.end()))
-    request.ranksByNode = std::move(ranks);
-  request.certify = options.requireProof;
-  request.deterministic = options.deterministic;
+    request.options.devices.assign(ranks.begin(), ranks.end());
   CompiledProgram compiled = compileProgram(request);
   if (!compiled.ok)
     return Status(Code::InvalidArgument, compiled.errors);

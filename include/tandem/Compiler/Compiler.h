@@ -44,41 +44,19 @@ enum class Output {
   HostIR         ///< the text of the host program that would be translated
 };
 
+/// Options of one value are in tandem-c/CompileOptions.def, with what each means.
 struct CompileOptions {
-  /// The function (or `hostir.program`) to compile, with or without `@`; empty: the only public
-  /// one.
-  std::string entry;
+#define TANDEM_OPTION(type, member, stage, name, value, description) type member = value;
+#include "tandem-c/CompileOptions.def"
   /// Sizes of mesh axes that are `?`: {"x", 8}, or {"mesh.x", 8}.
   std::vector<std::pair<std::string, int64_t>> mesh;
   /// Devices of the meshes with such axes that have as many devices. Empty: 0, 1, ...
   std::vector<int64_t> devices;
   /// Shapes of arguments with `?` extents, by name or position ("arg0"). Default: the argument's
-  /// `fusion.shape`.
+  /// `fusion.shape`. -1: the extent varies, up to `bound`.
   std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
-  /// Not 0: extents that are still `?` then (in `shapes`: -1) vary from run to run, all alike, from
-  /// 0 to this (docs/families.md). Family.h chooses it.
-  int64_t bound = 0;
-  /// A name of targetNames().
-  std::string target = "cpu-ucx";
   /// The only rank to write; none: all. With one rank, messages are not matched across ranks.
   std::optional<uint32_t> rank;
-  /// Ranks of the world; 0: as many as the meshes need.
-  uint32_t numRanks = 0;
-  /// Size of the pool of worker streams.
-  unsigned workers = 4;
-  /// Machine file (a path, or a shipped name such as "h200x8"). Its costs decide the schedules,
-  /// slices and reshard positions that the module leaves open. Empty: fixed rules.
-  std::string machine;
-  /// Position of reshards that may go on either side of an op: "before", "after" or "cost". Empty:
-  /// "cost" with a machine, else "before".
-  std::string gather;
-  /// "bitwise" or "batch": the last bits of results depend neither on timing nor on schedules
-  /// (docs/determinism.md), in place of the module's `fusion.deterministic`. Empty: as the module
-  /// says.
-  std::string deterministic;
-  /// A file of measured choices (`tandem-bench --tune` writes it; docs/benchmarking.md). A loop
-  /// that it knows gets its candidate, unless a schedule is annotated. Empty: none.
-  std::string tuned;
   /// Loops by signature (Certificate::Loop), and the text of the candidate that each gets. They
   /// precede those of `tuned`.
   std::vector<std::pair<std::string, std::string>> choices;
@@ -87,34 +65,8 @@ struct CompileOptions {
   /// the program has another number of loops, or where a loop has no such candidate. Family.h sets
   /// it: pricing few candidates takes less time.
   std::vector<std::vector<std::string>> among;
-  /// Compile the unoverlapped baseline: annotated schedules are ignored, and one loop has one
-  /// worker stream.
-  bool baseline = false;
-  /// Also compile the baseline and, with a machine, some alternatives, for a certificate that
-  /// compares with them (CompileResult::baseline, alternatives).
-  bool withBaseline = false;
-  /// Include the unsharded reference (oracle) in the file.
-  bool oracle = true;
   /// Passes to skip, by name: see passNames().
   std::vector<std::string> disabledPasses;
-  /// Folder for numbered snapshots of the IR, one per pass; empty: none.
-  std::string snapshotDirectory;
-  /// Emit remarks about the effect of each pass.
-  bool log = false;
-  /// Collect the passes' statistics in CompileResult::statistics.
-  bool statistics = false;
-  /// Read the stream program back with the runtime's reader and verifier.
-  bool verifyOutput = true;
-  /// Prove the program (Certify.h); what is found is an error. If not, or with `rank`, the
-  /// certificate in the file says that nothing was proven. Takes about 0.5 us per command and up to
-  /// 5 ms to compare results; deterministic programs are compared with their baseline, which is
-  /// compiled for it.
-  bool check = true;
-  /// Compare results at more indices (up to 0.1 s), and predict times with a machine. Needs all
-  /// ranks, implies `withBaseline`, and takes about as long as compiling.
-  bool certify = false;
-  /// Most commands of one rank; more are an error (likely an endless loop).
-  uint64_t maxCommands = uint64_t(1) << 24;
   Output output = Output::StreamProgram;
 };
 

@@ -14,8 +14,18 @@
 
 namespace tandem {
 
-/// Options of `--tandem-lower`.
+/// Options of `--tandem-lower`: those of a compilation (tandem-c/CompileOptions.def) that passes
+/// read, and its lists as texts.
 struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
+#define TANDEM_OPTION_LOWERING(type, member, name, value, description)                             \
+  Option<type> member{*this, name, llvm::cl::desc(description), llvm::cl::init(value)};
+#define TANDEM_OPTION_DRIVER(...)
+#define TANDEM_OPTION_LIBRARY(...)
+#define TANDEM_OPTION(type, member, stage, ...) TANDEM_OPTION_##stage(type, member, __VA_ARGS__)
+#include "tandem-c/CompileOptions.def"
+#undef TANDEM_OPTION_LOWERING
+#undef TANDEM_OPTION_DRIVER
+#undef TANDEM_OPTION_LIBRARY
   ListOption<std::string> mesh{*this, "mesh",
                                llvm::cl::desc("sizes of mesh axes that are `?`: x=8,gpu=4")};
   ListOption<int64_t> devices{
@@ -23,37 +33,7 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
       llvm::cl::desc("devices of meshes with such axes that have as many: 0,2,1,3")};
   ListOption<std::string> shape{
       *this, "shape", llvm::cl::desc("shapes of arguments with `?` extents: arg0=8x64x32")};
-  Option<int64_t> bound{*this, "bound",
-                        llvm::cl::desc("largest extent of the `?` of arguments that `shape` leaves "
-                                       "open, which may vary from run to run; 0: none"),
-                        llvm::cl::init(0)};
-  Option<std::string> entry{
-      *this, "entry", llvm::cl::desc("the function whose arguments `shape` names; empty: all"),
-      llvm::cl::init("")};
-  Option<std::string> target{*this, "target",
-                             llvm::cl::desc("compile target (tandem-compile --help lists them)"),
-                             llvm::cl::init("cpu-ucx")};
-  Option<int64_t> workers{*this, "workers", llvm::cl::desc("size of the pool of worker streams"),
-                          llvm::cl::init(4)};
-  Option<int64_t> ranks{*this, "ranks",
-                        llvm::cl::desc("ranks of the world; 0: as many as the meshes need"),
-                        llvm::cl::init(0)};
-  Option<std::string> gather{
-      *this, "gather",
-      llvm::cl::desc("position of reshards that may go on either side of an op: before, after "
-                     "or cost; empty: cost with a machine, else before"),
-      llvm::cl::init("")};
-  Option<std::string> machine{
-      *this, "machine",
-      llvm::cl::desc("machine file (h200x8, or a path) whose costs decide schedules, slices and "
-                     "reshard positions that the module leaves open; empty: fixed rules"),
-      llvm::cl::init("")};
-  Option<std::string> deterministic{
-      *this, "deterministic",
-      llvm::cl::desc("bitwise or batch: in place of the module's `fusion.deterministic`; empty: as "
-                     "the module says"),
-      llvm::cl::init("")};
-  ListOption<std::string> tuned{
+  ListOption<std::string> choices{
       *this, "tuned",
       llvm::cl::desc("measured choices: LOOP=CANDIDATE, a loop's signature and the text of a "
                      "candidate")};
@@ -61,18 +41,7 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
       *this, "among",
       llvm::cl::desc("I/N=CANDIDATE: of N loops with reshards, loop I chooses by cost among these "
                      "candidates and the plainest")};
-  Option<bool> baseline{*this, "baseline",
-                        llvm::cl::desc("all loops run unoverlapped, whatever their annotations"),
-                        llvm::cl::init(false)};
-  Option<bool> oracle{*this, "oracle",
-                      llvm::cl::desc("also lower the unsharded reference of each fusion"),
-                      llvm::cl::init(true)};
   ListOption<std::string> disable{*this, "disable", llvm::cl::desc("passes to skip, by name")};
-  Option<std::string> snapshots{
-      *this, "snapshots", llvm::cl::desc("folder for numbered snapshots of the IR after each pass"),
-      llvm::cl::init("")};
-  Option<bool> log{*this, "log", llvm::cl::desc("emit remarks about the effect of each pass"),
-                   llvm::cl::init(false)};
 };
 
 /// Appends the passes that lower a module of fusions to planned host programs. Fails with `error`

@@ -99,12 +99,25 @@ using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
 const char *given(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
 
-/// (bytes or None, [(severity, message, file, line, column)], JSON of the loops).
-nb::object compile(const std::string &text, const std::string &name, const std::string &entry,
-                   const Sizes &mesh, const Shapes &shapes, const std::string &target,
-                   uint32_t ranks, uint32_t workers, bool reference, const std::string &machine,
-                   const std::string &gather, bool check, bool certify,
-                   const std::string &deterministic, const std::string &tuned) {
+/// The options of one value, with the types that they have in Python.
+nb::dict compileOptions() {
+  nb::dict types;
+#define TANDEM_OPTIONS_OF_C
+#define TANDEM_OPTION_TEXT(field, member, stage, name, ...)                                        \
+  types[name] = nb::borrow(reinterpret_cast<PyObject *>(&PyUnicode_Type));
+#define TANDEM_OPTION_NUMBER(type, field, member, stage, name, ...)                                \
+  types[name] = nb::borrow(reinterpret_cast<PyObject *>(&PyLong_Type));
+#define TANDEM_OPTION_SWITCH(field, member, stage, name, ...)                                      \
+  types[name] = nb::borrow(reinterpret_cast<PyObject *>(&PyBool_Type));
+#define TANDEM_OPTION_OPT_OUT TANDEM_OPTION_SWITCH
+#include "tandem-c/CompileOptions.def"
+  return types;
+}
+
+/// (bytes or None, [(severity, message, file, line, column)], JSON of the loops). `chosen`: options
+/// of one value, by name.
+nb::object compile(const std::string &text, const std::string &name, const Sizes &mesh,
+                   const Shapes &shapes, const nb::dict &chosen) {
   CallScope call;
   const Library &library = Library::get();
   std::vector<tandem_mesh_size> meshSizes;
@@ -116,21 +129,27 @@ nb::object compile(const std::string &text, const std::string &name, const std::
         {sizeof(tandem_argument_shape), argument.c_str(), extents.data(), extents.size()});
   tandem_compile_options options = {};
   options.struct_size = sizeof options;
-  options.entry = given(entry);
   options.mesh = meshSizes.data();
   options.num_mesh = meshSizes.size();
   options.shapes = argumentShapes.data();
   options.num_shapes = argumentShapes.size();
-  options.target = given(target);
-  options.num_ranks = ranks;
-  options.workers = workers;
-  options.no_oracle = reference ? 0 : 1;
-  options.machine = given(machine);
-  options.gather = given(gather);
-  options.no_check = check ? 0 : 1;
-  options.certify = certify ? 1 : 0;
-  options.deterministic = given(deterministic);
-  options.tuned = given(tuned);
+#define TANDEM_OPTIONS_OF_C
+#define TANDEM_OPTION_TEXT(field, member, stage, name, ...)                                        \
+  std::string field;                                                                               \
+  if (chosen.contains(name)) {                                                                     \
+    field = nb::cast<std::string>(chosen[name]);                                                   \
+    options.field = given(field);                                                                  \
+  }
+#define TANDEM_OPTION_NUMBER(type, field, member, stage, name, ...)                                \
+  if (chosen.contains(name))                                                                       \
+    options.field = nb::cast<type>(chosen[name]);
+#define TANDEM_OPTION_SWITCH(field, member, stage, name, ...)                                      \
+  if (chosen.contains(name))                                                                       \
+    options.field = nb::cast<bool>(chosen[name]);
+#define TANDEM_OPTION_OPT_OUT(field, member, stage, name, ...)                                     \
+  if (chosen.contains(name))                                                                       \
+    options.field = !nb::cast<bool>(chosen[name]);
+#include "tandem-c/CompileOptions.def"
 
   tandem_compilation *compilation = nullptr;
   {
@@ -202,12 +221,9 @@ nb::object simulate(const nb::bytes &bytes, const std::string &machine, bool gra
 } // namespace
 
 void tandem::python::bindCompiler(nb::module_ &module) {
-  module.def("compile", &compile, nb::arg("text"), nb::arg("name"), nb::kw_only(),
-             nb::arg("entry") = "", nb::arg("mesh") = Sizes(), nb::arg("shapes") = Shapes(),
-             nb::arg("target") = "", nb::arg("ranks") = 0, nb::arg("workers") = 0,
-             nb::arg("reference") = false, nb::arg("machine") = "", nb::arg("gather") = "",
-             nb::arg("check") = true, nb::arg("certify") = false, nb::arg("deterministic") = "",
-             nb::arg("tuned") = "");
+  module.def("compile_options", &compileOptions);
+  module.def("compile", &compile, nb::arg("text"), nb::arg("name"), nb::arg("mesh"),
+             nb::arg("shapes"), nb::arg("options"));
   module.def("explain", &explain, nb::arg("bytes"));
   module.def("check", &check, nb::arg("bytes"), nb::arg("lint"));
   module.def("simulate", &simulate, nb::arg("bytes"), nb::arg("machine"), nb::arg("graph"));

@@ -149,8 +149,9 @@ def load(path):
     return Program(_files.read(path))
 
 
-_OPTIONS: dict = {"target": str, "machine": (str, os.PathLike), "entry": str, "ranks": int, "workers": int, "gather": str,
-            "check": bool, "certify": bool, "deterministic": str, "tuned": (str, os.PathLike), "reference": bool}
+# Texts may be paths. `bound` needs tandem_set_extent, which has no binding.
+_OPTIONS: dict = {{"oracle": "reference"}.get(name, name): (str, os.PathLike) if kind is str else kind
+                  for name, kind in _tandem.compile_options().items() if name != "bound"}
 
 
 def _named(what, given):
@@ -179,7 +180,8 @@ def _compile_text(text, name, mesh, shapes, options):
         if isinstance(value, os.PathLike):
             options[key] = os.fspath(value)
     with progress(f"compiling {name}"):
-        data, messages, loops = _tandem.compile(text, name, mesh=mesh, shapes=shapes, **options)
+        chosen = {**options, "oracle": options.get("reference", False)}
+        data, messages, loops = _tandem.compile(text, name, mesh, shapes, chosen)
     lines = text.splitlines()
     diagnostics = []
     for severity, message, file, line, column in messages:
@@ -206,7 +208,7 @@ def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=N
     check: prove that the program can neither hang nor race, and that it gives what the unsharded fusion gives; what is
         found is a CompileError. False: `explain()` says that nothing was proven.
     Further options: entry, ranks, workers, gather, certify, deterministic, tuned, reference (put the unsharded
-    reference into the program); see tandem/Compiler/Compiler.h.
+    reference into the program); see tandem-c/CompileOptions.def.
 
     Raises CompileError with the compiler's messages and their places.
     """
