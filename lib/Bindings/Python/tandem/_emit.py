@@ -122,7 +122,7 @@ def _symbol(name):
 
 
 def _loc(place):
-    return f" loc({_quoted(place[0])}:{place[1]}:{place[2]})" if place[0] else ""
+    return f" loc({_quoted(place[0])}:{place[1]}:{place[2]})" if place and place[0] else ""
 
 
 def _attributes(parts):
@@ -192,7 +192,8 @@ def _operation(value, names):
 
 
 def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place):
-    """The text of the fusion `name`. `arguments` are values with axes, each with the detail `name`."""
+    """The text of the fusion `name`. `arguments` are values with axes, each with the detail `name`. `place`: of the
+    function, (file, line, column). None: the text has no places, so it is the same wherever it was traced."""
     for value, axes in zip(results, result_axes):
         if len(axes.digits) != value.ndim:
             raise ArgumentError(f"{name}: expected result axes of {value.ndim} dimensions for {value!r}, found {axes!r}")
@@ -222,7 +223,7 @@ def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place)
     for value in graph.order:
         if value.op != "result":
             count = f":{len(value.details['types'])}" if value.op == "fusion.call" else ""
-            lines.append(f"  {names[id(value)]}{count} = {_operation(value, names)}{_loc(value.place)}")
+            lines.append(f"  {names[id(value)]}{count} = {_operation(value, names)}{_loc(place and value.place)}")
     lines.append(f"  return {', '.join(names[id(value)] for value in graph.results)} : "
                  f"{', '.join(_type(value) for value in graph.results)}{_loc(place)}")
     lines.append(f"}}{_loc(place)}")

@@ -366,10 +366,14 @@ def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, trans
         if scale.dtype != "f32" or scale.ndim:
             raise ArgumentError(f"scaled_matmul: expected scale_result of f32[], found {scale!r}")
         product = product * Value("fusion.broadcast", [scale], product.shape, "f32", dims=[])
+    return round_to(product, dtype)
+
+
+def round_to(value, dtype):
+    """cast to floats; those of 8 bits are saturated, and NaN stays NaN."""
     if dtype in _FP8:
-        largest = _LARGEST_FP8[dtype]
-        product = maximum(minimum(product, largest), -largest)
-    return cast(product, dtype)
+        value = maximum(minimum(value, _LARGEST_FP8[dtype]), -_LARGEST_FP8[dtype])
+    return cast(value, dtype)
 
 
 def _without_transpose(value, transposed):

@@ -3,10 +3,15 @@
 """The layers as fusions, compiled for shapes and kept."""
 
 import logging
+import math
+from typing import Any
 
 import torch
 
 import tandem
+from tandem import Axes, Mesh, didx, stream
+from tandem._emit import emit
+from tandem._trace import Value, matmul, round_to, scaled_matmul
 
 from . import _groups
 
@@ -16,204 +21,137 @@ NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", tor
 NAMES_FP8 = {torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
 
 
-LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
+class Layer:
+    """A fusion over a mesh of one axis, "x", while it is traced: its arguments, and its results with their axes."""
 
+    def __init__(self, dtype, ranks):
+        self.dtype, self.mesh = dtype, Mesh("tp", x=ranks)
+        self.arguments, self.results = [], {}
 
-class Text:
-    """Writes the text of a fusion over a mesh of one axis, "x"."""
+    def axes(self, shape, row, last):
+        """Those of [.., rows, columns]."""
+        return self.mesh.axes(*[None] * (len(shape) - 2), row, last)
 
-    def __init__(self, name, dtype, ranks):
-        self.name, self.dtype, self.ranks = name, dtype, ranks
-        self.arguments, self.body, self.results = [], [], []
-        self.types = {}
+    def argument(self, name, shape, *dims, dtype=None):
+        """`dims`: how each dimension is split, or the axes."""
+        axes = dims[0] if dims and isinstance(dims[0], Axes) else self.mesh.axes(*dims)
+        self.arguments.append(Value("argument", [], shape, dtype or self.dtype, axes, name=name))
+        return self.arguments[-1]
 
-    def type(self, shape, axes=None, dtype=None):
-        digits = "" if axes is None else f", #fusion.axes<#tp, [{', '.join(axes)}]>"
-        return f"tensor<{''.join(f'{extent}x' for extent in shape)}{dtype or self.dtype}{digits}>"
+    def weight(self, index, shape, transposed, split, dtype=None):
+        """A weight of shape [in, out], of which dimension `split` is split over the ranks; stored as [out, in] if
+        transposed."""
+        dims = ("x", None) if split == 0 else (None, "x")
+        return self.argument(f"w{index}", shape[::-1] if transposed else shape, *(dims[::-1] if transposed else dims),
+                             dtype=dtype)
 
-    def argument(self, name, shape, axes, dtype=None):
-        self.types[name] = self.type(shape, axes, dtype)
-        self.arguments.append(f"%{name}: {self.types[name]} {{fusion.name = \"{name}\"}}")
-        return name
+    def result(self, name, value, axes):
+        self.results[f"out_{name}"] = value, axes
 
-    def value(self, name, op, operands, shape, axes=None, attributes="", dtype=None):
-        """name = op operands."""
-        self.types[name] = self.type(shape, axes, dtype)
-        operands, types = [f"%{one}" for one in operands], [self.types[one] for one in operands]
-        signature = (f"{types[0]} to {self.types[name]}" if op == "arith.truncf" else
-                     self.types[name] if op.startswith("arith.") else f"{', '.join(types)} -> {self.types[name]}")
-        self.body.append(f"  %{name} = {op} {', '.join(operands)}{attributes} : {signature}")
-        return name
-
-    def matmul(self, name, left, right, shape, axes=None, transpose_a=False, transpose_b=False, dtype=None):
-        flags = ", ".join(flag for flag, on in (("transpose_a", transpose_a), ("transpose_b", transpose_b)) if on)
-        return self.value(name, "fusion.matmul", (left, right), shape, axes, f" {{{flags}}}" if flags else "", dtype)
-
-    def scaled(self, name, value, shape, axes, scales, dtype):
-        """value, which is f32 and has these axes, times each scale, rounded to dtype. scales: (name, the dimensions of
-        value that it has). Returns a name that begins with `name`."""
-        steps = [("arith.mulf", self.value(f"{name}_by_{scale}", "fusion.broadcast", (scale,), shape, axes,
-                                           f" dims {list(dims)}", "f32")) for scale, dims in scales]
-        if dtype in LARGEST:  # saturated; NaN stays NaN
-            steps += [("arith.minimumf", self.constant(f"{name}_most", LARGEST[dtype], shape, axes, "f32")),
-                      ("arith.maximumf", self.constant(f"{name}_least", -LARGEST[dtype], shape, axes, "f32"))]
-        for step, (op, operand) in enumerate(steps):
-            value = self.value(f"{name}_{step}", op, (value, operand), shape, axes, dtype="f32")
-        return value if dtype == "f32" else self.value(f"{name}_cast", "arith.truncf", (value,), shape, axes, dtype=dtype)
-
-    def constant(self, name, number, shape, axes, dtype):
-        self.types[name] = self.type(shape, axes, dtype)
-        self.body.append(f"  %{name} = arith.constant dense<{number}> : {self.types[name]}")
-        return name
-
-    def rows(self, name, value, shape):
-        """value with its leading dimensions merged, for products that contract over all rows."""
-        if len(shape) == 2:
-            return value
-        return self.value(name, "fusion.reshape", (value,), (shape[0] * shape[1], shape[2]))
-
-    def sum(self, name, terms, shape, axes):
-        """name = the sum of products; terms: one (left, right, transpose_b) for each."""
-        if len(terms) == 1:
-            left, right, transpose_b = terms[0]
-            return self.matmul(name, left, right, shape, axes, transpose_b=transpose_b)
-        total = None
-        for index, (left, right, transpose_b) in enumerate(terms):
-            product = self.matmul(f"p{index}", left, right, shape, transpose_b=transpose_b)
-            total = product if total is None else self.value(f"s{index}", "arith.addf", (total, product), shape)
-        return self.value(name, "fusion.reshard", (total,), shape, axes)
-
-    def result(self, name):
-        self.results.append(name)
-
-    def __str__(self):
-        types = [self.types[name] for name in self.results]
-        results = ", ".join(f"{type_} {{fusion.name = \"out_{name}\"}}" for name, type_ in zip(self.results, types))
-        return "\n".join([
-            f'#tp = #tandem.mesh<"tp", ["x" = {self.ranks}]>',
-            f"func.func @{self.name}({', '.join(self.arguments)}) -> ({results}) {{", *self.body,
-            f"  return {', '.join(f'%{name}' for name in self.results)} : {', '.join(types)}", "}", ""])
+    def text(self, name):
+        values, axes = zip(*self.results.values())
+        return emit(name, self.arguments, values, axes, list(self.results), {}, place=None)
 
 
 def _pieces(extent, ranks, sliced):
-    """The digits of rows that are split over the ranks. Two slices each, for fixed rules, where they divide evenly: else
-    pieces would be larger than ceil(extent / ranks)."""
-    return 'didx("x") * stream(2)' if sliced and extent % (2 * ranks) == 0 else 'didx("x")'
-
-
-def _axes(shape, row, last):
-    """Those of [.., rows, columns]."""
-    return ["-"] * (len(shape) - 2) + [row, last]
-
-
-def _weight(text, index, shape, transposed, split, dtype=None):
-    """A weight of shape [in, out], of which dimension `split` is split over the ranks; stored as [out, in] if
-    transposed."""
-    axes = ["-", "-"]
-    axes[split] = 'didx("x")'
-    if transposed:
-        shape, axes = shape[::-1], axes[::-1]
-    return text.argument(f"w{index}", shape, axes, dtype)
+    """How rows are split over the ranks. Two slices each, for fixed rules, where they divide evenly: else pieces would be
+    larger than ceil(extent / ranks)."""
+    return didx("x") * stream(2) if sliced and extent % (2 * ranks) == 0 else "x"
 
 
 def all_gather_matmul(dtype, ranks, x, weights, sliced, gathered):
     """y_i = all_gather(x) @ w_i. x: its global shape [.., tokens, in]; weights: (global shape [in, out], transposed)."""
-    text = Text("all_gather_matmul", dtype, ranks)
-    text.argument("x", x, _axes(x, 'didx("x")', "-"))
-    for index, (shape, transposed) in enumerate(weights):
-        _weight(text, index, shape, transposed, 1)
-    for index, (shape, transposed) in enumerate(weights):
-        out = (*x[:-1], shape[1])
-        axes = _axes(x, 'stream("x")' if sliced else "-", 'didx("x")')
-        text.result(text.matmul(f"y{index}", "x", f"w{index}", out, axes, transpose_b=transposed))
+    layer = Layer(dtype, ranks)
+    left = layer.argument("x", x, layer.axes(x, "x", None))
+    ws = [layer.weight(index, shape, transposed, 1) for index, (shape, transposed) in enumerate(weights)]
+    for index, (w, (_, transposed)) in enumerate(zip(ws, weights)):
+        layer.result(f"y{index}", matmul(left, w, transpose_b=transposed), layer.axes(x, stream("x") if sliced else None, "x"))
     if gathered:
-        text.result(text.value("whole", "fusion.reshard", ("x",), x, ["-"] * len(x)))
-    return text
+        whole = layer.axes(x, None, None)
+        layer.result("whole", left.reshard(whole), whole)
+    return layer
 
 
-def _products(text, xs, weights, axes):
+def _products(layer, xs, weights, axes):
     """The sum of x_i @ w_i, where each rank has some columns of x_i and the rows of w_i."""
-    for index, (x, (shape, transposed)) in enumerate(zip(xs, weights)):
-        text.argument(f"x{index}", x, _axes(x, "-", 'didx("x")'))
-        _weight(text, index, shape, transposed, 0)
-    terms = [(f"x{index}", f"w{index}", transposed) for index, (_, transposed) in enumerate(weights)]
-    text.result(text.sum("y", terms, (*xs[0][:-1], weights[0][0][1]), axes))
-    return text
+    terms = [(layer.argument(f"x{index}", x, layer.axes(x, None, "x")), layer.weight(index, *weight, 0), weight[1])
+             for index, (x, weight) in enumerate(zip(xs, weights))]
+    total, *more = [matmul(x, w, transpose_b=transposed) for x, w, transposed in terms]
+    for product in more:
+        total = total + product
+    layer.result("y", total.reshard(axes) if more else total, axes)
+    return layer
 
 
 def matmul_reduce_scatter(dtype, ranks, xs, weights, sliced):
     """y = reduce_scatter(sum of x_i @ w_i). x_i: [.., tokens, in], of which in is split; weights: (global shape,
     transposed)."""
-    axes = _axes(xs[0], _pieces(xs[0][-2], ranks, sliced), "-")
-    return _products(Text("matmul_reduce_scatter", dtype, ranks), xs, weights, axes)
+    layer = Layer(dtype, ranks)
+    return _products(layer, xs, weights, layer.axes(xs[0], _pieces(xs[0][-2], ranks, sliced), None))
 
 
 def matmul_reduce_scatter_backward(dtype, ranks, x, weight, sliced, need_x, need_weight):
     """dx = all_gather(dy) @ w^T, dw = x^T @ all_gather(dy): one gather."""
-    text = Text("matmul_reduce_scatter_backward", dtype, ranks)
+    layer = Layer(dtype, ranks)
     shape, transposed = weight
-    out = (*x[:-1], shape[1])
-    if need_weight:
-        text.argument("x", x, _axes(x, "-", 'didx("x")'))
+    left: Any = layer.argument("x", x, layer.axes(x, None, "x")) if need_weight else None
+    w: Any = layer.weight(0, shape, transposed, 0) if need_x else None
+    dy = layer.argument("dy", (*x[:-1], shape[1]), layer.axes(x, "x", None))
     if need_x:
-        _weight(text, 0, shape, transposed, 0)
-    text.argument("dy", out, _axes(x, 'didx("x")', "-"))
-    if need_x:
-        axes = _axes(x, 'stream("x")' if sliced else "-", 'didx("x")')
-        text.result(text.matmul("dx", "dy", "w0", x, axes, transpose_b=not transposed))
-    if need_weight:
-        rows, grads = text.rows("xr", "x", x), text.rows("dyr", "dy", out)
-        pair = (grads, rows) if transposed else (rows, grads)
-        axes = ["-", 'didx("x")'] if transposed else ['didx("x")', "-"]
-        text.result(text.matmul("dw", *pair, shape[::-1] if transposed else shape, axes, transpose_a=True))
-    return text
+        layer.result("dx", matmul(dy, w, transpose_b=not transposed), layer.axes(x, stream("x") if sliced else None, "x"))
+    if need_weight:  # contracts over all rows
+        rows, grads = (one.reshape(math.prod(x[:-1]), one.shape[-1]) for one in (left, dy))
+        dw = matmul(grads, rows, transpose_a=True) if transposed else matmul(rows, grads, transpose_a=True)
+        layer.result("dw", dw, layer.mesh[None, "x"] if transposed else layer.mesh["x", None])
+    return layer
 
 
 def matmul_all_reduce(dtype, ranks, xs, weights, sliced):
     """y = all_reduce(sum of x_i @ w_i)."""
-    return _products(Text("matmul_all_reduce", dtype, ranks), xs, weights, _axes(xs[0], "-", "-"))
+    layer = Layer(dtype, ranks)
+    return _products(layer, xs, weights, layer.axes(xs[0], None, None))
 
 
 def all_gather_scaled_matmul(dtype, ranks, x, weights, sliced, by_row, out, rescaled):
     """y_i = all_gather(x) @ w_i, times scales. weights: (global shape [in, out], transposed, dtype, has it a scale for each
     column). by_row: has x a scale for each row. rescaled: is each result multiplied by a number of its own."""
-    text = Text("all_gather_scaled_matmul", dtype, ranks)
-    text.argument("x", x, ['didx("x")', "-"])
-    text.argument("sx", x[:1] if by_row else (), ['didx("x")'] if by_row else [], "f32")
-    for index, (shape, transposed, kind, _) in enumerate(weights):
-        _weight(text, index, shape, transposed, 1, kind)
-    for index, (shape, _, _, by_column) in enumerate(weights):
-        text.argument(f"sw{index}", shape[1:] if by_column else (), ['didx("x")'] if by_column else [], "f32")
-    for index in range(len(weights) if rescaled else 0):
-        text.argument(f"sy{index}", (), [], "f32")
-    for index, (shape, transposed, _, by_column) in enumerate(weights):
-        y, axes = (x[0], shape[1]), ['stream("x")' if sliced else "-", 'didx("x")']
-        product = text.matmul(f"p{index}", "x", f"w{index}", y, axes, transpose_b=transposed, dtype="f32")
-        scales = [("sx", [0] if by_row else []), (f"sw{index}", [1] if by_column else [])]
-        text.result(text.scaled(f"y{index}", product, y, axes, scales + ([(f"sy{index}", [])] if rescaled else []), out))
-    return text
+    layer = Layer(dtype, ranks)
+    left = layer.argument("x", x, "x", None)
+    by_rows = layer.argument("sx", x[:1], "x", dtype="f32") if by_row else layer.argument("sx", (), dtype="f32")
+    ws = [layer.weight(index, shape, transposed, 1, kind) for index, (shape, transposed, kind, _) in enumerate(weights)]
+    scales = [layer.argument(f"sw{index}", shape[1:], "x", dtype="f32") if by_column else
+              layer.argument(f"sw{index}", (), dtype="f32") for index, (shape, _, _, by_column) in enumerate(weights)]
+    rescales = [layer.argument(f"sy{index}", (), dtype="f32") if rescaled else None for index in range(len(weights))]
+    for index, (w, scale, rescale) in enumerate(zip(ws, scales, rescales)):
+        y = scaled_matmul(left, w, by_rows, scale, transpose_b=weights[index][1], dtype=out, scale_result=rescale)
+        layer.result(f"y{index}", y, layer.mesh[stream("x") if sliced else None, "x"])
+    return layer
 
 
 def scaled_matmul_reduce_scatter(dtype, ranks, x, weight, sliced, by_row, out, slices):
     """y = the sum over ranks of x @ w, times scales that differ from rank to rank: they are applied before the sum. So the
     ranks are a dimension of all arguments. x: (tokens, in of a rank); weight: (shape [in of a rank, out], transposed, dtype,
     has it a scale for each column). slices: of the rows of each rank, in one loop with the sums; 0: products come first."""
-    text = Text("scaled_matmul_reduce_scatter", dtype, ranks)
+    layer = Layer(dtype, ranks)
     (tokens, _), (shape, transposed, kind, by_column) = x, weight
-    mine = 'didx("x")'
-    text.argument("x", (ranks, *x), [mine, "-", "-"])
-    text.argument("sx", (ranks, tokens) if by_row else (ranks,), [mine, "-"] if by_row else [mine], "f32")
-    text.argument("w0", (ranks, *(shape[::-1] if transposed else shape)), [mine, "-", "-"], kind)
-    text.argument("sw", (ranks, shape[1]) if by_column else (ranks,), [mine, "-"] if by_column else [mine], "f32")
-    terms, axes = (ranks, tokens, shape[1]), [mine, f'stream("x") * stream({slices})', "-"] if slices else None
-    product = text.matmul("p", "x", "w0", terms, axes, transpose_b=transposed, dtype="f32")
-    scales = [("sx", [0, 1] if by_row else [0]), ("sw", [0, 2] if by_column else [0])]
-    product = text.scaled("s", product, terms, axes, scales, out)
-    y = terms[1:]
-    total = text.value("total", "fusion.reduce sum", (product,), y, None, " dims [0]", out)
-    schedule = " {schedule = #fusion.schedule<exchange>}" if sliced and slices else ""
-    text.result(text.value("y", "fusion.reshard", (total,), y, [mine, "-"], schedule, out))
-    return text
+
+    def argument(name, extents, kind):
+        return layer.argument(name, (ranks, *extents), "x", *[None] * len(extents), dtype=kind)
+
+    left = argument("x", x, None)
+    by_rows = argument("sx", (tokens,) if by_row else (), "f32")
+    w = argument("w0", shape[::-1] if transposed else shape, kind)
+    scale = argument("sw", (shape[1],) if by_column else (), "f32")
+    product = matmul(left, w, transpose_b=transposed, dtype="f32")
+    if slices:
+        product.axes = layer.mesh["x", stream("x") * stream(slices), None]
+    for one, dims in (by_rows, [0, 1] if by_row else [0]), (scale, [0, 2] if by_column else [0]):
+        product = product * Value("fusion.broadcast", [one], product.shape, "f32", dims=dims)
+    total = round_to(product, out).sum(0)
+    options = {"schedule": "exchange"} if sliced and slices else {}
+    axes = layer.mesh["x", None]
+    layer.result("y", total.reshard(axes, **options), axes)
+    return layer
 
 
 def machine_of(group, like):
@@ -225,8 +163,8 @@ def compiled(make, group, like, *key):
     context, ranks = group[1], group[1].world_size
     machine = machine_of(group, like)
     *shapes, flags = key
-    text = make(NAMES.get(like.dtype) or NAMES_FP8[like.dtype], ranks, *shapes, machine is None, *flags)
-    program = tandem.compile(str(text), target=tandem._program._target(context), machine=machine, name=make.__name__)
+    layer = make(NAMES.get(like.dtype) or NAMES_FP8[like.dtype], ranks, *shapes, machine is None, *flags)
+    program = tandem.compile(layer.text(make.__name__), target=tandem._program._target(context), machine=machine, name=make.__name__)
     if like.device.type == "cuda":
         _groups.make_room(program, context, like.device)
     if log.isEnabledFor(logging.INFO):
