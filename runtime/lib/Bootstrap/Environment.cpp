@@ -17,6 +17,7 @@
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 using namespace tandem;
 
@@ -76,19 +77,9 @@ private:
 
 constexpr uint32_t kMaxWorld = 65536;
 
-/// FNV-1a with a final mix: equal on all ranks and builds.
-uint64_t hashText(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (unsigned char c : text)
-    hash = (hash ^ c) * 0x100000001b3ull;
-  hash ^= hash >> 32;
-  hash *= 0xd6e8feb86659fd93ull;
-  return hash ^ (hash >> 32);
-}
-
 /// Below Linux's range of ephemeral ports.
 uint16_t portOf(std::string_view job) {
-  return static_cast<uint16_t>(20000 + hashText(job) % 12000);
+  return static_cast<uint16_t>(20000 + XXH3_64bits(job.data(), job.size()) % 12000);
 }
 
 using Names = std::initializer_list<const char *>;

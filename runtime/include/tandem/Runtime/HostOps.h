@@ -33,6 +33,28 @@ private:
   std::unique_ptr<T[]> heap;
 };
 
+/// Calls body() for each index of nested loops, the first one outermost. `at`: the start in each
+/// operand, addresses or offsets in bytes, as are the strides; body() reads it.
+template <typename At, typename Body>
+void forEachIndex(const std::vector<LoopDim> &loops, At *at, size_t operands, Body &&body) {
+  int64_t index[kMaxRank] = {};
+  for (;;) {
+    body();
+    size_t d = loops.size();
+    for (; d-- > 0;) {
+      const LoopDim &dim = loops[d];
+      bool carry = ++index[d] == dim.extent;
+      for (size_t k = 0; k < operands; ++k)
+        at[k] += carry ? -dim.strides[k] * (dim.extent - 1) : dim.strides[k];
+      if (!carry)
+        break;
+      index[d] = 0;
+    }
+    if (d == static_cast<size_t>(-1))
+      return;
+  }
+}
+
 /// A loop nest over operands of one shape, with as few dimensions as their strides allow. The
 /// caller handles the innermost dimension: a row of `rowLength` elements with a step of
 /// `rowStride(k)` elements in operand k.
@@ -47,35 +69,23 @@ public:
   int64_t rowStride(size_t operand) const { return innerStrides[operand]; }
   int64_t numRows() const { return rows; }
 
-  template <typename Body> void run(std::initializer_list<std::byte *> bases, Body &&body) const {
+  template <typename At, typename Body>
+  void run(std::initializer_list<At> bases, Body &&body) const {
     run(bases.begin(), body);
   }
-  /// Calls body(pointers) for each row with its start in each operand. `bases`: one per operand.
-  template <typename Body> void run(std::byte *const *bases, Body &&body) const {
+  /// Calls body(starts) for each row with its start in each operand. `bases`: one per operand,
+  /// bytes' addresses or offsets (int64_t).
+  template <typename At, typename Body> void run(const At *bases, Body &&body) const {
     if (rows == 0 || inner == 0)
       return;
     size_t operands = innerStrides.size();
-    SmallArray<std::byte *> at(operands);
+    SmallArray<At> at(operands);
     std::copy_n(bases, operands, at.data());
-    int64_t index[kMaxRank] = {};
-    for (int64_t row = 0;;) {
-      body(at.data());
-      if (++row == rows)
-        return;
-      for (size_t d = extents.size(); d-- > 0;) {
-        bool carry = ++index[d] == extents[d];
-        for (size_t k = 0; k < operands; ++k)
-          at[k] += carry ? -byteStrides[d][k] * (extents[d] - 1) : byteStrides[d][k];
-        if (!carry)
-          break;
-        index[d] = 0;
-      }
-    }
+    forEachIndex(outer, at.data(), operands, [&] { body(at.data()); });
   }
 
 private:
-  std::vector<int64_t> extents;                  ///< outer dimensions
-  std::vector<std::vector<int64_t>> byteStrides; ///< [dimension][operand]
+  std::vector<LoopDim> outer; ///< strides in bytes
   int64_t inner = 0, rows = 0;
   std::vector<int64_t> innerStrides; ///< elements
 };

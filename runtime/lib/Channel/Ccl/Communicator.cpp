@@ -11,21 +11,11 @@
 #include <fmt/ranges.h>
 #include <functional>
 #include <utility>
+#include <xxhash.h>
 
 namespace tandem::ccl {
 
 using Clock = std::chrono::steady_clock;
-
-namespace {
-
-uint64_t numberOf(const ncclUniqueId &id) {
-  uint64_t number = 0xcbf29ce484222325u; // FNV-1a
-  for (char byte : id.internal)
-    number = (number ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
-  return number;
-}
-
-} // namespace
 
 ncclDataType_t typeOf(DType type) {
   switch (type) {
@@ -61,7 +51,8 @@ Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> stat
                                                uint32_t self, const core::WaitLimit &limit) {
   TANDEM_ASSIGN_OR_RETURN(const Api *api, Api::get(state->driver->vendor()));
   std::shared_ptr<Communicator> made(
-      new Communicator(*api, std::move(state), std::move(group), self, numberOf(id)));
+      new Communicator(*api, std::move(state), std::move(group), self,
+                       XXH3_64bits(id.internal, sizeof id.internal)));
   Status status = made->state->driver->within([&] { return made->make(id, limit); });
   if (status.ok())
     return made;

@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Packing.h"
 #include "UcxChannel.h"
 #include "tandem/Runtime/HostOps.h"
 
@@ -29,16 +28,29 @@ ucp_request_param_t operandParam(const Worker &worker) {
 /// The bytes that an operand sends or receives: in place, or a packed copy if strided. The stream's
 /// otherwise idle thread makes the copy.
 struct Staging {
-  Runs runs;
+  uint64_t bytes;
+  bool isPacked;
+  CopyPlan plan; ///< into the copy, if it is sent, or out of it
   std::vector<std::byte> copy;
   void *memory = nullptr; ///< of this run
 
-  explicit Staging(const Layout &layout) : runs(layout) {
-    if (!runs.contiguous())
-      copy.resize(runs.bytes());
+  Staging(const Layout &layout, bool isSend)
+      : bytes(layout.numBytes()), isPacked(!layout.isDense()) {
+    if (!isPacked)
+      return;
+    Layout dense = Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
+    plan = isSend ? CopyPlan(dense, layout) : CopyPlan(layout, dense);
+    copy.resize(bytes);
   }
-  void *data() { return runs.contiguous() ? memory : copy.data(); }
-  uint64_t bytes() const { return runs.bytes(); }
+  void *data() { return isPacked ? copy.data() : memory; }
+  void pack() {
+    if (isPacked)
+      plan.run(copy.data(), memory);
+  }
+  void unpack() const {
+    if (isPacked)
+      plan.run(memory, copy.data());
+  }
 };
 
 /// How a message to another host is cut: the watchdog sees a large one proceed, however slow the
@@ -94,7 +106,8 @@ public:
         if (message.isSend == sends) {
           uint32_t peer = this->state->members[message.peer].rank;
           parts.push_back(
-              {this, sends, peer, message.tag, message.buffer, Staging(message.buffer.layout),
+              {this, sends, peer, message.tag, message.buffer,
+               Staging(message.buffer.layout, sends),
                Pieces(message.buffer.layout.numBytes(), !this->state->worker->isNear(peer))});
         }
   }
@@ -107,15 +120,15 @@ public:
       part.staging.memory = part.operand.resolve(frame).data;
       part.next = 0;
       part.result = Status();
-      if (part.isSend && !part.staging.runs.contiguous())
-        part.staging.runs.pack(part.staging.copy.data(), part.staging.memory);
+      if (part.isSend)
+        part.staging.pack();
     }
     arm(static_cast<uint32_t>(parts.size()));
     state->worker->submit(shared_from_this());
     TANDEM_RETURN_IF_ERROR(wait(state->worker->spin()));
     for (Part &part : parts)
-      if (!part.isSend && !part.staging.runs.contiguous())
-        part.staging.runs.unpack(part.staging.memory, part.staging.copy.data());
+      if (!part.isSend)
+        part.staging.unpack();
     return Status::success();
   }
 
@@ -227,7 +240,7 @@ private:
           Code::InvalidProgram,
           fmt::format("{}: expected {} bytes{} from rank {} (tag {}), found {}",
                       part.owner->state->where(), piece.bytes,
-                      part.pieces.number > 1 ? fmt::format(" (of {})", part.staging.bytes()) : "",
+                      part.pieces.number > 1 ? fmt::format(" (of {})", part.staging.bytes) : "",
                       part.peer, part.tag,
                       status == UCS_OK ? std::to_string(length) : std::string("more")));
     pieceEnded(worker, piece, result);
@@ -268,31 +281,28 @@ private:
 class PutWork : public Work {
 public:
   PutWork(std::shared_ptr<ChannelState> state, const Put &put)
-      : state(std::move(state)), put(put), staging(put.src.layout),
+      : state(std::move(state)), put(put), staging(put.src.layout, true),
         member(this->state->members[put.peer]) {
-    Runs target(put.dst);
+    // The contiguous pieces of the target, in the order of the packed bytes.
+    LoopNest target({put.dst, Layout::dense(put.dst.dtype, put.dst.shape.data(), put.dst.rank)},
+                    /*inOrder=*/true);
+    bool isRow = target.rowStride(0) == 1;
+    auto element = static_cast<int64_t>(sizeOf(put.dst.dtype));
+    int64_t pieces = isRow ? 1 : target.rowLength();
+    auto bytes = static_cast<uint64_t>(element * (isRow ? target.rowLength() : 1));
     uint64_t left = 0; // of this turn
-    target.forEach([&](uint64_t remote, uint64_t local) {
-      for (uint64_t at = 0; at < target.runBytes();) {
-        if (left == 0) {
-          turns.push_back({this, spans.size(), 0, 0});
-          left = this->state->worker->isNear(member.rank) ? ~uint64_t(0) : kTurnBytes;
-        }
-        uint64_t bytes = std::min(target.runBytes() - at, left);
-        spans.push_back({remote + at, local + at, bytes});
-        turns.back().to = spans.size();
-        at += bytes;
-        left -= bytes;
-      }
+    target.run({int64_t(0), int64_t(0)}, [&](const int64_t *row) {
+      for (int64_t piece = 0; piece < pieces; ++piece)
+        addSpans(static_cast<uint64_t>(row[0] + piece * target.rowStride(0) * element),
+                 static_cast<uint64_t>(row[1] + piece * element), bytes, left);
     });
   }
 
   Status run(const Frame &frame) {
-    if (staging.bytes() == 0)
+    if (staging.bytes == 0)
       return Status::success();
     staging.memory = put.src.resolve(frame).data;
-    if (!staging.runs.contiguous())
-      staging.runs.pack(staging.copy.data(), staging.memory);
+    staging.pack();
     base = member.base + frame.half * member.halfBytes + put.offset;
     arm(static_cast<uint32_t>(turns.size()));
     state->worker->submit(shared_from_this());
@@ -313,6 +323,21 @@ private:
   struct Span {
     uint64_t remote, local, bytes;
   };
+
+  /// Cuts a contiguous piece into spans of turns. `left`: bytes that the last turn still takes.
+  void addSpans(uint64_t remote, uint64_t local, uint64_t bytes, uint64_t &left) {
+    for (uint64_t at = 0; at < bytes;) {
+      if (left == 0) {
+        turns.push_back({this, spans.size(), 0, 0});
+        left = state->worker->isNear(member.rank) ? ~uint64_t(0) : kTurnBytes;
+      }
+      uint64_t length = std::min(bytes - at, left);
+      spans.push_back({remote + at, local + at, length});
+      turns.back().to = spans.size();
+      at += length;
+      left -= length;
+    }
+  }
 
   struct Turn {
     PutWork *owner;

@@ -60,10 +60,10 @@ TileNest::TileNest(const std::vector<Layout> &layouts, int64_t maxElements) {
     for (const LoopDim &dim : dims)
       operandSteps[k].isInvariant &= dim.strides[k] == 0;
   }
-  for (LoopDim &dim : dims) {
-    extents.push_back(dim.extent);
-    strides.push_back(std::move(dim.strides));
-  }
+  outer = std::move(dims);
+  for (LoopDim &dim : outer)
+    for (size_t k = 0; k < count; ++k)
+      dim.strides[k] *= elementBytes[k];
 }
 
 } // namespace tandem::cpu

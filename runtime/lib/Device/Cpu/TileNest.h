@@ -50,30 +50,18 @@ public:
     if (empty)
       return;
     size_t operands = operandSteps.size();
-    SmallArray<std::byte *> outer(operands), at(operands);
-    std::copy_n(bases, operands, outer.data());
-    int64_t index[kMaxRank] = {};
-    for (;;) {
+    SmallArray<std::byte *> first(operands), at(operands);
+    std::copy_n(bases, operands, first.data());
+    forEachIndex(outer, first.data(), operands, [&] {
       for (int64_t row = 0; row < numRows; row += tileRows)
         for (int64_t column = 0; column < numColumns; column += tileColumns) {
           for (size_t k = 0; k < operands; ++k)
-            at[k] = outer[k] +
+            at[k] = first[k] +
                     (row * operandSteps[k].row + column * operandSteps[k].column) * elementBytes[k];
           body(at.data(), row + tileRows < numRows ? tileRows : numRows - row,
                column + tileColumns < numColumns ? tileColumns : numColumns - column);
         }
-      size_t d = extents.size();
-      for (; d-- > 0;) {
-        bool carry = ++index[d] == extents[d];
-        for (size_t k = 0; k < operands; ++k)
-          outer[k] += (carry ? -strides[d][k] * (extents[d] - 1) : strides[d][k]) * elementBytes[k];
-        if (!carry)
-          break;
-        index[d] = 0;
-      }
-      if (d == static_cast<size_t>(-1))
-        return;
-    }
+    });
   }
 
 private:
@@ -81,8 +69,7 @@ private:
   int64_t numRows = 1, numColumns = 1, tileRows = 1, tileColumns = 1;
   std::vector<Steps> operandSteps;
   std::vector<int64_t> elementBytes;
-  std::vector<int64_t> extents;              ///< outer dimensions
-  std::vector<std::vector<int64_t>> strides; ///< [dimension][operand], elements
+  std::vector<LoopDim> outer; ///< strides in bytes
 };
 
 } // namespace tandem::cpu

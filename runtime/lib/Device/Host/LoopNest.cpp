@@ -25,13 +25,11 @@ LoopNest::LoopNest(const std::vector<Layout> &layouts, bool inOrder) {
   inner = merged.back().extent;
   innerStrides = merged.back().strides;
   merged.pop_back();
-  for (const LoopDim &dim : merged) {
-    extents.push_back(dim.extent);
+  outer = std::move(merged);
+  for (LoopDim &dim : outer) {
     rows *= dim.extent;
-    std::vector<int64_t> bytes;
     for (size_t k = 0; k < layouts.size(); ++k)
-      bytes.push_back(dim.strides[k] * static_cast<int64_t>(sizeOf(layouts[k].dtype)));
-    byteStrides.push_back(std::move(bytes));
+      dim.strides[k] *= static_cast<int64_t>(sizeOf(layouts[k].dtype));
   }
 }
 

@@ -143,6 +143,69 @@ TEST(Convert, VectorsAndStridesAgree) {
   }
 }
 
+Layout strided(std::initializer_list<int64_t> shape, std::initializer_list<int64_t> strides) {
+  Layout layout = Layout::dense(DType::I32, shape);
+  std::copy(strides.begin(), strides.end(), layout.strides.begin());
+  return layout;
+}
+
+/// The elements of `layout` in row-major order, found index by index.
+std::vector<int32_t> gather(const Layout &layout, const std::vector<int32_t> &memory) {
+  std::vector<int32_t> result;
+  for (int64_t i = 0; i < layout.numElements(); ++i) {
+    int64_t rest = i, offset = 0;
+    for (unsigned d = layout.rank; d-- > 0;) {
+      offset += rest % layout.shape[d] * layout.strides[d];
+      rest /= layout.shape[d];
+    }
+    result.push_back(memory[static_cast<size_t>(offset)]);
+  }
+  return result;
+}
+
+TEST(CopyPlan, PacksAndUnpacksAsAnElementwiseWalk) {
+  std::vector<int32_t> memory(1000);
+  for (size_t i = 0; i < memory.size(); ++i)
+    memory[i] = static_cast<int32_t>(i + 1);
+  const Layout layouts[] = {
+      strided({}, {}),
+      strided({7}, {1}),
+      strided({7}, {3}),
+      strided({3, 5}, {5, 1}),
+      strided({3, 5}, {9, 1}),
+      strided({5, 3}, {1, 5}),
+      strided({9, 8}, {1, 11}),
+      strided({2, 3, 4}, {100, 4, 1}),
+      strided({2, 3, 4}, {12, 50, 1}),
+      strided({2, 3, 4}, {2, 4, 12}),
+      strided({1, 4, 1, 2}, {77, 2, 99, 1}),
+      strided({3, 4}, {0, 1}),
+      strided({3, 4}, {4, 0}),
+      strided({2, 2, 2, 2}, {64, 16, 4, 1}),
+      strided({3, 0, 5}, {1, 1, 1}),
+  };
+  for (const Layout &layout : layouts) {
+    Layout dense = Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
+    std::vector<int32_t> packed(static_cast<size_t>(layout.numElements())), back(1000, -1);
+    CopyPlan(dense, layout).run(packed.data(), memory.data());
+    EXPECT_EQ(packed, gather(layout, memory)) << layout.str();
+    CopyPlan(layout, dense).run(back.data(), packed.data());
+    EXPECT_EQ(gather(layout, back), packed) << layout.str();
+  }
+}
+
+TEST(LoopNest, RowsAsOffsets) {
+  Layout layout = strided({2, 3, 5}, {100, 20, 1});
+  LoopNest nest({layout, Layout::dense(DType::I32, {2, 3, 5})}, /*inOrder=*/true);
+  std::vector<std::pair<int64_t, int64_t>> rows;
+  nest.run({int64_t(0), int64_t(0)},
+           [&](const int64_t *at) { rows.emplace_back(at[0] / 4, at[1] / 4); });
+  EXPECT_EQ(nest.rowLength(), 5);
+  std::vector<std::pair<int64_t, int64_t>> expected = {{0, 0},    {20, 5},   {40, 10},
+                                                       {100, 15}, {120, 20}, {140, 25}};
+  EXPECT_EQ(rows, expected);
+}
+
 TEST(LoopNest, MergesWhatFollows) {
   Layout a = Layout::dense(DType::F32, {4, 5, 6});
   EXPECT_EQ(LoopNest({a, a}).rowLength(), 120);
