@@ -18,11 +18,11 @@ static int64_t ceilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 int64_t FamilySteps::roundUp(int64_t extent) const {
   int64_t size = step;
   if (size <= 0) {
-    // From n to 2n there are perDoubling sizes, so they are 2^k units apart.
-    int64_t units = ceilDiv(extent, unit), apart = 1;
-    while (units > apart * 2 * perDoubling)
-      apart *= 2;
-    size = apart * unit;
+    // From n to 2n there are perDoubling sizes, so they differ by 2^k units.
+    int64_t units = ceilDiv(extent, unit), step = 1;
+    while (units > step * 2 * perDoubling)
+      step *= 2;
+    size = step * unit;
   }
   // At least one step; the last one may be shorter.
   int64_t count = std::max<int64_t>(ceilDiv(extent, size), 1);
@@ -56,7 +56,7 @@ std::vector<int64_t> FamilySteps::list() const {
   return sizes;
 }
 
-/// The steps that search all candidates are so many times apart. Which candidate is quickest
+/// The steps that search all candidates differ by this factor. Which candidate is quickest
 /// changes seldom with the number of tokens.
 constexpr int64_t kSearchedApart = 4;
 

@@ -147,7 +147,7 @@ private:
     left -= table.arena_bytes();
     if (table.symmetric_bytes() > left / 2)
       return invalid(
-          "field symmetric_bytes: arena and two halves of {} bytes are over the limit of "
+          "field symmetric_bytes: arena and two buffers of {} bytes are over the limit of "
           "{} bytes",
           table.symmetric_bytes(), limits.maxArenaBytes);
     return Status();

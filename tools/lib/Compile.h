@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The seam between the two halves: neither LLVM nor the runtime is seen here.
+// The seam between compiler and runtime: neither LLVM nor the runtime is seen here.
 //
 //===----------------------------------------------------------------------===//
 

@@ -93,7 +93,7 @@ using RankMain = std::function<int(Bootstrap &bootstrap, tandem_local_world *wor
 Expected<int> runThreadRanks(uint32_t ranks, std::chrono::milliseconds timeout,
                              const RankMain &main);
 
-/// This process as a rank of the job that `environment` says: meets the others, within
+/// This process as a rank of the job that `environment` says: connects to the others, within
 /// TANDEM_LAUNCH_TIMEOUT if it is set, else within `timeout`.
 Expected<std::unique_ptr<Bootstrap>> joinRanks(const BootstrapEnvironment &environment,
                                                std::chrono::milliseconds timeout);

@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kSignal = "ended by signal";
 /// Commands of a rank in the text.
 constexpr size_t kMostLines = 6;
-/// Notes of two ranks are up to 50 ms apart: a wait that is younger may be over.
+/// Notes of two ranks differ by up to 50 ms: a wait that is younger may be over.
 constexpr uint64_t kSettled = 100;
 
 struct RankState {

@@ -111,7 +111,7 @@ Status compareWith(const Options &options, const timeline::Timeline &simulated) 
   return Status();
 }
 
-/// Runs that the drawing could not tell apart are labelled by their files: "@layer (push.json)".
+/// Runs that look the same in the drawing are labelled by their files: "@layer (push.json)".
 void nameApart(std::vector<timeline::Timeline> &runs, const std::vector<std::string> &files) {
   std::map<std::pair<std::string, std::string>, unsigned> alike;
   for (const timeline::Timeline &run : runs)

@@ -67,7 +67,7 @@ struct GatedTarget {
 inline constexpr uint32_t kMostGatedTargets = 8;
 inline constexpr int64_t kMostGates = 96;
 
-/// Kernels load rows of `a` by tiles of 64, 128 or 256 rows. Own rows can lie apart from the others
+/// Kernels load rows of `a` by tiles of 64, 128 or 256 rows. Local rows can be in another matrix
 /// for most of them if they begin and end at a multiple of these rows.
 inline constexpr int64_t kOwnRowsUnit = 128;
 

@@ -29,7 +29,7 @@ struct RankProgram;
 
 /// The largest programs that a reader accepts.
 struct ProgramLimits {
-  /// Bytes per rank of the arena plus both halves of the symmetric arena. Also limits the bytes of
+  /// Bytes per rank of the arena plus both buffers of the symmetric arena. Also limits the bytes of
   /// elements of one view, since strides of 0 could repeat elements without end.
   uint64_t maxArenaBytes = uint64_t(1) << 40;
   uint32_t maxStreams = 256;

@@ -14,7 +14,7 @@
 namespace tandem {
 
 /// How ranks differ that all issue the same commands, on the same streams, with operands of the
-/// same layouts: in peers, signal slots and addresses. With the commands of rank 0, and apart from
+/// same layouts: in peers, signal slots and addresses. With the commands of rank 0, and except for
 /// addresses, this is the program of all ranks. Example: in step d of a rotation, the table of
 /// peers is [d, d + 1, ..., d - 1].
 struct UniformRanks {

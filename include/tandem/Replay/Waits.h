@@ -18,7 +18,7 @@
 
 namespace tandem::check {
 
-/// The commands without which `command` cannot end, apart from those before it on its stream: the
+/// The commands without which `command` cannot end, except those before it on its stream: the
 /// record of a wait, the other end of a message, those of all messages of a group, the other
 /// members' parts in a collective, the first signal that raises a slot far enough. Empty for
 /// commands of the device, and for those whose other end is missing in the program.

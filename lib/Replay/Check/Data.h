@@ -122,7 +122,7 @@ inline bool isNarrowFloat(DType dtype) {
   return dtype == DType::F16 || dtype == DType::BF16 || isFp8(dtype);
 }
 
-/// What a program that tells roundings apart keeps of a value that it writes as `dtype`.
+/// What a program that distinguishes roundings keeps of a value that it writes as `dtype`.
 inline Value stored(DataMode mode, DType dtype, Value a) {
   return mode.rounded && isNarrowFloat(dtype) ? field::roundTo(static_cast<uint64_t>(dtype), a) : a;
 }

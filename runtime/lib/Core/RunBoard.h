@@ -34,7 +34,7 @@ public:
   /// What the others need to map the page: plain data, to be exchanged.
   struct Address {
     MappedMemory::Handle page;
-    uint64_t number = 0; ///< random: tells pages of different hosts apart
+    uint64_t number = 0; ///< random: distinguishes pages of different hosts
   };
   const Address &address() const { return mine; }
   /// Once, before the first run. `all`: the addresses of all ranks. Whether all are compared with.

@@ -58,7 +58,7 @@ std::vector<Reject> brokenTables() {
       [](P &, R &r) { r.slots[1] = ~uint64_t(0); });
   add("arena-size", "field arena_bytes: 18446744073709551615 is over the limit",
       [](P &, R &r) { r.arenaBytes = ~uint64_t(0); });
-  add("symmetric-size", "field symmetric_bytes: arena and two halves of 1152921504606846976 bytes",
+  add("symmetric-size", "field symmetric_bytes: arena and two buffers of 1152921504606846976 bytes",
       [](P &, R &r) { r.symmetricBytes = uint64_t(1) << 60; });
   add("symmetric-alignment", "field symmetric_bytes: 129 is not a multiple of 64",
       [](P &, R &r) { r.symmetricBytes = 129; });

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """From traced operations to the text of a fusion.
 
-A value without axes is undecided: the compiler chooses. Undecided and decided values meet only at a reshard, so types
+A value without axes is undecided: the compiler chooses. Undecided and decided values are connected only by a reshard, so types
 are decided here where a result, or another operand of an elementwise operation, says what they should be.
 """
 

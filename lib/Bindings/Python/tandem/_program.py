@@ -28,7 +28,7 @@ tensors of `local_shape`, or None where not `present`."""
 
 
 MemoryNeeds = namedtuple("MemoryNeeds", "arena symmetric workspace")
-MemoryNeeds.__doc__ = """Bytes of device memory that a program needs on this rank, apart from its arguments: intermediate
+MemoryNeeds.__doc__ = """Bytes of device memory that a program needs on this rank, without its arguments: intermediate
 values, memory that peers access, and scratch memory of matrix libraries. Programs of a context share them."""
 
 

@@ -232,7 +232,7 @@ SmallVector<LocalDigit> AttentionFold::addDevices(unsigned operand, ArrayRef<Loc
   for (const fusion::ResolvedDigit &digit : *resolved) {
     if (digit.kind == fusion::DigitKind::Device) {
       all.push_back({digit.size, program.getDeviceIndex(axes.getMesh(), digit.axis)});
-      ++label; // what stands on its two sides is apart
+      ++label; // its two sides are not contiguous
       continue;
     }
     // A stream digit may come in parts, and one of several slices with the digit inside.
@@ -291,7 +291,7 @@ Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits, int64_t extent) {
 /// With `zigzag`, cuts the innermost digits at the chunks, inside of which tokens follow each
 /// other.
 void AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists) {
-  constexpr int64_t kApart = 1000; // a label that follows no other
+  constexpr int64_t kNoNeighbour = 1000; // a label that follows no other
   int64_t chunk = getChunk();
   auto getInnermost = [](SmallVector<LocalDigit> &list) {
     auto *digit = list.end();
@@ -309,7 +309,7 @@ void AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists) {
   for (SmallVector<LocalDigit> *list : lists) {
     auto *digit = getInnermost(*list);
     digit->size /= chunk;
-    list->insert(std::next(digit), LocalDigit{chunk, {}, DigitLabel(kApart)});
+    list->insert(std::next(digit), LocalDigit{chunk, {}, DigitLabel(kNoNeighbour)});
   }
 }
 

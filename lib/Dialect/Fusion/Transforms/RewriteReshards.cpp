@@ -323,7 +323,7 @@ void fusion::shareReshards(func::FuncOp function,
       // Parts of a written-out sequence stay.
       if (op.getPart())
         continue;
-      // The schedule is part of the key: reshards with different schedules stay apart.
+      // The schedule is part of the key: reshards with different schedules are not merged.
       Key key = {{op.getInput(), getAxes(op.getType()).getPlacement()}, op.getScheduleAttr()};
       SmallVector<ReshardOp, 1> &known = standing[key];
       ReshardOp other = findShared(known, op);

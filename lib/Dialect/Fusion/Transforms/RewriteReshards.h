@@ -29,7 +29,7 @@ bool splitAllReduce(ReshardOp op, Pricer *pricer);
 
 /// Merges the reshards in a block that bring one value to one placement with one schedule; the
 /// first one stays. Reshards without slices take those of the others if all their users can;
-/// different slices stay apart. Reshards of a value's permutes and reshapes are merged too: the
+/// different slices are not merged. Reshards of a value's permutes and reshapes are merged too: the
 /// views move after the reshard. Calls `shared` with the remaining reshard and the location of each
 /// removed one.
 void shareReshards(func::FuncOp function, llvm::function_ref<void(ReshardOp, Location)> shared);

@@ -50,7 +50,7 @@ struct SymmetricMemory {
 /// How to make a channel.
 struct ChannelDesc {
   /// Equal on all ranks of the world: (number of the instance in its context << 16) | index in the
-  /// channel table. Tells channels of one transport apart.
+  /// channel table. Distinguishes channels of one transport.
   uint64_t id = 0;
   std::string name;
   std::string linkClass;     ///< "", "node", "network", ...

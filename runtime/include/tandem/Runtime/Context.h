@@ -103,7 +103,7 @@ public:
 /// Bytes that a program needs on its rank.
 struct MemoryNeeds {
   uint64_t arena = 0;     ///< intermediate values
-  uint64_t symmetric = 0; ///< that peers access: two halves, and signals
+  uint64_t symmetric = 0; ///< that peers access: two buffers, and signals
   uint64_t own = 0; ///< never shared: copies of arguments with a varying extent, and of operands
                     ///< with gaps that channels of the context read or write
   uint32_t workspaces = 0; ///< streams with matmuls

@@ -54,7 +54,7 @@ struct BootstrapEnvironment {
   bool localRankKnown = false, localSizeKnown = false;
 
   /// A text that is equal on the ranks of one host, and only there. TANDEM_NODE | GROUP_RANK (under
-  /// torchrun) | SLURM_NODEID. Empty: not said; then the host's name tells hosts apart.
+  /// torchrun) | SLURM_NODEID. Empty: not said; then hosts are distinguished by name.
   std::string node;
 
   /// Hosts or addresses where rank 0 listens, tried in turn. TANDEM_MASTER_ADDR (commas separate) |
@@ -68,7 +68,7 @@ struct BootstrapEnvironment {
   /// The job's secret: ranks prove to each other that they have it (HMAC-SHA256); it is never sent.
   /// TANDEM_SECRET | the first line of TANDEM_SECRET_FILE, which others must not be able to read |
   /// a public name of the job: TORCHELASTIC_RUN_ID, the Slurm or the MPI job, else the port. Such a
-  /// name keeps jobs apart, but does not keep strangers out.
+  /// name separates jobs, but does not keep strangers out.
   std::string secret;
   bool secretGiven = false; ///< it is no public name
   /// Told on rank 0, while ranks connect, what the user should know of their connections.

@@ -19,7 +19,7 @@ namespace tandem::ccl {
 
 namespace {
 
-/// From this version on, NCCL's source meets Communicator's assumptions.
+/// From this version on, NCCL's source fulfils Communicator's assumptions.
 constexpr int kSplitsFrom = 22700;
 
 /// Whether the channel decides about blocking calls and shared resources: NCCL prefers environment

@@ -170,7 +170,7 @@ public:
     return interceptor ? interceptor->copy(dst, src, bytes, stream)
                        : issueCopy(dst, src, bytes, stream);
   }
-  /// `rows` rows of `width` bytes, `dstPitch` and `srcPitch` bytes apart.
+  /// `rows` rows of `width` bytes, `dstPitch` and `srcPitch` bytes from start to start.
   Status copyRowsAsync(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
                        uint64_t width, uint64_t rows, StreamHandle stream) {
     return interceptor ? interceptor->copyRows(dst, dstPitch, src, srcPitch, width, rows, stream)

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What the GPU device asks of the kernels of gated matmuls (docs/gated.md). The kernels are built
-// apart from the device; a build may lack them.
+// separately from the device; a build may lack them.
 //
 //===----------------------------------------------------------------------===//
 

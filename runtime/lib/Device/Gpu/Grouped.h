@@ -47,7 +47,7 @@ Status loadGroupedMatmul(const char *config, const tandem_kernel_operand *operan
 /// touch other memory. Needs no memory of its own, so streams may run it at the same time.
 ///
 /// InvalidArgument if an address is not a multiple of 16 bytes (of 4 for `ends`), Unsupported for
-/// what whyNotGroupedMatmul() says, apart from the device, Io if CUDA fails.
+/// what whyNotGroupedMatmul() says, except that of the device, Io if CUDA fails.
 Status groupedMatmul(StreamHandle stream, const char *config, const tandem_kernel_operand *operands,
                      size_t count);
 

@@ -122,7 +122,7 @@ private:
     return Status();
   }
 
-  /// Whether the matrices, whose stored rows are `stride` elements apart, are at multiples of 16
+  /// Whether the matrices, with `stride` elements from row to row, are at multiples of 16
   /// bytes.
   static bool isAligned(const Operand &operand, int64_t stride) {
     const Layout &layout = operand.layout;

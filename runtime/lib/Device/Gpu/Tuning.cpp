@@ -230,7 +230,7 @@ Product sizedLike(const Product &product, int64_t m, int64_t n) {
   return c;
 }
 
-/// A matrix of `rows` x `columns` whose rows are `stride` elements apart.
+/// A matrix of `rows` x `columns` with `stride` elements from row to row.
 Layout matrix(DType type, int64_t rows, int64_t columns, int64_t stride) {
   Layout layout = Layout::dense(type, {rows, columns});
   layout.strides[0] = stride;
@@ -364,8 +364,8 @@ private:
   Status place(const Scratch &from, int64_t fromStride, int which, int64_t stride, bool across,
                int64_t count, int64_t first) {
     DType type = product.dtype;
-    auto layout = [&](int64_t apart) {
-      return across ? matrix(type, product.k, count, apart) : matrix(type, count, product.k, apart);
+    auto layout = [&](int64_t rowStride) {
+      return across ? matrix(type, product.k, count, rowStride) : matrix(type, count, product.k, rowStride);
     };
     auto *to = static_cast<std::byte *>(bench.data(which)) +
                static_cast<size_t>(across ? first : first * stride) * sizeOf(type);

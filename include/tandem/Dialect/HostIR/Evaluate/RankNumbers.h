@@ -8,7 +8,7 @@
 // One walk of a program covers all ranks: a number is equal on every rank, or a table with one
 // entry per rank, or unknown. Equal tables are one object, and each operation on the same operands
 // is computed once, so equal loops in a row cost as much as one. Example with 4 ranks:
-// (device_index + 1) remui 4 is the table [1, 2, 3, 0]. An added constant is stored apart as the
+// (device_index + 1) remui 4 is the table [1, 2, 3, 0]. An added constant is stored separately as
 // base: 7 + the table has base 7.
 //
 //===----------------------------------------------------------------------===//

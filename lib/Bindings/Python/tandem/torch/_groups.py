@@ -65,7 +65,7 @@ class StoreBootstrap:
         nodes = self.all_gather(self.node.encode())
         here = [rank for rank, other in enumerate(nodes) if other == self.node.encode()]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
-        if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none are told apart
+        if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none can be distinguished
             self.local_rank, self.local_size = self.rank, self.world_size
 
     def all_gather(self, data):
