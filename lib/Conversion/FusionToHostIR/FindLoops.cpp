@@ -455,9 +455,6 @@ bool LoopFinder::isLight(unsigned group) const {
   });
 }
 
-/// More gathers are not united: the schedules for few bytes take no more.
-static constexpr size_t kMostTogether = 2;
-
 /// Makes one group of two whose gathers lead to the same dimension of an elementwise op, if one of
 /// them is light. Example: the rows of a matmul and their scales, which are gathered alike.
 void LoopFinder::uniteLight(Operation *op) {
@@ -479,7 +476,7 @@ void LoopFinder::uniteLight(Operation *op) {
       return fusion::classifyReshard(gather.getInput().getType(), gather.getType()).axes;
     };
     size_t gathers = groups[into].reshards().size() + groups[group].reshards().size();
-    if (gathers <= kMostTogether && found.dim == first.dim &&
+    if (gathers <= getMostGathers() && found.dim == first.dim &&
         getAxesOf(found.gather) == getAxesOf(first.gather) && (isLight(into) || isLight(group)) &&
         canUnite(into, group))
       merge(into, group);

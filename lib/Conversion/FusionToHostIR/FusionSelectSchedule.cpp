@@ -325,13 +325,7 @@ private:
   }
 
   LogicalResult takeBaseline(StreamLoopOp op, StreamLoop loop) {
-    ScheduleAttr plainest = getCandidates(loop).front().schedule;
-    // What the annotation keeps whole is not sliced without it.
-    if (isCombinedWhole(op.getScheduleAttr())) {
-      NamedAttrList options(plainest.getOptions());
-      options.set("combine", StringAttr::get(op.getContext(), "whole"));
-      plainest = getSchedule(plainest)->getAttr(op.getContext(), options);
-    }
+    ScheduleAttr plainest = getBaseline(loop);
     Explained<std::unique_ptr<LoopPlan>> plan = LoopPlan::make(std::move(loop), plainest);
     if (failed(plan))
       return plan.report();

@@ -137,10 +137,9 @@ LogicalResult ProgramBuilder::loop(Location loc, int64_t lower, int64_t upper,
   return body(loop.getInductionVar());
 }
 
-int64_t ProgramBuilder::getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations) {
+int64_t ProgramBuilder::getNumStreams(int64_t most, int64_t iterations) {
   int64_t streams = std::min(workers, iterations);
-  int64_t asked = schedule.getInteger("streams");
-  return asked ? std::min(streams, asked) : streams;
+  return most ? std::min(streams, most) : streams;
 }
 
 Value ProgramBuilder::getStream(Location loc, Value iteration, int64_t streams) {

@@ -75,8 +75,8 @@ public:
 
   Value getMainStream() { return mainStream; }
   int64_t getWorkers() const { return workers; }
-  /// Number of workers for a loop of `iterations` under `schedule`.
-  int64_t getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations);
+  /// Number of workers for a loop of `iterations`: at most `most`; 0: all.
+  int64_t getNumStreams(int64_t most, int64_t iterations);
   /// The worker stream of an iteration, among the first `streams`.
   Value getStream(Location loc, Value iteration, int64_t streams);
   /// `hostir.sync` of the first `count` workers after the main stream (fork), or of the main stream

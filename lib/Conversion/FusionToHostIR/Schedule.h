@@ -15,6 +15,7 @@
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
 #include "tandem/Support/LLVM.h"
 #include <functional>
+#include <limits>
 #include <optional>
 
 namespace tandem {
@@ -68,6 +69,13 @@ public:
   /// has rank 0, for all loops: it is the last resort.
   virtual int getFallbackRank(const StreamLoop &loop) const { return -1; }
 
+  /// Whether ops that combine slices of what a loop gathers run after it instead, once, on the
+  /// whole gathered value.
+  virtual bool combinesWhole(fusion::ScheduleAttr schedule) const { return false; }
+
+  /// The most gathers that it takes in one loop without slices.
+  virtual size_t getMostGathers() const { return std::numeric_limits<size_t>::max(); }
+
   /// The plan for the loop with the options `loop.schedule`, or why the schedule cannot lower it:
   /// what was expected and what was found.
   virtual Explained<SchedulePlan> match(const StreamLoop &loop) const = 0;
@@ -77,8 +85,16 @@ public:
 /// are verified, so there is one.
 const Schedule *getSchedule(fusion::ScheduleAttr schedule);
 
+/// Whether the schedule does so (Schedule::combinesWhole); null or unknown ones do not.
+bool combinesWhole(fusion::ScheduleAttr schedule);
+/// The most gathers in a loop without slices that every schedule takes.
+size_t getMostGathers();
+
 /// Adds a schedule. To be called before the first context is made.
 void registerSchedule(std::unique_ptr<Schedule> schedule);
+
+/// The unoverlapped baseline. What the loop's annotation keeps whole is not sliced without it.
+fusion::ScheduleAttr getBaseline(const StreamLoop &loop);
 
 /// The candidates of all schedules for a loop. The first is the unoverlapped baseline.
 SmallVector<Candidate> getCandidates(const StreamLoop &loop);

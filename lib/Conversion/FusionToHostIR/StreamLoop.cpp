@@ -9,6 +9,7 @@
 
 #include "OpLowering.h"
 #include "ReshardPlan.h"
+#include "Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -64,7 +65,7 @@ SmallVector<fusion::ReshardOp> StreamLoop::reshards() const {
 bool StreamLoop::combinesSlices() const {
   auto isNoReshard = [](Operation *op) { return !isa<fusion::ReshardOp>(op); };
   return llvm::any_of(accumulators, [&](auto entry) { return isNoReshard(entry.first); }) ||
-         (isCombinedWhole(schedule) && llvm::any_of(after, [&](Operation *op) {
+         (combinesWhole(schedule) && llvm::any_of(after, [&](Operation *op) {
             return llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
               return contains(operand.get().getDefiningOp()) &&
                      isAccumulated(op, operand.getOperandNumber());
@@ -250,29 +251,16 @@ Explained<SmallVector<int64_t>> tandem::getStreamDigits(Operation *op) {
   return *sizes;
 }
 
-bool tandem::isCombinedWhole(fusion::ScheduleAttr schedule) {
-  return schedule && schedule.getWord("combine") == "whole";
-}
-
-Obstacle tandem::verifyCombine(const StreamLoop &loop) {
-  if (!isCombinedWhole(loop.schedule) || loop.combinesSlices())
-    return std::nullopt;
-  return loop.explain()
-         << "schedule " << loop.schedule.getName()
-         << ", combine = whole: expected an op that combines slices of what the loop gathers, "
-            "found none";
-}
-
 Explained<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op) {
   StreamLoop loop;
-  bool combinesWhole = isCombinedWhole(op.getScheduleAttr());
+  bool isWhole = combinesWhole(op.getScheduleAttr());
   llvm::SmallDenseSet<Operation *> after;
   auto isAfter = [&](Operation *producer) { return after.contains(producer); };
   auto joins = [&](Operation &member, bool isStreamed) {
     for (OpOperand &operand : member.getOpOperands())
       if (loop.contains(operand.get().getDefiningOp()))
         if (auto joined = loop.getMember(&member, operand, isStreamed, isAfter)) {
-          if (joined->accumulated && combinesWhole && !isa<fusion::ReshardOp>(member))
+          if (joined->accumulated && isWhole && !isa<fusion::ReshardOp>(member))
             return false;
           loop.add(&member, *joined);
           return true;

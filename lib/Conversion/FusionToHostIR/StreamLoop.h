@@ -88,12 +88,6 @@ SmallVector<fusion::MatmulOp> getSummedProducts(Value value);
 /// Whether `op` is a reduction whose operand is sliced by the device that gets each slice.
 bool isScatter(Operation *op);
 
-/// Whether ops that combine slices of what a loop gathers run behind it instead, once, on the whole
-/// gathered value: the option `combine` of a schedule.
-bool isCombinedWhole(fusion::ScheduleAttr schedule);
-/// An obstacle if the loop's schedule asks for that and there is no such op.
-Obstacle verifyCombine(const StreamLoop &loop);
-
 /// The sizes of the stream digits of the op's result, which must have axes of known sizes.
 Explained<SmallVector<int64_t>> getStreamDigits(Operation *op);
 

@@ -29,12 +29,12 @@ def FusionFormLoops : Pass<"fusion-form-loops", "::mlir::func::FuncOp"> {
 
     Before:
     ```mlir
-    %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : tensor<8x4xf32, #rows> -> tensor<8x4xf32, #slices>
+    %g = fusion.reshard %x {schedule = #fusion.schedule<NAME>} : tensor<8x4xf32, #rows> -> tensor<8x4xf32, #slices>
     %y = fusion.matmul %g, %w : tensor<8x4xf32, #slices>, tensor<4x2xf32, #whole> -> tensor<8x2xf32, #slices>
     ```
     After:
     ```mlir
-    %y = fusion.stream_loop schedule <push> from annotation (%x, %w)
+    %y = fusion.stream_loop schedule <NAME> from annotation (%x, %w)
         : (tensor<8x4xf32, #rows>, tensor<4x2xf32, #whole>) -> tensor<8x2xf32, #slices> {
     ^bb0(%x0: tensor<8x4xf32, #rows>, %w0: tensor<4x2xf32, #whole>):
       %g = fusion.reshard %x0 : tensor<8x4xf32, #rows> -> tensor<8x4xf32, #slices>
@@ -73,7 +73,7 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    %y = fusion.stream_loop schedule <exchange> from fallback (%x, %w) : ... {
+    %y = fusion.stream_loop schedule <NAME> from fallback (%x, %w) : ... {
     ```
   }];
   let dependentDialects = ["::tandem::fusion::FusionDialect"];
@@ -113,7 +113,7 @@ def ConvertFusionToHostIR : Pass<"convert-fusion-to-hostir", "::mlir::ModuleOp">
     ```mlir
     func.func @f(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
         -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
-      %0 = fusion.stream_loop schedule <exchange> from fallback (%x) : ... {
+      %0 = fusion.stream_loop schedule <NAME> from fallback (%x) : ... {
       ^bb0(%x0: ...):
         %g = fusion.reshard %x0 : ...
         fusion.yield %g : ...

@@ -309,7 +309,7 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
 
     `dtype="f32"`: the product of f16 or bf16 factors is not rounded. Factors of f8E4M3FN and f8E5M2 may differ; their
     product is f32 (default), f16 or bf16. `gather`: "before" or "after", on which side of
-    the product its operand is gathered. `schedule`: that of the reshards, e.g. "ring" or ("ring", {"directions": 2}).
+    the product its operand is gathered. `schedule`: that of the reshards, a name, or ("NAME", {"streams": 2}) (docs/schedules.md).
     """
     a, b = _value("matmul", a), _value("matmul", b)
     if not (a.dtype == b.dtype and a.dtype in _FLOATS or a.dtype in _FP8 and b.dtype in _FP8):
@@ -401,13 +401,13 @@ def _schedule(schedule):
         schedule) == 2 else (None, {})
     for one in (name or 0, *options.values()):  # written into the text as they are
         if not isinstance(one, (str, int)) or not re.fullmatch(r"[\w-]+", str(one)) or not isinstance(name, str):
-            raise ArgumentError(f'schedule: expected a name, or a name and options such as ("ring", {{"directions": 2}}), '
+            raise ArgumentError(f'schedule: expected a name, or a name and options such as ("NAME", {{"streams": 2}}), '
                                 f"found {schedule!r}")
     return f"#fusion.schedule<{', '.join([str(name), *(f'{key} = {value}' for key, value in options.items())])}>"
 
 
 def reshard(value, axes, *, schedule=None, **options):
-    """The same value with other axes: what communicates. `schedule` and its options: `schedule="ring", directions=2`
+    """The same value with other axes: what communicates. `schedule` and its options: `schedule="NAME", streams=2`
     (docs/schedules.md); without one, the compiler chooses."""
     value = _value("reshard", value)
     if not isinstance(axes, Axes):

@@ -269,6 +269,7 @@ class Direct : public Schedule {
              {"blocks", Option::Kind::Integer},
              {"signals", Option::Kind::Word, 0, {"step", "block", "word"}}}};
   }
+  size_t getMostGathers() const override { return program::kMostExchangeShapes; }
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };

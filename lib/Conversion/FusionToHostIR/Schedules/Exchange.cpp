@@ -36,8 +36,8 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
   Value me = program.getGroupPosition(loc, plan.mesh, plan.axes);
   Value channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
   Peers peers(program, loc, me, digits.devices, PeerOrder::Rotated);
-  int64_t streams =
-      program.getNumStreams(scatter.loop.schedule, digits.devices * digits.numSlices());
+  int64_t streams = program.getNumStreams(scatter.loop.schedule.getInteger("streams"),
+                                          digits.devices * digits.numSlices());
   auto streamOf = [&](Value step) {
     return [&, step](Value number) {
       return program.getStream(loc, digits.getIteration(program, loc, step, number), streams);
@@ -83,8 +83,8 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
   if (digits.devices > 1)
     channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
   Peers peers(program, loc, me, digits.devices, PeerOrder::Rotated);
-  int64_t streams =
-      program.getNumStreams(gather.loop.schedule, digits.devices * digits.numSlices());
+  int64_t streams = program.getNumStreams(gather.loop.schedule.getInteger("streams"),
+                                          digits.devices * digits.numSlices());
   auto streamOf = [&](Value step) {
     return [&, step](Value number) {
       return program.getStream(loc, digits.getIteration(program, loc, step, number), streams);

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Schedule.h"
+#include "Support/Combine.h"
 #include "Support/SliceFactors.h"
 
 using namespace mlir;
@@ -19,9 +20,10 @@ namespace {
 class Pipeline : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
-    return {"pipeline",
-            {{"streams", Option::Kind::Integer},
-             {"combine", Option::Kind::Word, 0, {"slices", "whole"}}}};
+    return {"pipeline", {{"streams", Option::Kind::Integer}, getCombineOption()}};
+  }
+  bool combinesWhole(fusion::ScheduleAttr schedule) const override {
+    return isCombinedWhole(schedule);
   }
 
   Explained<SchedulePlan> match(const StreamLoop &loop) const override {
@@ -46,6 +48,14 @@ class Pipeline : public Schedule {
 };
 
 } // namespace
+
+fusion::ScheduleAttr tandem::getBaseline(const StreamLoop &loop) {
+  MLIRContext *context = loop.place->getContext();
+  NamedAttrList options;
+  if (combinesWhole(loop.schedule))
+    options.set(getCombineOption().name, StringAttr::get(context, "whole"));
+  return Pipeline().getAttr(context, options);
+}
 
 std::optional<SchedulePlan> tandem::planIfNothingMoves(const StreamLoop &loop) {
   if (!movesNothing(loop.reshards()))
@@ -74,7 +84,7 @@ LogicalResult tandem::emitPipeline(const StreamLoop &all, ProgramBuilder &progra
   if (failed(body.prepare()))
     return failure();
   int64_t slices = loop.numSlices();
-  int64_t streams = program.getNumStreams(loop.schedule, slices);
+  int64_t streams = program.getNumStreams(loop.schedule.getInteger("streams"), slices);
   program.fork(loc, streams);
   auto iteration = [&](Value i) -> LogicalResult {
     Value stream = program.getStream(loc, i, streams);

@@ -7,6 +7,7 @@
 
 #include "../Schedule.h"
 
+#include "Support/Combine.h"
 #include "Support/EpiloguePush.h"
 #include "Support/GatherLoop.h"
 #include "Support/OneSided.h"
@@ -507,11 +508,14 @@ class Push : public Schedule {
                                      {"copies", Option::Kind::Integer},
                                      {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
                                      {"sum", Option::Kind::Word, 0, {"reduce", "matmul"}},
-                                     {"combine", Option::Kind::Word, 0, {"slices", "whole"}},
+                                     getCombineOption(),
                                      {"merge", Option::Kind::Integers, 1}},
                                     /*reduces=*/true)};
   }
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
+  bool combinesWhole(fusion::ScheduleAttr schedule) const override {
+    return isCombinedWhole(schedule);
+  }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
 

@@ -40,6 +40,18 @@ const Schedule *tandem::getSchedule(fusion::ScheduleAttr schedule) {
   return nullptr;
 }
 
+bool tandem::combinesWhole(fusion::ScheduleAttr schedule) {
+  const Schedule *known = schedule ? getSchedule(schedule) : nullptr;
+  return known && known->combinesWhole(schedule);
+}
+
+size_t tandem::getMostGathers() {
+  size_t most = std::numeric_limits<size_t>::max();
+  for (const std::unique_ptr<Schedule> &schedule : getSchedules())
+    most = std::min(most, schedule->getMostGathers());
+  return most;
+}
+
 SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
   SmallVector<Candidate> candidates;
   for (const std::unique_ptr<Schedule> &schedule : getSchedules())

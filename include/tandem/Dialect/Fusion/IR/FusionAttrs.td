@@ -121,9 +121,8 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
 
     Example:
     ```mlir
-    #fusion.schedule<pipeline>
-    #fusion.schedule<exchange, streams = 3>
-    #fusion.schedule<push, merge = [1, 1, 2, 4], order = xor, streams = 2>
+    #fusion.schedule<NAME>
+    #fusion.schedule<NAME, merge = [1, 1, 2, 4], order = xor, streams = 2>
     ```
   }];
   let parameters = (ins

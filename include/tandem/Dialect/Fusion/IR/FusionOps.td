@@ -54,7 +54,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard", [Fusion_SelectsElements]> {
 
     Example:
     ```mlir
-    %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>}
+    %1 = fusion.reshard %0 {schedule = #fusion.schedule<NAME>}
         : tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>>
        -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
     ```
@@ -459,7 +459,7 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
 
     Example:
     ```mlir
-    %y = fusion.stream_loop schedule <exchange> from fallback (%x, %w)
+    %y = fusion.stream_loop schedule <NAME> from fallback (%x, %w)
         : (tensor<8x4xf32, #rows>, tensor<4x2xf32, #whole>) -> tensor<8x2xf32, #whole> {
     ^bb0(%x0: tensor<8x4xf32, #rows>, %w0: tensor<4x2xf32, #whole>):
       %g = fusion.reshard %x0 : tensor<8x4xf32, #rows> -> tensor<8x4xf32, #slices>
