@@ -76,44 +76,39 @@ static std::optional<fusion::GatherMode> getGatherMode(const TandemLowerOptions 
       .Default(std::nullopt);
 }
 
+/// The options of a pass that prices its choices.
+template <typename PassOptions>
+static PassOptions getPricing(const TandemLowerOptions &options, const ChannelAbilities &channels) {
+  PassOptions result;
+  result.machine = options.machine;
+  result.workers = options.workers;
+  result.collectives = channels.collectives;
+  result.oneSided = channels.oneSided;
+  result.log = options.log;
+  return result;
+}
+
 /// From known sizes to local ops and reshards.
 static void addReshardPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
                              const ChannelAbilities &channels) {
-  bool log = options.log;
-  fusion::FusionPropagateAxesOptions propagate;
-  propagate.machine = options.machine;
-  propagate.workers = options.workers;
-  propagate.collectives = channels.collectives;
-  propagate.oneSided = channels.oneSided;
-  propagate.log = log;
-  builder.addOnFunctions(fusion::createFusionPropagateAxes(propagate));
-  fusion::FusionInsertReshardsOptions reshards;
+  builder.addOnFunctions(fusion::createFusionPropagateAxes(
+      getPricing<fusion::FusionPropagateAxesOptions>(options, channels)));
+  auto reshards = getPricing<fusion::FusionInsertReshardsOptions>(options, channels);
   reshards.gather = *getGatherMode(options);
-  reshards.machine = options.machine;
-  reshards.workers = options.workers;
-  reshards.collectives = channels.collectives;
-  reshards.oneSided = channels.oneSided;
-  reshards.log = log;
   builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
   // All types are final: fold empty values, so that later passes see none.
-  builder.addOnFunctions(fusion::createFusionFoldConstants({log}));
+  builder.addOnFunctions(fusion::createFusionFoldConstants({options.log}));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
 }
 
 /// From local ops and reshards to loops with schedules.
 static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
                           const ChannelAbilities &channels) {
-  bool log = options.log;
-  builder.addOnFunctions(createFusionFormLoops({log}));
-  FusionSelectScheduleOptions select;
-  select.machine = options.machine;
-  select.workers = options.workers;
-  select.collectives = channels.collectives;
-  select.oneSided = channels.oneSided;
+  builder.addOnFunctions(createFusionFormLoops({options.log}));
+  auto select = getPricing<FusionSelectScheduleOptions>(options, channels);
   select.baseline = options.baseline;
   select.tuned.assign(options.choices.begin(), options.choices.end());
   select.among.assign(options.among.begin(), options.among.end());
-  select.log = log;
   builder.addOnModule(createFusionSelectSchedule(select));
 }
 

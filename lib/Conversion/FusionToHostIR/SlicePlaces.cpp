@@ -13,8 +13,12 @@
 using namespace mlir;
 using namespace tandem;
 
-SmallVector<Place> tandem::getPlaces(RankedTensorType type, ArrayRef<int64_t> along) {
-  SmallVector<Place> found;
+static SmallVector<int64_t> firstNumbers(int64_t count) {
+  return llvm::to_vector(llvm::seq<int64_t>(0, count));
+}
+
+SmallVector<StreamAxis> tandem::getStreamAxes(RankedTensorType type, ArrayRef<int64_t> along) {
+  SmallVector<StreamAxis> found;
   fusion::AxesAttr axes = fusion::getAxes(type);
   for (auto [i, dim] : llvm::enumerate(axes.getDims())) {
     auto digits = fusion::resolveDim(dim, type.getDimSize(i), axes.getMesh());
@@ -28,16 +32,15 @@ SmallVector<Place> tandem::getPlaces(RankedTensorType type, ArrayRef<int64_t> al
 }
 
 /// The same as digits of the row-major index of all elements, which a reshape preserves.
-static SmallVector<Place> getLinearPlaces(RankedTensorType type) {
-  SmallVector<Place> found =
-      getPlaces(type, llvm::to_vector(llvm::seq<int64_t>(0, type.getRank())));
-  for (auto &[dim, weight, size, ragged] : found) {
+static SmallVector<StreamAxis> getLinearAxes(RankedTensorType type) {
+  SmallVector<StreamAxis> found = getStreamAxes(type, firstNumbers(type.getRank()));
+  for (StreamAxis &axis : found) {
     int64_t inner = 1;
-    for (int64_t extent : type.getShape().drop_front(dim + 1))
+    for (int64_t extent : type.getShape().drop_front(axis.dim + 1))
       inner *= extent;
-    weight *= inner;
-    ragged *= inner;
-    dim = 0;
+    axis.stride *= inner;
+    axis.ragged *= inner;
+    axis.dim = 0;
   }
   return found;
 }
@@ -80,29 +83,24 @@ DigitMap tandem::getIdentity(ArrayRef<int64_t> sizes) {
   return map;
 }
 
-static SmallVector<int64_t> firstNumbers(int64_t count) {
-  return llvm::to_vector(llvm::seq<int64_t>(0, count));
-}
-
 /// Matches digits of one row-major index: the result's as parts of the operand's.
-static std::optional<DigitMap> matchLinear(ArrayRef<Place> from, ArrayRef<Place> to) {
+static std::optional<DigitMap> matchLinear(ArrayRef<StreamAxis> from, ArrayRef<StreamAxis> to) {
   DigitMap map;
   size_t next = 0;
   int64_t taken = 1; // of the operand's digit, outside the rest
-  for (const Place &place : to) {
-    auto [dim, weight, size, ragged] = place;
+  for (const StreamAxis &axis : to) {
     SmallVector<DigitPart> &parts = map.emplace_back();
-    if (next < from.size() && taken == 1 && from[next] == place) {
-      parts.push_back({static_cast<int64_t>(next++), size, 1});
+    if (next < from.size() && taken == 1 && from[next] == axis) {
+      parts.push_back({static_cast<int64_t>(next++), axis.size, 1});
       continue;
     }
-    for (int64_t left = size; left > 1;) {
-      if (next == from.size() || ragged || std::get<3>(from[next]))
+    for (int64_t left = axis.size; left > 1;) {
+      if (next == from.size() || axis.ragged || from[next].ragged)
         return std::nullopt;
-      int64_t whole = std::get<2>(from[next]), mine = whole / taken;
+      int64_t whole = from[next].size, mine = whole / taken;
       int64_t step = std::min(left, mine);
-      // The rests of both must have one weight, and one must divide the other.
-      if (std::get<1>(from[next]) * mine != weight * left || left % step || mine % step)
+      // The rests of both must have one stride, and one must divide the other.
+      if (from[next].stride * mine != axis.stride * left || left % step || mine % step)
         return std::nullopt;
       parts.push_back({static_cast<int64_t>(next), step, mine / step});
       left /= step;
@@ -122,35 +120,33 @@ std::optional<DigitMap> tandem::matchSlices(Operation *op, OpOperand &operand) {
   auto operandType = cast<RankedTensorType>(operand.get().getType());
   auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
   if (std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op); rule && rule->regroups())
-    return matchLinear(getLinearPlaces(operandType), getLinearPlaces(resultType));
+    return matchLinear(getLinearAxes(operandType), getLinearAxes(resultType));
   std::optional<SmallVector<int64_t>> along = getAlong(op, operand);
   if (!along)
     return std::nullopt;
-  // Stream digits must have equal places in corresponding dimensions. A reshard may change the
+  // Stream digits must be equal in corresponding dimensions. A reshard may change the
   // device digits around them; comparing sizes before and after ensures that slices have the same
   // elements.
-  SmallVector<Place> places = getPlaces(operandType, *along);
+  SmallVector<StreamAxis> axes = getStreamAxes(operandType, *along);
   DigitMap map;
   size_t next = 0;
-  for (const Place &place : getPlaces(resultType, firstNumbers(resultType.getRank()))) {
-    auto [dim, weight, size, ragged] = place;
-    if (next < places.size() && places[next] == place) {
-      map.push_back({{static_cast<int64_t>(next++), size, 1}});
+  for (const StreamAxis &axis : getStreamAxes(resultType, firstNumbers(resultType.getRank()))) {
+    if (next < axes.size() && axes[next] == axis) {
+      map.push_back({{static_cast<int64_t>(next++), axis.size, 1}});
       continue;
     }
     // Unequal slices are handled where the loop begins.
-    if (isa<fusion::ReshardOp>(op) || ragged || llvm::is_contained(*along, dim))
+    if (isa<fusion::ReshardOp>(op) || axis.ragged || llvm::is_contained(*along, axis.dim))
       return std::nullopt;
-    map.push_back({{-1, size, 1}});
+    map.push_back({{-1, axis.size, 1}});
   }
   // Indices shifted by whole periods of the digit (0: a dimension without indices).
-  bool isShifted = llvm::any_of(places, [&](const Place &place) {
-    auto [dim, weight, size, ragged] = place;
-    std::optional<int64_t> shift = getShift(op, operand, dim);
-    int64_t round = weight * size;
+  bool isShifted = llvm::any_of(axes, [&](const StreamAxis &axis) {
+    std::optional<int64_t> shift = getShift(op, operand, axis.dim);
+    int64_t round = axis.stride * axis.size;
     return !shift || (round != 0 && *shift % round != 0);
   });
-  if (next != places.size() || isShifted)
+  if (next != axes.size() || isShifted)
     return std::nullopt;
   return map;
 }

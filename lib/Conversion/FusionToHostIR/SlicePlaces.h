@@ -11,18 +11,25 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Support/LLVM.h"
 #include <optional>
-#include <tuple>
 
 namespace tandem {
 
-/// The position of a stream digit: dimension (of the result, or a factor of the op), weight, size,
-/// and for ragged digits the number of indices (else 0).
-using Place = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+/// A stream digit of a value.
+struct StreamAxis {
+  int64_t dim;    ///< of the result, or a factor of the op
+  int64_t stride; ///< indices from one slice to the next
+  int64_t size;   ///< slices
+  int64_t ragged; ///< if the slices differ in size: the number of indices; else 0
+  bool operator==(const StreamAxis &other) const {
+    return dim == other.dim && stride == other.stride && size == other.size &&
+           ragged == other.ragged;
+  }
+};
 
 /// The stream digits of a type in loop order (another order gives other slices). Dimension i
-/// corresponds to `along[i]`. Example: 12x8 as `[stream(3), stream(2)]` along {0, 1} has the places
+/// corresponds to `along[i]`. Example: 12x8 as `[stream(3), stream(2)]` along {0, 1} has the axes
 /// (0, 4, 3, 0) and (1, 4, 2, 0).
-SmallVector<Place> getPlaces(RankedTensorType type, ArrayRef<int64_t> along);
+SmallVector<StreamAxis> getStreamAxes(RankedTensorType type, ArrayRef<int64_t> along);
 
 /// A part of one value's stream digit as a part of another value's digit number `digit`: its value
 /// / `inner` mod `size`. Negative `digit`: the other has no such digit. Example: for (digit 0, size

@@ -144,13 +144,12 @@ bool StreamLoop::isAccumulated(Operation *op, unsigned operand) const {
   if (!fusion::isLocalComputation(op) || !lowering || !lowering->accumulates(op))
     return false;
   fusion::AxesRule rule = *fusion::getAxesRule(op);
-  auto isReduction = [&](const Place &place) {
-    return std::get<0>(place) != fusion::AxesRule::kNone &&
-           fusion::isCombined(rule.factors[std::get<0>(place)]);
+  auto isReduction = [&](const StreamAxis &axis) {
+    return axis.dim != fusion::AxesRule::kNone && fusion::isCombined(rule.factors[axis.dim]);
   };
   auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
-  SmallVector<Place> places = getPlaces(type, rule.operands[operand]);
-  if (llvm::none_of(places, isReduction))
+  SmallVector<StreamAxis> axes = getStreamAxes(type, rule.operands[operand]);
+  if (llvm::none_of(axes, isReduction))
     return false;
   // Which slice is the first is known of whole digits.
   Operation *sliced = op->getOperand(operand).getDefiningOp();
@@ -161,12 +160,12 @@ bool StreamLoop::isAccumulated(Operation *op, unsigned operand) const {
   for (OpOperand &other : op->getOpOperands()) {
     Operation *producer = other.get().getDefiningOp();
     if (contains(producer) && (getDigitMap(producer) != map ||
-                               getPlaces(cast<RankedTensorType>(other.get().getType()),
-                                         rule.operands[other.getOperandNumber()]) != places))
+                               getStreamAxes(cast<RankedTensorType>(other.get().getType()),
+                                             rule.operands[other.getOperandNumber()]) != axes))
       return false;
   }
-  llvm::erase_if(places, isReduction);
-  return places == getPlaces(cast<RankedTensorType>(op->getResult(0).getType()), rule.results[0]);
+  llvm::erase_if(axes, isReduction);
+  return axes == getStreamAxes(cast<RankedTensorType>(op->getResult(0).getType()), rule.results[0]);
 }
 
 bool tandem::isScatter(Operation *op) {
@@ -181,8 +180,8 @@ void StreamLoop::begin(Operation *op, ArrayRef<int64_t> sizes) {
     return;
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
-  for (auto [i, place] : llvm::enumerate(getPlaces(type, dims)))
-    if (std::get<3>(place))
+  for (auto [i, axis] : llvm::enumerate(getStreamAxes(type, dims)))
+    if (axis.ragged)
       raggedDigits.push_back(i);
 }
 

@@ -232,28 +232,21 @@ LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getSt
   if (computesOwnAtOnce())
     return emitOwn(body, me, digits.getWhole(body.getBuilder(), loc, me, /*isFirst=*/true),
                    getStream(body.program.getIndex(0)), copies);
-  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
-    Value stream = getStream(number);
-    SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/true);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-      return emitOwn(body, me, slice, stream, copies);
-    });
-  });
+  return digits.forEachSlice(body, loc, me, /*isFirst=*/true, {}, getStream,
+                             [&](Value, const SliceIndex &slice, Value stream) {
+                               return emitOwn(body, me, slice, stream, copies);
+                             });
 }
 
 LogicalResult GatherLoop::computeFrom(LoopEmitter &body, Value owner, StreamFn getStream,
                                       TransferFn arrive, SliceNumbers numbers) const {
-  Location loc = getLoc();
-  auto [first, end] = numbers.of(digits);
-  return body.program.loop(loc, first, end, [&](Value number) {
-    Value stream = getStream(number);
-    SliceIndex index = digits.getIndex(body.getBuilder(), loc, owner, number, /*isFirst=*/false);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
-      if (failed(arrive(number, slice, stream)))
-        return failure();
-      LogicalResult done = body.emitSlices(consumers, slice, stream, /*isStreamUsed=*/true);
-      body.clearPlaces();
-      return done;
-    });
-  });
+  return digits.forEachSlice(
+      body, getLoc(), owner, /*isFirst=*/false, numbers, getStream,
+      [&](Value number, const SliceIndex &slice, Value stream) -> LogicalResult {
+        if (failed(arrive(number, slice, stream)))
+          return failure();
+        LogicalResult done = body.emitSlices(consumers, slice, stream, /*isStreamUsed=*/true);
+        body.clearPlaces();
+        return done;
+      });
 }

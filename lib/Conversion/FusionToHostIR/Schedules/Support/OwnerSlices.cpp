@@ -107,3 +107,15 @@ Value OwnerDigits::getIteration(ProgramBuilder &program, Location loc, Value ste
     return step;
   return program.math(loc).linear(step, numSlices(), number);
 }
+
+LogicalResult OwnerDigits::forEachSlice(LoopEmitter &body, Location loc, Value owner, bool isFirst,
+                                        SliceNumbers numbers, StreamFn getStream,
+                                        TransferFn emit) const {
+  auto [first, end] = numbers.of(*this);
+  return body.program.loop(loc, first, end, [&](Value number) {
+    Value stream = getStream(number);
+    SliceIndex index = getIndex(body.getBuilder(), loc, owner, number, isFirst);
+    return body.forEachShape(loc, index,
+                             [&](const SliceIndex &slice) { return emit(number, slice, stream); });
+  });
+}

@@ -13,6 +13,21 @@
 
 namespace tandem {
 
+struct OwnerDigits;
+
+/// Slices of one owner, by their numbers: `first` to `end` - 1, by default all.
+struct SliceNumbers {
+  int64_t first = 0, end = -1;
+
+  std::pair<int64_t, int64_t> of(const OwnerDigits &digits) const;
+};
+
+/// The stream for slice `number` of an owner.
+using StreamFn = function_ref<Value(Value number)>;
+/// Emits the transfer of slice `number`, whose index is `slice`, on or beside `stream`, on which it
+/// is computed.
+using TransferFn = function_ref<LogicalResult(Value number, const SliceIndex &slice, Value stream)>;
+
 /// The stream digits of a loop whose slices have one owner each. One of the digits is read as
 /// outer * owner * inner. Example: the loop over [stream(4) * stream(2)] of a gather over 4 devices
 /// has owners in its first digit, outer = inner = 1, and otherSizes = {2}: slice number 1 of
@@ -40,7 +55,15 @@ struct OwnerDigits {
   /// The iteration that handles slice `number` in step `step`, if a step handles the slices of one
   /// owner: step * numSlices() + number.
   Value getIteration(ProgramBuilder &program, Location loc, Value step, Value number) const;
+
+  /// Emits `emit` for the slices of `owner` with these numbers, in each shape that they may have.
+  LogicalResult forEachSlice(LoopEmitter &body, Location loc, Value owner, bool isFirst,
+                             SliceNumbers numbers, StreamFn getStream, TransferFn emit) const;
 };
+
+inline std::pair<int64_t, int64_t> SliceNumbers::of(const OwnerDigits &digits) const {
+  return {first, end < 0 ? digits.numSlices() : end};
+}
 
 /// An axis of `axes` along which devices hold copies of a result that `op` adds up from floats, as
 /// a matmul does; null: none. Shapes and strides may decide the order of additions: libraries
@@ -52,21 +75,6 @@ StringAttr findCopiedSum(Operation *op, ArrayRef<StringAttr> axes);
 /// one slice each, of one stream digit, without a copied sum along `axes`, where devices handle
 /// different slices at once.
 Obstacle verifyMerge(const StreamLoop &loop, const OwnerDigits &digits, ArrayRef<StringAttr> axes);
-
-/// Slices of one owner, by their numbers: `first` to `end` - 1, by default all.
-struct SliceNumbers {
-  int64_t first = 0, end = -1;
-
-  std::pair<int64_t, int64_t> of(const OwnerDigits &digits) const {
-    return {first, end < 0 ? digits.numSlices() : end};
-  }
-};
-
-/// The stream for slice `number` of an owner.
-using StreamFn = function_ref<Value(Value number)>;
-/// Emits the transfer of slice `number`, whose index is `slice`, on or beside `stream`, on which it
-/// is computed.
-using TransferFn = function_ref<LogicalResult(Value number, const SliceIndex &slice, Value stream)>;
 
 } // namespace tandem
 

@@ -172,28 +172,19 @@ void ScatterLoop::finish(ProgramBuilder &program, Value received) const {
 
 LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, ScatterPlace place,
                                       StreamFn getStream, SliceNumbers numbers, bool adds) const {
-  Location loc = getLoc();
-  auto [first, end] = numbers.of(digits);
-  return body.program.loop(loc, first, end, [&](Value number) {
-    Value stream = getStream(number);
-    SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/false);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-      return emitOwn(body, place, slice, stream, adds);
-    });
-  });
+  return digits.forEachSlice(body, getLoc(), me, /*isFirst=*/false, numbers, getStream,
+                             [&](Value, const SliceIndex &slice, Value stream) {
+                               return emitOwn(body, place, slice, stream, adds);
+                             });
 }
 
 LogicalResult ScatterLoop::computeFor(LoopEmitter &body, Value owner, StreamFn getStream,
                                       TransferFn deliver, SliceNumbers numbers) const {
-  Location loc = getLoc();
-  auto [first, end] = numbers.of(digits);
-  return body.program.loop(loc, first, end, [&](Value number) {
-    Value stream = getStream(number);
-    SliceIndex index = digits.getIndex(body.getBuilder(), loc, owner, number, /*isFirst=*/false);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
-      if (failed(emitProducers(body, slice, stream)))
-        return failure();
-      return deliver(number, slice, stream);
-    });
-  });
+  return digits.forEachSlice(
+      body, getLoc(), owner, /*isFirst=*/false, numbers, getStream,
+      [&](Value number, const SliceIndex &slice, Value stream) -> LogicalResult {
+        if (failed(emitProducers(body, slice, stream)))
+          return failure();
+        return deliver(number, slice, stream);
+      });
 }
