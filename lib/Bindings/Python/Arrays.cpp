@@ -10,8 +10,10 @@
 
 #include "Torch.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
 #include <string_view>
 
 using namespace tandem::python;
@@ -32,8 +34,24 @@ class Array {
 public:
   Array(const std::shared_ptr<RuntimeContext> &context, tandem_dtype dtype,
         const std::vector<int64_t> &shape, dlpack::Device place);
+  /// The memory of `other` as elements of a dtype of that size.
+  Array(const Array &other, tandem_dtype dtype)
+      : dtype(dtype), shape(other.shape), place(other.place), data(other.data),
+        memory(other.memory) {
+    if (sizeOf(dtype) != sizeOf(other.dtype))
+      raiseArgument("expected a dtype of as many bytes, found " + std::string(nameOf(dtype)));
+  }
 
   nb::object toDlpack() const;
+  /// Blocking: wait for runs first. Writes bytes again and again until the memory is full.
+  void fill(RuntimeContext &context, const nb::bytes &from);
+  nb::object read(RuntimeContext &context) const;
+  uint64_t bytes() const {
+    uint64_t bytes = sizeOf(dtype);
+    for (int64_t extent : shape)
+      bytes *= static_cast<uint64_t>(extent);
+    return bytes;
+  }
   std::string str() const { return "tandem.Array " + describe(dtype, shape); }
 
   const tandem_dtype dtype;
@@ -57,20 +75,40 @@ struct Exported {
 Array::Array(const std::shared_ptr<RuntimeContext> &context, tandem_dtype dtype,
              const std::vector<int64_t> &shape, dlpack::Device place)
     : dtype(dtype), shape(shape), place(place) {
-  size_t bytes = sizeOf(dtype);
-  for (int64_t extent : shape)
-    bytes *= static_cast<size_t>(extent);
   if (!context->isHost) {
-    context->check(tandem_memory_create(context->get(), bytes, &memory->device));
+    context->check(tandem_memory_create(context->get(), bytes(), &memory->device));
     data = tandem_memory_data(memory->device);
     return;
   }
   // XLA takes over memory of this alignment, and copies other memory.
   constexpr size_t kAlignment = 64;
   data = memory->host =
-      std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
+      std::aligned_alloc(kAlignment, (bytes() + kAlignment) / kAlignment * kAlignment);
   if (!data)
     raise(TANDEM_OUT_OF_MEMORY, "out of memory");
+}
+
+void Array::fill(RuntimeContext &context, const nb::bytes &from) {
+  ContextLock lock(context);
+  for (uint64_t at = 0, all = bytes(); at < all && from.size(); at += from.size()) {
+    uint64_t count = std::min<uint64_t>(from.size(), all - at);
+    if (memory->device)
+      context.check(tandem_memory_write(memory->device, at, from.data(), count));
+    else
+      std::memcpy(static_cast<char *>(data) + at, from.data(), count);
+  }
+}
+
+nb::object Array::read(RuntimeContext &context) const {
+  ContextLock lock(context);
+  nb::object to = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes())));
+  if (!to.is_valid())
+    throw nb::python_error();
+  if (memory->device)
+    context.check(tandem_memory_read(memory->device, 0, PyBytes_AS_STRING(to.ptr()), bytes()));
+  else
+    std::memcpy(PyBytes_AS_STRING(to.ptr()), data, bytes());
+  return to;
 }
 
 nb::object Array::toDlpack() const {
@@ -130,6 +168,14 @@ nb::object tandem::python::finishTensor(nb::handle like, nb::object made) {
   return nb::module_::import_("tandem._frameworks").attr("finish")(nb::borrow(like), made);
 }
 
+static tandem_dtype dtypeNamed(const char *name) {
+  for (tandem_dtype one : {TANDEM_F32, TANDEM_F16, TANDEM_BF16, TANDEM_I32, TANDEM_F64, TANDEM_I64,
+                           TANDEM_I8, TANDEM_I1, TANDEM_I16, TANDEM_F8E4M3FN, TANDEM_F8E5M2})
+    if (std::string_view(name) == nameOf(one))
+      return one;
+  raiseArgument(std::string("expected the name of an element type, found \"") + name + '"');
+}
+
 void tandem::python::bindArrays(nb::module_ &module) {
   nb::class_<Array>(
       module, "Array",
@@ -146,16 +192,27 @@ void tandem::python::bindArrays(nb::module_ &module) {
                      return nb::tuple(extents);
                    })
       .def_prop_ro("dtype", [](const Array &array) { return nameOf(array.dtype); })
+      .def("view",
+           [](const Array &array, const char *dtype) {
+             return std::make_shared<Array>(array, dtypeNamed(dtype));
+           })
+      .def("fill", &Array::fill, nb::arg("context"), nb::arg("bytes"))
+      .def("read", &Array::read, nb::arg("context"))
       .def("__repr__", &Array::str);
+  module.def(
+      "new_array",
+      [](const std::shared_ptr<RuntimeContext> &context, const char *dtype,
+         const std::vector<int64_t> &shape) {
+        dlpack::Device place = {context->isHost ? dlpack::kCpu : dlpack::kCuda,
+                                std::max(context->gpu, 0)};
+        return std::make_shared<Array>(context, dtypeNamed(dtype), shape, place);
+      },
+      nb::arg("context"), nb::arg("dtype"), nb::arg("shape"),
+      "An uninitialised array in memory of the context's device.");
   module.def(
       "new_tensor",
       [](nb::handle like, const char *dtype, const nb::tuple &shape) {
-        for (tandem_dtype one :
-             {TANDEM_F32, TANDEM_F16, TANDEM_BF16, TANDEM_I32, TANDEM_F64, TANDEM_I64, TANDEM_I8,
-              TANDEM_I1, TANDEM_I16, TANDEM_F8E4M3FN, TANDEM_F8E5M2})
-          if (std::string_view(dtype) == nameOf(one))
-            return newTensor(like, one, shape);
-        raiseArgument(std::string("expected the name of an element type, found \"") + dtype + '"');
+        return newTensor(like, dtypeNamed(dtype), shape);
       },
       nb::arg("like").none(), nb::arg("dtype"), nb::arg("shape"),
       "An uninitialised tensor of the library and device of `like` (None: of NumPy). None if the "

@@ -331,6 +331,7 @@ void bindFusions(nb::module_ &module);
 void bindKernels(nb::module_ &module);
 void bindOperators(nb::module_ &module);
 void bindPrograms(nb::module_ &module);
+void bindTiming(nb::module_ &module);
 void bindCompiler(nb::module_ &module);
 
 } // namespace tandem::python

@@ -16,6 +16,7 @@ NB_MODULE(_tandem, module) {
   tandem::python::bindContexts(module);
   tandem::python::bindKernels(module);
   tandem::python::bindPrograms(module);
+  tandem::python::bindTiming(module);
   tandem::python::bindFusions(module);
   tandem::python::bindOperators(module);
   tandem::python::bindCompiler(module);

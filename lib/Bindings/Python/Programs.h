@@ -66,6 +66,9 @@ public:
   /// Waits for the last run.
   void wait();
   std::string nameOf(size_t argument) const;
+  /// Raises if it is not the memory that the argument needs.
+  void check(size_t argument, const Tensor &tensor) const;
+  void checkOpen() const;
 
   const std::shared_ptr<RuntimeContext> context;
   tandem_instance *instance = nullptr;
@@ -73,10 +76,6 @@ public:
   std::string name;
   std::vector<Argument> arguments; ///< inputs, then results
   size_t numInputs = 0, numResults = 0;
-
-private:
-  void checkOpen() const;
-  void check(size_t argument, const Tensor &tensor) const;
 };
 
 /// The base of tandem.Program.

@@ -399,8 +399,10 @@ def _annotations(gather, schedule):
 def _schedule(schedule):
     name, options = (schedule, {}) if isinstance(schedule, str) else schedule if isinstance(schedule, tuple) and len(
         schedule) == 2 else (None, {})
+    options = {key: str(list(value)) if isinstance(value, (list, tuple)) else value for key, value in options.items()}
     for one in (name or 0, *options.values()):  # written into the text as they are
-        if not isinstance(one, (str, int)) or not re.fullmatch(r"[\w-]+", str(one)) or not isinstance(name, str):
+        if not isinstance(one, (str, int)) or not isinstance(name, str) or not re.fullmatch(
+                r'[\w-]+|"[\w-]+"|\[\d+(, \d+)*\]', str(one)):
             raise ArgumentError(f'schedule: expected a name, or a name and options such as ("NAME", {{"streams": 2}}), '
                                 f"found {schedule!r}")
     return f"#fusion.schedule<{', '.join([str(name), *(f'{key} = {value}' for key, value in options.items())])}>"

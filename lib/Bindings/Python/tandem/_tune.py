@@ -5,6 +5,7 @@
 import json
 import os
 import statistics
+import struct
 import tempfile
 import time
 
@@ -60,7 +61,7 @@ def tune(source, *tensors, path, machine, mesh=None, shapes=None, repeats=10, ot
             variants.append((loop["signature"], text, _with_choices(source, options, place, chosen)))
 
     seconds = _measure([program for _, _, program in variants], tensors, repeats, context)
-    seconds = _slowest(seconds, tensors, context)
+    seconds = _slowest(seconds, context)
     choices = []
     for loop in loops:
         best, text = seconds[0], loop["schedule"]
@@ -123,22 +124,19 @@ def _measure(programs, tensors, repeats, context):
     return [statistics.median(one) for one in times]
 
 
-def _slowest(seconds, tensors, context):
+def _slowest(seconds, context):
     """The largest time of any rank, per program: equal on all ranks, so that they choose alike."""
-    count = len(seconds)
-    like = next((one for one in tensors if one is not None), None)
-    ranks = Mesh("ranks", x=context.world_size)
+    count, size = len(seconds), context.world_size
+    ranks = Mesh("ranks", x=size)
 
-    @fuse(Tensor("f32", (context.world_size, count), ranks["x", None]), results=ranks[None, None])
+    @fuse(Tensor("f32", (size, count), ranks["x", None]), results=ranks[None, None])
     def gather(mine):
         return reshard(mine, ranks[None, None])
 
-    mine = _tandem.new_tensor(like, "f32", (1, count))
-    if mine is None:
-        raise ArgumentError("tune: expected tensors of NumPy, torch or CuPy")
-    for i, one in enumerate(seconds):
-        mine[0, i] = one
-    program = gather.compile(target=_target(context), ranks=context.world_size)
-    found = program(mine, context=context)
+    mine, found = (_tandem.new_array(context, "f32", (rows, count)) for rows in (1, size))
+    mine.fill(context, struct.pack(f"={count}f", *seconds))
+    program = gather.compile(target=_target(context), ranks=size)
+    program(mine, out=found, context=context)
     program.wait(context)
-    return [max(float(row[i]) for row in found) for i in range(count)]
+    times = struct.unpack(f"={size * count}f", found.read(context))
+    return [max(times[i::count]) for i in range(count)]
