@@ -5,9 +5,9 @@
 
   performance.py [--docs=FOLDER]                        from docs/measured/*.json, into docs/performance.md and docs/images
   performance.py --check                                only names what is stale; exit status 1 if anything is
-  performance.py --add=NAME [options] REPORT.json...    first makes docs/measured/NAME.json from reports of tandem-bench --json
-                                                        and tools/gpu/torch-bench --beside --json, in any order. If the page
-                                                        cannot be made of it, nothing is written
+  performance.py --add=NAME [options] REPORT.json...    first makes docs/measured/NAME.json from reports of
+                                                        `python -m tandem.bench --json`. If the page cannot be made of it,
+                                                        nothing is written
 
 In the page, `<!-- measured NAME WHAT ... -->` begins a part that is written anew, up to `<!-- end measured -->`. WHAT:
 
@@ -26,6 +26,7 @@ GROUP: `layer` (whole layers of known models), `rank` (their matmuls as one rank
 import argparse
 import datetime
 import glob
+import importlib.util
 import json
 import math
 import os
@@ -38,13 +39,13 @@ import textwrap
 
 from drawing import COMMUNICATION, GRID, INK, MUTED, TANDEM, TORCH, Drawing
 
-#: The layers of known models: N, K of all ranks; as in tandem-bench.
-GATHERS = ((11008, 4096), (14336, 4096), (28672, 8192), (57344, 8192), (10240, 8192), (53248, 16384), (49152, 12288))
-REDUCTIONS = ((4096, 11008), (4096, 14336), (8192, 28672), (8192, 8192), (16384, 53248), (12288, 49152))
+_spec = importlib.util.spec_from_file_location("shapes", os.path.join(os.path.dirname(os.path.abspath(__file__)), *(
+    "..", "lib", "Bindings", "Python", "tandem", "bench", "shapes.py")))
+shapes = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(shapes)
 OPS = {"ag": "All-gather, then matmul", "rs": "Matmul, then reduce-scatter", "ar": "Matmul, then all-reduce"}
-#: Of a factor and of the result.
-BYTES = {"f32": (4, 4), "f16": (2, 2), "bf16": (2, 2), "f8E4M3FN": (1, 2), "f8E4M3FN-rows": (1, 2)}
 PARTS = ("sequence", "matmul", "communication", "auto", "torch fused", "torch sequence")
+SHOWN_OF_TORCH = ("torch fused", "torch sequence")
 MARK = re.compile(r"(<!-- measured (\S+) (.*?) -->\n)(.*?)(<!-- end measured -->)", re.S)
 
 
@@ -54,7 +55,7 @@ MARK = re.compile(r"(<!-- measured (\S+) (.*?) -->\n)(.*?)(<!-- end measured -->
 def groups(case, ranks):
     if "group" in case:
         return {case["group"]}
-    known, n, k = (GATHERS if case["op"] == "ag" else REDUCTIONS), case["n"], case["k"]
+    known, n, k = (shapes.GATHERS if case["op"] == "ag" else shapes.REDUCTIONS), case["n"], case["k"]
     of_eight = (n * 8 // ranks, k) if case["op"] == "ag" else (n, k * 8 // ranks)
     found = {name for name, shape in (("layer", (n, k)), ("rank", of_eight)) if shape in known}
     return found or {"other"}
@@ -99,9 +100,8 @@ def limit_us(case, data):
     rate, matmul = (data.get("link") or {}).get("bytes_per_second"), us(case, "matmul")
     if not rate or not matmul:
         return None
-    factor, result = BYTES[case["dtype"]]
-    size = case["m"] * (factor * case["k"] if case["op"] == "ag" else result * case["n"]) * (2 if case["op"] == "ar" else 1)
-    return max(matmul, 1e6 * (data["ranks"] - 1) / data["ranks"] * size / rate)
+    received = shapes.Case(*key(case)).bytes_received(data["ranks"])
+    return max(matmul, 1e6 * received / rate)
 
 
 def limit_speedup(case, data):
@@ -136,47 +136,36 @@ def refuse(message):
     sys.exit(f"performance.py: {message}")
 
 
-KINDS = ("tandem_bench", "torch_bench")
-
-
 def read_report(path):
-    """A report and its kind."""
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8") as file:
             report = json.load(file)
-    except (OSError, ValueError) as error:
-        refuse(f"{path}: {error}")
-    kind = next((kind for kind in KINDS if isinstance(report, dict) and report.get(kind) == 1), None)
-    if not kind:
-        refuse(f"{path}: expected a report of tandem-bench --json or torch-bench --json")
-    return report, kind
+        if report["tandem_bench"] == 2:
+            return report
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        refuse(f"{path}: expected a report of tandem.bench --json: {error!r}")
+    return refuse(f"{path}: expected version 2 of tandem_bench")
 
 
 def merge(paths):
-    """One report of each kind; None for torch if there is none. Of what else they say, that of the first."""
-    found = {}
+    """One report of several. Of what else they say, that of the first."""
+    merged = None
     for path in paths:
-        report, kind = read_report(path)
-        first = next(iter(found.values()), report)
-        if report["ranks"] != first["ranks"]:
-            refuse(f"{path}: of {report['ranks']} ranks, expected {first['ranks']}")
-        if kind in found:
-            for name in ("device", "channel", "gpu"):
-                if report.get(name) != found[kind].get(name):
-                    refuse(f"{path}: {name} is {report.get(name)}, expected {found[kind].get(name)}")
-            twice = {key(row) for row in report["rows"]} & {key(row) for row in found[kind]["rows"]}
-            if twice:
-                refuse(f"{path}: {' '.join(map(str, min(twice)))} is in an earlier report, too")
-            for part in ("rows", "not_measured"):
-                found[kind][part] = found[kind].get(part, []) + report.get(part, [])
-        else:
-            found[kind] = report
-    if "tandem_bench" not in found:
-        refuse(f"{paths[0]}: expected a report of tandem-bench --json")
-    for report in found.values():  # what is missing in one report may be in another
-        there = {"{} {}x{}x{} {}".format(*key(row)) for row in report["rows"]}
-        report["not_measured"] = [name for name in report.get("not_measured", []) if name not in there]
-    return found["tandem_bench"], found.get("torch_bench")
+        report = read_report(path)
+        if merged is None:
+            merged = report
+            continue
+        for name in ("ranks", "device", "channel", "gpu"):
+            if report.get(name) != merged.get(name):
+                refuse(f"{path}: {name} is {report.get(name)}, expected {merged.get(name)}")
+        twice = {key(row) for row in report["rows"]} & {key(row) for row in merged["rows"]}
+        if twice:
+            refuse(f"{path}: {' '.join(map(str, min(twice)))} is in an earlier report, too")
+        for part in ("rows", "not_measured"):
+            merged[part] = merged[part] + report[part]
+    there = {"{} {}x{}x{} {}".format(*key(row)) for row in merged["rows"]}  # what one had no time for may be in another
+    merged["not_measured"] = [name for name in merged["not_measured"] if name not in there]
+    return merged
 
 
 def key(row):
@@ -192,60 +181,35 @@ def rounded(value):
 
 
 def arms_of(row):
-    """By name, in graphs if `auto` was measured there. Also the mode."""
+    """By name, in graphs if `auto` was measured there; of torch's the quicker mode counts. Also the mode."""
     mode = next((mode for mode in ("graph", "direct") if any(m["what"] == "auto" and m["mode"] == mode for m in measured(row))), None)
     arms = {}
     for m in measured(row):
-        if m["mode"] != mode:
+        is_torch, arm = m["what"].startswith("torch"), {"us": rounded(m["median_us"])}
+        if not is_torch and m["mode"] != mode or is_torch and arms.get(m["what"], arm)["us"] < arm["us"]:
             continue
-        arms[m["what"]] = arm = {"us": rounded(m["median_us"])}
         for name, short in (("p10_us", "p10"), ("p90_us", "p90"), ("host_us", "host"), ("predicted_us", "predicted")):
-            if isinstance(m.get(name), (int, float)):
+            if isinstance(m.get(name), (int, float)) and not is_torch:
                 arm[short] = rounded(m[name])
         if m.get("same_as"):
             arm["same_as"] = m["same_as"]
+        if m["what"] in SHOWN_OF_TORCH or not is_torch:
+            arms[m["what"]] = arm
     return arms, mode
 
 
-def commands_of(bench, torch):
+def commands_of(report):
     """What measures these rows again."""
-    rows, tokens = bench["rows"], {}
-    for row in rows:
-        tokens.setdefault((row["op"], row["n"], row["k"]), set()).add(row["m"])
-    all_tokens = list(dict.fromkeys(row["m"] for row in rows))
-    if all(found == set(all_tokens) for found in tokens.values()):
-        shapes = [f"{op}:{n}x{k}" for op, n, k in tokens]
-        options = f"--tokens={','.join(map(str, all_tokens))} "
-    else:
-        shapes, options = list(dict.fromkeys(f"{row['op']}:{row['m']}x{row['n']}x{row['k']}" for row in rows)), ""
-    dtypes = dict.fromkeys(row["dtype"] for row in rows)
-    schedules = dict.fromkeys(m["what"] for row in rows for m in row["measurements"] if m["what"] not in ("matmul", "communication"))
-    ranks = bench["ranks"]
-    lines = [f"SHAPES={','.join(shapes[:4])}"] + [f"SHAPES+=,{','.join(shapes[at:at + 4])}" for at in range(4, len(shapes), 4)]
-    lines += [f'BENCH="--shapes=$SHAPES {options}--dtypes={",".join(dtypes)} --schedules={",".join(schedules)}" \\',
-              f"  tools/gpu/stage build build/bin/tandem-compile STAGE {ranks}",
-              "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:STAGE/lib NCCL_NVLS_ENABLE=0      # from here on the machine with GPUs",
-              f"STAGE/bin/tandem-bench STAGE/bench-{ranks} --device={bench['device']} --channel={bench['channel']} "
-              f"--iterations={bench['iterations']} \\",
-              f"  --warmup={bench['warmup']} --sets={bench['sets']} --machine=STAGE/machines/"
-              f"{os.path.basename(bench['machine']).removesuffix('.json')}.json --json=bench.json"]
-    if torch:
-        lines += ["LD_LIBRARY_PATH= STAGE/torch-bench --beside=bench.json --json=torch.json       # with PyTorch's own libraries"]
-    return lines
+    return [f"python -m tandem.bench {report['command']}"]
 
 
-def data_of(bench, torch, about="", gpu="", date="", commit=""):
-    theirs = {key(row): row for row in torch["rows"]} if torch else {}
+def data_of(report, about="", gpu="", date="", commit=""):
     cases, modes = [], set()
-    for row in bench["rows"]:
+    for row in report["rows"]:
         arms, mode = arms_of(row)
         if "auto" not in arms:
             continue
         modes.add(mode)
-        for name in ("torch fused", "torch sequence"):
-            times = [m["median_us"] for m in measured(theirs.get(key(row), {"measurements": []})) if m["what"] == name]
-            if times:
-                arms[name] = {"us": rounded(min(times))}
         case = dict(zip(("op", "m", "n", "k", "dtype"), key(row)))
         limit = (row.get("limit_us") or {}).get(mode)
         if limit:
@@ -253,16 +217,17 @@ def data_of(bench, torch, about="", gpu="", date="", commit=""):
         cases.append({**case, "arms": arms})
     if not cases:
         refuse("`auto` was measured in no case")
-    gpu = gpu or (torch or {}).get("gpu") or bench["device"]
+    torch = report["torch"]
+    gpu = gpu or report["gpu"] or report["device"]
     how = "CUDA graphs" if modes == {"graph"} else "commands launched one by one" if modes == {"direct"} else "CUDA graphs where possible"
-    ran = f"{bench['ranks']} ranks, {gpu}, device {bench['device']}, channel {bench['channel']}"
+    ran = f"{report['ranks']} ranks, {gpu}, device {report['device']}, channel {report['channel']}"
     if torch:
-        ran += f", {torch['target']}"
+        ran += f", torch {torch['torch']}, NCCL {torch['nccl']}"
     return {
-        "about": f"{about or ran}; {how}; medians of up to {bench['iterations']} interleaved rounds",
-        "gpu": gpu, "ranks": bench["ranks"], "date": date, "commit": commit,
-        "commands": commands_of(bench, torch), "link": bench["link"],
-        "not_measured": bench["not_measured"], "cases": cases}
+        "about": f"{about or ran}; {how}; medians of up to {report['iterations']} interleaved rounds",
+        "gpu": gpu, "ranks": report["ranks"], "date": date, "commit": commit,
+        "commands": commands_of(report), "link": report["link"],
+        "not_measured": report["not_measured"], "cases": cases}
 
 
 def dump(data):
@@ -598,12 +563,12 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--docs", default=here, metavar="FOLDER", help="with performance.md, measured and images")
     parser.add_argument("--about", help="what ran: GPUs, links, versions; default: what the reports say")
-    parser.add_argument("--gpu", help="its name in the pictures; default: what torch's report says")
+    parser.add_argument("--gpu", help="its name in the pictures; default: what the report says")
     parser.add_argument("--date", default=str(datetime.date.today()))
     parser.add_argument("--commit", help="of the build that was measured; default: HEAD")
     arguments = parser.parse_args()
     if bool(arguments.add) != bool(arguments.reports):
-        parser.error("--add: expected reports of tandem-bench, and perhaps of torch-bench")
+        parser.error("--add: expected reports of tandem.bench")
     docs, added = arguments.docs, {}
     if arguments.add:
         if not re.fullmatch(r"[\w.-]+", arguments.add):
@@ -611,7 +576,7 @@ def main():
         if not arguments.commit:
             arguments.commit = subprocess.run(["git", "-C", here, "rev-parse", "--short=8", "HEAD"], check=True, capture_output=True,
                                               text=True).stdout.strip()
-        data = data_of(*merge(arguments.reports), arguments.about, arguments.gpu, arguments.date, arguments.commit)
+        data = data_of(merge(arguments.reports), arguments.about, arguments.gpu, arguments.date, arguments.commit)
         added[arguments.add] = json.loads(dump(data))
     readme = os.path.join(os.path.dirname(docs), "README.md")
     stale = []

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 
-TOOLS = ("tandem-compile", "tandem-run", "tandem-check", "tandem-sim", "tandem-bench")
+TOOLS = ("tandem-compile", "tandem-run", "tandem-check", "tandem-sim")
 
 
 def read(*path):

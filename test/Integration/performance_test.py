@@ -1,7 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""docs/performance.py and tools/gpu/cases: from reports of tandem-bench and torch-bench to pictures, tables and counts, on
-made-up reports and on some of the real tandem-bench."""
+"""docs/performance.py: from reports of tandem.bench to pictures and tables, on made-up reports."""
 
 import json
 import os
@@ -13,7 +12,6 @@ import harness
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SCRIPT = os.path.join(ROOT, "docs", "performance.py")
-CASES = os.path.join(ROOT, "tools", "gpu", "cases")
 PARTS = ("about", "summary", "plot rank rank.svg 8192 1024", "plot layer layer.svg 8192", "table all", "commands", "notes")
 
 
@@ -30,19 +28,16 @@ def row(op, m, n, k, limit, *arms):
 
 
 #: On 4 ranks: a rank's part of ag 11008 x 4096 with 8192 and with 1024 tokens, and the layer rs 8192 x 8192.
-BENCH = {"tandem_bench": 1, "ranks": 4, "device": "cuda", "channel": "peer,ccl", "target": "cuda-peer", "machine": "h200x4",
-         "iterations": 20, "warmup": 3, "sets": 2, "batch": 1, "gap_ms": 0, "seed": 1, "link": {"bytes_per_second": 4e11, "source": "put"},
-         "median_prediction_error": 0.1, "not_measured": ["rs 64x64x64 bf16"], "failure": "", "rows": [
+BENCH = {"tandem_bench": 2, "ranks": 4, "device": "cuda", "channel": "peer,ccl", "machine": "h200x4", "gpu": "NVIDIA H200",
+         "torch": {"torch": "2.11", "nccl": "2.28.9"}, "command": "-n 4 --shapes=ag:5504x4096", "iterations": 20,
+         "link": {"bytes_per_second": 4e11, "source": "put"}, "not_measured": ["rs 64x64x64 bf16"], "failure": "", "rows": [
     row("ag", 8192, 5504, 4096, 160, arm("sequence", 400, role="sequence"), arm("matmul", 160, role="matmul"),
         arm("communication", 200, role="communication"), arm("auto", 200, predicted_us=190.0, same_as="push"), arm("push", 201),
-        arm("auto", 7, mode="direct"), arm("ring", 20, failure="wrong"), {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"}),
-    row("ag", 1024, 5504, 4096, 30, arm("sequence", 60, role="sequence"), arm("auto", 61), arm("push", 70)),
-    row("rs", 8192, 8192, 8192, 300, arm("sequence", 600, role="sequence"), arm("auto", 480), arm("push", 480)),
-]}
-TORCH = {"torch_bench": 1, "ranks": 4, "gpu": "NVIDIA H200", "target": "torch 2.11, NCCL 2.28.9", "rows": [
-    row("ag", 8192, 5504, 4096, None, arm("torch fused", 250), arm("torch fused", 240, mode="direct"), arm("torch sequence", 410)),
-    row("ag", 1024, 5504, 4096, None, arm("torch fused", 50)),
-    row("rs", 8192, 8192, 8192, None, arm("torch fused", 1, failure="hung")),
+        arm("auto", 7, mode="direct"), arm("ring", 20, failure="wrong"), {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"},
+        arm("torch fused", 250), arm("torch fused", 240, mode="direct"), arm("torch sequence", 410), arm("torch matmul", 1)),
+    row("ag", 1024, 5504, 4096, 30, arm("sequence", 60, role="sequence"), arm("auto", 61), arm("push", 70), arm("torch fused", 50)),
+    row("rs", 8192, 8192, 8192, 300, arm("sequence", 600, role="sequence"), arm("auto", 480), arm("push", 480),
+        arm("torch fused", 1, failure="hung")),
 ]}
 
 
@@ -55,9 +50,8 @@ class Performance(harness.Test):
     def run_script(self, *arguments):
         return harness.run([sys.executable, SCRIPT, f"--docs={self.docs}", *arguments])
 
-    def add(self, bench=BENCH, torch=TORCH, *options):
-        reports = [self.write("bench.json", bench)] + ([self.write("torch.json", torch)] if torch else [])
-        return self.run_script("--add=four", "--commit=abc", "--date=2026-01-02", *options, *reports)
+    def add(self, bench=BENCH):
+        return self.run_script("--add=four", "--commit=abc", "--date=2026-01-02", self.write("bench.json", bench))
 
     def test_reports_become_a_page(self):
         self.write("docs/performance.md", page("four"))
@@ -86,9 +80,7 @@ class Performance(harness.Test):
         self.assertIn("| matmuls of a rank of eight | 8192 | 1 | 2.00 (2.00 to 2.00) | 80 (80 to 80) | 1.20 (1.20 to 1.20) |\n", text)
         self.assertIn("| whole layers | 8192 | 1 | 1.25 (1.25 to 1.25) | 62 (62 to 62) | - |\n", text)
         self.assertIn("- Not measured, time was up: rs 64x64x64 bf16.\n", text)
-        self.assertIn("SHAPES=ag:8192x5504x4096,ag:1024x5504x4096,rs:8192x8192x8192\n", text)
-        self.assertIn("--schedules=sequence,auto,push,ring,exchange", text)
-        self.assertIn("--machine=STAGE/machines/h200x4.json --json=bench.json\n", text)
+        self.assertIn("\npython -m tandem.bench -n 4 --shapes=ag:5504x4096\n", text)
         words = "speed-up over NCCL and cuBLASLt without overlap: 0.98 to 2.00; torch's fused operators reach 1.20 to 1.67"
         self.assertIn(f"![{words}](images/rank.svg)", text)
         self.assertEqual(self.read("README.md"), f"![{words}](docs/images/rank.svg) ![other](docs/images/other.svg)\n")
@@ -169,36 +161,23 @@ class Performance(harness.Test):
 
     def test_refused(self):
         self.write("docs/performance.md", page("four"))
-        for bench, torch, why in ((TORCH, None, r"bench.json: expected a report of tandem-bench --json"),
-                                  (BENCH, {**TORCH, "ranks": 2}, "torch.json: of 2 ranks, expected 4"),
-                                  ({**BENCH, "rows": BENCH["rows"][:0]}, None, "`auto` was measured in no case")):
-            done = self.add(bench, torch)
+        for bench, why in (({**BENCH, "tandem_bench": 1}, "bench.json: expected version 2 of tandem_bench"),
+                           ([], "bench.json: expected a report of tandem.bench --json"),
+                           ({**BENCH, "rows": []}, "`auto` was measured in no case")):
+            done = self.add(bench)
             self.assertEqual(done.code, 1)
             self.assertIn(why, done.err)
+        good = self.write("bench.json", BENCH)
+        for other, why in ((BENCH, "5504 4096 bf16 is in an earlier report, too"),
+                           ({**BENCH, "rows": [], "channel": "ccl"}, "channel is ccl, expected peer,ccl"),
+                           ({**BENCH, "rows": [], "ranks": 2}, "ranks is 2, expected 4")):
+            self.assertIn(why, self.run_script("--add=four", "--commit=abc", good, self.write("other.json", other)).err)
         self.assertFalse(os.path.exists(os.path.join(self.docs, "measured", "four.json")))
         self.assertIn("performance.md: no file measured/four.json", self.run_script().err)
 
-    def test_a_real_report(self):
-        report = self.path("bench.json")
-        done = harness.run([harness.tool("tandem-bench"), "-n", "2", "--threads", "--device=cpu", "--channel=local",
-                            "--machine=h200x2", "--shapes=ag:64x64x64", "--dtypes=f32", "--modes=direct", "--link-rate=1",
-                            "--schedules=sequence,auto,push", "--iterations=3", f"--json={report}"])
-        self.assertEqual(done.code, 0, str(done))
-        self.write("docs/performance.md", page("real", ("about", "plot other other.svg 64", "table all", "commands", "summary", "notes")))
-        done = self.run_script("--add=real", "--gpu=CPU", report)
-        self.assertEqual(done.code, 0, str(done))
-        text = self.read("docs/performance.md")
-        self.assertRegex(text, r"\| ag \| 64 \| 64 x 64 \| f32 \| \d\.\d{3} \| .* \| \*\*[\d.]+\*\* \| \d+ % \|")
-        self.assertIn("--schedules=sequence,auto", text)
-        self.assertIn("commands launched one by one", text)
-
-    def run_cases(self, *arguments, **env):
-        return harness.run([sys.executable, CASES, *arguments], harness.environment(PYTHONDONTWRITEBYTECODE=1, **env))
-
     def split(self):
-        """The reports in two parts, with the cases that part 1 had no time for in neither."""
-        return [self.write(f"{name}-{part}.json", {**report, "rows": rows}) for name, report in (("bench", BENCH), ("torch", TORCH))
-                for part, rows in ((1, report["rows"][:1]), (2, report["rows"][1:]))]
+        """The report in two parts, with the cases that part 1 had no time for in neither."""
+        return [self.write(f"bench-{part}.json", {**BENCH, "rows": rows}) for part, rows in ((1, BENCH["rows"][:1]), (2, BENCH["rows"][1:]))]
 
     def test_parts_of_a_run_become_one(self):
         self.write("docs/performance.md", page("four"))
@@ -229,107 +208,6 @@ class Performance(harness.Test):
         self.assertEqual(set(points) - set(over_baseline), {"ag 8192 tokens, 5504 x 4096: 1.20 x", "ag 1024 tokens, 5504 x 4096: 0.82 x"})
         high, middle, low = (points[name] for name in over_baseline)
         self.assertAlmostEqual((middle - high) / (low - high), (2 - 1.25) / (2 - 60 / 61), delta=0.01)
-
-    def test_cases_are_judged(self):
-        done = self.run_cases("judge", *self.split(), f"--plot={self.path('plot.svg')}")
-        self.assertEqual(done.code, 1, str(done))
-        self.assertIn("ag 8192x5504x4096: auto 200.0 us (is push), baseline 400.0 us, 2.00 x, torch 240.0 us, 1.20 x, 80 % of the limit\n",
-                      done.out)
-        self.assertIn("ag 1024x5504x4096: auto 61.0 us, baseline 60.0 us, 0.98 x, torch 50.0 us, 0.82 x, 49 % of the limit, BEHIND baseline, "
-                      "BEHIND torch\n", done.out)
-        self.assertIn("auto over the baseline: 3 cases, 1.350 x (geometric mean), least 0.984, below 0.99 in 1\n", done.out)
-        self.assertIn("auto over torch's fused operators: 2 cases, 0.992 x (geometric mean), least 0.820, below 1.00 in 1\n", done.out)
-        self.assertIn("auto's predicted time: median error 5.0 %\n", done.out)
-        self.assertIn("not measured, time was up: 2 cases\n", done.out)
-        self.assertIn("<svg", self.read("plot.svg"))
-        good = self.write("good.json", {**BENCH, "rows": BENCH["rows"][2:], "not_measured": []})
-        torch = self.write("good-torch.json", {**TORCH, "rows": [row("rs", 8192, 8192, 8192, None, arm("torch fused", 490))]})
-        self.assertEqual(self.run_cases("judge", good, torch).code, 0)
-        for reports, text in (((good,), "without torch: all cases\n"),
-                              ((self.write("late.json", {**BENCH, "rows": BENCH["rows"][2:]}), torch), "time was up: 1 cases\n"),
-                              ((self.write("failed.json", {**BENCH, "rows": [*BENCH["rows"][2:], row("ag", 64, 64, 64, 1)], "not_measured": []}),
-                                torch), "auto failed or was refused: 1 cases\n")):
-            done = self.run_cases("judge", *reports)
-            self.assertEqual(done.code, 1, str(done))
-            self.assertIn(text, done.out)
-        self.assertIn("rs 8192 8192 8192 bf16 is in an earlier report, too", self.run_cases("judge", good, good).err)
-        other = self.write("other.json", {**BENCH, "channel": "ccl"})
-        self.assertIn("channel is ccl, expected peer,ccl", self.run_cases("judge", good, other).err)
-        self.assertIn("expected a report of tandem-bench", self.run_cases("judge", self.write("torch.json", TORCH)).err)
-
-    def test_cases_of_all_kinds_in_each_part(self):
-        whole = self.run_cases("list").out.strip().split(",")
-        self.assertGreaterEqual(len(whole), 200)
-        self.assertEqual(len(set(whole)), len(whole))
-        parts = [self.run_cases("list", f"--part={part}/3").out.strip().split(",") for part in (1, 2, 3)]
-        self.assertEqual(sorted(sum(parts, [])), sorted(whole))
-        for part in parts:
-            for op in ("ag", "rs", "ar"):
-                self.assertGreater(sum(case.startswith(op) for case in part), 14, op)
-        random = [tuple(map(int, case[3:].split("x"))) for case in whole]
-        self.assertTrue(all(1 <= m <= 16384 and 1024 <= min(n, k) and max(n, k) <= 53248 for m, n, k in random), random)
-        self.assertIn("expected I/P", self.run_cases("list", "--part=4/3").err)
-
-    def test_cases_run_from_a_stage(self):
-        """With programs that write the reports, or what they were told to do."""
-        stage, logs = self.path("stage"), self.path("logs")
-        for folder in ("bin", "cases-2"):
-            os.makedirs(os.path.join(stage, folder))
-        self.write("stage/cases-2/machine", "h200x4")
-        for name, report in (("bin/tandem-bench", BENCH), ("torch-bench", TORCH)):
-            path = self.write(f"stage/{name}", f"""#!{sys.executable}
-import json, sys
-options = dict(option.split("=", 1) for option in sys.argv[1:] if "=" in option)
-json.dump({report!r}, open(options["--json"], "w"))
-json.dump(sys.argv[1:], open(options["--json"] + ".told", "w"))
-sys.exit(4)
-""")
-            os.chmod(path, 0o755)
-        done = self.run_cases("run", stage, logs, "2", "--seconds=100")
-        self.assertEqual((done.code, done.out), (0, "tandem-bench and torch-bench ended with 4, 4 (4: time was up)\n"), str(done))
-        told = harness.read_json(f"{logs}/cases-2.json.told")
-        self.assertEqual(told[0], f"{stage}/cases-2")
-        self.assertLessEqual({"--device=cuda", "--modes=graph", "--total-time=55", f"--machine={stage}/machines/h200x4.json"}, set(told))
-        self.assertIn(f"--beside={logs}/cases-2.json", harness.read_json(f"{logs}/cases-2-torch.json.told"))
-        done = self.run_cases("judge", f"{logs}/cases-2.json", f"{logs}/cases-2-torch.json")
-        self.assertIn("auto over torch's fused operators: 2 cases", done.out)
-        self.write("stage/bin/tandem-bench", f"#!{sys.executable}\nraise SystemExit(1)\n")
-        os.remove(f"{logs}/cases-2.json")
-        self.assertEqual(self.run_cases("run", stage, logs, "2").code, 1)
-
-    def test_cases_are_explained(self):
-        """Two known layers on 4 ranks, one of which misses what is asked, with a simulator that says where the time goes."""
-        def layer(*head, auto):
-            return row(*head, arm("sequence", 600, role="sequence"), arm("matmul", head[4], role="matmul"), arm("auto", auto))
-
-        shapes = [("ag", 8192, 5504, 4096), ("rs", 640, 4096, 5504), ("ag", 8192, 64, 64)]
-        for folder in ("bin", "stage/cases-1"):
-            os.makedirs(self.path(folder))
-        rows = [layer(*shapes[0], 320, auto=400), layer(*shapes[1], 30, auto=33), layer(*shapes[2], 320, auto=400)]
-        report = self.write("stage/cases-1.json", {**BENCH, "rows": rows}) # a report in the folder of the programs
-        self.write("stage/cases-1/bench.json", {"rows": [{"kind": "links", "variants": [{"file": "0-0.tsp", "name": "put"}]}] + [
-            {"kind": "shape", "shape": dict(zip(("op", "m", "n", "k"), shape)), "variants": [
-                {"file": f"{i}-0.tsp", "name": "matmul"}, {"file": f"{i}-1.tsp", "name": "auto"}]} for i, shape in enumerate(shapes, 1)]})
-        path = self.write("bin/tandem-sim", f"""#!{sys.executable}
-import json, sys
-assert sys.argv[2:] == ["--machine=some", "--json=-"], sys.argv
-rank = {{"path": {{"host": 1, "matmul": 5, "put": 2, "wait_signal": 1, "reduce": 1}}}}
-print(json.dumps({{"seconds": 440e-6, "per_rank": [{{"path": {{"host": 3}}}}, rank]}}))
-""")
-        os.chmod(path, 0o755)
-        done = self.run_cases("explain", self.path("bin"), self.path("stage"), report, "--machine=some")
-        self.assertEqual(done.code, 0, str(done))
-        shares = " | ".join(["10", "50", "20", "10", "0", "10"])
-        self.assertIn("| 0 of 1 | 1.25 (1.25 to 1.25) | 1.50 (1.50 to 1.50) | " + shares, done.out)
-        self.assertIn("| rs | 640 | at most 1.35 of the limit; 1.20 x the baseline | 1 of 1 | 1.10 (1.10 to 1.10) |", done.out)
-        self.assertIn("| ag 8192 | 5504 x 4096 | 320 | 400 | 1.25 | 1.50 | 40 | 200 | 80 | 40 | 0 | 40 |\n", done.out)
-        self.assertIn("missed: ag:8192x5504x4096\n", done.out)
-        self.assertIn("median error of simulated times: matmul 37.5 % of 3, auto 10.0 % of 3\n", done.out)
-        self.assertIn("has no program of ag 8192x5504x4096, which was measured",
-                      self.run_cases("explain", self.path("bin"), self.path("none"), report, "--machine=some").err)
-        self.write("bin/tandem-sim", f"#!{sys.executable}\nraise SystemExit('no such machine')\n")
-        done = self.run_cases("explain", self.path("bin"), self.path("stage"), report, "--machine=some")
-        self.assertEqual((done.code, done.err), (1, "cases: no such machine\n"))
 
 
 if __name__ == "__main__":

@@ -110,13 +110,11 @@ class Table(harness.Test):
         self.assertIn("ag-1x2x3.auto.2.json: CUPTI has lost 3 nodes\n", error("ag-1x2x3.auto.2.json", recording(1, NODES, lost=3)))
 
     def stage(self, name):
-        """As tools/gpu/cases: one case, whose program is built by hand."""
-        os.makedirs(self.path("stage/cases-1"))
+        """One case, whose program is built by hand."""
+        os.makedirs(self.path("stage/programs"))
         os.symlink(os.path.abspath(harness.BIN), self.path("stage/bin"))
         os.makedirs(self.path("stage/lib"))
-        self.write("stage/cases-1/bench.json", {"ranks": 2, "rows": [{"kind": "links", "variants": []}, {
-            "kind": "shape", "shape": {"op": "ag", "m": 12, "n": 10, "k": 1},
-            "variants": [{"file": os.path.abspath(program(name)), "name": "auto"}]}]})
+        os.symlink(os.path.abspath(program(name)), self.path("stage/programs/ag-12x10x1-f8E4M3FN-rows-auto.2.0123abcd.tsp"))
         return self.path("stage")
 
     @unittest.skipUnless(os.path.isfile(PROFILER), "no CUPTI of CUDA 13")
@@ -127,9 +125,9 @@ class Table(harness.Test):
         run = ["run", stage, self.path("logs"), "--channel=peer", "--arms=auto"]
         self.assertIn("libtandem_graph_profiler.so is not there", self.profile(*run, **variables).err)
         os.symlink(os.path.abspath(PROFILER), self.path("stage/lib/libtandem_graph_profiler.so"))
-        self.assertRegex(self.profile(*run, "--cases=ag:1x1x1", **variables).err, "not in .*/cases-\\*: ag:1x1x1 auto\n$")
-        self.assertRegex(self.profile(*run, "--cases=", **variables).err, "not in .*/cases-\\*:  auto\n$")
-        self.assertRegex(self.profile("run", self.path("logs"), self.path("logs")).err, "logs has no cases-\\*")
+        self.assertRegex(self.profile(*run, "--cases=ag:1x1x1", **variables).err, "not in .*/programs: ag:1x1x1 auto\n$")
+        self.assertRegex(self.profile(*run, "--cases=", **variables).err, "not in .*/programs:  auto\n$")
+        self.assertRegex(self.profile("run", self.path("logs"), self.path("logs")).err, "logs has no programs of cases")
 
         for said, more in ((r"none\.so", {"TANDEM_CUPTI_LIBRARY": self.path("none.so")}),
                            ("cannot record calls of cuGraphLaunch: the fake CUPTI refuses", {"TANDEM_FAKE_CUPTI_NO_CALLS": 1})):

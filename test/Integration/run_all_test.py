@@ -15,18 +15,6 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SCRIPT = os.path.join(ROOT, "tools", "gpu", "run-all")
 FAKE_GPU = os.path.abspath(os.path.join(harness.BIN, "..", "lib", "libTandemFakeCuda.so"))
 
-#: A tandem-bench whose report has the times of STAND_IN_TIMES, in us, by schedule.
-STAND_IN_BENCH = r'''#!%s
-import json, os, sys
-options = dict(a.partition("=")[::2] for a in sys.argv[1:] if a.startswith("-"))
-if "--calibrate" in options:
-    sys.exit()
-arms = [{"role": "schedule", "what": what, "mode": "graph", "median_us": us}
-        for what, us in json.loads(os.environ["STAND_IN_TIMES"]).items()]
-with open(options["--json"], "w") as file:
-    json.dump({"rows": [{"op": "ag", "m": 8, "n": 8, "k": 8, "dtype": "f16", "measurements": arms}]}, file)
-''' % sys.executable
-
 #: A program is a text: how many ranks it is for, and what becomes of it.
 STAND_IN = r'''#!%s
 import os, sys, time
@@ -271,26 +259,6 @@ exec "$@"
             self.assertEqual(self.summary["bits"][0], verdict)
 
 
-class Bench(RunAllTest):
-    def check(self, times):
-        os.makedirs(self.path("stage/bench-2"), exist_ok=True)
-        shutil.copy(os.path.join(ROOT, "tools", "gpu", "choices"), self.path("stage/choices"))
-        with open(self.path("stage/bin/tandem-bench"), "w") as file:
-            file.write(STAND_IN_BENCH)
-        os.chmod(self.path("stage/bin/tandem-bench"), 0o755)
-        return self.run_all("--budget=60", self.path("stage"), self.path("logs"), "bench", TANDEM_CUDA_LIBRARY="none",
-                            STAND_IN_TIMES=times)
-
-    def test_choices(self):
-        """What the choices are worth is a line of its own, which fails if one is bad."""
-        done = self.check('{"auto": 101, "push": 100}')
-        self.assertEqual(done.code, 0, str(done))
-        self.assertEqual(self.summary["choices"], ("ok", "1 cases: 0 lose more than 3 %, the most +1.0 %"), self.summary)
-        done = self.check('{"auto": 110, "push": 100}')
-        self.assertEqual(self.summary["choices"], ("FAIL", "1 cases: 1 lose more than 3 %, the most +10.0 %"), self.summary)
-        self.assertEqual((done.code, self.summary["bench 2 ranks"][0]), (1, "ok"), str(done))
-
-
 @unittest.skipUnless(os.path.exists(FAKE_GPU), "the driver that stands in for CUDA was not built")
 class Real(RunAllTest):
     """Programs of make-programs."""
@@ -336,4 +304,4 @@ class Real(RunAllTest):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, Processes, Bench, Real)
+    harness.main(__doc__, Processes, Real)

@@ -81,17 +81,6 @@ static double realOf(const std::string &text) {
   return text.empty() || *end ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-CLI::Option *CommandLine::real(const std::string &name, double &field, double least, double most,
-                               const char *value, const char *help) {
-  return custom(name, value, help, [&field, least, most](const std::string &text) {
-    double found = realOf(text);
-    if (!(found >= least && found <= most))
-      return wrong(fmt::format("expected a number from {} to {}, found \"{}\"", least, most, text));
-    field = found;
-    return Status::success();
-  });
-}
-
 CLI::Option *CommandLine::seconds(const std::string &name, std::chrono::milliseconds &field,
                                   const char *help) {
   return custom(name, "SECONDS", help, [&field](const std::string &text) {

@@ -33,8 +33,6 @@ public:
                       const char *value, const char *help);
   CLI::Option *number(const std::string &name, uint64_t &field, uint64_t least, uint64_t most,
                       const char *value, const char *help);
-  CLI::Option *real(const std::string &name, double &field, double least, double most,
-                    const char *value, const char *help);
   CLI::Option *seconds(const std::string &name, std::chrono::milliseconds &field, const char *help);
   CLI::Option *choice(const std::string &name, std::string &field,
                       const std::vector<std::string> &choices, const char *help);

@@ -105,7 +105,7 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   uint32_t ranks = options.numRanks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
     return result;
-  if (request.mesh.empty() && ranks && request.text.empty())
+  if (request.mesh.empty() && ranks)
     for (const OpenAxis &axis : openAxes(request.path)) {
       options.mesh.push_back({axis.name, ranks});
       if (!axis.continues)
@@ -114,20 +114,10 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
       options.mesh.back().second = perNode;
       options.mesh[options.mesh.size() - 2].second = ranks / perNode;
     }
-  compiler::CompileResult compiled =
-      request.text.empty() ? compiler::compileFile(request.path, options)
-                           : compiler::compileText(request.text, options, request.path);
+  compiler::CompileResult compiled = compiler::compileFile(request.path, options);
   result.ok = compiled.ok;
   if (!result.ok)
     result.errors = compiled.errorText();
   result.bytes = std::move(compiled.output);
-  for (const Certificate::Loop &loop : compiled.loops) {
-    if (loop.candidates.empty())
-      continue;
-    CompiledProgram::Loop &priced = result.loops.emplace_back();
-    priced.signature = loop.signature;
-    for (const Certificate::Candidate &candidate : loop.candidates)
-      priced.candidates.push_back(candidate.what);
-  }
   return result;
 }

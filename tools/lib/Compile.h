@@ -16,7 +16,6 @@ namespace tandem::run {
 
 struct CompileRequest {
   std::string path;
-  std::string text; ///< the module itself, unless empty; then `path` only names it
   /// `mesh` and `shapes` are filled in from the texts. `numRanks`: 0: not known. Without `mesh`, an
   /// axis of size `?` gets it; ranks outside of the meshes run nothing.
   compiler::CompileOptions options;
@@ -28,16 +27,9 @@ struct CompileRequest {
 };
 
 struct CompiledProgram {
-  /// A loop that has been priced, and its candidates: the chosen one first.
-  struct Loop {
-    std::string signature;
-    std::vector<std::string> candidates;
-  };
-
   bool ok = false;
   std::string bytes;  ///< of a .tsp
   std::string errors; ///< lines; unless ok
-  std::vector<Loop> loops;
 };
 
 /// Whether this tool can compile at all.

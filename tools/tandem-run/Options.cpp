@@ -49,10 +49,7 @@ static constexpr const char *kDescription =
 another on the same ranks; -n or the first program sets their number. A program that is rejected or
 gives a wrong result fails alone. An error after which the ranks cannot continue ends the series.
 Each output line then begins with the program's file, and the last line is a summary:
-"3 passed, 1 failed, 2 not run: FILE FILE". Exit status 0: all passed.
-
-tandem-run --calibrate=FILE [options] runs tandem-bench --calibrate with these options: it writes a
-machine file of this machine.)";
+"3 passed, 1 failed, 2 not run: FILE FILE". Exit status 0: all passed.)";
 
 static Status parseExtent(const std::string &text, int64_t least, int64_t &extent) {
   char *end = nullptr;

@@ -24,15 +24,11 @@
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <fmt/format.h>
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -331,25 +327,10 @@ int fail(const Status &status) {
   return 2;
 }
 
-/// Who measures a machine is tandem-bench, which lies beside this binary; it takes all arguments.
-Status calibrate(char **argv) {
-  std::error_code error;
-  auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string tool = (self.parent_path() / "tandem-bench").string();
-  if (!error)
-    ::execv(tool.c_str(), argv);
-  return Status(Code::Io, fmt::format("--calibrate: cannot start \"{}\": {}", tool,
-                                      error ? error.message() : std::strerror(errno)));
-}
-
 } // namespace
 
 static int runMain(int argc, char **argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (std::any_of(arguments.begin(), arguments.end(), [](const std::string &argument) {
-        return argument.rfind("--calibrate", 0) == 0;
-      }))
-    return fail(calibrate(argv));
   auto options = parseOptions(arguments);
   if (!options)
     return fail(options.status());

@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A JSON file that `tandem-bench --tune` writes and CompileOptions::tuned names
+// A JSON file that `tandem.bench --tune` writes and CompileOptions::tuned names
 // (docs/benchmarking.md):
 //
 //   {"tandem_tuned": 1, "machine": "8 x NVIDIA H200 ...", "target": "cuda-peer",
@@ -38,9 +38,6 @@ struct TunedChoices {
 
   /// Errors name the field.
   static Expected<TunedChoices> parse(std::string_view text);
-  std::string text() const;
-  /// Replaces what is known of the loop.
-  void set(Loop loop);
 };
 
 } // namespace tandem::machine

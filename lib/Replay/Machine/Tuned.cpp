@@ -7,7 +7,6 @@
 
 #include "tandem/Replay/Tuned.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -54,27 +53,6 @@ Expected<TunedChoices> TunedChoices::parse(std::string_view text) {
     choices.loops.push_back(std::move(loop));
   }
   return choices;
-}
-
-std::string TunedChoices::text() const {
-  json list = json::array();
-  for (const Loop &loop : loops)
-    list.push_back({{"signature", loop.signature},
-                    {"what", loop.what},
-                    {"program", loop.program},
-                    {"seconds", loop.seconds},
-                    {"plain", loop.plain}});
-  json all = {{"tandem_tuned", 1}, {"machine", machine}, {"target", target}, {"loops", list}};
-  return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-}
-
-void TunedChoices::set(Loop loop) {
-  auto known = std::find_if(loops.begin(), loops.end(),
-                            [&](const Loop &other) { return other.signature == loop.signature; });
-  if (known == loops.end())
-    loops.push_back(std::move(loop));
-  else
-    *known = std::move(loop);
 }
 
 } // namespace tandem::machine

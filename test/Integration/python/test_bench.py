@@ -125,8 +125,8 @@ def test_compiled_elsewhere(tmp_path):
     path = tmp_path / "b.json"
     run(*options, f"--json={path}")
     check(path)
-    for file in (tmp_path / "programs").iterdir():  # these are what runs
-        file.write_bytes(b"-not now")
+    for file in (tmp_path / "programs").glob("*.tsp"):  # these are what runs
+        file.rename(f"{file}.refused").write_text("not now")
     done = run(*options, status=1)
     assert "nothing could be run" in done.stdout and "refused: not now" in done.stdout
 

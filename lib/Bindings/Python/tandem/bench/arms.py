@@ -4,12 +4,13 @@
 
 import hashlib
 import os
+import re
 
 import numpy as np
 
-from .. import _tandem
+from .. import _files, _tandem
 from .._errors import CompileError, Error
-from .._program import Program, compile
+from .._program import Program, compile, load
 from .shapes import Usage
 
 _BLOCK = 1 << 22  # elements that are random; larger tensors repeat them
@@ -68,12 +69,14 @@ class Programs:
         """(program, "") or (None, why not). `make()` gives a fusion or a text."""
         path = None
         if self.folder:
-            key = f"{name} {self.target} {self.ranks} {os.path.basename(self.machine)} {deterministic}"
-            path = os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:24] + ".tsp")
+            key = f"{self.target} {os.path.basename(self.machine)} {deterministic}"
+            key = hashlib.sha256(key.encode()).hexdigest()[:8]
+            path = os.path.join(self.folder, f"{re.sub('[ :]', '-', name)}.{self.ranks}.{key}.tsp")
             if os.path.exists(path):
-                with open(path, "rb") as file:
-                    data = file.read()
-                return (Program(data[1:]), "") if data[:1] == b"+" else (None, data[1:].decode())
+                return load(path), ""
+            if os.path.exists(path + ".refused"):
+                with open(path + ".refused", encoding="utf-8") as file:
+                    return None, file.read()
         try:
             program, why = compile(make(), target=self.target, ranks=self.ranks, machine=self.machine or None, check=self.check,
                                    deterministic=deterministic), ""
@@ -84,9 +87,7 @@ class Programs:
             program, why = None, str(error).splitlines()[0]
         if path:
             os.makedirs(self.folder, exist_ok=True)
-            with open(f"{path}.{os.getpid()}", "wb") as file:
-                file.write(b"+" + program.bytes if program else b"-" + why.encode())
-            os.replace(f"{path}.{os.getpid()}", path)
+            _files.write(path if program else path + ".refused", program.bytes if program else why.encode())
         return program, why
 
 
