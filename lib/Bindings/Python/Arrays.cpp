@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <string>
 #include <string_view>
 
 using namespace tandem::python;
@@ -90,12 +91,16 @@ Array::Array(const std::shared_ptr<RuntimeContext> &context, tandem_dtype dtype,
 
 void Array::fill(RuntimeContext &context, const nb::bytes &from) {
   ContextLock lock(context);
-  for (uint64_t at = 0, all = bytes(); at < all && from.size(); at += from.size()) {
-    uint64_t count = std::min<uint64_t>(from.size(), all - at);
+  constexpr size_t kBlock = 1 << 22; // few copies, also of a short pattern
+  std::string block(static_cast<const char *>(from.data()), from.size());
+  while (!block.empty() && block.size() < std::min<uint64_t>(kBlock, bytes()))
+    block += block;
+  for (uint64_t at = 0, all = bytes(); at < all && !block.empty(); at += block.size()) {
+    uint64_t count = std::min<uint64_t>(block.size(), all - at);
     if (memory->device)
-      context.check(tandem_memory_write(memory->device, at, from.data(), count));
+      context.check(tandem_memory_write(memory->device, at, block.data(), count));
     else
-      std::memcpy(static_cast<char *>(data) + at, from.data(), count);
+      std::memcpy(static_cast<char *>(data) + at, block.data(), count);
   }
 }
 

@@ -12,6 +12,8 @@ import sys
 import numpy as np
 import pytest
 
+import tandem
+from tandem import _tandem
 from tandem.bench import fusions, report, runner, shapes
 from tandem.bench.arms import Programs, numbers, random_bytes
 from tandem.bench.shapes import Case, Usage
@@ -245,6 +247,17 @@ def test_schedules():
         schedule = fusions.Schedule(text)
         program, why = programs.get(text, lambda case=case, schedule=schedule: fusions.fused(Case(case, 64, 64, 64, "bf16"), 2, schedule))
         assert bool(program) == good and bool(why) != good, (text, why)
+
+
+def test_arrays():
+    """Memory of a device: a short pattern fills it, another dtype reads it."""
+    with tandem.Context() as context:
+        array = _tandem.new_array(context, "bf16", (3, 5))
+        array.fill(context, b"abc")
+        assert array.read(context) == b"abc" * 10 and array.view("f16").dtype == "f16"
+        np.testing.assert_array_equal(np.from_dlpack(array.view("i16")).reshape(-1), np.frombuffer(b"abc" * 10, np.int16))
+        with pytest.raises(tandem.ArgumentError, match="expected a dtype of as many bytes, found f32"):
+            array.view("f32")
 
 
 @pytest.mark.parametrize("dtype, size", [("f32", 4), ("f16", 2), ("bf16", 2), ("f8E4M3FN", 1)])

@@ -310,7 +310,9 @@ def main(arguments):
         return _as_rank(options)
     if options.threads:
         connect = {"device": options.device, "channels": options.channel}
-        return ranks.run_threads(options.n, connect, options.timeout, lambda connection: _body(connection, options))
+        with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
+            os.environ.setdefault("TANDEM_ALGORITHMS", os.path.join(folder, "algorithms"))
+            return ranks.run_threads(options.n, connect, options.timeout, lambda connection: _body(connection, options))
     return _launch(options, arguments)
 
 

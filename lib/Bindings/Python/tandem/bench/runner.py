@@ -14,6 +14,7 @@ from . import fusions
 from .arms import Memory, ProgramArm, Programs, numbers
 
 _LEAST_ROUNDS = 3
+_COMPARED = 1 << 24  # elements that NumPy compares with those of another arm
 _VERIFIED = 2e9  # operations of a product up to which NumPy verifies it in about a second
 
 
@@ -123,16 +124,27 @@ class Runner:
             examine()
             self.time(ready)
             examine()  # once more, for what comes with speed
+        memory.pieces.clear()
+        for arm in arms:
+            arm.release()
+        gc.collect()
+        if self.torch:
+            self.torch.release()
         return arms
 
     def examiner(self, case, arms):
-        """A function that compares results: with NumPy's, or those of the first sequence where that takes too long."""
+        """A function that compares results: with NumPy's, or those of the first sequence where that takes too long. Large ones are
+        compared by torch; without it, they are not verified."""
         if self.options.verify == "none":
             return lambda: None
         sequence = next((arm for arm in arms if arm.what == "sequence"), None)
         if sequence is None:
             return lambda: None
         is_small = self.options.verify == "all" or case.flops <= _VERIFIED
+        if not is_small and not self.torch and case.m * max(case.n, case.k) > _COMPARED:
+            return lambda: None
+        by_torch = self.torch and not is_small
+        norm_of = self.torch.torch.linalg.vector_norm if by_torch else np.linalg.norm
         sets = range(self.options.sets)
         wanted: list = [self.reference(case, sequence, number) if is_small else None for number in sets]
         bound = case.types.tolerance * (1 if case.op == "ag" else 2)
@@ -142,17 +154,17 @@ class Runner:
             arm.poison(number)
             self.ranks.meet()
             arm.run(number, 0, 1, False)
-            return arm.result(number)
+            return arm.tensor(self.torch, number) if by_torch else arm.result(number)
 
         def examine():
             for number in sets:
                 reference = wanted[number] if is_small else result(sequence, number)
-                norm = float(np.linalg.norm(reference)) or 1.0
+                norm = float(norm_of(reference)) or 1.0
                 for arm in arms:
                     if arm.role not in ("sequence", "fused") or not is_small and arm is sequence:
                         continue
                     found = result(arm, number)
-                    error = float(np.linalg.norm(found - reference)) / norm if found.shape == reference.shape else np.inf
+                    error = float(norm_of(found - reference)) / norm if found.shape == reference.shape else np.inf
                     worst = max(np.inf if one is None else one
                                 for one in self.ranks.gather(error if np.isfinite(error) else None))
                     if not arm.failure and not worst <= bound:
