@@ -173,6 +173,9 @@ LogicalResult Compilation::lower() {
 #define TANDEM_OPTION_LIBRARY(member)
 #define TANDEM_OPTION(type, member, stage, ...) TANDEM_OPTION_##stage(member)
 #include "tandem-c/CompileOptions.def"
+#undef TANDEM_OPTION_LOWERING
+#undef TANDEM_OPTION_DRIVER
+#undef TANDEM_OPTION_LIBRARY
   lowering.entry = entry;
   lowering.workers = options.baseline ? 1 : options.workers;
   lowering.oracle = options.oracle || proves();

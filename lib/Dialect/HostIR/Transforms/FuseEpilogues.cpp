@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LaunchGroup.h"
 #include "PassLog.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Dominance.h"
@@ -138,17 +139,6 @@ static std::optional<Pair> findPair(GatedMatmulOp gated) {
       !(isa<AllocOp>(made) && DominanceInfo().properlyDominates(made->getOperand(0), gated)))
     return std::nullopt;
   return pair;
-}
-
-/// Erases a buffer and its views, which only ends of its live range use.
-static void eraseBuffer(Value root) {
-  SmallVector<Operation *> users(root.getUsers());
-  for (size_t i = 0; i < users.size(); ++i)
-    if (isView(users[i]))
-      llvm::append_range(users, users[i]->getResult(0).getUsers());
-  for (Operation *user : llvm::reverse(users))
-    user->erase();
-  root.getDefiningOp()->erase();
 }
 
 /// Behind what the launch's output is made of. Buffers that it reads must not end before it.

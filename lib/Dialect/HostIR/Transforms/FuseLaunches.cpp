@@ -239,15 +239,8 @@ private:
       kernels.replaced.insert(member.kernel);
       member.launch.erase();
     }
-    for (Value root : dead) {
-      SmallVector<Operation *> users(root.getUsers());
-      for (size_t i = 0; i < users.size(); ++i)
-        if (isView(users[i]))
-          llvm::append_range(users, users[i]->getResult(0).getUsers());
-      for (Operation *user : llvm::reverse(users))
-        user->erase();
-      root.getDefiningOp()->erase();
-    }
+    for (Value root : dead)
+      eraseBuffer(root);
     return {fused, dead.size()};
   }
 

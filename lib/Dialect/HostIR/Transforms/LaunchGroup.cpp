@@ -198,3 +198,13 @@ std::string hostir::getFusedName(const LaunchGroup &group) {
     name += "_and_" + std::to_string(more) + "_more";
   return named ? name : "fused";
 }
+
+void hostir::eraseBuffer(Value root) {
+  SmallVector<Operation *> users(root.getUsers());
+  for (size_t i = 0; i < users.size(); ++i)
+    if (isView(users[i]))
+      llvm::append_range(users, users[i]->getResult(0).getUsers());
+  for (Operation *user : llvm::reverse(users))
+    user->erase();
+  root.getDefiningOp()->erase();
+}

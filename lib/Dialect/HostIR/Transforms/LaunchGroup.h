@@ -97,6 +97,9 @@ std::string getFusedKey(const LaunchGroup &group, ArrayRef<bool> isKept);
 /// A descriptive name: "addf_tanh_and_3_more".
 std::string getFusedName(const LaunchGroup &group);
 
+/// Erases a buffer and its views, which only ends of its live range use.
+void eraseBuffer(mlir::Value root);
+
 } // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_LAUNCHGROUP_H
