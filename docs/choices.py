@@ -71,11 +71,11 @@ def explain(tools, kind, shape, machine):
 
 def short(what):
     """The schedule without its small print; the number of slices."""
-    schedule, _, slices = what.partition("; ")
+    schedule, _, slices = what.partition(", slices = ")
     schedule = re.sub(r", (order = \w+|streams = \d+)", "", schedule)
     schedule = re.sub(r", merge = \[([\d, ]+)\]", lambda m: ", merged " + m[1].replace(", ", ","), schedule)
-    count = re.match(r"(\d+) slices", slices)
-    return f"`{schedule.split(',')[0]}`" + ", ".join(["", *schedule.split(", ")[1:]]) + (f", {count[1]} slices" if count else "")
+    count = re.match(r"\d+", slices)
+    return f"`{schedule.split(',')[0]}`" + ", ".join(["", *schedule.split(", ")[1:]]) + (f", {count[0]} slices" if count else "")
 
 
 def cell(text):

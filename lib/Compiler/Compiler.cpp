@@ -215,6 +215,12 @@ LogicalResult Compilation::lower() {
   return lowered;
 }
 
+/// A candidate's schedule and slices: the key of measured choices.
+static std::string getText(Attribute candidate) {
+  auto known = dyn_cast<fusion::CandidateAttr>(candidate);
+  return known ? known.str() : "";
+}
+
 /// How the loops of a lowered program are run.
 static std::vector<Certificate::Loop> getLoops(hostir::ProgramOp program) {
   std::vector<Certificate::Loop> loops;
@@ -225,12 +231,12 @@ static std::vector<Certificate::Loop> getLoops(hostir::ProgramOp program) {
     loop.reshards = choice.getReshards().str();
     for (StringAttr location : choice.getLocations().getAsRange<StringAttr>())
       loop.locations.push_back(location.str());
-    loop.what = choice.getWhat().str();
+    loop.what = getText(choice.getWhat());
     loop.source = choice.getSource().str();
     if (choice.getLoop())
       loop.signature = choice.getLoop().str();
-    for (CandidateAttr candidate : choice.getCandidates())
-      loop.candidates.push_back({candidate.getWhat().str(), candidate.getNanoseconds() * 1e-9});
+    for (PricedCandidateAttr candidate : choice.getCandidates())
+      loop.candidates.push_back({getText(candidate.getWhat()), candidate.getNanoseconds() * 1e-9});
   }
   return loops;
 }

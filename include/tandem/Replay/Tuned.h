@@ -7,7 +7,7 @@
 // (docs/benchmarking.md):
 //
 //   {"tandem_tuned": 1, "machine": "8 x NVIDIA H200 ...", "target": "cuda-peer",
-//    "loops": [{"signature": "51f2a0c98d7be334", "what": "push; 8 slices of dimension 0",
+//    "loops": [{"signature": "51f2a0c98d7be334", "what": "push, slices = 8, dim = 0",
 //               "program": "ag 8192x11008x4096 bf16", "seconds": 0.00075, "plain": 0.00102}]}
 //
 //===----------------------------------------------------------------------===//

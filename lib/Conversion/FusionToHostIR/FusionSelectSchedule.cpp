@@ -141,8 +141,8 @@ private:
         llvm::count_if(loops, [](StreamLoopOp loop) { return !loop.getReshards().empty(); });
     size_t number = 0;
     for (StreamLoopOp loop : loops) {
-      allowed =
-          loop.getReshards().empty() ? SmallVector<StringRef>() : getAllowed(number++, numbered);
+      allowed = loop.getReshards().empty() ? SmallVector<CandidateAttr>()
+                                           : getAllowed(number++, numbered);
       if (failed(select(loop, pricer.get())))
         return failure();
     }
@@ -150,16 +150,16 @@ private:
   }
 
   /// The candidates that option `among` leaves to a loop; none: all.
-  SmallVector<StringRef> getAllowed(size_t number, size_t numbered) const {
+  SmallVector<CandidateAttr> getAllowed(size_t number, size_t numbered) {
     std::string prefix = llvm::formatv("{0}/{1}=", number, numbered);
-    SmallVector<StringRef> texts;
+    SmallVector<CandidateAttr> candidates;
     for (const std::string &text : pass.among)
       if (StringRef rest = text; rest.consume_front(prefix))
-        texts.push_back(rest);
-    return texts;
+        candidates.push_back(CandidateAttr::fromStr(func.getContext(), rest));
+    return candidates;
   }
-  SmallVector<StringRef> allowed; ///< of the loop at hand
-  SmallVector<unsigned> returned; ///< numbers of its results that the function returns
+  SmallVector<CandidateAttr> allowed; ///< of the loop at hand
+  SmallVector<unsigned> returned;     ///< numbers of its results that the function returns
 
   static LogicalResult refuseAdder(Operation *adder) {
     return adder->emitError("expected slices in dimensions that are not added up, since sums by "
@@ -184,8 +184,8 @@ private:
       signature.append(reinterpret_cast<const char *>(returned.data()),
                        returned.size() * sizeof(unsigned));
       // Equal loops may have different candidates: option `among` names loops.
-      for (StringRef text : allowed)
-        signature.append(("|" + text).str());
+      for (CandidateAttr candidate : allowed)
+        signature.append(candidate ? "|" + candidate.str() : "|");
     }
     if (pricer || !pass.tuned.empty()) {
       std::string hash = getHash(op);
@@ -244,11 +244,6 @@ private:
     return plan.uses - offered;
   }
 
-  /// The text of a candidate, by which reports and measured choices name it.
-  static std::string getText(ScheduleAttr schedule, const Slices &slices) {
-    return schedule.str() + (slices ? "; " + describe(slices->second) : "");
-  }
-
   /// Of the loop's text, without names and locations, and of what the channels can do: unlike
   /// getSignature(), it is the same in all processes.
   std::string getHash(StreamLoopOp op) const {
@@ -271,9 +266,10 @@ private:
     });
     if (entry == pass.tuned.end())
       return false;
-    StringRef what = StringRef(*entry).split('=').second;
+    StringRef text = StringRef(*entry).split('=').second;
+    CandidateAttr what = CandidateAttr::fromStr(op.getContext(), text);
     for (Candidate &candidate : getCandidates(loop)) {
-      if (getText(candidate.schedule, candidate.slices) != what)
+      if (getCandidateAttr(candidate.schedule, candidate.slices) != what)
         continue;
       OwningOpRef<StreamLoopOp> copy =
           candidate.slices ? makeCut(op, *candidate.slices) : OwningOpRef<StreamLoopOp>();
@@ -286,12 +282,13 @@ private:
       sliced += candidate.slices.has_value();
       StreamLoopOp taken = take(op, trial);
       choose(taken, candidate.schedule, ScheduleSource::Tuned);
-      taken.setCandidatesAttr(ArrayAttr::get(
-          taken.getContext(), CandidateAttr::get(taken.getContext(), what, /*nanoseconds=*/0)));
+      taken.setCandidatesAttr(
+          ArrayAttr::get(taken.getContext(),
+                         PricedCandidateAttr::get(taken.getContext(), what, /*nanoseconds=*/0)));
       return true;
     }
     op.emitRemark("the measured choice \"")
-        << what << "\" is no candidate of this loop any more; it is ignored";
+        << text << "\" is no candidate of this loop any more; it is ignored";
     return false;
   }
 
@@ -431,7 +428,7 @@ private:
   /// Drops candidates that option `among` does not name, but for the plainest, if it names any.
   void keepAllowed(SmallVector<Choice, 0> &choices) const {
     auto isAllowed = [&](const Choice &choice, const Priced &candidate) {
-      return llvm::is_contained(allowed, getText(candidate.schedule, choice.slices));
+      return llvm::is_contained(allowed, getCandidateAttr(candidate.schedule, choice.slices));
     };
     if (llvm::none_of(choices, [&](const Choice &choice) {
           return llvm::any_of(choice.schedules, [&](const Priced &candidate) {
@@ -485,23 +482,25 @@ private:
                                   const Priced &chosen) {
     constexpr size_t kMost = 6;
     MLIRContext *context = chosen.schedule.getContext();
-    SmallVector<CandidateAttr> priced, list;
+    SmallVector<PricedCandidateAttr> priced, list;
     auto describeCandidate = [&](const Choice &choice, const Priced &candidate) {
-      return CandidateAttr::get(context, getText(candidate.schedule, choice.slices),
-                                std::llround(candidate.seconds * 1e9));
+      return PricedCandidateAttr::get(context, getCandidateAttr(candidate.schedule, choice.slices),
+                                      std::llround(candidate.seconds * 1e9));
     };
     for (const Choice &choice : choices)
       for (const Priced &candidate : choice.schedules)
         priced.push_back(describeCandidate(choice, candidate));
     list.push_back(describeCandidate(taken, chosen));
     list.push_back(priced.front());
-    llvm::sort(priced, [](CandidateAttr a, CandidateAttr b) {
-      return std::pair(a.getNanoseconds(), a.getWhat()) <
-             std::pair(b.getNanoseconds(), b.getWhat());
+    auto text = [](PricedCandidateAttr candidate) {
+      return cast<CandidateAttr>(candidate.getWhat()).str();
+    };
+    llvm::sort(priced, [&](PricedCandidateAttr a, PricedCandidateAttr b) {
+      return std::pair(a.getNanoseconds(), text(a)) < std::pair(b.getNanoseconds(), text(b));
     });
     list.append(priced);
     llvm::SmallSetVector<Attribute, kMost> unique;
-    for (CandidateAttr candidate : list)
+    for (PricedCandidateAttr candidate : list)
       if (unique.size() < kMost)
         unique.insert(candidate);
     return ArrayAttr::get(context, unique.getArrayRef());

@@ -214,11 +214,11 @@ static ArrayAttr getChoices(func::FuncOp func) {
       locations.push_back(builder.getStringAttr(getSourceText(reshard.getLoc())));
     if (locations.empty() || !loop.getScheduleAttr())
       continue;
-    SmallVector<CandidateAttr> candidates;
+    SmallVector<PricedCandidateAttr> candidates;
     if (std::optional<ArrayAttr> priced = loop.getCandidates())
-      candidates = llvm::to_vector(priced->getAsRange<CandidateAttr>());
-    std::string what =
-        candidates.empty() ? loop.getScheduleAttr().str() : candidates.front().getWhat().str();
+      candidates = llvm::to_vector(priced->getAsRange<PricedCandidateAttr>());
+    Attribute what = candidates.empty() ? fusion::CandidateAttr::get(loop.getScheduleAttr())
+                                        : candidates.front().getWhat();
     choices.push_back(
         ChoiceAttr::get(func.getContext(), describeReshards(loop), builder.getArrayAttr(locations),
                         what, fusion::stringifyScheduleSource(*loop.getSource()), candidates,

@@ -115,6 +115,16 @@ tandem::makeCut(fusion::StreamLoopOp loop, std::pair<unsigned, fusion::StreamFac
   return {};
 }
 
+fusion::CandidateAttr
+tandem::getCandidateAttr(fusion::ScheduleAttr schedule,
+                         const std::optional<std::pair<unsigned, fusion::StreamFactor>> &slices) {
+  if (!slices)
+    return fusion::CandidateAttr::get(schedule);
+  const auto &[reshard, factor] = *slices;
+  return fusion::CandidateAttr::get(schedule.getContext(), schedule, factor.count, factor.dim,
+                                    factor.pieces, factor.perOwner, factor.toOwners, reshard);
+}
+
 static bool isReturned(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
     return isa<func::ReturnOp>(user) ||

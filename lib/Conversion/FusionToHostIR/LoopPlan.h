@@ -66,6 +66,11 @@ struct Trial {
 OwningOpRef<fusion::StreamLoopOp> makeCut(fusion::StreamLoopOp loop,
                                           std::pair<unsigned, fusion::StreamFactor> &slices);
 
+/// By which reports and measured choices name a candidate.
+fusion::CandidateAttr
+getCandidateAttr(fusion::ScheduleAttr schedule,
+                 const std::optional<std::pair<unsigned, fusion::StreamFactor>> &slices);
+
 /// The numbers of the loop's results that the function returns, also in a reshape or concat.
 SmallVector<unsigned> findReturned(fusion::StreamLoopOp loop);
 

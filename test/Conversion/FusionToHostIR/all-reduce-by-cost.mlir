@@ -4,7 +4,7 @@
 
 // An all-reduce behind a large matmul is overlapped with it, whatever follows: a residual, another matmul, a norm.
 //
-// CHECK: {{all-reduce|reduce-scatter}} at {{.*}}: push{{.*}}; {{8|16|32}} slices of dimension {{[01]}}{{.*}}, by cost
+// CHECK: {{all-reduce|reduce-scatter}} at {{.*}}: push{{.*}}, slices = {{8|16|32}}, dim = {{[01]}}{{.*}}, by cost
 // CHECK-NEXT: communicates for {{.*}}, {{[4-8][0-9]}} % of it overlapped with compute
 
 #tp = #tandem.mesh<"tp", ["x" = 8]>

@@ -6,11 +6,11 @@
 // quickest others, at most six.
 
 // LOOP: fusion.stream_loop schedule <push{{.*}}> from cost
-// LOOP-SAME: {candidates = [#tandem.candidate<"push{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"pipeline", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>, #tandem.candidate<"{{[^"]*}}", {{[0-9]+}}>],
+// LOOP-SAME: {candidates = [#tandem.candidate<#fusion.candidate<push{{[^>]*}}>, {{[0-9]+}}>, #tandem.candidate<#fusion.candidate<pipeline>, {{[0-9]+}}>, #tandem.candidate<#fusion.candidate<{{[^>]*}}>, {{[0-9]+}}>, #tandem.candidate<#fusion.candidate<{{[^>]*}}>, {{[0-9]+}}>, #tandem.candidate<#fusion.candidate<{{[^>]*}}>, {{[0-9]+}}>, #tandem.candidate<#fusion.candidate<{{[^>]*}}>, {{[0-9]+}}>],
 // LOOP-SAME: signature = "{{[0-9a-f]+}}"}
-// HOST: choices = [#tandem.choice<"all-gather" at ["{{.+}}"], "push{{[^"]*}}" from "cost",
-// HOST-SAME: [<"push{{[^"]*}}", {{[0-9]+}}>, <"pipeline", {{[0-9]+}}>, {{.*}}], loop "{{[0-9a-f]+}}">]
-// RULES: choices = [#tandem.choice<"all-gather" at ["{{.*}}"], "pipeline" from "fallback">]
+// HOST: choices = [#tandem.choice<"all-gather" at ["{{.+}}"], #fusion.candidate<push{{[^>]*}}> from "cost",
+// HOST-SAME: [<#fusion.candidate<push{{[^>]*}}>, {{[0-9]+}}>, <#fusion.candidate<pipeline>, {{[0-9]+}}>, {{.*}}], loop "{{[0-9a-f]+}}">]
+// RULES: choices = [#tandem.choice<"all-gather" at ["{{.*}}"], #fusion.candidate<pipeline> from "fallback">]
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>

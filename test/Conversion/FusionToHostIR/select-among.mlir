@@ -1,12 +1,12 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among="1/2=push; 8 slices of dimension 0"' | FileCheck %s
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among="1/2=push; 8 slices of dimension 0" log=true' 2>/dev/null | FileCheck %s
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among={{1/2=push, streams = 2; 8 slices of dimension 0},{1/2=push, merge = [1, 1, 2], order = xor; 8 slices of dimension 0}}' | FileCheck %s --check-prefix=COMMAS
-// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 among="1/2=push, streams = 2; 8 slices of dimension 0"' 2>&1 | FileCheck %s --check-prefix=APART
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among={{1/2=push, slices = 8, dim = 0, per_owner = 2}}' | FileCheck %s
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among={{1/2=push, slices = 8, dim = 0, per_owner = 2}} log=true' 2>/dev/null | FileCheck %s
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among={{1/2=push, streams = 2, slices = 8, dim = 0, per_owner = 2},{1/2=push, merge = [1, 1, 2], order = xor, slices = 8, dim = 0, per_owner = 2}}' | FileCheck %s --check-prefix=COMMAS
+// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 among="1/2=push, streams = 2, slices = 8, dim = 0, per_owner = 2"' 2>&1 | FileCheck %s --check-prefix=APART
 // RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 tuned="0123456789abcdef=push, streams = 2"' 2>&1 | FileCheck %s --check-prefix=TUNED
 
 // COMMAS: fusion.stream_loop schedule <push, streams = 2>
 // A part of a candidate is none.
-// APART: error: option among: expected I/N=CANDIDATE, in braces if it has commas, found "{{ ?}}streams = 2; 8 slices of dimension 0"
+// APART: error: option among: expected I/N=CANDIDATE, in braces if it has commas, found "{{ ?}}streams = 2"
 // TUNED: error: option tuned: expected LOOP=CANDIDATE, in braces if it has commas, found "{{ ?}}streams = 2"
 
 // Option `among` names a candidate of the second loop alone, and that loop gets it, though the first one, which is the same,

@@ -23,7 +23,7 @@ func.func @reduce_scatter(%x: !x, %w: !w) -> !y {
 // An all-reduce can have it, too.
 
 !s = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
-// WITH: fusion.stream_loop schedule <push{{.*}} from cost {{.*}}"push, by = epilogue; 8 slices of dimension 0"
+// WITH: fusion.stream_loop schedule <push{{.*}} from cost {{.*}}<push, by = epilogue, slices = 8, dim = 0
 func.func @all_reduce(%x: !x, %w: !w) -> !s {
   %p = fusion.matmul %x, %w : !x, !w -> !p
   %y = fusion.reshard %p : !p -> !s

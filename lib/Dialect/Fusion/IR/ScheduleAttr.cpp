@@ -6,11 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "OpVerify.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Threading.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -61,30 +63,33 @@ static Attribute parseValue(AsmParser &parser) {
   return builder.getStringAttr(word);
 }
 
-/// schedule ::= `<` name (`,` option `=` value)* `>`
-Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
-  SMLoc loc = parser.getCurrentLocation();
-  StringRef name;
+/// `<` name (`,` option `=` value)* `>`
+static ParseResult parseOptions(AsmParser &parser, StringRef &name, NamedAttrList &options) {
   if (parser.parseLess() || parser.parseKeyword(&name))
-    return {};
-  NamedAttrList options;
+    return failure();
   while (succeeded(parser.parseOptionalComma())) {
     SMLoc optionLoc = parser.getCurrentLocation();
     StringRef option;
     if (parser.parseKeyword(&option))
-      return {};
-    if (options.get(option)) {
-      parser.emitError(optionLoc) << "expected '" << option << "' at most once, found it twice";
-      return {};
-    }
+      return failure();
+    if (options.get(option))
+      return parser.emitError(optionLoc)
+             << "expected '" << option << "' at most once, found it twice";
     if (parser.parseEqual())
-      return {};
+      return failure();
     Attribute value = parseValue(parser);
     if (!value)
-      return {};
+      return failure();
     options.set(option, value);
   }
-  if (parser.parseGreater())
+  return parser.parseGreater();
+}
+
+Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef name;
+  NamedAttrList options;
+  if (parseOptions(parser, name, options))
     return {};
   // Exact types: the template of the same name would need the storage class.
   return ScheduleAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), name,
@@ -172,4 +177,68 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       return failure();
   }
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Candidates
+//===----------------------------------------------------------------------===//
+
+Attribute CandidateAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  auto emitError = [&] { return parser.emitError(loc); };
+  MLIRContext *context = parser.getContext();
+  StringRef name;
+  NamedAttrList options;
+  if (parseOptions(parser, name, options))
+    return {};
+  bool isValid = true;
+  auto take = [&](StringRef option, int64_t least, int64_t missing) {
+    Attribute value = options.erase(option);
+    auto number = dyn_cast_if_present<IntegerAttr>(value);
+    isValid &= !value || (number && number.getInt() >= least);
+    return number ? number.getInt() : missing;
+  };
+  int64_t slices = take("slices", 1, 0), dim = take("dim", 0, -1), pieces = take("pieces", 1, 1),
+          perOwner = take("per_owner", 1, 1), reshard = take("reshard", 0, 0);
+  Attribute owners = options.erase("to_owners");
+  isValid &= (!owners || owners == StringAttr::get(context, "yes")) &&
+             (slices ? dim >= 0 : dim == -1 && pieces == 1 && perOwner == 1 && !owners);
+  if (!isValid) {
+    emitError() << "expected positive numbers 'slices' and 'dim', and with them 'pieces', "
+                   "'per_owner', 'reshard' and to_owners = yes";
+    return {};
+  }
+  ScheduleAttr schedule =
+      ScheduleAttr::getChecked(emitError, context, name, options.getDictionary(context));
+  return schedule ? get(context, schedule, slices, std::max<int64_t>(dim, 0), pieces, perOwner,
+                        bool(owners), reshard)
+                  : CandidateAttr();
+}
+
+std::string CandidateAttr::str() const {
+  std::string text = getSchedule().str();
+  if (!getSlices())
+    return text;
+  auto add = [&](StringRef option, int64_t value, int64_t missing) {
+    if (value != missing)
+      text += (", " + option + " = " + Twine(value)).str();
+  };
+  add("slices", getSlices(), 0);
+  add("dim", getDim(), -1);
+  add("pieces", getPieces(), 1);
+  add("per_owner", getPerOwner(), 1);
+  if (getToOwners())
+    text += ", to_owners = yes";
+  add("reshard", getReshard(), 0);
+  return text;
+}
+
+void CandidateAttr::print(AsmPrinter &printer) const { printer << '<' << str() << '>'; }
+
+CandidateAttr CandidateAttr::fromStr(MLIRContext *context, StringRef text) {
+  ScopedDiagnosticHandler none(context, [thread = llvm::get_threadid()](Diagnostic &) {
+    return success(llvm::get_threadid() == thread);
+  });
+  return dyn_cast_if_present<CandidateAttr>(
+      parseAttribute(("#fusion.candidate<" + text + ">").str(), context));
 }

@@ -145,6 +145,37 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
   let genVerifyDecl = 1;
 }
 
+def Fusion_CandidateAttr : Fusion_Attr<"Candidate", "candidate"> {
+  let summary = "What a loop may get: a schedule, and slices of one of its reshards";
+  let description = [{
+    It identifies a candidate in certificates, files of measured choices, and the options of `fusion-select-schedule`.
+    It is written as a schedule with more options: `slices` along dimension `dim` of reshard number `reshard` of the loop
+    (default 0); `pieces` of each slice (default 1), one of each device's shard; `per_owner` (default 1) slices for each
+    device; `to_owners` = yes: each slice of a reduction goes to one device. Without `slices` the loop stays as it is.
+
+    Constraints:
+    - candidate_c1: the schedule is valid, and the others are positive numbers, or `yes`, next to `slices`.
+
+    Example:
+    ```mlir
+    #fusion.candidate<NAME, streams = 2>
+    #fusion.candidate<NAME, streams = 2, slices = 8, dim = 0, to_owners = yes>
+    ```
+  }];
+  let parameters = (ins "::tandem::fusion::ScheduleAttr":$schedule, "int64_t":$slices, "int64_t":$dim,
+                        "int64_t":$pieces, "int64_t":$perOwner, "bool":$toOwners, "int64_t":$reshard);
+  let builders = [AttrBuilderWithInferredContext<(ins "::tandem::fusion::ScheduleAttr":$schedule), [{
+    return $_get(schedule.getContext(), schedule, 0, 0, 1, 1, false, 0);
+  }]>];
+  let extraClassDeclaration = [{
+    /// What is between the angle brackets: "push, slices = 8, dim = 0".
+    std::string str() const;
+    /// The attribute of such a string; null, without diagnostics, if it is none.
+    static CandidateAttr fromStr(::mlir::MLIRContext *context, ::llvm::StringRef text);
+  }];
+  let hasCustomAssemblyFormat = 1;
+}
+
 def Fusion_ScheduleSourceAttr : EnumAttr<Fusion_Dialect, Fusion_ScheduleSource, "schedule_source">;
 
 #endif // TANDEM_DIALECT_FUSION_IR_FUSIONATTRS_TD

@@ -470,7 +470,7 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, OptionalAttr<Fusion_ScheduleAttr>:$schedule,
                        OptionalAttr<Fusion_ScheduleSourceAttr>:$source,
-                       OptionalAttr<TypedArrayAttrBase<Mesh_CandidateAttr, "priced candidates">>:$candidates,
+                       OptionalAttr<TypedArrayAttrBase<Mesh_PricedCandidateAttr, "priced candidates">>:$candidates,
                        OptionalAttr<StrAttr>:$signature);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body);

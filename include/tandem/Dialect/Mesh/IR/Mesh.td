@@ -77,18 +77,18 @@ def Mesh_MeshAttr : AttrDef<Mesh_Dialect, "Mesh"> {
   }];
 }
 
-def Mesh_CandidateAttr : AttrDef<Mesh_Dialect, "Candidate"> {
+def Mesh_PricedCandidateAttr : AttrDef<Mesh_Dialect, "PricedCandidate"> {
   let mnemonic = "candidate";
   let summary = "A way to run a loop, and its price";
   let description = [{
-    `what` is for people: a schedule with its options and slices. The price is the simulated time in nanoseconds.
+    `what` is a `#fusion.candidate`: a schedule with its options and slices. The price is the simulated time in nanoseconds.
 
     Example:
     ```mlir
-    #tandem.candidate<"push; 4 slices of dimension 0 of every device", 812300>
+    #tandem.candidate<#fusion.candidate<NAME, slices = 4, dim = 0, pieces = 8>, 812300>
     ```
   }];
-  let parameters = (ins StringRefParameter<"schedule and slices">:$what, "int64_t":$nanoseconds);
+  let parameters = (ins "::mlir::Attribute":$what, "int64_t":$nanoseconds);
   let assemblyFormat = "`<` $what `,` $nanoseconds `>`";
 }
 
@@ -103,17 +103,17 @@ def Mesh_ChoiceAttr : AttrDef<Mesh_Dialect, "Choice"> {
 
     Example:
     ```mlir
-    #tandem.choice<"all-gather" at ["layer.mlir:7:8"], "push; 8 slices of dimension 0" from "cost",
-                   [<"push; 8 slices of dimension 0", 812300>, <"pipeline, streams = 1", 1215000>],
+    #tandem.choice<"all-gather" at ["layer.mlir:7:8"], #fusion.candidate<NAME, slices = 8, dim = 0> from "cost",
+                   [<#fusion.candidate<NAME, slices = 8, dim = 0>, 812300>, <#fusion.candidate<NAME>, 1215000>],
                    loop "51f2a0c98d7be334">
     ```
   }];
   let parameters = (ins
     StringRefParameter<"kinds of the reshards">:$reshards,
     "::mlir::ArrayAttr":$locations,
-    StringRefParameter<"schedule and slices">:$what,
+    "::mlir::Attribute":$what,
     StringRefParameter<"who chose it">:$source,
-    OptionalArrayRefParameter<"CandidateAttr", "may be none">:$candidates,
+    OptionalArrayRefParameter<"PricedCandidateAttr", "may be none">:$candidates,
     OptionalParameter<"::mlir::StringAttr", "hash of the loop's signature">:$loop);
   let assemblyFormat = [{
     `<` $reshards `at` $locations `,` $what `from` $source (`,` `[` $candidates^ `]`)? (`,` `loop` $loop^)? `>`
