@@ -476,7 +476,7 @@ void LoopFinder::uniteLight(Operation *op) {
       return fusion::classifyReshard(gather.getInput().getType(), gather.getType()).axes;
     };
     size_t gathers = groups[into].reshards().size() + groups[group].reshards().size();
-    if (gathers <= getMostGathers() && found.dim == first.dim &&
+    if (gathers <= getMostGathers(op->getContext()) && found.dim == first.dim &&
         getAxesOf(found.gather) == getAxesOf(first.gather) && (isLight(into) || isLight(group)) &&
         canUnite(into, group))
       merge(into, group);

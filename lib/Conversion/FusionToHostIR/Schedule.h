@@ -88,10 +88,11 @@ const Schedule *getSchedule(fusion::ScheduleAttr schedule);
 /// Whether the schedule does so (Schedule::combinesWhole); null or unknown ones do not.
 bool combinesWhole(fusion::ScheduleAttr schedule);
 /// The most gathers in a loop without slices that every schedule takes.
-size_t getMostGathers();
+size_t getMostGathers(MLIRContext *context);
 
-/// Adds a schedule. To be called before the first context is made.
-void registerSchedule(std::unique_ptr<Schedule> schedule);
+/// Adds a schedule to a context with the project's (registerSchedules), before anything is compiled
+/// in it.
+void addSchedule(MLIRContext *context, std::unique_ptr<Schedule> schedule);
 
 /// The unoverlapped baseline. What the loop's annotation keeps whole is not sliced without it.
 fusion::ScheduleAttr getBaseline(const StreamLoop &loop);

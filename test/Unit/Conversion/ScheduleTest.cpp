@@ -75,13 +75,12 @@ std::map<std::string, unsigned> Counted::plans;
 
 class ScheduleTest : public ::testing::Test {
 protected:
-  static void SetUpTestSuite() { registerSchedule(std::make_unique<Counted>()); }
-
   ScheduleTest() {
     DialectRegistry registry;
     registerTandemDialects(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
+    addSchedule(&context, std::make_unique<Counted>());
   }
 
   /// Null if it does not parse or convert; then `error` has the first diagnostic.
@@ -144,6 +143,22 @@ TEST_F(ScheduleTest, SaysWhyItDoesNotMatch) {
     text.replace(at, 11, "-");
   EXPECT_FALSE(convert(text));
   EXPECT_EQ(error, "schedule in_order: expected a loop with slices, found none");
+}
+
+/// Schedules belong to a context: another one does not have those that were added to this.
+TEST_F(ScheduleTest, OtherContextsDoNotHaveIt) {
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  MLIRContext other(registry);
+  other.loadAllAvailableDialects();
+  std::string found;
+  ScopedDiagnosticHandler handler(&other, [&](Diagnostic &diagnostic) {
+    found = diagnostic.str();
+    return success();
+  });
+  EXPECT_FALSE(parseSourceString<ModuleOp>(gatherMatmul("in_order"), &other));
+  EXPECT_NE(found.find("found 'in_order'"), std::string::npos) << found;
+  EXPECT_TRUE(parseSourceString<ModuleOp>(gatherMatmul("push"), &other));
 }
 
 /// Selection prices by the plans and conversion lowers by them: nobody makes one a second time.

@@ -13,77 +13,23 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Those of the project, the unoverlapped baseline first, then those that are registered later.
-static std::vector<std::unique_ptr<Schedule>> &getSchedules() {
-  static auto *all = [] {
-    auto *schedules = new std::vector<std::unique_ptr<Schedule>>();
-    schedules->push_back(createPipelineSchedule());
-    schedules->push_back(createExchangeSchedule());
-    schedules->push_back(createRingSchedule());
-    schedules->push_back(createPushSchedule());
-    schedules->push_back(createGatedSchedule());
-    schedules->push_back(createDirectSchedule());
-    schedules->push_back(createHierarchicalSchedule());
-    return schedules;
-  }();
-  return *all;
-}
-
-void tandem::registerSchedule(std::unique_ptr<Schedule> schedule) {
-  getSchedules().push_back(std::move(schedule));
-}
-
-const Schedule *tandem::getSchedule(fusion::ScheduleAttr schedule) {
-  for (const std::unique_ptr<Schedule> &known : getSchedules())
-    if (known->getName() == schedule.getName())
-      return known.get();
-  return nullptr;
-}
-
-bool tandem::combinesWhole(fusion::ScheduleAttr schedule) {
-  const Schedule *known = schedule ? getSchedule(schedule) : nullptr;
-  return known && known->combinesWhole(schedule);
-}
-
-size_t tandem::getMostGathers() {
-  size_t most = std::numeric_limits<size_t>::max();
-  for (const std::unique_ptr<Schedule> &schedule : getSchedules())
-    most = std::min(most, schedule->getMostGathers());
-  return most;
-}
-
-SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
-  SmallVector<Candidate> candidates;
-  for (const std::unique_ptr<Schedule> &schedule : getSchedules())
-    schedule->getCandidates(loop, candidates);
-  return candidates;
-}
-
-Explained<std::unique_ptr<LoopPlan>> tandem::planFallback(const StreamLoop &loop) {
-  // By rank, highest first; of equal ones the first.
-  SmallVector<std::pair<int, size_t>> ranked;
-  for (auto [number, schedule] : llvm::enumerate(getSchedules()))
-    if (int rank = schedule->getFallbackRank(loop); rank >= 0)
-      ranked.push_back({-rank, number});
-  llvm::sort(ranked);
-  // The reason why even the last resort does not match is the error.
-  while (true) {
-    fusion::ScheduleAttr attribute =
-        getSchedules()[ranked.front().second]->getAttr(loop.place->getContext());
-    Explained<std::unique_ptr<LoopPlan>> plan = LoopPlan::make(loop, attribute);
-    if (succeeded(plan) || ranked.size() == 1)
-      return plan;
-    ranked.erase(ranked.begin());
-  }
-}
-
 namespace {
+/// The schedules of one context: those of the project, the unoverlapped baseline first, then those
+/// that are added.
 class Registry final : public fusion::ScheduleRegistry {
 public:
   explicit Registry(Dialect *dialect) : ScheduleRegistry(dialect) {
-    for (const std::unique_ptr<Schedule> &schedule : getSchedules())
-      infos.push_back(schedule->getInfo());
+    for (auto *create :
+         {createPipelineSchedule, createExchangeSchedule, createRingSchedule, createPushSchedule,
+          createGatedSchedule, createDirectSchedule, createHierarchicalSchedule})
+      add(create());
   }
+  void add(std::unique_ptr<Schedule> schedule) {
+    infos.push_back(schedule->getInfo());
+    schedules.push_back(std::move(schedule));
+  }
+  ArrayRef<std::unique_ptr<Schedule>> getSchedules() const { return schedules; }
+
   const fusion::ScheduleInfo *lookup(StringRef name) const override {
     const auto *found =
         llvm::find_if(infos, [&](const fusion::ScheduleInfo &info) { return info.name == name; });
@@ -97,6 +43,7 @@ public:
   }
 
 private:
+  SmallVector<std::unique_ptr<Schedule>, 0> schedules;
   SmallVector<fusion::ScheduleInfo, 0> infos;
 };
 } // namespace
@@ -104,4 +51,64 @@ private:
 void tandem::registerSchedules(DialectRegistry &registry) {
   registry.addExtension(
       +[](MLIRContext *, fusion::FusionDialect *dialect) { dialect->addInterfaces<Registry>(); });
+}
+
+void tandem::addSchedule(MLIRContext *context, std::unique_ptr<Schedule> schedule) {
+  auto *dialect = context->getOrLoadDialect<fusion::FusionDialect>();
+  // An interface of a dialect is handed out as const: it is the context's, and so is the dialect.
+  auto *registry = const_cast<fusion::ScheduleRegistry *>(
+      dialect->getRegisteredInterface<fusion::ScheduleRegistry>());
+  static_cast<Registry *>(registry)->add(std::move(schedule));
+}
+
+/// None in a context without them.
+static ArrayRef<std::unique_ptr<Schedule>> getSchedules(MLIRContext *context) {
+  const auto *registry = fusion::ScheduleRegistry::get(context);
+  return registry ? static_cast<const Registry *>(registry)->getSchedules()
+                  : ArrayRef<std::unique_ptr<Schedule>>();
+}
+
+const Schedule *tandem::getSchedule(fusion::ScheduleAttr schedule) {
+  for (const std::unique_ptr<Schedule> &known : getSchedules(schedule.getContext()))
+    if (known->getName() == schedule.getName())
+      return known.get();
+  return nullptr;
+}
+
+bool tandem::combinesWhole(fusion::ScheduleAttr schedule) {
+  const Schedule *known = schedule ? getSchedule(schedule) : nullptr;
+  return known && known->combinesWhole(schedule);
+}
+
+size_t tandem::getMostGathers(MLIRContext *context) {
+  size_t most = std::numeric_limits<size_t>::max();
+  for (const std::unique_ptr<Schedule> &schedule : getSchedules(context))
+    most = std::min(most, schedule->getMostGathers());
+  return most;
+}
+
+SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
+  SmallVector<Candidate> candidates;
+  for (const std::unique_ptr<Schedule> &schedule : getSchedules(loop.place->getContext()))
+    schedule->getCandidates(loop, candidates);
+  return candidates;
+}
+
+Explained<std::unique_ptr<LoopPlan>> tandem::planFallback(const StreamLoop &loop) {
+  MLIRContext *context = loop.place->getContext();
+  ArrayRef<std::unique_ptr<Schedule>> schedules = getSchedules(context);
+  // By rank, highest first; of equal ones the first.
+  SmallVector<std::pair<int, size_t>> ranked;
+  for (auto [number, schedule] : llvm::enumerate(schedules))
+    if (int rank = schedule->getFallbackRank(loop); rank >= 0)
+      ranked.push_back({-rank, number});
+  llvm::sort(ranked);
+  // The reason why even the last resort does not match is the error.
+  while (true) {
+    fusion::ScheduleAttr attribute = schedules[ranked.front().second]->getAttr(context);
+    Explained<std::unique_ptr<LoopPlan>> plan = LoopPlan::make(loop, attribute);
+    if (succeeded(plan) || ranked.size() == 1)
+      return plan;
+    ranked.erase(ranked.begin());
+  }
 }
