@@ -15,7 +15,7 @@ import time
 from .. import _tandem
 from .._context import Context
 
-_LEAD = 300_000  # ns from the arrival of the last rank to the common start: the news must have come by then
+_LEAD = 500_000  # ns from the arrival of the last rank to the common start: the news must have come by then
 _ROUNDS = 16  # of clocks of several hosts
 REPORTED = 5
 
