@@ -56,7 +56,8 @@ struct ProgramBytes {
   std::string bytes, problem;
 };
 
-/// The bytes of program `index`. Collective where ranks must exchange something for that; an error: they cannot.
+/// The bytes of program `index`. Collective where ranks must exchange something for that; an error:
+/// they cannot.
 using ProgramSource = std::function<Expected<ProgramBytes>(size_t index)>;
 
 /// Runs all programs of the options on this rank, as long as the ranks can go on together, and

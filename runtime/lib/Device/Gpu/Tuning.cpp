@@ -365,7 +365,8 @@ private:
                int64_t count, int64_t first) {
     DType type = product.dtype;
     auto layout = [&](int64_t rowStride) {
-      return across ? matrix(type, product.k, count, rowStride) : matrix(type, count, product.k, rowStride);
+      return across ? matrix(type, product.k, count, rowStride)
+                    : matrix(type, count, product.k, rowStride);
     };
     auto *to = static_cast<std::byte *>(bench.data(which)) +
                static_cast<size_t>(across ? first : first * stride) * sizeOf(type);
