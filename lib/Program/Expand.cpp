@@ -48,6 +48,14 @@ std::vector<DerivedPart> deriveParts(ExchangeKind kind, uint32_t members,
     copyArrived();
     return parts;
   }
+  if (kind == ExchangeKind::Push) {
+    for (uint32_t d = 1; d < members; ++d)
+      for (uint32_t value = 0; value < hasCopy.size(); ++value) {
+        add(CommandKind::Put, value, {V::Out, V::All}, {V::In, V::All}, d);
+        add(CommandKind::Signal, value, {}, {}, d);
+      }
+    return parts;
+  }
   bool inParts = kind != ExchangeKind::OneShotAllReduce, twoShot = isTwoShot(kind);
   add(CommandKind::Copy, 0, {V::Scratch, V::OfSelf}, {V::In, inParts ? V::OfSelf : V::All});
   toPeers(0, {V::Scratch, V::OfSelf}, {V::In, inParts ? V::OfPeer : V::All});
@@ -63,9 +71,8 @@ std::vector<DerivedPart> deriveParts(ExchangeKind kind, uint32_t members,
 }
 
 const sp::Exchange *exchangeOf(const sp::RankProgram &data, const sp::Command &head) {
-  return head.kind() == sp::CommandKind::fused_exchange && head.peer() > 0
-             ? data.exchanges()->Get(head.peer() - 1)
-             : nullptr;
+  return head.kind() == sp::CommandKind::fused_exchange ? data.exchanges()->Get(head.peer())
+                                                        : nullptr;
 }
 
 namespace {
@@ -74,7 +81,7 @@ namespace {
 class Expander {
 public:
   Expander(const Program &stored, sp::RankProgramT &program)
-      : stored(stored), program(program), isOwned(program.signal_slots.size(), false) {}
+      : stored(stored), program(program), owners(program.signal_slots.size(), kNone) {}
 
   Status run() {
     std::vector<sp::Command> before;
@@ -82,21 +89,22 @@ public:
     for (uint32_t i = 0; i < before.size(); ++i) {
       program.commands.push_back(before[i]);
       const sp::Command &head = before[i];
-      if (head.kind() == sp::CommandKind::fused_exchange && head.peer() > 0)
+      if (head.kind() == sp::CommandKind::fused_exchange)
         TANDEM_RETURN_IF_ERROR(
-            expand(head).withPrefix(fmt::format("exchanges[{}]: ", head.peer() - 1)));
+            expand(head).withPrefix(fmt::format("exchanges[{}]: ", head.peer())));
     }
     for (const sp::Command &command : before)
       if ((command.kind() == sp::CommandKind::signal ||
            command.kind() == sp::CommandKind::wait_signal) &&
-          isOwned[command.aux()])
+          owners[command.aux()] != kNone &&
+          (command.kind() == sp::CommandKind::signal || !isPush(owners[command.aux()])))
         return invalid("field aux: slot {} belongs to an exchange", command.aux());
     return Status();
   }
 
 private:
   Status expand(const sp::Command &head) {
-    const sp::ExchangeT &exchange = *program.exchanges[head.peer() - 1];
+    const sp::ExchangeT &exchange = *program.exchanges[head.peer()];
     TANDEM_RETURN_IF_ERROR(verify(exchange, head));
     auto kind = static_cast<ExchangeKind>(exchange.kind);
     const sp::ChannelT &channel = *program.channels[exchange.channel];
@@ -127,7 +135,10 @@ private:
           reduces ? exchange.reduce_op : sp::ReduceOp::sum, head.stream(),
           sends || isWait ? exchange.channel : sp::kNoChannel, name(head.name(), part.kind),
           operands, sends ? peer : 0, isSignal || isWait ? slot : 0,
-          isSignal || isWait || reduces ? 1 : 0, uint64_t(0));
+          reduces              ? 1
+          : isSignal || isWait ? exchange.value + part.value
+                               : 0,
+          uint64_t(0));
     }
     return Status();
   }
@@ -143,33 +154,39 @@ private:
     uint64_t members = channel.group.size(), slots = members * (isTwoShot(kind) ? 2 : 1);
     if (members < 2)
       return invalid("field channel: expected at least 2 members, found {}", members);
-    if (exchange.slot + slots > isOwned.size())
+    if (exchange.slot + slots > owners.size())
       return invalid("field slot: slots {} to {} of {}", exchange.slot, exchange.slot + slots - 1,
-                     isOwned.size());
+                     owners.size());
     for (uint64_t slot = exchange.slot; slot < exchange.slot + slots; ++slot) {
-      if (isOwned[slot])
-        return invalid("field slot: slot {} belongs to another exchange", slot);
-      isOwned[slot] = true;
+      uint32_t owner = owners[slot] == kNone ? head.peer() : owners[slot];
+      const sp::ExchangeT &other = *program.exchanges[owner];
+      if (other.slot != exchange.slot || other.kind != exchange.kind ||
+          other.channel != exchange.channel)
+        return invalid("field slot: slot {} belongs to exchange {}", slot, owner);
+      owners[slot] = owner;
     }
     size_t values = exchange.in.size();
-    if (values == 0 || (values > 1 && !isAllGather(kind)) || exchange.out.size() != values ||
+    if (values == 0 || (values > 1 && reduces(kind)) || exchange.out.size() != values ||
         exchange.copy.size() != values)
-      return invalid("expected one value, or as many in, out and copy of an all_gather; found {}, "
-                     "{} and {}",
-                     values, exchange.out.size(), exchange.copy.size());
+      return invalid(
+          "expected one value, or as many in, out and copy of an all_gather or push; found {}, "
+          "{} and {}",
+          values, exchange.out.size(), exchange.copy.size());
     bool mayCopy = isAllGather(kind) || isTwoShot(kind);
     for (const std::vector<uint32_t> *list : {&exchange.in, &exchange.out, &exchange.copy})
       for (uint32_t view : *list)
         if (view >= program.views.size() && !(list == &exchange.copy && view == sp::kNoView))
           return invalid("view {} of {}", view, program.views.size());
-    if (!mayCopy && exchange.copy[0] != sp::kNoView)
-      return invalid("field copy: expected none, found view {}", exchange.copy[0]);
-    if (isAllGather(kind) ? exchange.scratch != sp::kNoView
-                          : exchange.scratch >= program.views.size())
+    for (uint32_t copy : exchange.copy)
+      if (!mayCopy && copy != sp::kNoView)
+        return invalid("field copy: expected none, found view {}", copy);
+    if (reduces(kind) ? exchange.scratch >= program.views.size() : exchange.scratch != sp::kNoView)
       return invalid("field scratch: view {} of {}", exchange.scratch, program.views.size());
     if (head.aux() != 0)
       return invalid("expected no parts in the file, found {}", head.aux());
     TANDEM_RETURN_IF_ERROR(verifyMemory(exchange, kind));
+    if (kind == ExchangeKind::Push && head.op() != 0)
+      return invalid("expected one signal per step of a push, which other commands await");
     if (head.op() == static_cast<uint8_t>(ExchangeSignals::Word) && (isTwoShot(kind) || values > 1))
       return invalid("protocol LL: expected one shot and one value, found {} shots and {} values",
                      isTwoShot(kind) ? 2 : 1, values);
@@ -182,6 +199,8 @@ private:
     std::vector<std::pair<const char *, uint32_t>> views;
     for (uint32_t view : exchange.in)
       views.emplace_back("in", view);
+    if (kind == ExchangeKind::Push)
+      views.clear(); // all it writes is memory of others
     size_t written = views.size();
     for (uint32_t view : exchange.out)
       views.emplace_back("out", view);
@@ -266,9 +285,14 @@ private:
     return known->second;
   }
 
+  static constexpr uint32_t kNone = ~uint32_t(0);
+  bool isPush(uint32_t exchange) const {
+    return program.exchanges[exchange]->kind == sp::ExchangeKind::push;
+  }
+
   const Program &stored;
   sp::RankProgramT &program;
-  std::vector<bool> isOwned; ///< slots
+  std::vector<uint32_t> owners; ///< by slot: the first exchange that has it
   std::map<std::tuple<uint32_t, bool, uint32_t>, uint32_t> views, layouts;
   std::map<std::pair<uint32_t, CommandKind>, uint32_t> names;
 };
@@ -277,17 +301,17 @@ private:
 
 Status expandExchanges(ProgramImpl &program) {
   const sp::RankProgram &stored = *program.table;
-  bool isTyped = false;
+  bool hasExchange = false;
   for (uint32_t i = 0; i < sizeOfVector(stored.commands()); ++i) {
     const sp::Command &command = *stored.commands()->Get(i);
-    if (command.kind() != sp::CommandKind::fused_exchange || command.peer() == 0)
+    if (command.kind() != sp::CommandKind::fused_exchange)
       continue;
-    if (command.peer() > sizeOfVector(stored.exchanges()))
-      return invalid("command {}: field peer: exchange {} of {}", i, command.peer() - 1,
+    if (command.peer() >= sizeOfVector(stored.exchanges()))
+      return invalid("command {}: field peer: exchange {} of {}", i, command.peer(),
                      sizeOfVector(stored.exchanges()));
-    isTyped = true;
+    hasExchange = true;
   }
-  if (!isTyped)
+  if (!hasExchange)
     return Status();
   sp::RankProgramT expanded;
   stored.UnPackTo(&expanded);

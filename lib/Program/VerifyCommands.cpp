@@ -10,6 +10,7 @@
 #include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/ByteSet.h"
 #include "tandem/Program/Commands.h"
+#include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/FusedExchange.h"
 #include "tandem/Program/Gated.h"
 
@@ -66,10 +67,6 @@ public:
       if (head.kind() == sp::CommandKind::gated_matmul)
         TANDEM_RETURN_IF_ERROR(
             describeGated(gatedParts(program, partsHead)).status().withPrefix(where(partsHead)));
-      if (head.kind() == sp::CommandKind::fused_exchange)
-        TANDEM_RETURN_IF_ERROR(describeExchange(exchangeParts(program, partsHead))
-                                   .status()
-                                   .withPrefix(where(partsHead)));
     }
     return staged.empty() ? Status() : stagedBuffers();
   }
@@ -480,11 +477,6 @@ private:
                      command.value());
     if (command.kind() == sp::CommandKind::fused_exchange && command.op() >= kNumExchangeSignals)
       return invalid("field op: expected a way to signal below {}, found {}", kNumExchangeSignals,
-                     command.op());
-    if (command.kind() == sp::CommandKind::fused_exchange && command.peer() == 0 &&
-        command.op() != 0)
-      return invalid("field op: expected one signal per step of an exchange that is not typed, "
-                     "found {}",
                      command.op());
     // Its parts are compared with each other.
     if (command.kind() == sp::CommandKind::fused_exchange && command.aux() > kMostExchangeParts)

@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <functional>
-#include <utility>
 
 namespace tandem::test {
 
@@ -42,7 +41,9 @@ ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64
       forEachPeer([&](uint32_t peer) { rank.waitSignal(0, channel, first + peer, 1); });
     };
     head = static_cast<uint32_t>(rank.commands.size());
-    rank.add(sp::CommandKind::fused_exchange, 0).value = blocks;
+    CommandSpec &exchange = rank.add(sp::CommandKind::fused_exchange, 0);
+    exchange.value = blocks;
+    exchange.op = signals;
     rank.copy(0, mine, piece(rank.rank));
     forEachPeer([&](uint32_t peer) { rank.put(0, channel, mine, piece(peer), peer); });
     meet(0);
@@ -54,8 +55,9 @@ ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64
       forEachPeer([&](uint32_t peer) { rank.put(0, channel, sum, sum, peer); });
       meet(size);
     }
-    numParts = static_cast<uint32_t>(rank.commands.size()) - head - 1;
-    rank.commands[head].aux = numParts;
+    auto first = rank.commands.begin() + head + 1;
+    parts.emplace_back(first, rank.commands.end());
+    rank.commands.erase(first, rank.commands.end());
     if (twoShots)
       rank.copy(0, rank.view(result, DType::F32, {columns}),
                 rank.view(sums, DType::F32, {columns}));
@@ -68,51 +70,29 @@ ExchangeSpec::ExchangeSpec(uint32_t size, bool twoShots, int64_t columns, uint64
     typed.copy = {sp::kNoView};
     typed.scratch = terms;
   }
-  if (signals == 0)
-    return;
-  makeTyped();
-  for (RankSpec &rank : ranks)
-    rank.commands[head].op = signals;
 }
 
-/// The exchange that is command `head` of a rank.
-static void typeExchange(RankSpec &rank, uint32_t head) {
-  CommandSpec &command = rank.commands[head];
-  auto first = rank.commands.begin() + head + 1;
-  uint32_t parts = std::exchange(command.aux, 0);
-  command.peer = 1;
-  rank.commands.erase(first, first + parts);
-}
-
-void ExchangeSpec::makeTyped() {
-  for (RankSpec &rank : ranks)
-    typeExchange(rank, head);
+void ExchangeSpec::makePlain() {
+  for (RankSpec &rank : ranks) {
+    auto exchange = rank.commands.erase(rank.commands.begin() + head);
+    rank.commands.insert(exchange, parts[rank.rank].begin(), parts[rank.rank].end());
+  }
 }
 
 CommandSpec &ExchangeSpec::part(uint32_t rank, sp::CommandKind kind, uint32_t n) {
-  uint32_t i = 0;
-  while (part(rank, i).kind != kind || n-- > 0)
+  uint32_t i = head;
+  while (ranks[rank].commands[i].kind != kind || n-- > 0)
     ++i;
-  return part(rank, i);
+  return ranks[rank].commands[i];
 }
 
 void ExchangeSpec::drop(uint32_t rank, sp::CommandKind kind, uint32_t n) {
   std::vector<CommandSpec> &commands = ranks[rank].commands;
   commands.erase(commands.begin() + (&part(rank, kind, n) - commands.data()));
-  --commands[head].aux;
-}
-
-void ExchangeSpec::dropSecondShot() {
-  auto size = static_cast<uint32_t>(ranks.size());
-  for (uint32_t rank = 0; rank < size; ++rank)
-    for (uint32_t n = 1; n < size; ++n)
-      for (sp::CommandKind kind :
-           {sp::CommandKind::put, sp::CommandKind::signal, sp::CommandKind::wait_signal})
-        drop(rank, kind, size - 1);
 }
 
 ProgramSpec gatherSpec(uint32_t size, const std::vector<DType> &types, int64_t count,
-                       uint64_t blocks, uint8_t signals) {
+                       uint64_t blocks, uint8_t signals, bool isPlain) {
   ProgramSpec spec(size);
   std::vector<uint32_t> inputs, results, everybody;
   for (uint32_t r = 0; r < size; ++r)
@@ -156,10 +136,11 @@ ProgramSpec gatherSpec(uint32_t size, const std::vector<DType> &types, int64_t c
       rank.waitSignal(0, channel, peer, 1);
     for (auto [to, from] : arrived)
       rank.copy(0, to, from);
-    rank.commands[0].aux = static_cast<uint32_t>(rank.commands.size()) - 1;
-    if (signals > 0)
-      typeExchange(rank, 0);
     rank.commands[0].op = signals;
+    if (isPlain)
+      rank.commands.erase(rank.commands.begin());
+    else
+      rank.commands.resize(1);
   }
   return spec;
 }

@@ -32,11 +32,15 @@ GatedSpec::GatedSpec(uint32_t size, uint64_t leaves, uint64_t blocks, bool isInP
     rank.slots.assign(size, 1);
     rank.sync(1, 0);
     if (blocks > 0) {
-      CommandSpec &exchange = rank.add(sp::CommandKind::fused_exchange, 1);
-      exchange.aux = 2 * (size - 1);
-      exchange.value = blocks;
+      rank.add(sp::CommandKind::fused_exchange, 1).value = blocks;
+      sp::ExchangeT &exchange = rank.exchanges.emplace_back();
+      exchange.kind = sp::ExchangeKind::push;
+      exchange.channel = channel;
+      exchange.in = {own};
+      exchange.out = {gathered[rank.rank]};
+      exchange.copy = {sp::kNoView};
     }
-    for (uint32_t distance = 1; distance < size; ++distance) {
+    for (uint32_t distance = 1; distance < size && blocks == 0; ++distance) {
       uint32_t to = (rank.rank + size - distance) % size;
       rank.put(1, channel, gathered[rank.rank], own, to);
       rank.signal(1, channel, to, rank.rank, 1, /*exclusive=*/true);

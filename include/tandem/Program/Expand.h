@@ -26,8 +26,14 @@ struct RankProgram;
 namespace tandem::program {
 
 /// Numbers as in the stream program and as hostir::ExchangeKind.
-enum class ExchangeKind : uint8_t { AllGather, ReduceScatter, OneShotAllReduce, TwoShotAllReduce };
-inline constexpr unsigned kNumExchangeKinds = 4;
+enum class ExchangeKind : uint8_t {
+  AllGather,
+  ReduceScatter,
+  OneShotAllReduce,
+  TwoShotAllReduce,
+  Push
+};
+inline constexpr unsigned kNumExchangeKinds = 5;
 
 /// A view of an exchange: all of an operand, or the part of one member.
 struct ExchangeView {
@@ -40,7 +46,7 @@ struct ExchangeView {
 /// One derived part: equal on all members, which differ in `self` and so in the peer.
 struct DerivedPart {
   CommandKind kind = CommandKind::Copy;
-  uint32_t value = 0; ///< of several values of an all_gather
+  uint32_t value = 0; ///< which of several values; a signal of a push: of this one
   ExchangeView out = {}, in = {};
   uint32_t distance = 0;
   uint32_t shot = 0; ///< of a signal or wait: its slot is slot + shot * members + the raiser
@@ -59,13 +65,14 @@ std::vector<DerivedPart> deriveParts(ExchangeKind kind, uint32_t members,
 
 inline bool isTwoShot(ExchangeKind kind) { return kind == ExchangeKind::TwoShotAllReduce; }
 inline bool isAllGather(ExchangeKind kind) { return kind == ExchangeKind::AllGather; }
+inline bool reduces(ExchangeKind kind) { return !isAllGather(kind) && kind != ExchangeKind::Push; }
 
 /// The LL protocol (ExchangeSignals::Word): the most members, and the most bytes of a value that a
 /// member sends to another one.
 inline constexpr uint32_t kMostWordRanks = 8;
 inline constexpr uint64_t kMostWordValue = uint64_t(1) << 19;
 
-/// The typed exchange of a fused exchange; null: its parts are commands of the file.
+/// The table of a fused exchange; null: the command is none.
 const sp::Exchange *exchangeOf(const sp::RankProgram &data, const sp::Command &head);
 
 } // namespace tandem::program

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A fused exchange is a list of copies, puts, signals, waits and reductions that one kernel can run
-// (docs/fused-exchange.md). This is the one place that finds the kernel's steps in the list.
+// The steps in which one kernel runs the parts of an exchange (docs/fused-exchange.md), and what
+// the kernels cannot do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,23 +12,25 @@
 #define TANDEM_PROGRAM_FUSEDEXCHANGE_H
 
 #include "tandem/Program/Commands.h"
-#include "tandem/Program/ExchangeSignals.h"
-#include "tandem/Program/Gated.h"
 #include "tandem/Program/Types.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tandem {
+class Program;
+}
 
 namespace tandem::program {
 
-/// A command of a fused exchange. Signals and waits have no views.
+/// A derived command of a fused exchange (Expand.h). Signals and waits have no views.
 struct ExchangePart {
-  using Kind = CommandKind; ///< one that may be a part: CommandInfo::partOf
-  Kind kind = Kind::Copy;
-  uint32_t channel = 0; ///< of a put, signal or wait
-  uint32_t peer = 0;    ///< of a put
-  bool toSelf = false;  ///< a put whose peer is this rank
-  uint8_t reduceOp = 0; ///< of a reduction: ReduceOp
-  uint64_t dims = 0;    ///< of a reduction: bit i for dimension i of `in`
-  PlacedView out, in;   ///< out of a put: as this rank names the place in the peer's memory
-  bool moves() const { return kind != Kind::Signal && kind != Kind::WaitSignal; }
+  CommandKind kind = CommandKind::Copy;
+  uint8_t reduceOp = 0;       ///< of a reduction of dimension 0: ReduceOp
+  uint32_t out = 0, in = 0;   ///< numbers of views
+  Layout outLayout, inLayout; ///< normalized
+  bool moves() const { return kind != CommandKind::Signal && kind != CommandKind::WaitSignal; }
 };
 
 /// An element-wise move: each target becomes the sum of `terms` sources, which are `termStride`
@@ -52,9 +54,9 @@ struct ExchangeStep {
   std::vector<uint32_t> signals;
 };
 
-/// The steps. Thread i of a kernel may handle element i in all of them without waiting for other
-/// threads, but for waits and signals. An error says which part does not fit, as "part 3: ...".
-Expected<std::vector<ExchangeStep>> describeExchange(const std::vector<ExchangePart> &parts);
+/// The steps of a kernel. Thread i may handle element i in all of them without waiting for other
+/// threads, but for waits and signals.
+std::vector<ExchangeStep> stepsOf(const std::vector<ExchangePart> &parts);
 
 /// The limits of a kernel, of all its steps. `Shapes`: pairs of layouts, of targets and sources.
 inline constexpr int kMostExchangeSteps = 28, kMostExchangeShapes = 2, kMostExchangeStores = 28,
@@ -72,6 +74,9 @@ constexpr std::optional<DType> exchangeKernelType(DType type, bool added) {
     return DType::F32;
   return std::nullopt;
 }
+
+/// Why there is no kernel for these steps; empty: there is one. The runtime and the simulator ask.
+std::string whyNoKernel(const std::vector<ExchangeStep> &steps);
 
 /// The parts of the fused exchange that is command `head` of a loaded program.
 std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head);

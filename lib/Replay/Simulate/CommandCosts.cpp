@@ -9,6 +9,7 @@
 
 #include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/FusedExchange.h"
+#include "tandem/Program/Gated.h"
 #include "tandem/Program/RowCopy.h"
 #include "tandem/Program/stream_program_generated.h"
 
@@ -264,42 +265,20 @@ void CommandCosts::findExchangeKernels() {
       }
 }
 
-/// Steps as program::describeExchange finds them.
 bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
-  int steps = 0, waits = 0, stores = 0, signals = 0;
-  std::vector<std::pair<Layout, Layout>> shapes; // of targets and sources
-  std::set<DType> types;
-  bool adds = false;
-  Kind before = Kind::Signal;
+  std::vector<program::ExchangePart> parts;
   for (CommandId c = exchange + 1; c <= exchange + world.commands[exchange].aux; ++c) {
-    const Command &part = world.commands[c];
-    bool isWait = part.kind == Kind::WaitSignal, isSignal = part.kind == Kind::Signal;
-    steps += steps == 0 || (isWait && before != Kind::WaitSignal) ||
-             (!isSignal && before == Kind::Signal);
-    ++(isWait ? waits : isSignal ? signals : stores);
-    before = part.kind;
-    if (isWait || isSignal)
+    const Command &command = world.commands[c];
+    program::ExchangePart &part = parts.emplace_back();
+    part.kind = command.kind;
+    if (!part.moves())
       continue;
-    const View *out = world.operand(rank, part, 0), *in = world.operand(rank, part, 1);
-    if (!out || !in ||
-        !program::exchangeKernelType(world.layoutOf(*out).dtype, part.kind == Kind::Reduce))
-      return false;
-    types.insert(world.layoutOf(*out).dtype);
-    adds |= part.kind == Kind::Reduce;
-    std::pair layouts(world.layoutOf(*out).normalized(), world.layoutOf(*in).normalized());
-    // A put of a sum is a store of its reduction.
-    bool isNew = std::find(shapes.begin(), shapes.end(), layouts) == shapes.end();
-    if (isNew &&
-        (part.kind == Kind::Reduce || shapes.empty() || layouts.first != layouts.second || !adds)) {
-      steps += !shapes.empty() && !adds; // copies of another value
-      shapes.push_back(std::move(layouts));
-    }
+    part.out = rank.operands[command.operands];
+    part.in = rank.operands[command.operands + 1];
+    part.outLayout = world.layoutOf(rank.views[part.out]).normalized();
+    part.inLayout = world.layoutOf(rank.views[part.in]).normalized();
   }
-  if (adds && types.size() > 1)
-    return false;
-  return steps <= program::kMostExchangeSteps && waits <= program::kMostExchangeWaits &&
-         stores <= program::kMostExchangeStores && signals <= program::kMostExchangeSignals &&
-         shapes.size() <= static_cast<size_t>(program::kMostExchangeShapes);
+  return program::whyNoKernel(program::stepsOf(parts)).empty();
 }
 
 double CommandCosts::exchangeBlocks(CommandId command) const {

@@ -50,8 +50,6 @@ enum class Opcode : uint8_t {
   GroupEnd,
   GatedBegin, // a = SMs that it leaves
   GatedEnd,
-  ExchangeBegin, // a = thread blocks
-  ExchangeEnd,
   Send,       // a, c = peer
   Recv,       // a, c = peer
   Put,        // a = source, b = target, c = peer
@@ -127,6 +125,7 @@ struct ExchangeCode {
   hostir::PeerExchangeOp op;
   SmallVector<uint32_t, 4> inputs, outputs, copies; ///< view slots
   uint32_t scratch = kNone;                         ///< likewise
+  uint32_t value = kNone;                           ///< number slot
 };
 
 /// What is known of a kernel of the embedder.

@@ -41,7 +41,6 @@ private:
   LogicalResult channel(hostir::ChannelOp op);
   LogicalResult group(hostir::GroupOp op);
   LogicalResult gatedMatmul(hostir::GatedMatmulOp op);
-  LogicalResult fusedExchange(hostir::FusedExchangeOp op);
   void exchange(hostir::PeerExchangeOp op);
   LogicalResult launch(hostir::LaunchOp op);
   void call(hostir::CallOp op);

@@ -149,7 +149,6 @@ FailureOr<bool> CodeBuilder::communication(Operation *op) {
       })
       .Case([&](GroupOp o) { return done(group(o)); })
       .Case([&](GatedMatmulOp o) { return done(gatedMatmul(o)); })
-      .Case([&](FusedExchangeOp o) { return done(fusedExchange(o)); })
       .Case([&](SendOp o) {
         Instr &instr = command(op, Opcode::Send, "send");
         instr.a = slot(o.getBuffer());
@@ -209,16 +208,6 @@ LogicalResult CodeBuilder::gatedMatmul(hostir::GatedMatmulOp op) {
   return success();
 }
 
-LogicalResult CodeBuilder::fusedExchange(hostir::FusedExchangeOp op) {
-  Instr &begin = command(op, Opcode::ExchangeBegin, "fused_exchange");
-  begin.a = static_cast<uint32_t>(op.getBlocks());
-  begin.e = slot(op.getStream());
-  if (failed(block(op.getBody().front())))
-    return failure();
-  emit(op, Opcode::ExchangeEnd);
-  return success();
-}
-
 void CodeBuilder::exchange(hostir::PeerExchangeOp op) {
   ExchangeCode code{op, {}, {}, {}};
   auto slots = [&](ValueRange values, SmallVectorImpl<uint32_t> &into) {
@@ -230,6 +219,8 @@ void CodeBuilder::exchange(hostir::PeerExchangeOp op) {
   slots(op.getCopies(), code.copies);
   if (op.getScratch())
     code.scratch = slot(op.getScratch());
+  if (op.getValue())
+    code.value = slot(op.getValue());
   Instr &instr = command(op, Opcode::Exchange, "peer_exchange");
   instr.a = this->code->exchanges.size();
   instr.d = slot(op.getChannel());

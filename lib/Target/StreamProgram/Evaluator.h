@@ -50,7 +50,6 @@ private:
   LogicalResult command(const Instr &instr);
   LogicalResult collective(const Instr &instr);
   LogicalResult endGated(const Instr &instr);
-  LogicalResult endExchange(const Instr &instr);
   LogicalResult exchange(const Instr &instr);
   LogicalResult message(const Instr &instr);
   LogicalResult signal(const Instr &instr);
@@ -81,8 +80,7 @@ private:
   // The open group.
   const Instr *openGroup = nullptr;
   size_t groupCommand = 0;
-  size_t gatedCommand = 0;    ///< the open gated matmul
-  size_t exchangeCommand = 0; ///< the open fused exchange
+  size_t gatedCommand = 0; ///< the open gated matmul
 };
 
 } // namespace tandem::target

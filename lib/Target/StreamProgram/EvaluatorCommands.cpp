@@ -8,11 +8,14 @@
 #include "Evaluator.h"
 
 #include "tandem/Program/Commands.h"
-#include "tandem/Program/FusedExchange.h"
+#include "tandem/Program/Gated.h"
 
 using namespace mlir;
 
 namespace tandem::target {
+
+/// The runtime's limit.
+constexpr int64_t kMaxSignalValue = int64_t(1) << 32;
 
 static Opcode opcodeOf(const Instr &instr) { return static_cast<Opcode>(instr.op); }
 
@@ -96,14 +99,6 @@ LogicalResult Evaluator::command(const Instr &instr) {
     return success();
   case Opcode::GatedEnd:
     return endGated(instr);
-  case Opcode::ExchangeBegin: {
-    exchangeCommand = tables.commands.size();
-    RawCommand &head = tables.command(K::fused_exchange, instr, ints[instr.e]);
-    head.value = instr.a;
-    return success();
-  }
-  case Opcode::ExchangeEnd:
-    return endExchange(instr);
   case Opcode::Send:
   case Opcode::Recv:
     return message(instr);
@@ -172,33 +167,6 @@ LogicalResult Evaluator::endGated(const Instr &instr) {
   return success();
 }
 
-LogicalResult Evaluator::endExchange(const Instr &instr) {
-  ArrayRef<RawCommand> commands = ArrayRef(tables.commands).drop_front(exchangeCommand + 1);
-  tables.commands[exchangeCommand].aux = static_cast<uint32_t>(commands.size());
-  if (surveying) // operands are not resolved
-    return success();
-  std::vector<program::ExchangePart> parts;
-  for (const RawCommand &raw : commands) {
-    program::ExchangePart &part = parts.emplace_back();
-    part.kind = static_cast<program::CommandKind>(raw.kind);
-    part.channel = raw.channel;
-    if (part.kind == program::ExchangePart::Kind::Put) {
-      part.peer = raw.peer;
-      part.toSelf = raw.peer == code.channels[raw.channel].self[rank];
-    }
-    if (!part.moves())
-      continue;
-    part.reduceOp = raw.reduceOp;
-    part.dims = part.kind == program::ExchangePart::Kind::Reduce ? raw.value : 0;
-    part.out = placeOf(*this, raw, 0);
-    part.in = placeOf(*this, raw, 1);
-  }
-  auto steps = program::describeExchange(parts);
-  if (!steps)
-    return error(instr) << steps.status().message();
-  return success();
-}
-
 LogicalResult Evaluator::exchange(const Instr &instr) {
   const ExchangeCode &from = code.exchanges[instr.a];
   hostir::PeerExchangeOp op = from.op;
@@ -223,16 +191,22 @@ LogicalResult Evaluator::exchange(const Instr &instr) {
       (from.scratch != kNone && failed(operand(instr, from.scratch, typed.scratch))))
     return failure();
   typed.copy.resize(typed.out.size(), kNone);
+  int64_t value = from.value == kNone ? 1 : ints[from.value];
+  if (value < 1 || value > kMaxSignalValue)
+    return error(instr) << "expected a signal value from 1 to " << kMaxSignalValue << ", found "
+                        << value;
+  typed.value = static_cast<uint64_t>(value);
+  uint64_t last = typed.value + (op.isPush() ? typed.out.size() - 1 : 0);
   size_t slots = typed.slot + size_t(info->groupSize) * (op.isTwoShot() ? 2 : 1);
   if (slots > signalSlots.size())
     signalSlots.resize(slots, 0);
   for (size_t slot = typed.slot; slot < slots; ++slot)
-    signalSlots[slot] = std::max<uint64_t>(signalSlots[slot], 1);
+    signalSlots[slot] = std::max(signalSlots[slot], last);
   RawCommand &head = tables.command(sp::CommandKind::fused_exchange, instr, ints[instr.e]);
   head.value = static_cast<uint64_t>(op.getBlocks());
   head.op = static_cast<uint8_t>(op.getProtocol());
-  tables.exchanges.push_back(std::move(typed));
   head.peer = static_cast<uint32_t>(tables.exchanges.size());
+  tables.exchanges.push_back(std::move(typed));
   return success();
 }
 
@@ -310,8 +284,7 @@ LogicalResult Evaluator::collective(const Instr &instr) {
 }
 
 LogicalResult Evaluator::signal(const Instr &instr) {
-  // The runtime's limits.
-  constexpr int64_t maxSlots = int64_t(1) << 20, maxValue = int64_t(1) << 32;
+  constexpr int64_t maxSlots = int64_t(1) << 20;
   bool isSignal = opcodeOf(instr) == Opcode::Signal;
   uint16_t number;
   const ChannelInfo *info = channel(instr, instr.d, number);
@@ -321,8 +294,9 @@ LogicalResult Evaluator::signal(const Instr &instr) {
   if (slot < 0 || slot >= maxSlots)
     return error(instr) << "expected a signal slot from 0 to " << maxSlots - 1 << ", found "
                         << slot;
-  if (value < 1 || value > maxValue)
-    return error(instr) << "expected a signal value from 1 to " << maxValue << ", found " << value;
+  if (value < 1 || value > kMaxSignalValue)
+    return error(instr) << "expected a signal value from 1 to " << kMaxSignalValue << ", found "
+                        << value;
   if (static_cast<size_t>(slot) >= signalSlots.size())
     signalSlots.resize(slot + 1, 0);
   signalSlots[slot] = std::max(signalSlots[slot], static_cast<uint64_t>(value));

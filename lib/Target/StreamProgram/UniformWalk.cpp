@@ -102,7 +102,6 @@ bool UniformWalk::isUniform(const Instr &instr) const {
   case Opcode::Alloc:
   case Opcode::Local:
   case Opcode::GatedBegin:
-  case Opcode::ExchangeBegin:
   case Opcode::Launch:
   case Opcode::Call:
     return isConstant(instr.e);
@@ -116,7 +115,8 @@ bool UniformWalk::isUniform(const Instr &instr) const {
   case Opcode::Put:
     return isConstant(instr.e) && isChannelOfAll(instr.d) && isKnown(instr.c);
   case Opcode::Exchange:
-    return isConstant(instr.e) && isChannelOfAll(instr.d);
+    return isConstant(instr.e) && isChannelOfAll(instr.d) &&
+           (code.exchanges[instr.a].value == kNone || isConstant(code.exchanges[instr.a].value));
   case Opcode::Signal:
     return isConstant(instr.e) && isChannelOfAll(instr.d) && isConstant(instr.b) &&
            isKnown(instr.a) && isKnown(instr.c);

@@ -9,6 +9,8 @@
 
 #include "tandem/Program/Commands.h"
 #include "tandem/Program/Container.h"
+#include "tandem/Program/Expand.h"
+#include "tandem/Program/Gated.h"
 
 #include <algorithm>
 #include <charconv>
@@ -461,10 +463,10 @@ Status InstanceImpl::addTarget(GatedMatmulDesc &desc, uint32_t firstPart,
 
 Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
   const sp::Command &command = *data.commands()->Get(i);
-  TANDEM_ASSIGN_OR_RETURN(std::vector<program::ExchangeStep> steps,
-                          program::describeExchange(program::exchangeParts(*programHandle, i)));
-  Channel *channel = nullptr;
-  std::string why;
+  std::vector<program::ExchangeStep> steps =
+      program::stepsOf(program::exchangeParts(*programHandle, i));
+  Channel *channel = channels[program::exchangeOf(data, command)->channel()].get();
+  std::string why = program::whyNoKernel(steps);
   FusedExchange exchange;
   exchange.blocks = static_cast<uint32_t>(command.value());
   auto part = [&](uint32_t number) -> const sp::Command & {
@@ -490,9 +492,6 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
       TANDEM_RETURN_IF_ERROR(checkPut(*target.put, of.group()->Get(target.put->peer)));
     }
   }
-  for (uint32_t number = 0; number < command.aux() && !channel; ++number)
-    if (part(number).channel() != sp::kNoChannel)
-      channel = channels[part(number).channel()].get();
   // A kernel that waits for this rank, and whose rank this one's kernel waits for, must leave SMs.
   for (uint32_t c = 0; c < data.commands()->size(); ++c) {
     const sp::Command &head = *data.commands()->Get(c);
@@ -504,8 +503,6 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
     if (waits && head.value() < command.value())
       why = fmt::format("a gated matmul of the program leaves {} SMs", head.value());
   }
-  if (!channel)
-    why = "it has no message";
   addProtocol(exchange, i);
   if (why.empty()) {
     auto operation = channel->prepareExchange(exchange);

@@ -408,7 +408,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s:
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
-  // expected-error @+1 {{expected one input and one output, or as many of both of an all_gather, found 2 and 2}}
+  // expected-error @+1 {{expected one input and one output, or as many of both of an all_gather or put_all, found 2 and 2}}
   hostir.peer_exchange one_shot_all_reduce %a, %b to %b, %a scratch %s slot 0 blocks 1 via %ch on %main : memref<3xf32>, memref<3xf32> to memref<3xf32>, memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
 }
 
@@ -483,14 +483,10 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s:
 
 // peer_exchange_c5
 #tp = #tandem.mesh<"tp", ["x" = 4]>
-hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %c: memref<4x3xf32>, %s: memref<4x3xf32, #hostir.symmetric>, %d: memref<4x2xf32, #hostir.symmetric>) {
+hostir.program @p(%a: memref<3xf32>, %s: memref<3xf32, #hostir.symmetric>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
   %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c2 = arith.constant 2 : index
-  scf.for %i = %c0 to %c2 step %c1 {
-    // expected-error @+1 {{expected not to be in a loop}}
-    hostir.peer_exchange one_shot_all_reduce %a to %b scratch %s slot 0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
-  }
+  // expected-error @+1 {{expected a value of at least 1, found 0}}
+  hostir.peer_exchange put_all %a to %s slot 0 value %c0 blocks 1 via %ch on %main : memref<3xf32> to memref<3xf32, #hostir.symmetric>
 }

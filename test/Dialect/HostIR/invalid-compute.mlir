@@ -307,51 +307,6 @@ hostir.program @p(%x: memref<4x16xf32>, %y: memref<4x8xf32>) {
 
 // -----
 
-// fused_exchange_c1
-hostir.program @p(%a: memref<4xf32>) {
-  %main = hostir.main_stream
-  // expected-error @+1 {{expected at least one put, found none}}
-  hostir.fused_exchange on %main blocks 1 {
-    hostir.copy %a to %a on %main : memref<4xf32> to memref<4xf32>
-  }
-}
-
-// -----
-
-// fused_exchange_c1
-hostir.program @p(%a: memref<4xf32>) {
-  %main = hostir.main_stream
-  hostir.fused_exchange on %main blocks 1 {
-    // expected-error @+1 {{expected only copies, puts, signals, waits for signals, reductions, views, 'arith' and 'scf' in a fused exchange}}
-    hostir.accumulate sum %a into %a on %main : memref<4xf32> to memref<4xf32>
-  }
-}
-
-// -----
-
-// fused_exchange_c1
-hostir.program @p(%a: memref<4xf32>) {
-  %main = hostir.main_stream
-  %zero = arith.constant 0 : index
-  %other = hostir.worker_stream %zero
-  hostir.fused_exchange on %main blocks 1 {
-    // expected-error @+1 {{expected the stream of its fused exchange}}
-    hostir.copy %a to %a on %other : memref<4xf32> to memref<4xf32>
-  }
-}
-
-// -----
-
-// fused_exchange_c2
-hostir.program @p(%a: memref<4xf32>) {
-  %main = hostir.main_stream
-  // expected-error @+1 {{expected 1 to 1024 thread blocks, found 0}}
-  hostir.fused_exchange on %main blocks 0 {
-  }
-}
-
-// -----
-
 // gated_matmul_c1
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream

@@ -123,14 +123,6 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
   hostir.signal %c0 = %c1 at %c1 via %ch on %s
   // CHECK: hostir.wait_signal %{{.*}} >= %{{.*}} via %{{.*}} on %{{.*}}
   hostir.wait_signal %c0 >= %c1 via %ch on %s
-  // CHECK: hostir.fused_exchange on %{{.*}} blocks 4 {
-  // CHECK-NEXT: hostir.put
-  // CHECK-NEXT: hostir.signal
-  // CHECK-NEXT: }
-  hostir.fused_exchange on %s blocks 4 {
-    hostir.put %a to %p at %c1 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
-    hostir.signal %c0 = %c1 at %c1 via %ch on %s
-  }
   // CHECK: hostir.peer_exchange one_shot_all_reduce %{{.*}} to %{{.*}} scratch %{{.*}} slot 0 blocks 2 protocol word via %{{.*}} on %{{.*}} : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
   %scratch = hostir.alloc on %s : memref<4x3xf32, #hostir.symmetric>
   hostir.peer_exchange one_shot_all_reduce %a to %b scratch %scratch slot 0 blocks 2 protocol word via %ch on %s
@@ -149,6 +141,8 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
   %parts = hostir.alloc on %s : memref<4x3x1xf32, #hostir.symmetric>
   hostir.peer_exchange two_shot_all_reduce %row to %sum scratch %parts cut 1 slot 12 blocks 1 via %ch on %s
       : memref<3x4xf32> to memref<3x4xf32, #hostir.symmetric> scratch memref<4x3x1xf32, #hostir.symmetric>
+  // CHECK: hostir.peer_exchange put_all %{{.*}} to %{{.*}} slot 20 value %{{.*}} blocks 4 via %{{.*}} on %{{.*}} : memref<3xf32> to memref<3xf32, #hostir.symmetric>
+  hostir.peer_exchange put_all %a to %p slot 20 value %c1 blocks 4 via %ch on %s : memref<3xf32> to memref<3xf32, #hostir.symmetric>
 }
 
 // CHECK-LABEL: hostir.program @compute

@@ -23,7 +23,6 @@ ProgramSpec two(uint64_t blocks, bool atOnce) {
   for (RankSpec &rank : spec.ranks) {
     uint32_t own = rank.view(rank.argument(x, 16), DType::F32, {4}), result = rank.argument(y, 32);
     uint16_t channel = rank.channel({0, 1}, 2);
-    uint32_t peer = 1 - rank.rank;
     rank.slots.assign(4, 1);
     rank.sync(1, 0);
     for (uint32_t turn = 0; turn < 2; ++turn) {
@@ -32,16 +31,17 @@ ProgramSpec two(uint64_t blocks, bool atOnce) {
       uint32_t slots = rank.symmetric(64);
       // The same places on both ranks, whichever is issued first.
       rank.buffers[slots] = sp::Buffer(sp::Space::symmetric, 0, uint64_t(64) * number, 64, 0);
-      uint32_t mine = rank.view(slots, DType::F32, {4}, 16 * rank.rank);
       CommandSpec &head = rank.add(Kind::fused_exchange, stream);
-      head.aux = 5;
+      head.peer = turn;
       head.value = blocks;
-      rank.copy(stream, mine, own);
-      rank.put(stream, channel, mine, own, peer);
-      rank.signal(stream, channel, peer, 2 * number + rank.rank, 1, true);
-      rank.waitSignal(stream, channel, 2 * number + peer, 1);
-      uint32_t sum = rank.view(result, DType::F32, {4}, 16 * number);
-      rank.add(Kind::reduce, stream, {sum, rank.view(slots, DType::F32, {2, 4})}).value = 1;
+      sp::ExchangeT &exchange = rank.exchanges.emplace_back();
+      exchange.kind = sp::ExchangeKind::one_shot_all_reduce;
+      exchange.channel = channel;
+      exchange.slot = 2 * number;
+      exchange.in = {own};
+      exchange.out = {rank.view(result, DType::F32, {4}, 16 * number)};
+      exchange.copy = {sp::kNoView};
+      exchange.scratch = rank.view(slots, DType::F32, {2, 4});
     }
     rank.sync(0, 1);
   }
@@ -60,10 +60,12 @@ TEST(FusedExchange, CorrectPrograms) {
 
 TEST(FusedExchange, AWaitThatIsMissing) {
   ExchangeSpec spec(4);
+  spec.makePlain();
   spec.drop(0, Kind::wait_signal);
   std::set<std::string> found = diagnoses(run(spec));
   EXPECT_TRUE(found.count("race")) << (found.empty() ? "none" : *found.begin());
   ExchangeSpec two(4, /*twoShots=*/true);
+  two.makePlain();
   two.drop(1, Kind::wait_signal, 4);
   found = diagnoses(run(two));
   EXPECT_TRUE(found.count("race")) << (found.empty() ? "none" : *found.begin());
@@ -71,12 +73,14 @@ TEST(FusedExchange, AWaitThatIsMissing) {
 
 TEST(FusedExchange, ASignalThatIsMissing) {
   ExchangeSpec spec(2);
+  spec.makePlain();
   spec.drop(1, Kind::signal);
   expectOnly(spec, {"signal-missing"});
 }
 
 TEST(FusedExchange, ASignalBeforeItsPut) {
   ExchangeSpec spec(2);
+  spec.makePlain();
   std::swap(spec.part(0, Kind::put), spec.part(0, Kind::signal));
   EXPECT_FALSE(run(spec).findings.empty());
 }

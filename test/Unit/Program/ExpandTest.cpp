@@ -6,11 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "Support/ExchangeSpec.h"
+#include "Support/GatedSpec.h"
 
 #include "tandem/Program/ExchangeMemory.h"
 #include "tandem/Program/Program.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
 #include <regex>
@@ -36,8 +38,8 @@ std::vector<std::string> commandsOf(const ProgramSpec &spec, uint32_t rank) {
   std::vector<std::string> lines;
   std::istringstream text(program ? dumpProgram(**program) : "");
   for (std::string line; std::getline(text, line);)
-    if (std::regex_search(line, std::regex("^ *[0-9]+ s0 ")))
-      lines.push_back(std::regex_replace(line, std::regex("^ *[0-9]+ | \"[^\"]*\"$"), ""));
+    if (std::regex_search(line, std::regex("^ *[0-9]+ s0  *(?!fused_exchange)")))
+      lines.push_back(std::regex_replace(line, std::regex("^ *[0-9]+ s0 *| \"[^\"]*\"$"), ""));
   std::sort(lines.begin(), lines.end());
   return lines;
 }
@@ -45,22 +47,18 @@ std::vector<std::string> commandsOf(const ProgramSpec &spec, uint32_t rank) {
 TEST(Expand, MeansItsParts) {
   for (uint32_t ranks : {2, 4})
     for (bool twoShots : {false, true}) {
-      ExchangeSpec parts(ranks, twoShots), typed(ranks, twoShots);
-      typed.makeTyped();
+      ExchangeSpec plain(ranks, twoShots), typed(ranks, twoShots);
+      plain.makePlain();
       for (uint32_t rank = 0; rank < ranks; ++rank) {
-        EXPECT_EQ(commandsOf(typed, rank), commandsOf(parts, rank));
+        EXPECT_EQ(commandsOf(typed, rank), commandsOf(plain, rank));
         EXPECT_GT(commandsOf(typed, rank).size(), ranks);
       }
     }
   using Types = std::vector<DType>;
   for (const Types &types : {Types{DType::F32}, Types{DType::I8, DType::F32}})
-    for (uint32_t rank = 0; rank < 3; ++rank) {
-      std::vector<std::string> typed = commandsOf(gatherSpec(3, types, 4, 1, kPerBlock), rank);
-      std::vector<std::string> parts = commandsOf(gatherSpec(3, types, 4), rank);
-      for (std::string &line : typed)
-        line = std::regex_replace(line, std::regex(" signals block"), "");
-      EXPECT_EQ(typed, parts);
-    }
+    for (uint32_t rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(commandsOf(gatherSpec(3, types, 4), rank),
+                commandsOf(gatherSpec(3, types, 4, 1, 0, /*isPlain=*/true), rank));
 }
 
 TEST(Expand, PartsOfAReduceScatter) {
@@ -82,6 +80,15 @@ TEST(Expand, PartsOfAReduceScatter) {
                                                            {Kind::Reduce, 1}}));
 }
 
+TEST(Expand, PartsOfAPush) {
+  auto parts = program::deriveParts(program::ExchangeKind::Push, 3, {false, false});
+  std::string found; // of member 0
+  for (const program::DerivedPart &part : parts)
+    found += fmt::format("{} {} to {}, ", toString(part.kind), part.value, part.peer(0, 3));
+  EXPECT_EQ(found, "put 0 to 2, signal 0 to 2, put 1 to 2, signal 1 to 2, "
+                   "put 0 to 1, signal 0 to 1, put 1 to 1, signal 1 to 1, ");
+}
+
 /// Expects that rank 0's program is refused after a change, with this text in the message.
 void expectError(const std::string &text, ProgramSpec spec,
                  const std::function<void(RankSpec &)> &edit) {
@@ -95,21 +102,26 @@ void expectError(const std::string &text, ProgramSpec spec,
 TEST(Expand, Refuses) {
   ExchangeSpec one(4, false, 16, 2, kPerBlock), two(4, true, 16, 2, kPerBlock);
   ProgramSpec gather = gatherSpec(4, {DType::I8, DType::F32}, 4, 2, kPerBlock);
-  expectError("field peer: exchange 1 of 1", one, [](RankSpec &r) { r.commands[0].peer = 2; });
+  expectError("field peer: exchange 1 of 1", one, [](RankSpec &r) { r.commands[0].peer = 1; });
   expectError("expected no parts in the file, found 3", one, [](RankSpec &r) {
     r.commands[0].aux = 3;
     for (int i = 0; i < 3; ++i)
       r.waitSignal(0, 0, 0, 1);
   });
-  expectError("field kind: unknown kind 4", one,
-              [](RankSpec &r) { r.exchanges[0].kind = static_cast<sp::ExchangeKind>(4); });
+  expectError("field kind: unknown kind 5", one,
+              [](RankSpec &r) { r.exchanges[0].kind = static_cast<sp::ExchangeKind>(5); });
   expectError("exchanges[0]: field channel: 1 of 1", one,
               [](RankSpec &r) { r.exchanges[0].channel = 1; });
   expectError("field channel: expected at least 2 members, found 1", one,
               [](RankSpec &r) { r.exchanges[0].channel = r.channel({0}, 2, "alone"); });
   expectError("field slot: slots 1 to 4 of 4", one, [](RankSpec &r) { r.exchanges[0].slot = 1; });
-  expectError("slot 0 belongs to another exchange", one,
-              [](RankSpec &r) { r.commands.push_back(r.commands[0]); });
+  expectError("slot 1 belongs to exchange 0", one, [](RankSpec &r) {
+    r.slots.push_back(1);
+    r.exchanges.push_back(r.exchanges[0]);
+    r.exchanges[1].slot = 1;
+    r.commands.push_back(r.commands[0]);
+    r.commands[1].peer = 1;
+  });
   expectError("slot 2 belongs to an exchange", one, [](RankSpec &r) { r.waitSignal(0, 0, 2, 1); });
   expectError("found 2, 1 and 1", one, [](RankSpec &r) { r.exchanges[0].in.push_back(0); });
   expectError("field copy: expected none, found view 0", one,
@@ -130,8 +142,16 @@ TEST(Expand, Refuses) {
   for (const ProgramSpec &spec : {static_cast<ProgramSpec>(two), gather})
     expectError("protocol LL: expected one shot and one value", spec,
                 [](RankSpec &r) { r.commands[0].op = kLL; });
-  expectError("field op: expected one signal per step", ExchangeSpec(4),
-              [](RankSpec &r) { r.commands[0].op = kPerBlock; });
+}
+
+TEST(Expand, APushSignalsPerStep) {
+  GatedSpec spec(2, 2, 2);
+  auto exchange = std::find_if(
+      spec.ranks[0].commands.begin(), spec.ranks[0].commands.end(),
+      [](const CommandSpec &command) { return command.kind == sp::CommandKind::fused_exchange; });
+  exchange->op = kPerBlock;
+  EXPECT_NE(load(spec).status().message().find("expected one signal per step of a push"),
+            std::string::npos);
 }
 
 ExchangeMemory memoryOf(const ProgramSpec &spec) {
@@ -171,7 +191,7 @@ TEST(Expand, Memory) {
     rank.slots.assign(4, 1);
     rank.exchanges.push_back(second);
     CommandSpec again = rank.commands[0];
-    again.peer = 2;
+    again.peer = 1;
     rank.commands.push_back(again);
   }
   ExchangeMemory both = memoryOf(two);

@@ -227,7 +227,7 @@ LogicalResult DirectEmission::exchange() {
   int64_t cut = !all.cut || cast<MemRefType>(own[0].getType()).getRank() == 1 ? 0 : *all.cut;
   MLIRContext *context = builder.getContext();
   hostir::PeerExchangeOp::create(
-      builder, loc, getKind(), own, targets, copies, slots, cut,
+      builder, loc, getKind(), own, targets, copies, slots, /*value=*/Value(), cut,
       program.takeSignals(devices * (all.cut ? 2 : 1)), all.blocks,
       static_cast<hostir::ExchangeSignals>(all.signals),
       program.getChannel(all.plan.mesh, all.plan.axes, hostir::Capability::OneSided), stream,

@@ -289,7 +289,7 @@ LogicalResult GatedGather::pushOwn() {
   Value copies = hostir::WorkerStreamOp::create(builder, loc, program.getIndex(0));
   if (!blocks || gather.digits.devices == 1)
     return pushOwn(copies);
-  return emitFusedExchange(program, loc, copies, *blocks, [&] { return pushOwn(copies); });
+  return puts.pushSlices(body, gather, received, *blocks, copies);
 }
 
 LogicalResult GatedGather::pushOwn(Value copies) {

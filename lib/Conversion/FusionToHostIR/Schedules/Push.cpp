@@ -80,12 +80,12 @@ public:
   Value me;
   Peers peers;
   std::optional<int64_t> blocks;
+  OneSided puts;
 
 private:
   int64_t numBusy() const { return copyStreams + (computeStreams == 1 ? 0 : computeStreams); }
   int64_t numForked() const { return numBusy() + keeps; }
 
-  OneSided puts;
   int64_t copyStreams, computeStreams;
   bool keeps; ///< the last stream keeps
 };
@@ -161,8 +161,8 @@ private:
   /// Gives the gathered values receive memory, and the results of the loop theirs.
   LogicalResult prepare();
   LogicalResult pushOwn();
-  /// Own slices, to one peer after the other. `stream`: null: the copy stream of the peer.
-  LogicalResult pushOwn(SliceNumbers numbers, Value stream);
+  /// Own slices, to one peer after the other, on its copy stream.
+  LogicalResult pushOwn(SliceNumbers numbers);
   FailureOr<SmallVector<PushLoop::Piece>> getPieces(const SliceIndex &slice, Value peer);
   LogicalResult compute(ArrayRef<Batch> batches);
   LogicalResult computeFrom(Value distance, SliceNumbers numbers = {});
@@ -211,11 +211,10 @@ FailureOr<SmallVector<PushLoop::Piece>> PushGather::getPieces(const SliceIndex &
   return pieces;
 }
 
-LogicalResult PushGather::pushOwn(SliceNumbers numbers, Value stream) {
+LogicalResult PushGather::pushOwn(SliceNumbers numbers) {
   auto [first, end] = numbers.of(gather.digits);
   return program.loop(loc, 1, loop.devices, [&, first = first, end = end](Value distance) {
-    Value peer = loop.peers.getTarget(distance),
-          copies = stream ? stream : loop.getCopyStream(distance);
+    Value peer = loop.peers.getTarget(distance), copies = loop.getCopyStream(distance);
     return program.loop(loc, first, end, [&](Value number) {
       SliceIndex index = gather.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
       return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
@@ -230,12 +229,11 @@ LogicalResult PushGather::pushOwn(SliceNumbers numbers, Value stream) {
 
 LogicalResult PushGather::pushOwn() {
   if (!loop.blocks)
-    return forEachTurn([&](SliceNumbers numbers) { return pushOwn(numbers, /*stream=*/Value()); });
+    return forEachTurn([&](SliceNumbers numbers) { return pushOwn(numbers); });
   if (loop.devices == 1)
     return success();
   Value stream = loop.getCopyStream(program.getIndex(0));
-  return emitFusedExchange(program, loc, stream, *loop.blocks,
-                           [&] { return pushOwn(SliceNumbers(), stream); });
+  return loop.puts.pushSlices(body, gather, received.front(), *loop.blocks, stream);
 }
 
 LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &slice, Value stream,

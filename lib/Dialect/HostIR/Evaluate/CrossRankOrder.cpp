@@ -17,13 +17,16 @@ using namespace tandem::hostir;
 
 LogicalResult CrossRankOrder::onCommand(Operation *op, int stream) {
   if (auto signal = dyn_cast<SignalOp>(op))
-    onSignal(signal, stream);
+    onSignal(channelOf(signal.getChannel()),
+             {walk.valueOf(signal.getSlot()), walk.valueOf(signal.getPeer()), walk.issuers(),
+              walk.valueOf(signal.getValue()).getConstant().value_or(0)},
+             stream);
   else if (auto wait = dyn_cast<WaitSignalOp>(op))
     onWait(wait, stream);
   else if (auto put = dyn_cast<PutOp>(op))
-    onPut(put, stream);
+    onPut(channelOf(put.getChannel()), put.getTarget(), walk.valueOf(put.getPeer()), stream);
   else if (auto exchange = dyn_cast<PeerExchangeOp>(op))
-    onExchange(exchange, stream);
+    exchange.isPush() ? onPush(exchange, stream) : onExchange(exchange, stream);
   return success();
 }
 
@@ -36,27 +39,23 @@ unsigned CrossRankOrder::channelOf(Value value) {
   return known->second;
 }
 
-void CrossRankOrder::onPut(PutOp op, int stream) {
-  Operation *alloc = getViewRoot(op.getTarget()).getDefiningOp();
+void CrossRankOrder::onPut(unsigned channel, Value target, Number peer, int stream) {
+  Operation *alloc = getViewRoot(target).getDefiningOp();
   Buffer &buffer = buffers[alloc];
-  unsigned channel = channelOf(op.getChannel());
   if (!llvm::is_contained(buffer.channels, channel))
     buffer.channels.push_back(channel);
-  Number peer = walk.valueOf(op.getPeer()), issuers = walk.issuers();
+  Number issuers = walk.issuers();
   if (stream == kUnknownWorker || !peer.isKnown() || !issuers.isKnown())
     buffer.isUnknown = true;
   else
     pending[{stream, channel, peer, issuers}].push_back(alloc);
 }
 
-void CrossRankOrder::onSignal(SignalOp op, int stream) {
-  Signal signal = {walk.valueOf(op.getSlot()), walk.valueOf(op.getPeer()), walk.issuers(),
-                   walk.valueOf(op.getValue()).getConstant().value_or(0)};
+void CrossRankOrder::onSignal(unsigned channel, const Signal &signal, int stream) {
   if (!signal.slot.isKnown()) {
     anySlotMayRise = true;
     return;
   }
-  unsigned channel = channelOf(op.getChannel());
   auto [entry, isNew] = exchangeAt.try_emplace(signal.slot.getLeast(), exchanges.size());
   if (isNew) {
     Exchange &fresh = exchanges.emplace_back();
@@ -98,6 +97,28 @@ void CrossRankOrder::onWait(WaitSignalOp op, int stream) {
   // A wait that may not be issued, or runs on an unknown worker, orders nothing.
   if (wait.slot.isKnown() && wait.issuers.isKnown() && stream != kUnknownWorker)
     waits.push_back(wait);
+}
+
+void CrossRankOrder::onPush(PeerExchangeOp op, int stream) {
+  unsigned channel = channelOf(op.getChannel());
+  const RankGroups &groups = channels[channel].groups;
+  auto tabulate = [&](function_ref<int64_t(int64_t self)> numberOf) {
+    std::vector<int64_t> entries;
+    for (size_t rank = 0; rank < groups.self.size(); ++rank)
+      entries.push_back(groups.group[rank] < 0 ? 0 : numberOf(groups.self[rank]));
+    return walk.arithmetic().table(std::move(entries));
+  };
+  int64_t size = groups.groupSize,
+          value = op.getValue() ? walk.valueOf(op.getValue()).getConstant().value_or(0) : 1;
+  Number slot = tabulate([&](int64_t self) { return op.getSlot() + self; });
+  for (int64_t distance = 1; distance < size; ++distance) {
+    Number peer = tabulate([&](int64_t self) { return (self + size - distance) % size; });
+    for (auto [number, output] : llvm::enumerate(op.getOutputs())) {
+      onPut(channel, output, peer, stream);
+      int64_t raised = value > 0 ? value + static_cast<int64_t>(number) : 0;
+      onSignal(channel, {slot, peer, walk.issuers(), raised}, stream);
+    }
+  }
 }
 
 void CrossRankOrder::onExchange(PeerExchangeOp op, int stream) {

@@ -83,8 +83,6 @@ private:
     }
     if (auto gated = dyn_cast<GatedMatmulOp>(op)) // means its contents
       return block(gated.getBody().front());
-    if (auto exchange = dyn_cast<FusedExchangeOp>(op)) // likewise
-      return block(exchange.getBody().front());
     if (op->getNumRegions() != 0)
       return op->emitOpError() << "expected 'scf.for' or 'scf.if' as control flow of a program";
     if (isa<HostIRDialect>(op->getDialect()) && (isa<SyncOp>(op) || getStream(op)))

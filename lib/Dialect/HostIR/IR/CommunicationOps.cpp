@@ -163,7 +163,7 @@ static LogicalResult verifyExchangeShapes(PeerExchangeOp op, int64_t size) {
     if (failed(verifySameElementType(op, input, output)) ||
         failed(verifyShape(op, "an output", output, expected)))
       return failure();
-    if (kind == K::AllGather)
+    if (!op.reduces())
       continue;
     int64_t cut = op.getCut();
     if (op.isTwoShot()) {
@@ -191,19 +191,19 @@ LogicalResult PeerExchangeOp::verify() {
     return emitOpError() << "expected a slot of at least 0, found " << slot;
   if (failed(verifyCapability(*this, getChannel(), Capability::OneSided)))
     return failure();
-  if ((*this)->getParentOfType<scf::ForOp>())
-    return emitOpError() << "expected not to be in a loop";
+  if (getValue() && failed(verifyConstantAtLeast(*this, "a value", getValue(), 1)))
+    return failure();
   size_t values = getInputs().size();
-  if (values == 0 || getOutputs().size() != values || (values > 1 && !isAllGather()))
+  if (values == 0 || getOutputs().size() != values || (values > 1 && reduces()))
     return emitOpError() << "expected one input and one output, or as many of both of an "
-                            "all_gather, found "
+                            "all_gather or put_all, found "
                          << values << " and " << getOutputs().size();
-  bool peersStore = isAllGather() || isTwoShot();
-  if (!getCopies().empty() && (!peersStore || getCopies().size() != values))
-    return emitOpError() << "expected " << (peersStore ? "a copy for each output" : "no copies")
+  bool mayCopy = isAllGather() || isTwoShot(), peersStore = mayCopy || isPush();
+  if (!getCopies().empty() && (!mayCopy || getCopies().size() != values))
+    return emitOpError() << "expected " << (mayCopy ? "a copy for each output" : "no copies")
                          << ", found " << getCopies().size();
-  if (isAllGather() == bool(getScratch()))
-    return emitOpError() << "expected " << (isAllGather() ? "no scratch" : "a scratch");
+  if (reduces() != bool(getScratch()))
+    return emitOpError() << "expected " << (reduces() ? "a scratch" : "no scratch");
   SmallVector<Value> reached(peersStore ? ValueRange(getOutputs()) : ValueRange());
   if (getScratch())
     reached.push_back(getScratch());

@@ -200,41 +200,6 @@ LogicalResult GatedMatmulOp::verifyRegions() {
 }
 
 //===----------------------------------------------------------------------===//
-// Fused exchange
-//===----------------------------------------------------------------------===//
-
-LogicalResult FusedExchangeOp::verify() {
-  constexpr int64_t most = 1024;
-  if (int64_t blocks = getBlocksAttr().getInt(); blocks < 1 || blocks > most)
-    return emitOpError() << "expected 1 to " << most << " thread blocks, found " << blocks;
-  return success();
-}
-
-LogicalResult FusedExchangeOp::verifyRegions() {
-  bool hasPut = false;
-  WalkResult walk = getBody().walk([&](Operation *op) {
-    if (isView(op) || isa_and_present<arith::ArithDialect, scf::SCFDialect>(op->getDialect()))
-      return WalkResult::advance();
-    if (!isa<CopyOp, PutOp, SignalOp, WaitSignalOp, ReduceOp>(op)) {
-      op->emitOpError() << "expected only copies, puts, signals, waits for signals, reductions, "
-                           "views, 'arith' and 'scf' in a fused exchange";
-      return WalkResult::interrupt();
-    }
-    if (hostir::getStream(op) != getStream()) {
-      op->emitOpError() << "expected the stream of its fused exchange";
-      return WalkResult::interrupt();
-    }
-    hasPut |= isa<PutOp>(op);
-    return WalkResult::advance();
-  });
-  if (walk.wasInterrupted())
-    return failure();
-  if (!hasPut)
-    return emitOpError() << "expected at least one put, found none";
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
 // Accumulate and reduce
 //===----------------------------------------------------------------------===//
 

@@ -48,8 +48,7 @@ static StringRef whatForbids(Operation *op, const LaunchGroup &group) {
                : "";
   if (isa<PutOp, SignalOp, WaitSignalOp, PeerExchangeOp>(op))
     return "a one-sided message is in between";
-  if (isa<AllocOp, scf::ForOp, scf::IfOp, GroupOp, GatedMatmulOp, FusedExchangeOp>(op) ||
-      isMemoryEffectFree(op))
+  if (isa<AllocOp, scf::ForOp, scf::IfOp, GroupOp, GatedMatmulOp>(op) || isMemoryEffectFree(op))
     return "";
   if (!isa<HostIRDialect>(op->getDialect()))
     return "an unknown op is in between";

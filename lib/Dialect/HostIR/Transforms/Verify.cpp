@@ -134,7 +134,7 @@ static LogicalResult verifyDealloc(AllocOp alloc) {
 static LogicalResult verifyArguments(ProgramOp program) {
   llvm::DenseMap<Value, Operation *> writers;
   program.walk([&](MemoryEffectOpInterface op) {
-    if (isa<GroupOp, GatedMatmulOp, FusedExchangeOp>(op.getOperation()))
+    if (isa<GroupOp, GatedMatmulOp>(op.getOperation()))
       return;
     SmallVector<MemoryEffects::EffectInstance> effects;
     op.getEffects(effects);

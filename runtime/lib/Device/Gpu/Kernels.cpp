@@ -350,12 +350,6 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
   plan.moves = ofOneType(given);
   const std::vector<program::ExchangeMove> &moves = plan.moves;
   auto no = [](const std::string &why) { return Status(Code::Unsupported, why); };
-  size_t stores = 0;
-  for (const program::ExchangeMove &move : moves)
-    stores += move.stores.size();
-  if (moves.size() > kMostExchangeSteps || stores > kMostExchangeStores)
-    return no(fmt::format("expected at most {} steps and {} stores, found {} and {}",
-                          int(kMostExchangeSteps), int(kMostExchangeStores), moves.size(), stores));
   std::optional<DType> type;
   bool adds = false;
   std::vector<std::pair<Layout, Layout>> shapes; // of targets and sources
@@ -379,9 +373,6 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
       return no("expected one type in all steps of an exchange that adds");
     adds |= move.reduces;
   }
-  if (shapes.size() > kMostExchangeNests)
-    return no(fmt::format("expected at most {} shapes, found {}", int(kMostExchangeNests),
-                          shapes.size()));
   for (const auto &[out, in] : shapes) {
     // In order: unit i is the same elements in all steps.
     loops.emplace_back(std::vector<Layout>{out, in}, /*inOrder=*/true);

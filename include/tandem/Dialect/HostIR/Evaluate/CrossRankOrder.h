@@ -75,9 +75,10 @@ private:
     bool isUnknown = false;
   };
 
-  void onSignal(SignalOp op, int stream);
+  void onSignal(unsigned channel, const Signal &signal, int stream);
   void onWait(WaitSignalOp op, int stream);
-  void onPut(PutOp op, int stream);
+  void onPut(unsigned channel, Value target, Number peer, int stream);
+  void onPush(PeerExchangeOp op, int stream);
   void onExchange(PeerExchangeOp op, int stream);
   unsigned channelOf(Value channel);
   void decide(Exchange &exchange) const;

@@ -80,7 +80,7 @@ def HostIR_Capability : I32EnumAttr<"Capability", "capability of a channel", [
 }
 def HostIR_CapabilityAttr : EnumAttr<HostIR_Dialect, HostIR_Capability, "capability">;
 
-def HostIR_ExchangeSignals : I32EnumAttr<"ExchangeSignals", "how blocks of a fused exchange tell peers of arrivals", [
+def HostIR_ExchangeSignals : I32EnumAttr<"ExchangeSignals", "how the kernel of an exchange tells peers of arrivals", [
     I32EnumAttrCase<"Step", 0, "step">,
     I32EnumAttrCase<"Block", 1, "block">,
     I32EnumAttrCase<"Word", 2, "word">]> {
@@ -93,7 +93,8 @@ def HostIR_ExchangeKind : I32EnumAttr<"ExchangeKind", "what an exchange does", [
     I32EnumAttrCase<"AllGather", 0, "all_gather">,
     I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
     I32EnumAttrCase<"OneShotAllReduce", 2, "one_shot_all_reduce">,
-    I32EnumAttrCase<"TwoShotAllReduce", 3, "two_shot_all_reduce">]> {
+    I32EnumAttrCase<"TwoShotAllReduce", 3, "two_shot_all_reduce">,
+    I32EnumAttrCase<"Push", 4, "put_all">]> {
   let cppNamespace = "::tandem::hostir";
   let genSpecializedAttr = 0;
 }

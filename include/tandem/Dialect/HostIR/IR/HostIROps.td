@@ -442,36 +442,6 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
   let hasRegionVerifier = 1;
 }
 
-def HostIR_FusedExchangeOp : HostIR_Command<"fused_exchange", [RecursiveMemoryEffects, NoTerminator, SingleBlock, NoRegionArguments]> {
-  let summary = "Puts, signals, waits and reductions that one kernel runs";
-  let description = [{
-    Means the same as its contents without the region (docs/fused-exchange.md). A device with such kernels runs it as one
-    kernel of `blocks` thread blocks, which store to the peers' memory and raise and await the signals themselves. Example:
-    an all-reduce of few tokens, without a launch or a copy engine for each message. The contents are a sequence of steps:
-    waits, then copies, puts and reductions of one shape, then signals. No thread needs what another one has computed.
-
-    Constraints:
-    - fused_exchange_c1: the body holds only `hostir.copy`, `hostir.put`, `hostir.signal`, `hostir.wait_signal` and
-      `hostir.reduce` on the op's stream, views, `arith` and `scf`, and at least one put.
-    - fused_exchange_c2: `blocks` is from 1 to 1024.
-
-    Example:
-    ```mlir
-    hostir.fused_exchange on %main blocks 4 {
-      hostir.put %own to %slot at %peer via %ch on %main : memref<32xf32> to memref<32xf32, #hostir.symmetric>
-      hostir.signal %mine = %c1 at %peer via %ch on %main
-      hostir.wait_signal %theirs >= %c1 via %ch on %main
-      hostir.reduce sum %slots to %sum dims [0] on %main : memref<2x32xf32, #hostir.symmetric> to memref<32xf32>
-    }
-    ```
-  }];
-  let arguments = (ins HostIR_Stream:$stream, I64Attr:$blocks);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`on` $stream `blocks` $blocks attr-dict-with-keyword $body";
-  let hasVerifier = 1;
-  let hasRegionVerifier = 1;
-}
-
 def HostIR_PeerExchangeOp : HostIR_Command<"peer_exchange", [AttrSizedOperandSegments]> {
   let summary = "A small all-gather, reduce-scatter or all-reduce by one kernel of each device";
   let description = [{
@@ -484,20 +454,23 @@ def HostIR_PeerExchangeOp : HostIR_Command<"peer_exchange", [AttrSizedOperandSeg
     | reduce_scatter | G,s... | s... | G,s... |
     | one_shot_all_reduce | s... | s... | G,s... |
     | two_shot_all_reduce: cuts dimension `cut` into G parts | s... | s... | G, one part |
+    | put_all, of one or more values: to the outputs of all peers | s... | s... | |
 
     Sums are added in the order of the devices, in f32 for f16 and bf16, and rounded once. `copies` get the same as the
     outputs, which must be in symmetric memory where peers store to them. With copies, the part of a two_shot_all_reduce that
     this device has added is only in the copy. The exchange has `slot` and the slots behind it for itself: G of them, or 2 G with
-    two shots. `protocol` is `step`, `block` or `word` and does not change the meaning: a signal when all thread blocks have
+    two shots. They are raised to `value` (1 if absent), which is relative to the run; an exchange in a loop has another one each time. A put_all
+    waits for nothing: it stores all values to one peer after the other, and raises a slot to `value` + i after value i.
+    `hostir.wait_signal` awaits it. `protocol` is `step`, `block` or `word` and does not change the meaning: a signal when all thread blocks have
     stored, one for each block, or a flag in each word of data (LL). A device without such a kernel runs the copies, puts,
     signals, waits and reductions that the op stands for.
 
     Constraints:
-    - peer_exchange_c1: shapes and element types are as above; only an all_gather has several values.
-    - peer_exchange_c2: peers store to symmetric memory: outputs of all_gather and two_shot_all_reduce, and the scratch.
-    - peer_exchange_c3: only all_gather and two_shot_all_reduce have copies, one for each output; all have a scratch but all_gather.
+    - peer_exchange_c1: shapes and element types are as above; only an all_gather or put_all has several values.
+    - peer_exchange_c2: peers store to symmetric memory: outputs of all_gather, two_shot_all_reduce and put_all, and the scratch.
+    - peer_exchange_c3: only all_gather and two_shot_all_reduce have copies, one for each output; the reductions have a scratch.
     - peer_exchange_c4: the channel has one-sided messages; `blocks` is from 1 to 1024, `slot` not negative.
-    - peer_exchange_c5: it is not in a loop: signals are raised once in a run.
+    - peer_exchange_c5: a constant value is 1 or more.
 
     Example:
     ```mlir
@@ -509,20 +482,22 @@ def HostIR_PeerExchangeOp : HostIR_Command<"peer_exchange", [AttrSizedOperandSeg
                        Arg<Variadic<HostIR_Buffer>, "", [MemRead]>:$inputs,
                        Arg<Variadic<HostIR_Buffer>, "", [MemRead, MemWrite]>:$outputs,
                        Arg<Variadic<HostIR_Buffer>, "", [MemWrite]>:$copies,
-                       Arg<Optional<HostIR_Buffer>, "", [MemRead, MemWrite]>:$scratch,
+                       Arg<Optional<HostIR_Buffer>, "", [MemRead, MemWrite]>:$scratch, Optional<Index>:$value,
                        DefaultValuedAttr<I64Attr, "0">:$cut, I64Attr:$slot, I64Attr:$blocks,
                        DefaultValuedAttr<HostIR_ExchangeSignalsAttr, "::tandem::hostir::ExchangeSignals::Step">:$protocol,
                        HostIR_Channel:$channel, HostIR_Stream:$stream,
                        OptionalAttr<Mesh_ReduceKindAttr>:$reduction);
   let assemblyFormat = [{
     `` $kind $inputs `to` $outputs (`copies` $copies^)? (`scratch` $scratch^)? (`cut` $cut^)? `slot` $slot
-    `blocks` $blocks (`protocol` `` $protocol^)? `via` $channel `on` $stream attr-dict
+    (`value` $value^)? `blocks` $blocks (`protocol` `` $protocol^)? `via` $channel `on` $stream attr-dict
     `:` type($inputs) `to` type($outputs) (`copies` type($copies)^)? (`scratch` type($scratch)^)?
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     bool isTwoShot() { return getKind() == ExchangeKind::TwoShotAllReduce; }
     bool isAllGather() { return getKind() == ExchangeKind::AllGather; }
+    bool isPush() { return getKind() == ExchangeKind::Push; }
+    bool reduces() { return !isAllGather() && !isPush(); }
   }];
 }
 

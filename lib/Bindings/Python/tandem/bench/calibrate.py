@@ -408,12 +408,16 @@ class Calibration:
             signal = max(0, exchanged - _time(file["links"]["node"]["latency"]))
             startup = max(0, one - exchanged - _time(launch["device"]["kernel"]))
 
-        def rate(kind, operands):
-            found = self.measured(kind)
-            if not found or not one:
-                return None
-            p, s = found[0]
-            return operands * p.bytes / max(s - one, s * _LEAST_PART)
+        # Parts of B bytes of P ranks by one block: a gather reads and writes 2 B and stores (P - 1) B. A reduce-scatter does the
+        # same and adds P parts to one; a small gather follows it.
+        gather, reduce = ((self.measured(kind) or [None])[0] for kind in ("exchange", "exchange_reduce"))
+        stores = memory = None
+        if gather and reduce and one:
+            more = gather[0].bytes - probes.TINY
+            gathers = max(gather[1] - one, gather[1] * _LEAST_PART)
+            adds = max(reduce[1] - 2 * one - gathers * gather[0].bytes / more, reduce[1] * _LEAST_PART)
+            memory = (self.ranks + 1) * reduce[0].bytes / adds
+            stores = (self.ranks - 1) * more / max(gathers - 2 * more / memory, gather[1] * _LEAST_PART)
 
         if "fused_exchange" not in transports and not (startup and signal):  # a machine without it gets it only whole
             self.lines.append(f"{path}: kept")
@@ -421,7 +425,7 @@ class Calibration:
         exchange = transports.setdefault("fused_exchange", {})
         for field, value, unit in (("startup", startup, "us"), ("signal", signal, "us"),
                                    ("count", max(0, blocks - one) if one and blocks else None, "us"),
-                                   ("block_stores", rate("exchange", 1), "GB/s"), ("block_memory", rate("exchange_reduce", 3), "GB/s")):
+                                   ("block_stores", stores, "GB/s"), ("block_memory", memory, "GB/s")):
             self.set(exchange, field, value, unit, path)
 
     def step_seconds(self):

@@ -3,6 +3,7 @@
 """What a calibration measures: a command, once and several times in one program. The difference of the two programs is what one
 command takes, without the fixed cost of a run. Probes are known by their names, such as "put 65536 x33"."""
 
+import math
 import re
 from collections import namedtuple
 from dataclasses import dataclass, replace
@@ -21,8 +22,8 @@ SIZES = {"f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1}
 #: Messages and puts go round in a ring; puts end in one signal. signal: to the right-hand rank, and the left-hand one's is
 #: awaited. hop: a tiny accumulation, one on a worker stream that waits for it, and the main stream waits for that. beside: a
 #: matmul, and a put on a worker stream at the same time. behind: a matmul, then a longer put on a worker stream, and beside
-#: that the matmul again. gated: a matmul as a gated matmul that waits for nothing. exchange: a fused exchange of one thread block;
-#: _twice: twice in one kernel; _blocks: by 8; _reduce: a tiny one and a reduction of two operands. rows: a put of 16 MiB in rows
+#: that the matmul again. gated: a matmul as a gated matmul that waits for nothing. exchange: an all-gather by one thread block;
+#: _twice: a two-shot all-reduce; _blocks: the gather by 8; _reduce: a reduce-scatter, then a small gather. rows: a put of 16 MiB in rows
 #: of so many bytes, between which as many are left out at the target.
 Kind = namedtuple("Kind", "has_shape has_bytes rate can")
 KINDS = {
@@ -249,21 +250,42 @@ def _matmul(p, left, right):
             f"hostir.matmul {left}, {right} to %c on %main {'{transpose_b} ' if is_eight else ''}: {a}, {b} to {c}")
 
 
-def _exchange(p, count):
-    reduces = p.kind == "exchange_reduce"
-    sent = TINY // 4 if reduces else count
-    one, shared = _memory("f32", sent), _memory("f32", sent, symmetric=True)
-    total, terms = _memory("f32", count), _memory("f32", 2, count)
-    body = "".join(f"      hostir.put %a to %slot at %right via %ch on %main : {one} to {shared}\n"
-                   f"      hostir.signal %c{i} = %value at %right via %ch on %main\n"
-                   f"      hostir.wait_signal %c{i} >= %value via %ch on %main\n" for i in range(2 if p.kind == "exchange_twice" else 1))
-    if reduces:
-        body += f"      hostir.reduce sum %b to %c dims [0] on %main : {terms} to {total}\n"
-    return (f"%a: {one},{f' %b: {terms},' if reduces else ''} %c: {total} {{hostir.result}}",
-            f"%slot = hostir.alloc on %main {{offset = 0 : i64}} : {shared}",
-            "%value = arith.addi %i, %c1 : index\n    hostir.fused_exchange on %main blocks "
-            f"{_BLOCKS if p.kind == 'exchange_blocks' else 1} {{\n{body}    }}",
-            f"hostir.dealloc %slot on %main : {shared}", (sent * 4 + 63) // 64 * 64)  # what came last has been awaited
+def _exchange(p, count, ranks):
+    """A gather by one block or by _BLOCKS; a two-shot all-reduce, so two rounds of signals; or a reduce-scatter, then a gather
+    of a few bytes: peers store the next values once all have added these."""
+    whole, own, before, after, size = _memory("f32", ranks, count), _memory("f32", count), [], [], 0
+
+    def alloc(name, *extents):
+        nonlocal size
+        kind = _memory("f32", *extents, symmetric=True)
+        before.append(f"{name} = hostir.alloc on %main {{offset = {size} : i64}} : {kind}")
+        after.append(f"hostir.dealloc {name} on %main : {kind}")
+        size += (math.prod(extents) * 4 + 63) // 64 * 64
+        return kind
+
+    def exchange(kind, source, to, scratch, slot, types):
+        return (f"hostir.peer_exchange {kind} {source} to {to}{f' scratch {scratch}' if scratch else ''} slot {slot} value %value blocks "
+                f"{_BLOCKS if p.kind == 'exchange_blocks' else 1} via %ch on %main : {types}")
+
+    def gather(source, n, slot):
+        return exchange("all_gather", source, "%gathered", None, slot, f"{_memory('f32', n)} to {alloc('%gathered', ranks, n)}")
+
+    each, arguments = ["%value = arith.addi %i, %c1 : index"], ""
+    if p.kind == "exchange_reduce":
+        arguments = f"%a: {whole}, %b: {_memory('f32', TINY // 4)}, %c: {own} {{hostir.result}}"
+        each.append(exchange("reduce_scatter", "%a", "%c", "%slots", 0, f"{whole} to {own} scratch {alloc('%slots', ranks, count)}"))
+        each.append(gather("%b", TINY // 4, ranks))
+    else:
+        operand = whole if p.kind == "exchange_twice" else own
+        arguments = f"%a: {operand}, %c: {operand} {{hostir.result}}"
+        if p.kind == "exchange_twice":
+            slots = alloc("%slots", ranks, 1, count)
+            each.append(exchange("two_shot_all_reduce", "%a", "%sums", "%slots", 0,
+                                 f"{whole} to {alloc('%sums', ranks, count)} scratch {slots}"))
+        else:
+            each.append(gather("%a", count, 0))
+        after.append(f"hostir.copy %a to %c on %main : {operand} to {operand}")
+    return arguments, "\n  ".join(before), "\n    ".join(each), "\n  ".join(after), size
 
 
 def _pieces(p, ranks):
@@ -273,7 +295,7 @@ def _pieces(p, ranks):
         return arguments, "", each if p.kind == "matmul" else f"hostir.gated_matmul on %main leaving 0 {{\n      {each}\n    }}", "", 0
     count = max(1, p.bytes // 4)
     if p.is_exchange:
-        return _exchange(p, count)
+        return _exchange(p, count, ranks)
     one, two, whole = _memory("f32", count), _memory("f32", 2, count), _memory("f32", ranks, count)
     shared = _memory("f32", count, symmetric=True)
     plain, copy = f"%a: {one}, %c: {one} {{hostir.result}}", f"hostir.copy %a to %c on %main : {one} to {one}"

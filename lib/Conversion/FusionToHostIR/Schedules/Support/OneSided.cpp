@@ -37,14 +37,41 @@ void OneSided::waitFor(Value from, Value number, Value stream, int64_t set) cons
                                channel, stream);
 }
 
-LogicalResult tandem::emitFusedExchange(ProgramBuilder &program, Location loc, Value stream,
-                                        int64_t blocks, function_ref<LogicalResult()> body) {
+LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, Value received,
+                                   int64_t blocks, Value stream) const {
   OpBuilder &builder = program.getBuilder();
-  auto fused =
-      hostir::FusedExchangeOp::create(builder, loc, stream, builder.getI64IntegerAttr(blocks));
-  OpBuilder::InsertionGuard guard(builder);
-  builder.createBlock(&fused.getBody());
-  return body();
+  fusion::ReshardOp reshard = gather.gathers.front();
+  bool isRagged = !gather.loop.raggedDigits.empty();
+  SmallVector<Value> sources, targets;
+  auto push = [&](int64_t first) {
+    using Signals = hostir::ExchangeSignals;
+    hostir::PeerExchangeOp::create(
+        builder, loc, hostir::ExchangeKind::Push, sources, targets, /*copies=*/ValueRange(),
+        /*scratch=*/Value(), program.getIndex(first + 1), /*cut=*/0, firstSignal, blocks,
+        Signals::Step, channel, stream, /*reduction=*/ReduceKindAttr());
+    sources.clear();
+    targets.clear();
+  };
+  for (int64_t number = 0; number < gather.digits.numSlices(); ++number) {
+    SliceIndex index =
+        gather.digits.getIndex(builder, loc, me, program.getIndex(number), /*isFirst=*/true);
+    LogicalResult done = body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+      FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, Value(), builder);
+      if (failed(plan))
+        return failure();
+      Value source = program.getBuffer(reshard.getInput());
+      sources.push_back(makeView(builder, loc, source, plan->source, true));
+      targets.push_back(makeView(builder, loc, received, plan->target, true));
+      if (isRagged)
+        push(number);
+      return success();
+    });
+    if (failed(done))
+      return failure();
+  }
+  if (!isRagged)
+    push(0);
+  return success();
 }
 
 /// On H200, 8 SMs filled a link; on H100 next to a matmul, 6 did as well as 12.

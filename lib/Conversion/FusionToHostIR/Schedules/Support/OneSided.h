@@ -33,6 +33,11 @@ public:
   /// Holds `stream` until device `from` has told of `number`.
   void waitFor(Value from, Value number, Value stream, int64_t set = 0) const;
 
+  /// Pushes this device's slices of a gather (signals 0, 1, ...) by one kernel of so many blocks;
+  /// if slices differ in shape, by one for each. `received`: the result's shape, symmetric.
+  LogicalResult pushSlices(LoopEmitter &body, const GatherLoop &gather, Value received,
+                           int64_t blocks, Value stream) const;
+
 private:
   Value getSlot(Value device, int64_t set) const;
 
@@ -41,11 +46,6 @@ private:
   Value me, channel;
   int64_t devices, firstSignal;
 };
-
-/// Emits copies, puts, signals, waits and reductions on `stream` as one kernel of so many thread
-/// blocks (docs/fused-exchange.md). The stream must be defined before.
-LogicalResult emitFusedExchange(ProgramBuilder &program, Location loc, Value stream, int64_t blocks,
-                                function_ref<LogicalResult()> body);
 
 /// Also the options `by` and `blocks`: slices are pushed by copy engines or by SMs. `reduces`: the
 /// schedule has reductions, too, whose slices may also be pushed by the kernel that computes them.

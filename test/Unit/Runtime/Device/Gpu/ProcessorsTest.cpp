@@ -114,8 +114,7 @@ Status add(Context &context, Instance &instance, int runs) {
 ProgramSpec sums(uint64_t blocks) {
   ExchangeSpec spec(2, false, 64, blocks);
   if (blocks == 0)
-    for (RankSpec &rank : spec.ranks)
-      rank.commands.erase(rank.commands.begin() + spec.head);
+    spec.makePlain();
   return std::move(spec);
 }
 
