@@ -75,18 +75,18 @@ func.func @between(%x: tensor<6x6xf32, #s>) -> tensor<6x6xf32, #s> {
 
 // An op of no concern between two ops of one loop neither breaks it nor slips in.
 
-// CHECK-LABEL: hostir.program @beside
+// CHECK-LABEL: hostir.program @unrelated
 // CHECK: scf.for
-// CHECK: hostir.launch @beside.negf
+// CHECK: hostir.launch @unrelated.negf
 // CHECK-NOT: hostir.sync
-// CHECK: hostir.launch @beside.exp
+// CHECK: hostir.launch @unrelated.exp
 // CHECK-NOT: hostir.launch
 // CHECK: hostir.sync
-// CHECK: hostir.launch @beside.tanh {{.*}} on %[[MAIN:.+]]
+// CHECK: hostir.launch @unrelated.tanh {{.*}} on %[[MAIN:.+]]
 #tp = #tandem.mesh<"tp", ["x" = 1]>
 #s = #fusion.axes<#tp, [stream, -]>
 #r = #fusion.axes<#tp, [-, -]>
-func.func @beside(%x: tensor<6x6xf32, #s>, %z: tensor<3x3xf32, #r>) -> (tensor<6x6xf32, #s>, tensor<3x3xf32, #r>) {
+func.func @unrelated(%x: tensor<6x6xf32, #s>, %z: tensor<3x3xf32, #r>) -> (tensor<6x6xf32, #s>, tensor<3x3xf32, #r>) {
   %0 = arith.negf %x : tensor<6x6xf32, #s>
   %1 = math.tanh %z : tensor<3x3xf32, #r>
   %2 = math.exp %0 : tensor<6x6xf32, #s>

@@ -5,10 +5,10 @@
   python -m tandem.bench -n 2 --shapes=ag:512x1024x512                       ranks are started here
   torchrun --nproc-per-node=8 -m tandem.bench --device=cuda --machine=h200x8 or by a launcher
   python -m tandem.bench -n 2 --calibrate=FILE                               a machine file of this host
-  python -m tandem.bench --judge REPORT...                                   what is asked of a report's numbers
+  python -m tandem.bench --judge REPORT...                                   the goals for a report's numbers
 
 Exit status: 0: all was measured or refused; 1: a rank failed, a result is wrong, nothing could run, or --judge found what is not
-as asked; 2: the command line or a file; 3: --fail-if-slower; 4: --total-time was up. See docs/benchmarking.md."""
+as wanted; 2: the command line or a file; 3: --fail-if-slower; 4: --total-time was up. See docs/benchmarking.md."""
 
 import argparse
 import importlib.util

@@ -75,7 +75,7 @@ class Ranks:
             most, least = min(most, arrived - sent[0]), max(least, mine - read[0])
         self._offset = 0 if self.rank == 0 else (least + most) // 2
 
-    def meet(self, word=0):
+    def barrier(self, word=0):
         """The common start, in ns of this host's clock, and rank 0's word."""
         parts = self._gather(b"%20d%20d" % (time.monotonic_ns() - self._offset, word))
         return max(int(part[:20]) for part in parts) + _LEAD + self._offset, int(parts[0][20:])

@@ -21,7 +21,7 @@ _VERIFIED = 2e9  # operations of a product up to which NumPy verifies it in abou
 def turns_of(number, count, sets):
     """The order of a round: pairs of an arm and a set of inputs. Each arm has one turn; neighbours read different sets, an arm reads
     one set after the other, and the order is another one in each round, so that what an arm leaves (caches, clocks) does not
-    always meet the same one."""
+    always come after the same one."""
     turns: list = [None] * count
     shift = number if count % sets == 0 else 0
     for part in range(sets):
@@ -86,7 +86,7 @@ class Runner:
             for turn, (at, inputs) in enumerate(turns_of(number, len(arms), options.sets)):
                 ranks.phase(f"{arms[at].what}, {arms[at].mode}: timed", options.timeout)
                 is_late = time.monotonic() - started > options.row_time
-                start, is_over = ranks.meet(int(is_late and turn == 0 and number >= options.warmup + _LEAST_ROUNDS))
+                start, is_over = ranks.barrier(int(is_late and turn == 0 and number >= options.warmup + _LEAST_ROUNDS))
                 if is_over:
                     break
                 begin, enqueued, end = arms[at].run(inputs, start, options.batch, ranks.spins)
@@ -152,7 +152,7 @@ class Runner:
         def result(arm, number):
             self.ranks.phase(f"{case}, {arm.what}, {arm.mode}: result", self.options.timeout)
             arm.poison(number)
-            self.ranks.meet()
+            self.ranks.barrier()
             arm.run(number, 0, 1, False)
             return arm.tensor(self.torch, number) if by_torch else arm.result(number)
 
