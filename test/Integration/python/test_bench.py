@@ -19,7 +19,7 @@ from tandem.bench.arms import Programs, numbers, random_bytes
 from tandem.bench.shapes import Case, Usage
 
 FAKE_GPU = os.path.join(os.environ.get("TANDEM_BUILD", "build"), "lib", "libTandemFakeCuda.so")
-QUICK = ["--iterations=5", "--warmup=1", "--link-bytes=65536", "--timeout=20", "--torch=no"]
+QUICK = ["--iterations=5", "--warmup=1", "--row-time=1000", "--link-bytes=65536", "--timeout=60", "--torch=no"]
 SHAPES = ["--dtypes=f32", "--shapes=ag:16x12x8,rs:16x8x12,ar:16x8x12", "--schedules=auto,pipeline:slices=2,exchange,push"]
 ARMS = ["sequence", "matmul", "communication", "auto", "pipeline:slices=2", "exchange", "push"]
 WAYS = {"threads": ["--channel=local"], "processes": ["--channel=ucx"]}
@@ -147,7 +147,7 @@ def test_time_is_up(tmp_path):
 def test_a_rank_that_hangs(tmp_path):
     """All end and start again without that arm; the report has what was measured, and how the arm failed."""
     path = tmp_path / "b.json"
-    process = subprocess.Popen(command("-n", 2, "--channel=ucx", *QUICK, "--timeout=4", "--dtypes=f32", "--shapes=ag:16x12x8,ag:64x12x8",
+    process = subprocess.Popen(command("-n", 2, "--channel=ucx", *QUICK, "--timeout=10", "--dtypes=f32", "--shapes=ag:16x12x8,ag:64x12x8",
                                        "--schedules=auto", "--iterations=1000", "--row-time=3", "--gap=5", f"--json={path}"),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

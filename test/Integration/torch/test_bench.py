@@ -9,7 +9,7 @@ import sys
 import pytest
 
 SHAPES = ["--shapes=ag:16x12x8,rs:16x8x12,ar:16x8x12,ag:15x12x8", "--schedules=auto", "--iterations=4", "--warmup=1", "--link-rate=1",
-          "--torch=yes"]
+          "--row-time=1000", "--torch=yes"]
 
 
 @pytest.mark.parametrize("launcher", [["-m", "tandem.bench", "-n", "2"],
