@@ -43,19 +43,18 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
   fusion::ReshardOp reshard = gather.gathers.front();
   bool isRagged = !gather.loop.raggedDigits.empty();
   SmallVector<Value> sources, targets;
-  auto push = [&](int64_t first) {
+  auto push = [&](Value first) {
     using Signals = hostir::ExchangeSignals;
     hostir::PeerExchangeOp::create(
         builder, loc, hostir::ExchangeKind::Push, sources, targets, /*copies=*/ValueRange(),
-        /*scratch=*/Value(), program.getIndex(first + 1), /*cut=*/0, firstSignal, blocks,
+        /*scratch=*/Value(), program.math(loc).add(first, 1), /*cut=*/0, firstSignal, blocks,
         Signals::Step, channel, stream, /*reduction=*/ReduceKindAttr());
     sources.clear();
     targets.clear();
   };
-  for (int64_t number = 0; number < gather.digits.numSlices(); ++number) {
-    SliceIndex index =
-        gather.digits.getIndex(builder, loc, me, program.getIndex(number), /*isFirst=*/true);
-    LogicalResult done = body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+  auto addSlice = [&](Value number) -> LogicalResult {
+    SliceIndex index = gather.digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
       FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, Value(), builder);
       if (failed(plan))
         return failure();
@@ -66,11 +65,15 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
         push(number);
       return success();
     });
-    if (failed(done))
+  };
+  int64_t slices = gather.digits.numSlices();
+  // A loop, since a view of the wrong shape with a constant index could be out of bounds.
+  if (isRagged)
+    return program.loop(loc, 0, slices, addSlice);
+  for (int64_t number = 0; number < slices; ++number)
+    if (failed(addSlice(program.getIndex(number))))
       return failure();
-  }
-  if (!isRagged)
-    push(0);
+  push(program.getIndex(0));
   return success();
 }
 
