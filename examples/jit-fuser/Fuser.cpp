@@ -306,11 +306,11 @@ void Fuser::run(const std::vector<Tensor> &group, const std::vector<Tensor> &res
 
 Fuser::Instance &Fuser::prepare(const builder::Fusion &fusion) {
   // [docs: key]
-  std::string text = fusion.text(/*locations=*/false);
-  std::unique_ptr<Instance> &made = instances[text];
+  std::string key = fusion.text(/*locations=*/false);
+  std::unique_ptr<Instance> &made = instances[key];
   if (made)
     return *made;
-  const std::string &program = programs.get(fusion, text);
+  const std::string &program = programs.get(fusion, key);
   auto instance = std::make_unique<Instance>(context);
   context->check(tandem_program_load_memory(context->handle, program.data(), program.size(),
                                             &instance->program));

@@ -146,7 +146,7 @@ def test_documentation(tmp_path, random):
     path, x, w = tmp_path / "layer.tsp", random(8, 16), random(16, 12)
     tandem.compile(TEXT, mesh={"x": 1}, shapes={"x": (8, 16)}).save(path)
     # [docs: python]
-    program = tandem.load(path)             # or tandem.compile(text, mesh={"x": 8}, shapes={"x": (8192, 16)})
+    program = tandem.load(path)             # or tandem.compile(module, mesh={"x": 8}, shapes={"x": (8192, 16)})
     with tandem.Context("cpu") as context:  # this rank's device and connections; "cuda" on GPUs
         y = program(x, w)                   # a new tensor of the library of x
         program(x, w, out=y)                # into memory of the caller

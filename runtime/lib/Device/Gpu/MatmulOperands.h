@@ -15,6 +15,7 @@
 
 #include "GpuDevice.h"
 
+#include <fmt/format.h>
 #include <vector>
 
 namespace tandem::gpu {
