@@ -204,9 +204,11 @@ LogicalResult HierarchicalGather::prepare() {
 /// Sends the slices of `step` to the previous node and receives those of the next step.
 LogicalResult HierarchicalGather::forward(Value step, bool isOwn) {
   Value next = program.math(loc).add(step, 1);
-  return hops->emit(loop.getOwner(loop.across.getSource(step), loop.device),
-                    loop.getOwner(loop.across.getSource(next), loop.device), isOwn, SliceNumbers(),
-                    loop.getHop());
+  // One after the other: what creates ops is no argument next to another, or compilers' programs
+  // differ.
+  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
+  Value from = loop.getOwner(loop.across.getSource(next), loop.device);
+  return hops->emit(owner, from, isOwn, SliceNumbers(), loop.getHop());
 }
 
 /// Puts the slices of `step` where they belong on the other devices of the node.
@@ -224,7 +226,8 @@ LogicalResult HierarchicalGather::spread(Value step, bool isOwn) {
             return failure();
           loop.puts->put(*source, *target, peer, loop.getCopyStream());
         }
-        loop.puts->signal(peer, loop.getNumber(step, number, slices), loop.getCopyStream());
+        Value value = loop.getNumber(step, number, slices);
+        loop.puts->signal(peer, value, loop.getCopyStream());
         return success();
       });
     });
@@ -234,10 +237,10 @@ LogicalResult HierarchicalGather::spread(Value step, bool isOwn) {
 /// Sends the slices of `step` that this device has to another one of the node, and receives those
 /// of the device on the other side.
 LogicalResult HierarchicalGather::exchange(Value step, Value distance, bool isOwn) {
-  Value from = loop.across.getSource(step);
-  return hops->emit(loop.getOwner(from, loop.device),
-                    loop.getOwner(from, loop.inside.getSource(distance)), isOwn, SliceNumbers(),
-                    loop.getInside(distance));
+  Value node = loop.across.getSource(step);
+  Value owner = loop.getOwner(node, loop.device);
+  Value from = loop.getOwner(node, loop.inside.getSource(distance));
+  return hops->emit(owner, from, isOwn, SliceNumbers(), loop.getInside(distance));
 }
 
 /// Computes on the slices of `step` that this device owns or has got from another node.
@@ -406,15 +409,16 @@ LogicalResult HierarchicalReduce::compute(Value step) {
   ScatterPlace place = scatter.getPlace(program, received, getNumber(step, loop.device));
   LogicalResult done = program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
     Value peer = loop.inside.getTarget(distance);
-    return scatter.computeFor(
-        body, loop.getOwner(node, peer), onMain,
-        [&](Value number, const SliceIndex &slice, Value stream) {
-          loop.sync(loop.getCopyStream(), stream);
-          loop.puts->put(scatter.getComputed(program, slice),
-                         scatter.getTarget(program, place, slice), peer, loop.getCopyStream());
-          loop.puts->signal(peer, loop.getNumber(step, number, slices), loop.getCopyStream());
-          return success();
-        });
+    return scatter.computeFor(body, loop.getOwner(node, peer), onMain,
+                              [&](Value number, const SliceIndex &slice, Value stream) {
+                                loop.sync(loop.getCopyStream(), stream);
+                                loop.puts->put(scatter.getComputed(program, slice),
+                                               scatter.getTarget(program, place, slice), peer,
+                                               loop.getCopyStream());
+                                Value value = loop.getNumber(step, number, slices);
+                                loop.puts->signal(peer, value, loop.getCopyStream());
+                                return success();
+                              });
   });
   if (failed(done))
     return failure();
