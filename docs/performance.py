@@ -148,7 +148,7 @@ def read_report(path):
 
 
 def merge(paths):
-    """One report of several. Of what else they say, that of the first."""
+    """One report of several. Fields other than the cases are those of the first."""
     merged = None
     for path in paths:
         report = read_report(path)
@@ -181,7 +181,7 @@ def rounded(value):
 
 
 def arms_of(row):
-    """By name, in graphs if `auto` was measured there; of torch's the quicker mode counts. Also the mode."""
+    """By name, in graphs if `auto` was measured there; of torch's modes the faster one counts. Also the mode."""
     mode = next((mode for mode in ("graph", "direct") if any(m["what"] == "auto" and m["mode"] == mode for m in measured(row))), None)
     arms = {}
     for m in measured(row):

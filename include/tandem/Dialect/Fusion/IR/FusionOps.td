@@ -448,7 +448,7 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
 
     `from` is the source of the schedule: `annotation` (kept, or an error), `cost` (the least price), `tuned` (measured)
     or `fallback`. `candidates` are what `fusion-select-schedule` has priced, for reports: the chosen one, the plainest,
-    the quickest others. `signature` is a hash of the loop as it was formed, under which measured choices are stored.
+    the fastest others. `signature` is a hash of the loop as it was formed, under which measured choices are stored.
 
     Constraints:
     - stream_loop_c1: there is one block argument per operand, and the two differ in stream digits at most.

@@ -458,7 +458,7 @@ def HostIR_PeerExchangeOp : HostIR_Command<"peer_exchange", [AttrSizedOperandSeg
 
     Sums are added in the order of the devices, in f32 for f16 and bf16, and rounded once. `copies` get the same as the
     outputs, which must be in symmetric memory where peers store to them. With copies, the part of a two_shot_all_reduce that
-    this device has added is only in the copy. The exchange has `slot` and the slots behind it for itself: G of them, or 2 G with
+    this device has added is only in the copy. The exchange has `slot` and the slots after it for itself: G of them, or 2 G with
     two shots. They are raised to `value` (1 if absent), which is relative to the run; an exchange in a loop has another one each time. A put_all
     waits for nothing: it stores all values to one peer after the other, and raises a slot to `value` + i after value i.
     `hostir.wait_signal` awaits it. `protocol` is `step`, `block` or `word` and does not change the meaning: a signal when all thread blocks have

@@ -99,7 +99,7 @@ def Mesh_ChoiceAttr : AttrDef<Mesh_Dialect, "Choice"> {
     `fusion-select-schedule` makes the choice and `convert-fusion-to-hostir` writes it to the program, for reports and
     certificates: no pass decides by it. It has the kinds of the loop's reshards, where they were written, the schedule,
     who chose it (`annotation`, `cost`, `tuned` or `fallback`), and the priced candidates: the chosen one, the plainest
-    one, and the quickest others. With candidates, `loop` identifies equal loops, for `tandem.bench --tune`.
+    one, and the fastest others. With candidates, `loop` identifies equal loops, for `tandem.bench --tune`.
 
     Example:
     ```mlir

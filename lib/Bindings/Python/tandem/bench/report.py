@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Reports: the JSON of a run, its table, and what is asked of its numbers (docs/benchmarking.md)."""
+"""Reports: the JSON of a run, its table, and the goals for its numbers (docs/benchmarking.md)."""
 
 import json
 import math
@@ -69,7 +69,7 @@ def is_measured(entry):
 
 
 def arms_of(row):
-    """Measurements by name, in graphs if `auto` was measured there, and that mode. Of torch's the quicker mode counts."""
+    """Measurements by name, in graphs if `auto` was measured there, and that mode. Of torch's modes the faster one counts."""
     found = [entry for entry in row["measurements"] if is_measured(entry)]
     mode = next((mode for mode in ("graph", "direct") if any((e["what"], e["mode"]) == ("auto", mode) for e in found)), None)
     arms = {}
@@ -165,7 +165,7 @@ def end(report, percent):
     return "\n".join(lines), 3 if status == 0 and percent is not None and (found or lacking) else status
 
 
-# --- what is asked ---
+# --- goals ---
 
 
 def geometric(values):
@@ -173,7 +173,7 @@ def geometric(values):
 
 
 def judge(reports, most_loss=3.0, most_error=5.0, of_baseline=0.99, of_torch=1.0):
-    """A line for each case, then the counts; whether all is as asked: `auto` loses at most `most_loss` % to the best measured schedule,
+    """A line for each case, then the counts; whether all goals are met: `auto` loses at most `most_loss` % to the best measured schedule,
     is predicted with a median error of at most `most_error` %, and is at least so many times as fast as the baseline and torch."""
     lines, losses, errors, gains, torch, lacking = [], [], [], [], [], 0
     for row in (row for report in reports for row in report["rows"]):
