@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <nanobind/nanobind.h>
@@ -36,6 +37,20 @@ inline nb::handle imported(PyObject *&cache, const char *module, const char *nam
   if (!cache)
     cache = nb::object(nb::module_::import_(module).attr(name)).release().ptr();
   return cache;
+}
+
+/// Moves out of `list` what `matches`. Destroy it only when `list` may be used again: the end of a
+/// Python object or of a context may give up the interpreter's lock, and other threads then use
+/// `list`. Erasing elements in place would let them see it half changed.
+template <typename T, typename Matches>
+[[nodiscard]] std::list<T> takeOut(std::list<T> &list, const Matches &matches) {
+  std::list<T> taken;
+  for (auto next = list.begin(); next != list.end();) {
+    auto one = next++;
+    if (matches(*one))
+      taken.splice(taken.end(), list, one);
+  }
+  return taken;
 }
 
 //===-- Errors ------------------------------------------------------------===//

@@ -63,13 +63,7 @@ Recent<Known> &Fusion::programsOf(const std::shared_ptr<RuntimeContext> &context
   for (Rank &rank : ranks)
     if (rank.context == context)
       return rank.programs;
-  // Those of closed contexts go. Taken out first: their ends give up the lock.
-  std::list<Rank> closed;
-  for (auto next = ranks.begin(); next != ranks.end();) {
-    auto one = next++;
-    if (one->context->isClosed())
-      closed.splice(closed.begin(), ranks, one);
-  }
+  auto closed = takeOut(ranks, [](const Rank &one) { return one.context->isClosed(); });
   Rank &made = ranks.emplace_back();
   made.context = context;
   return made.programs;

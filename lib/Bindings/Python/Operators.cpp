@@ -56,16 +56,16 @@ public:
   Groups(const Groups &) = delete;
   Groups &operator=(const Groups &) = delete;
 
-  /// That of a name, on the device of `tensor`. Lives until another group has its name.
-  Group &get(nb::handle name, int32_t device, nb::handle tensor);
+  /// That of a name, on the device of `tensor`. Forgotten when another group has its name.
+  std::shared_ptr<Group> get(nb::handle name, int32_t device, nb::handle tensor);
 
   size_t mostPrograms = kMostPrograms; ///< of a group on a device
 
 private:
-  std::list<Group> groups;
+  std::list<std::shared_ptr<Group>> groups;
 };
 
-Group &Groups::get(nb::handle name, int32_t device, nb::handle tensor) {
+std::shared_ptr<Group> Groups::get(nb::handle name, int32_t device, nb::handle tensor) {
   static PyObject *resolve = nullptr, *find = nullptr;
   Py_ssize_t size = 0;
   const char *text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
@@ -74,22 +74,27 @@ Group &Groups::get(nb::handle name, int32_t device, nb::handle tensor) {
   std::string_view wanted(text, static_cast<size_t>(size));
   nb::object current =
       imported(resolve, "torch._C._distributed_c10d", "_resolve_process_group")(name);
-  auto found = std::find_if(groups.begin(), groups.end(), [&](const Group &one) {
-    return one.device == device && one.name == wanted;
-  });
-  if (found != groups.end() && found->group.is(current) && !found->context->isClosed())
-    return *found;
+  auto hasName = [&](const auto &one) { return one->device == device && one->name == wanted; };
+  auto findOpen = [&]() -> std::shared_ptr<Group> {
+    auto found = std::find_if(groups.begin(), groups.end(), hasName);
+    bool isOpen =
+        found != groups.end() && (*found)->group.is(current) && !(*found)->context->isClosed();
+    return isOpen ? *found : nullptr;
+  };
+  if (std::shared_ptr<Group> found = findOpen())
+    return found;
   // Closes the context of a group that had the name.
   auto context = nb::cast<std::shared_ptr<RuntimeContext>>(
       imported(find, "tandem.torch._groups", "_context")(name, tensor.attr("device"))[1]);
-  std::list<Group> last; // destroyed at the end: that may give up the lock
-  if (found != groups.end())
-    last.splice(last.begin(), groups, found);
-  Group &group = groups.emplace_back();
-  group.name = wanted;
-  group.device = device;
-  group.group = std::move(current);
-  group.context = std::move(context);
+  if (std::shared_ptr<Group> found = findOpen()) // of another thread, meanwhile
+    return found;
+  auto last = takeOut(groups, hasName);
+  auto group = std::make_shared<Group>();
+  group->name = wanted;
+  group->device = device;
+  group->group = std::move(current);
+  group->context = std::move(context);
+  groups.push_back(group);
   return group;
 }
 
@@ -111,7 +116,7 @@ public:
   bool has(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights) {
     CallScope scope;
     Tensors tensors(rows, weights);
-    return find(groups->get(name, tensors.device(), tensors.objects[0]), numbers, tensors) !=
+    return find(*groups->get(name, tensors.device(), tensors.objects[0]), numbers, tensors) !=
            nullptr;
   }
 
@@ -235,14 +240,14 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows, 
   CallScope scope;
   Tensors tensors(rows, weights);
   nb::handle like = tensors.objects[0];
-  Group &group = groups->get(name, tensors.device(), like);
   // Kept, should another thread's call forget them while this one makes results.
-  std::shared_ptr<RuntimeContext> context = group.context;
+  std::shared_ptr<Group> group = groups->get(name, tensors.device(), like);
+  std::shared_ptr<RuntimeContext> context = group->context;
   // Until the end, for other threads' gradients.
   std::optional<ContextLock> lock(std::in_place, *context);
-  std::shared_ptr<const Call> kept = find(group, numbers, tensors);
+  std::shared_ptr<const Call> kept = find(*group, numbers, tensors);
   if (!kept)
-    kept = make(group, name, numbers, tensors);
+    kept = make(*group, name, numbers, tensors);
   const Call &call = *kept;
   if (call.instead.is_valid()) {
     lock.reset();

@@ -7,7 +7,6 @@
 
 #include "Programs.h"
 
-#include <algorithm>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <optional>
@@ -204,7 +203,7 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
   return results;
 }
 
-static std::shared_ptr<Prepared> find(const std::vector<std::shared_ptr<Prepared>> &prepared,
+static std::shared_ptr<Prepared> find(const std::list<std::shared_ptr<Prepared>> &prepared,
                                       const std::shared_ptr<RuntimeContext> &context) {
   for (const std::shared_ptr<Prepared> &one : prepared)
     if (one->context == context && one->instance)
@@ -228,18 +227,13 @@ std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext>
     return found;
   auto made = std::make_shared<Prepared>(context, bytes);
   context->add(made);
-  // Those of closed contexts go.
-  size_t kept = 0;
-  for (std::shared_ptr<Prepared> &one : prepared)
-    if (one->instance)
-      std::swap(prepared[kept++], one);
-  prepared.resize(kept);
+  auto closed = takeOut(prepared, [](const auto &one) { return !one->instance; });
   prepared.push_back(made);
   return made;
 }
 
 void Program::forget(const std::shared_ptr<Prepared> &one) {
-  prepared.erase(std::remove(prepared.begin(), prepared.end(), one), prepared.end());
+  auto last = takeOut(prepared, [&](const auto &other) { return other == one; });
   one->close();
 }
 

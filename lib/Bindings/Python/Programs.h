@@ -95,7 +95,7 @@ public:
   const nb::bytes bytes;
 
 private:
-  std::vector<std::shared_ptr<Prepared>> prepared;
+  std::list<std::shared_ptr<Prepared>> prepared;
 };
 
 } // namespace tandem::python

@@ -65,3 +65,23 @@ def test_close_while_others_run():
                         "failures = [one for one in failures if 'closed' not in str(one[1])]").replace("range(100)", "range(20000)")
     found = subprocess.run([sys.executable, "-c", text, "program", "1", "512"], capture_output=True, text=True, timeout=60)
     assert (found.returncode, found.stdout) == (0, "0 []\n"), found.stdout + found.stderr
+
+
+def test_closed_contexts():
+    """Threads prepare a program at once that closed contexts have kept: each end of such a context lets another of
+    the threads go on."""
+    text = """
+import tandem
+tp = tandem.Mesh("tp", x=8)
+@tandem.fuse(x=tandem.Tensor("f32", (None, 64), tp["x", None]), w=tandem.Tensor("f32", (64, 32), tp[None, None]),
+             results=tp[None, None])
+def product(x, w):
+    return x @ w
+program = product.compile(shapes={"x": (64, 64)}, ranks=8)
+for _ in range(60):
+    with tandem.local_world(8) as world:
+        world.run(program.prepare)
+print("done")
+"""
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout) == (0, "done\n"), found.stdout + found.stderr
