@@ -110,9 +110,9 @@ nb::object Array::read(RuntimeContext &context) const {
   if (!to.is_valid())
     throw nb::python_error();
   if (memory->device)
-    context.check(tandem_memory_read(memory->device, 0, PyBytes_AS_STRING(to.ptr()), bytes()));
+    context.check(tandem_memory_read(memory->device, 0, PyBytes_AsString(to.ptr()), bytes()));
   else
-    std::memcpy(PyBytes_AS_STRING(to.ptr()), data, bytes());
+    std::memcpy(PyBytes_AsString(to.ptr()), data, bytes());
   return to;
 }
 

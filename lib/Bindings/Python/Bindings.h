@@ -61,6 +61,9 @@ template <typename T, typename Matches>
   raise(TANDEM_INVALID_ARGUMENT, message);
 }
 
+/// "torch.Tensor"; of types that are written in C their name alone, such as "int".
+inline std::string typeName(nb::handle object) { return nb::inst_name(object).c_str(); }
+
 /// The name of something in error messages, which is made only for them. Refers to the function
 /// that it is made from.
 class Naming {
@@ -311,7 +314,7 @@ public:
 
 private:
   void readTorch(nb::handle object, const Naming &what, const RuntimeContext &context);
-  void readBuffer(nb::handle object, const Naming &what);
+  void readBuffer(nb::handle object, const Naming &what, const RuntimeContext &context);
   void readDlpack(nb::handle object, const Naming &what, const RuntimeContext &context,
                   nb::handle stream);
   void finish(const Naming &what, const int64_t *strides, int64_t unit);

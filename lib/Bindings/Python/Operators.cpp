@@ -168,12 +168,9 @@ private:
 int64_t Operator::next = 0;
 
 void Operator::Tensors::add(nb::handle given, bool isWeight) {
-  nb::object sequence = nb::steal(PySequence_Fast(given.ptr(), "expected a sequence of tensors"));
-  if (!sequence.is_valid())
-    throw nb::python_error();
-  Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence.ptr());
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    nb::object object = nb::borrow(PySequence_Fast_GET_ITEM(sequence.ptr(), i));
+  size_t size = nb::len(given);
+  for (size_t i = 0; i < size; ++i) {
+    nb::object object = given[i];
     auto what = [&] { return (isWeight ? "weight " : "tensor ") + std::to_string(i); };
     TorchTensor tensor = readTorch(object, what);
     if (tensor.isNegative) {
@@ -193,9 +190,9 @@ std::shared_ptr<const Call> Operator::find(Group &group, nb::handle numbers,
                                            const Tensors &tensors) {
   key.clear();
   key.push_back(number);
-  Py_ssize_t count = PyTuple_GET_SIZE(numbers.ptr());
+  Py_ssize_t count = NB_TUPLE_GET_SIZE(numbers.ptr());
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject *one = PyTuple_GET_ITEM(numbers.ptr(), i);
+    PyObject *one = NB_TUPLE_GET_ITEM(numbers.ptr(), i);
     key.push_back(one == Py_None ? INT64_MIN : PyLong_AsLongLong(one));
   }
   if (PyErr_Occurred())
@@ -266,20 +263,18 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows, 
   for (size_t i = 0; i < call.results.size(); ++i) {
     const Call::Result &one = call.results[i];
     const Argument &argument = prepared->arguments[call.inputs.size() + i];
-    nb::object result =
-        argument.dtype == tensors.read[0].dtype
-            ? nb::steal(PyObject_CallMethodOneArg(like.ptr(), newEmpty, one.shape.ptr()))
-            : newTorch(like, argument.dtype, one.shape);
-    if (!result.is_valid())
-      throw nb::python_error();
+    nb::object result = argument.dtype == tensors.read[0].dtype
+                            ? like.attr(nb::handle(newEmpty))(one.shape)
+                            : newTorch(like, argument.dtype, one.shape);
     data.push_back(argument.present ? dataOfTorch(result) : nullptr);
     if (one.isTransposed)
-      result = nb::steal(PyObject_CallMethodNoArgs(result.ptr(), transpose));
+      result = result.attr(nb::handle(transpose))();
     results.append(std::move(result));
   }
   RunStream stream(*context, nb::none(), like);
   prepared->enqueue(data.data(), stream,
-                    text.is_none() ? call.text.c_str() : PyUnicode_AsUTF8(text.ptr()));
+                    text.is_none() ? call.text.c_str()
+                                   : PyUnicode_AsUTF8AndSize(text.ptr(), nullptr));
   return results;
 }
 

@@ -160,7 +160,7 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
   if (size_t found = isSequence ? nb::len(out) : 1; !out.is_none() && found != numResults)
     wrong("out: ", numResults, found);
 
-  nb::object results = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numResults)));
+  std::vector<nb::object> results(numResults);
   std::vector<Tensor> resultTensors(numResults);
   std::vector<void *> data(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -168,8 +168,7 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
     Tensor &tensor = argument.isResult ? resultTensors[i - numInputs] : inputs.tensors[i];
     bool isGiven = !argument.isResult && tensor.isRead;
     if (argument.isResult) {
-      auto at = static_cast<Py_ssize_t>(i - numInputs);
-      nb::object object;
+      nb::object &object = results[i - numInputs];
       if (out.is_none())
         object = argument.present ? makeTensor(context, inputs.like(), argument.dtype,
                                                argument.localShape, argument.localExtents)
@@ -177,7 +176,6 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
       else
         object = isSequence ? nb::object(out[i - numInputs]) : nb::borrow(out);
       isGiven = !object.is_none();
-      PyTuple_SET_ITEM(results.ptr(), at, nb::object(object).release().ptr());
       if (isGiven)
         tensor.read(object, [&] { return name + ": result"; }, *context, inputs.stream.number);
     }
@@ -193,14 +191,15 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
 
   enqueue(data.data(), inputs.stream);
   if (out.is_none())
-    for (size_t i = 0; i < numResults; ++i)
-      if (PyObject *made = PyTuple_GET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i));
-          made != Py_None)
-        PyTuple_SET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i),
-                         finishTensor(inputs.like(), nb::steal(made)).release().ptr());
+    for (nb::object &made : results)
+      if (!made.is_none())
+        made = finishTensor(inputs.like(), std::move(made));
   if (numResults == 1)
-    return nb::borrow(PyTuple_GET_ITEM(results.ptr(), 0));
-  return results;
+    return results[0];
+  nb::list all;
+  for (nb::object &result : results)
+    all.append(std::move(result));
+  return nb::tuple(all);
 }
 
 static std::shared_ptr<Prepared> find(const std::list<std::shared_ptr<Prepared>> &prepared,

@@ -30,7 +30,8 @@ nb::object numberOf(nb::handle stream) {
 nb::object currentStream(const RuntimeContext &context, nb::handle tensor) {
   if (isTorch(tensor))
     return currentTorchStream(context.gpu);
-  if (std::strncmp(Py_TYPE(tensor.ptr())->tp_name, "cupy", 4) == 0)
+  nb::str module = nb::str(tensor.type().attr("__module__"));
+  if (std::strncmp(module.c_str(), "cupy", 4) == 0)
     return nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")().attr("ptr");
   return nb::none();
 }
@@ -48,7 +49,7 @@ RunStream::RunStream(RuntimeContext &context, nb::handle given, nb::handle like)
     if (number.is_none())
       raiseArgument(std::string("stream: expected a number or an object with __cuda_stream__, "
                                 "cuda_stream or ptr, found ") +
-                    Py_TYPE(given.ptr())->tp_name);
+                    typeName(given));
   } else if (like.is_valid() && !like.is_none()) {
     number = currentStream(context, like);
   }

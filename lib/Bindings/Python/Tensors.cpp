@@ -56,8 +56,6 @@ std::optional<tandem_dtype> fromFormat(std::string_view format, Py_ssize_t bytes
   return std::nullopt;
 }
 
-const char *typeOf(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
-
 [[noreturn]] void wrongType(const Naming &what, const std::string &found) {
   raiseArgument(
       what() +
@@ -122,12 +120,12 @@ void Tensor::read(nb::handle object, const Naming &what, const RuntimeContext &c
   if (isTorch(object))
     readTorch(object, what, context);
   else if (context.isHost && PyObject_CheckBuffer(object.ptr()))
-    readBuffer(object, what);
+    readBuffer(object, what, context);
   else if (PyObject_HasAttrString(object.ptr(), "__dlpack__"))
     readDlpack(object, what, context, stream);
   else
     raiseArgument(what() + ": expected a tensor (with __dlpack__ or the buffer protocol), found " +
-                  typeOf(object));
+                  typeName(object));
   isRead = true;
 }
 
@@ -159,6 +157,18 @@ static void checkDevice(const Naming &what, const RuntimeContext &context, bool 
                   ", which is the context's, found one of GPU " + std::to_string(device));
 }
 
+/// By what a tensor says of itself. Its library's own errors name no argument.
+static void checkDlpackDevice(nb::handle object, const Naming &what,
+                              const RuntimeContext &context) {
+  if (!nb::hasattr(object, "__dlpack_device__"))
+    return;
+  auto place = nb::cast<int32_t>(nb::int_(object.attr("__dlpack_device__")()[0]));
+  bool isHost = place == dlpack::kCpu || place == dlpack::kCudaHost;
+  bool isDevice = place == dlpack::kCuda || place == dlpack::kRocm;
+  if (context.isHost ? isDevice : isHost)
+    checkDevice(what, context, isHost, context.gpu);
+}
+
 void Tensor::readTorch(nb::handle object, const Naming &what, const RuntimeContext &context) {
   TorchTensor found = python::readTorch(object, what);
   // Results would silently have none.
@@ -182,7 +192,7 @@ void Tensor::readTorch(nb::handle object, const Naming &what, const RuntimeConte
   finish(what, nullptr, 1);
 }
 
-void Tensor::readBuffer(nb::handle object, const Naming &what) {
+void Tensor::readBuffer(nb::handle object, const Naming &what, const RuntimeContext &context) {
   // NumPy has no bf16 and no floats of 8 bits, and arrays of ml_dtypes export no buffer: their bits
   // do.
   struct Foreign {
@@ -200,8 +210,10 @@ void Tensor::readBuffer(nb::handle object, const Naming &what) {
     nb::python_error error;
     if (nb::hasattr(object, "dtype") && nb::hasattr(object, "view"))
       foreign = std::find_if(std::begin(kForeign), std::end(kForeign), named);
-    if (!foreign || foreign == std::end(kForeign))
+    if (!foreign || foreign == std::end(kForeign)) {
+      checkDlpackDevice(object, what, context);
       throw error;
+    }
     nb::object bits = object.attr("view")(foreign->bits);
     if (PyObject_GetBuffer(bits.ptr(), &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT))
       throw nb::python_error();
@@ -228,11 +240,7 @@ void Tensor::readBuffer(nb::handle object, const Naming &what) {
 void Tensor::readDlpack(nb::handle object, const Naming &what, const RuntimeContext &context,
                         nb::handle stream) {
   const bool onHost = context.isHost;
-  // Asked first: libraries of the CPU reject a stream with errors of their own.
-  if (!onHost && nb::hasattr(object, "__dlpack_device__"))
-    if (auto place = nb::cast<int32_t>(nb::int_(object.attr("__dlpack_device__")()[0]));
-        place == dlpack::kCpu || place == dlpack::kCudaHost)
-      checkDevice(what, context, true, -1);
+  checkDlpackDevice(object, what, context);
   nb::object method = object.attr("__dlpack__");
   nb::object given =
       onHost || stream.is_none() ? method() : method(nb::arg("stream") = nb::borrow(stream));

@@ -80,13 +80,6 @@ private:
   }
 };
 
-nb::object call(nb::handle object, nb::handle method) {
-  nb::object result = nb::steal(PyObject_CallMethodNoArgs(object.ptr(), method.ptr()));
-  if (!result.is_valid())
-    throw nb::python_error();
-  return result;
-}
-
 int64_t number(nb::handle object) {
   int64_t result = PyLong_AsLongLong(object.ptr());
   if (result == -1 && PyErr_Occurred())
@@ -95,13 +88,13 @@ int64_t number(nb::handle object) {
 }
 
 Layout layoutOf(nb::handle object, const TorchTensor &tensor) {
-  if (call(object, Names::get().isContiguous).is(Py_True))
+  if (object.attr(Names::get().isContiguous)().is(Py_True))
     return Layout::Dense;
   if (tensor.rank != 2)
     return Layout::Other;
-  nb::object strides = call(object, Names::get().stride); // a tuple
-  bool isTransposed = number(PyTuple_GET_ITEM(strides.ptr(), 0)) == 1 &&
-                      number(PyTuple_GET_ITEM(strides.ptr(), 1)) == tensor.shape[0];
+  nb::object strides = object.attr(Names::get().stride)(); // a tuple
+  bool isTransposed = number(NB_TUPLE_GET_ITEM(strides.ptr(), 0)) == 1 &&
+                      number(NB_TUPLE_GET_ITEM(strides.ptr(), 1)) == tensor.shape[0];
   return isTransposed ? Layout::Transposed : Layout::Other;
 }
 
@@ -149,7 +142,7 @@ bool tandem::python::isTorch(nb::handle object) {
 }
 
 void *tandem::python::dataOfTorch(nb::handle object) {
-  nb::object address = call(object, Names::get().dataPtr);
+  nb::object address = object.attr(Names::get().dataPtr)();
   void *data = PyLong_AsVoidPtr(address.ptr());
   if (!data && PyErr_Occurred())
     throw nb::python_error();
@@ -190,12 +183,12 @@ bool tandem::python::needsGradient(nb::handle object) {
 std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to) {
   const Names &names = Names::get();
   if (!isTorch(object))
-    return std::string("expected a torch.Tensor, found ") + Py_TYPE(object.ptr())->tp_name;
+    return "expected a torch.Tensor, found " + typeName(object);
   const Torch &torch = *Torch::get();
   auto *kind = (PyObject *)Py_TYPE(object.ptr());
   if (torch.exchange && (kind == torch.tensor.ptr() || kind == torch.parameter.ptr()) &&
       readLent(*torch.exchange, object, to)) {
-    to.isNegative = call(object, names.isNeg).is(Py_True);
+    to.isNegative = object.attr(names.isNeg)().is(Py_True);
     return std::nullopt;
   }
   nb::object type = nb::getattr(object, names.dtype);
@@ -208,17 +201,17 @@ std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to)
            std::string(nb::str(type).c_str());
   to.dtype = static_cast<tandem_dtype>(found);
   nb::object extents = nb::getattr(object, names.shape); // a tuple
-  to.rank = static_cast<uint32_t>(PyTuple_GET_SIZE(extents.ptr()));
+  to.rank = static_cast<uint32_t>(NB_TUPLE_GET_SIZE(extents.ptr()));
   if (to.rank > kMaxDims)
     return "expected at most " + std::to_string(kMaxDims) + " dimensions";
   for (uint32_t d = 0; d < to.rank; ++d)
-    to.shape[d] = number(PyTuple_GET_ITEM(extents.ptr(), d));
+    to.shape[d] = number(NB_TUPLE_GET_ITEM(extents.ptr(), d));
   bool isHost = nb::getattr(object, names.isCpu).is(Py_True);
-  to.device = isHost ? -1 : static_cast<int32_t>(number(call(object, names.getDevice)));
+  to.device = isHost ? -1 : static_cast<int32_t>(number(object.attr(names.getDevice)()));
   if (!isHost && to.device < 0)
     return std::string("expected memory of the CPU or of a GPU, found another device");
   to.layout = layoutOf(object, to);
-  to.isNegative = call(object, names.isNeg).is(Py_True);
+  to.isNegative = object.attr(names.isNeg)().is(Py_True);
   to.data = dataOfTorch(object);
   return std::nullopt;
 }

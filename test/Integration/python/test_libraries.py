@@ -173,8 +173,20 @@ def test_torch_gpus(random):
         assert len(world.run(run)) == count
 
 
+def test_array_of_a_device(context, random):
+    """An array of JAX on a GPU has the buffer protocol of Python, and raises when it is used."""
+    class Far(np.ndarray):
+        def __dlpack_device__(self):
+            return 2, 0
+
+    x = np.zeros((8, 16), "M8[s]").view(Far)  # NumPy exports no buffer of this type either
+    with pytest.raises(tandem.ArgumentError, match=r'"x": expected a tensor of the CPU, found one of a device'):
+        program()(x, random(16, 12))
+
+
 def test_jax(context, random):
     jax = pytest.importorskip("jax")
+    jax.config.update("jax_platforms", "cpu")
     x, w = jax.numpy.asarray(random(8, 16)), jax.numpy.asarray(random(16, 12))
     y = program()(x, w)
     assert isinstance(y, jax.Array) and error(np.asarray(y), np.asarray(x) @ np.asarray(w)) < 1e-5
