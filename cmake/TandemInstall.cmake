@@ -35,6 +35,8 @@ foreach(half IN ITEMS Runtime Compiler)
             COMPONENT CompilerDevelopment)
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tandem/Compiler/Builder" DESTINATION include/tandem/Compiler
             COMPONENT CompilerDevelopment)
+    install(FILES "${PROJECT_SOURCE_DIR}/include/tandem/Dialect/Fusion/IR/Shapes.h"
+            DESTINATION include/tandem/Dialect/Fusion/IR COMPONENT CompilerDevelopment)
   endif()
   set(pc "${PROJECT_BINARY_DIR}/tandem-${lower}.pc")
   configure_file("${PROJECT_SOURCE_DIR}/cmake/tandem.pc.in" "${pc}" @ONLY)

@@ -27,6 +27,7 @@
 #define TANDEM_COMPILER_BUILDER_H
 
 #include "tandem/Compiler/Builder/Types.h"
+#include "tandem/Dialect/Fusion/IR/Shapes.h"
 
 namespace tandem::builder {
 inline namespace v0_1 {
@@ -245,6 +246,13 @@ private:
   bool unify(const char *op, const std::vector<Operand> &given, size_t first, Type *common,
              std::vector<Value> *operands, Location at);
   Value fit(const char *op, const Operand &operand, const Type &wanted, Location at);
+  /// The inferred shape. False, and its error reported, if there is none.
+  bool infer(const char *op, const std::vector<Value> &operands, fusion::shapes::Inferred inferred,
+             std::vector<int64_t> &shape, Location at);
+  bool checkExtents(const char *op, Value value, const std::vector<int64_t> &shape, Location at);
+  /// The element type of a product of the first two operands, as wanted or by default.
+  bool productType(const char *op, const std::vector<Value> &operands, std::optional<DType> wanted,
+                   DType &result, Location at);
   Value annotate(const char *op, Value value, const std::string &attribute, Location at);
   std::string describe(Value value) const;
   std::string operandText(Value value) const;

@@ -347,6 +347,7 @@ void bindAllocators(nb::module_ &module);
 void bindContexts(nb::module_ &module);
 void bindFusions(nb::module_ &module);
 void bindKernels(nb::module_ &module);
+void bindShapes(nb::module_ &module);
 void bindOperators(nb::module_ &module);
 void bindPrograms(nb::module_ &module);
 void bindTiming(nb::module_ &module);

@@ -20,4 +20,5 @@ NB_MODULE(_tandem, module) {
   tandem::python::bindFusions(module);
   tandem::python::bindOperators(module);
   tandem::python::bindCompiler(module);
+  tandem::python::bindShapes(module);
 }

@@ -90,7 +90,7 @@ func.func @f(%0: tensor<8xf32>, %1: tensor<4x8xf32>) {
 
 // matmul_c2
 func.func @f(%0: tensor<8xf32>, %1: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected equal contracted extents, found 4 in lhs and 8 in rhs}}
+  // expected-error @+1 {{expected equal contracted extents, found 4 and 8}}
   %2 = fusion.matmul %1, %0 : tensor<8x4xf32>, tensor<8xf32> -> tensor<8xf32>
   return
 }
@@ -162,7 +162,7 @@ func.func @f(%0: tensor<8x8xf16>, %1: tensor<8xf16>) {
 
 // matmul_c2
 func.func @f(%0: tensor<8x4xf32>, %1: tensor<4x8xf32>) {
-  // expected-error @+1 {{expected equal contracted extents, found 4 in lhs and 8 in rhs}}
+  // expected-error @+1 {{expected equal contracted extents, found 4 and 8}}
   %2 = fusion.matmul %0, %1 {transpose_b} : tensor<8x4xf32>, tensor<4x8xf32> -> tensor<8x4xf32>
   return
 }
@@ -171,7 +171,7 @@ func.func @f(%0: tensor<8x4xf32>, %1: tensor<4x8xf32>) {
 
 // matmul_c3
 func.func @f(%0: tensor<2x8x4xf32>, %1: tensor<3x4x8xf32>) {
-  // expected-error @+1 {{expected batch extents that are equal or 1, found 2 and 3}}
+  // expected-error @+1 {{expected batch extents that are equal or 1 in dimension 0, found 2 and 3}}
   %2 = fusion.matmul %0, %1 : tensor<2x8x4xf32>, tensor<3x4x8xf32> -> tensor<2x8x8xf32>
   return
 }
@@ -207,7 +207,7 @@ func.func @f(%0: tensor<8x4xf32>, %1: tensor<4x6xf32>, %2: tensor<6xf16>) {
 
 // reduce_c1
 func.func @f(%0: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected 'dims' between 0 and 1, found 2}}
+  // expected-error @+1 {{expected 'dims' below rank 2, found 2}}
   %1 = fusion.reduce sum %0 dims [2] : tensor<8x4xf32> -> tensor<8xf32>
   return
 }
@@ -279,7 +279,7 @@ func.func @f(%0: tensor<8x4xf32>) {
 
 // broadcast_c1
 func.func @f(%0: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected 'dims' between 0 and 2, found 3}}
+  // expected-error @+1 {{expected 'dims' below rank 3, found 3}}
   %1 = fusion.broadcast %0 dims [0, 3] : tensor<8x4xf32> -> tensor<8x4x2xf32>
   return
 }
@@ -432,7 +432,7 @@ func.func @f() {
 
 // concat_c1
 func.func @f(%0: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected 'dim' between 0 and 1, found 2}}
+  // expected-error @+1 {{expected 'dim' below rank 2, found 2}}
   %1 = fusion.concat %0 dim 2 : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
@@ -677,7 +677,7 @@ func.func @f(%0: tensor<8x4xf32>) {
 
 // grouped_matmul_c1
 func.func @f(%x: tensor<8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected x of rank 2 or more, found rank 1}}
+  // expected-error @+1 {{expected [..., M, K], [G, K, N] and [..., G], found [8], [3x8x5] and [3]}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<8xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<5xf32>
   return
 }
@@ -686,7 +686,7 @@ func.func @f(%x: tensor<8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
 
 // grouped_matmul_c1
 func.func @f(%x: tensor<6x8xf32>, %w: tensor<8x5xf32>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected w of rank 3, found rank 2}}
+  // expected-error @+1 {{expected [..., M, K], [G, K, N] and [..., G], found [6x8], [8x5] and [3]}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf32>, tensor<8x5xf32>, tensor<3xi32> -> tensor<6x5xf32>
   return
 }
@@ -695,7 +695,7 @@ func.func @f(%x: tensor<6x8xf32>, %w: tensor<8x5xf32>, %ends: tensor<3xi32>) {
 
 // grouped_matmul_c1
 func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected ends of rank 2, one less than x, found rank 1}}
+  // expected-error @+1 {{expected [..., M, K], [G, K, N] and [..., G], found [4x6x8], [3x8x5] and [3]}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<4x6x5xf32>
   return
 }
@@ -767,7 +767,7 @@ func.func @f(%x: tensor<6x8xf8E4M3FN>, %w: tensor<3x8x5xf8E4M3FN>, %ends: tensor
 
 // grouped_matmul_c3
 func.func @f(%x: tensor<6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected equal contracted extents, found 8 in x and 5 in w}}
+  // expected-error @+1 {{expected [..., M, K], [G, N, K] and [..., G], found [6x8], [3x8x5] and [3]}}
   %y = fusion.grouped_matmul %x, %w, %ends {transpose_b} : tensor<6x8xf32>, tensor<3x8x5xf32>, tensor<3xi32> -> tensor<6x8xf32>
   return
 }
@@ -776,7 +776,7 @@ func.func @f(%x: tensor<6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi32>) {
 
 // grouped_matmul_c4
 func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<4x2xi32>) {
-  // expected-error @+1 {{expected shape [4x3] of ends, found [4x2]}}
+  // expected-error @+1 {{expected [..., M, K], [G, K, N] and [..., G], found [4x6x8], [3x8x5] and [4x2]}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xf32>, tensor<3x8x5xf32>, tensor<4x2xi32> -> tensor<4x6x5xf32>
   return
 }
@@ -785,7 +785,7 @@ func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<4x2xi32
 
 // grouped_matmul_c4
 func.func @f(%x: tensor<4x6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<5x3xi32>) {
-  // expected-error @+1 {{expected shape [4x3] of ends, found [5x3]}}
+  // expected-error @+1 {{expected [..., M, K], [G, K, N] and [..., G], found [4x6x8], [3x8x5] and [5x3]}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<4x6x8xf32>, tensor<3x8x5xf32>, tensor<5x3xi32> -> tensor<4x6x5xf32>
   return
 }

@@ -248,8 +248,8 @@ def test_grouped_matmul_errors():
             ((x, w, ends), {"transpose_b": True}, r"\[G, N, K\]"),
             ((x, w, ("i32", (3,))), {}, r"\[..., G\]"),
             ((x, w, ("i64", (4, 3))), {}, "ends of i32"),
-            ((x, ("f16", (3, 8, 16)), ends), {}, "factors of one dtype"),
-            ((x, ("f8E4M3FN", (3, 8, 16)), ends), {}, "factors of one dtype, f32, f16 or bf16, or of 8 bits"),
+            ((x, ("f16", (3, 8, 16)), ends), {}, "factors of one floating-point dtype"),
+            ((x, ("f8E4M3FN", (3, 8, 16)), ends), {}, "factors of one floating-point dtype, or of 8 bits"),
             ((("f8E5M2", (4, 12, 8)), ("f8E4M3FN", (3, 8, 16)), ends), {"dtype": "f8E5M2"}, "f32, f16 or bf16 of factors of 8 bits"),
             ((x, w, ends), {"dtype": "f16"}, "a result of f32 or f32")):
         with pytest.raises(tandem.ArgumentError, match=message):
@@ -311,12 +311,12 @@ def test_error_names_the_python_line():
 
 
 @pytest.mark.parametrize("function, message", [
-    (lambda x, w: x @ x, r"contracted extents, found 16 and 32 of f32\[32, 16\]"),
-    (lambda x, w: x + w, "expected shapes that fit"),
+    (lambda x, w: x @ x, r"matmul\(f32\[32, 16\], f32\[32, 16\]\): expected equal contracted extents, found 16 and 32"),
+    (lambda x, w: x + w, r"add\(f32\[32, 16\], f32\[16, 16\]\): expected extents that are equal or 1"),
     (lambda x, w: x + x.astype("f16"), "of one dtype"),
     (lambda x, w: (x > 0) + (x > 1), "expected numbers, found truth values"),
     (lambda x, w: x if x > 0 else w, "tandem.where"),
-    (lambda x, w: x.reshape(5, 5), "expected 512 elements"),
+    (lambda x, w: x.reshape(5, 5), "expected a result of 512 elements"),
     (lambda x, w: x[40], "expected a number below 32"),
     (lambda x, w: x.sum(3), "expected a dimension"),
     (lambda x, w: 1.0, "traced tensors as results"),

@@ -401,14 +401,15 @@ TEST_F(Builder, CallErrors) {
     return f.diagnostics().back().message;
   };
   EXPECT_EQ(error({}, "sc -> sc"), "k: expected at least one result, found none");
-  EXPECT_EQ(error({type, type}, "sc -> sc"),
-            "k: expected dims of 1 operands and, behind ->, of 2 results, found \"sc -> sc\"");
-  EXPECT_EQ(error({type, type}, "sc -> sc, cs"),
-            "k: expected the letters \"sc\" in all results, in this order, found \"cs\"");
-  EXPECT_EQ(error({type, type}, "sc -> sc, s_"),
-            "k: expected the letters \"sc\" in all results, in this order, found \"s_\"");
+  EXPECT_EQ(
+      error({type, type}, "sc -> sc"),
+      "k: expected dims of 1 operands and 2 results, as in \"s_, _ -> s_\", found \"sc -> sc\"");
+  EXPECT_EQ(error({type, type}, "sc -> sc, cs"), "k: expected the parallel dimensions 'sc' in all "
+                                                 "results, in this order, found 'cs' in result 1");
+  EXPECT_EQ(error({type, type}, "sc -> sc, s_"), "k: expected the parallel dimensions 'sc' in all "
+                                                 "results, in this order, found 's' in result 1");
   EXPECT_EQ(error({type}, "st -> sc"),
-            "k: expected each letter in the result, found 't' elsewhere");
+            "k: expected every parallel dimension in the result, found 't' of operand 0 only");
   EXPECT_EQ(error({type}, "sc -> sc", "all"),
             "k: expected effects \"reads\", \"writes\" or none, found \"all\"");
 }

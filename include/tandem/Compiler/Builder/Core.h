@@ -11,7 +11,7 @@
 #define TANDEM_COMPILER_BUILDER_CORE_H
 
 #include "tandem/Compiler/Builder.h"
-#include "tandem/Compiler/Builder/Shapes.h"
+#include "tandem/Compiler/Builder/Text.h"
 
 namespace tandem::builder {
 inline namespace v0_1 {
@@ -290,13 +290,13 @@ inline std::string Fusion::text(bool locations) const {
   std::string text, arguments, body;
   for (size_t i = 0; i < meshes.size(); ++i) {
     const Mesh &mesh = meshes[i];
-    text += "#m" + std::to_string(i) + " = #tandem.mesh<" + detail::quote(mesh.name()) + ", [" +
-            detail::join(mesh.getAxes(), ", ",
-                         [](const auto &axis) {
-                           return detail::quote(axis.first) + " = " + detail::extent(axis.second);
-                         }) +
-            "]" + (mesh.devices().empty() ? "" : ", devices = " + detail::list(mesh.devices())) +
-            ">\n";
+    text +=
+        "#m" + std::to_string(i) + " = #tandem.mesh<" + detail::quote(mesh.name()) + ", [" +
+        detail::join(mesh.getAxes(), ", ",
+                     [](const auto &axis) {
+                       return detail::quote(axis.first) + " = " + fusion::shapes::text(axis.second);
+                     }) +
+        "]" + (mesh.devices().empty() ? "" : ", devices = " + detail::list(mesh.devices())) + ">\n";
   }
   for (const Declaration &kernel : declarations)
     text += kernel.text;

@@ -3,8 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Definitions of tandem/Compiler/Builder.h: checks and inferred shapes. What depends on more than
-// shapes, types and names is checked by the compiler.
+// Definitions of tandem/Compiler/Builder.h. The ops' own inference, Shapes.h of the fusion dialect,
+// gives and checks shapes. What depends on more than shapes, types and names is checked by the
+// compiler.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +15,6 @@
 #include "tandem/Compiler/Builder.h"
 #include "tandem/Compiler/Builder/Core.h"
 #include "tandem/Compiler/Builder/Elementwise.h"
-#include "tandem/Compiler/Builder/Shapes.h"
 
 #include <cmath>
 
@@ -29,7 +29,8 @@ inline Value Fusion::constant(double number, DType dtype, std::vector<int64_t> s
   if (std::string error = detail::extentsError(shape); !error.empty())
     return this->error("constant", {}, std::move(error), at);
   if (std::find(shape.begin(), shape.end(), kUnknown) != shape.end())
-    return error("constant", {}, "expected known extents, found " + detail::shapeText(shape), at);
+    return error("constant", {}, "expected known extents, found " + fusion::shapes::text(shape),
+                 at);
   if (!isFloat(dtype) && (number != std::floor(number) || std::fabs(number) > 0x1p53))
     return error("constant", {},
                  "expected an integer of " + std::string(builder::name(dtype)) + ", found " +
@@ -92,10 +93,8 @@ inline bool Fusion::unify(const char *op, const std::vector<Operand> &given, siz
       common->dtype = mine.dtype;
       isTyped = true;
     }
-    if (std::string error = detail::broadcastShapes(common->shape, mine.shape); !error.empty()) {
-      this->error(op, values, std::move(error), at);
+    if (!infer(op, values, fusion::shapes::broadcast(common->shape, mine.shape), common->shape, at))
       return false;
-    }
   }
   if (!isTyped) {
     error(op, values, "expected a value, found only numbers", at);
@@ -118,6 +117,24 @@ inline bool Fusion::unify(const char *op, const std::vector<Operand> &given, siz
     operands->push_back(value);
   }
   return true;
+}
+
+inline bool Fusion::infer(const char *op, const std::vector<Value> &operands,
+                          fusion::shapes::Inferred inferred, std::vector<int64_t> &shape,
+                          Location at) {
+  if (!inferred.error.empty())
+    error(op, operands, inferred.error, at);
+  else
+    shape = std::move(inferred.shape);
+  return inferred.error.empty();
+}
+
+inline bool Fusion::checkExtents(const char *op, Value value, const std::vector<int64_t> &shape,
+                                 Location at) {
+  std::string error = detail::extentsError(shape);
+  if (!error.empty())
+    this->error(op, {value}, error, at);
+  return error.empty();
 }
 
 inline Value Fusion::map(const std::string &op, const std::vector<Operand> &given, Location at) {
@@ -213,51 +230,48 @@ inline Value Fusion::cast(Value value, DType dtype, Location at) {
 // Products and reductions
 //===----------------------------------------------------------------------===//
 
+inline bool Fusion::productType(const char *op, const std::vector<Value> &operands,
+                                std::optional<DType> wanted, DType &result, Location at) {
+  DType a = type(operands[0]).dtype, b = type(operands[1]).dtype;
+  bool areFloat8 = isFloat8(a) && isFloat8(b);
+  result = wanted.value_or(areFloat8 ? DType::F32 : a);
+  std::string error;
+  if (!areFloat8 && (!isFloat(a) || a != b))
+    error = std::string("expected factors of one floating point type, found ") + builder::name(a) +
+            " and " + builder::name(b);
+  else if (areFloat8 && !isProductOfFloat8(result))
+    error = std::string("expected a result of f32, f16 or bf16 of factors of 8 bits, found ") +
+            builder::name(result);
+  else if (!areFloat8 && result != a && result != DType::F32)
+    error = std::string("expected a result of ") + builder::name(a) + " or f32, found " +
+            builder::name(result);
+  if (!error.empty())
+    this->error(op, operands, error, at);
+  return error.empty();
+}
+
 inline Value Fusion::matmul(Value lhs, Value rhs, const MatmulOptions &options, Location at) {
   std::vector<Value> operands{lhs, rhs};
   if (options.bias)
     operands.push_back(*options.bias);
   if (!areUsable("matmul", operands, at))
     return error();
-  const Type &a = type(lhs), &b = type(rhs);
-  bool areFloat8 = isFloat8(a.dtype) && isFloat8(b.dtype);
-  if (!areFloat8 && (!isFloat(a.dtype) || a.dtype != b.dtype))
+  Type result;
+  if (!productType("matmul", operands, options.result, result.dtype, at))
+    return error();
+  std::optional<fusion::shapes::Shape> bias;
+  if (options.bias)
+    bias = type(*options.bias).shape;
+  if (!infer("matmul", operands,
+             fusion::shapes::matmul(type(lhs).shape, type(rhs).shape, options.transposeA,
+                                    options.transposeB, bias),
+             result.shape, at))
+    return error();
+  if (options.bias && type(*options.bias).dtype != result.dtype)
     return error("matmul", operands,
-                 std::string("expected factors of one floating point type, "
-                             "found ") +
-                     builder::name(a.dtype) + " and " + builder::name(b.dtype),
+                 std::string("expected a bias of ") + builder::name(result.dtype) + ", found " +
+                     builder::name(type(*options.bias).dtype),
                  at);
-  Type result{options.result.value_or(areFloat8 ? DType::F32 : a.dtype), {}, {}};
-  if (areFloat8 && result.dtype != DType::F32 && result.dtype != DType::F16 &&
-      result.dtype != DType::BF16)
-    return error("matmul", operands,
-                 std::string("expected a result of f32, f16 or bf16 of factors of 8 bits, found ") +
-                     builder::name(result.dtype),
-                 at);
-  if (!areFloat8 && result.dtype != a.dtype && result.dtype != DType::F32)
-    return error("matmul", operands,
-                 std::string("expected a result of ") + builder::name(a.dtype) + " or f32, found " +
-                     builder::name(result.dtype),
-                 at);
-  if (std::string error = detail::matmulShape(a.shape, b.shape, options.transposeA,
-                                              options.transposeB, result.shape);
-      !error.empty())
-    return this->error("matmul", operands, std::move(error), at);
-  if (options.bias) {
-    const Type &bias = type(*options.bias);
-    if (b.shape.size() == 1)
-      return error("matmul", operands,
-                   "expected no bias with a right factor that is a vector, "
-                   "found one",
-                   at);
-    if (bias.dtype != result.dtype || bias.shape.size() != 1 ||
-        !detail::areCompatible(bias.shape[0], result.shape.back()))
-      return error("matmul", operands,
-                   "expected a bias of " +
-                       detail::shortText({result.dtype, {result.shape.back()}, {}}) + ", found " +
-                       detail::shortText(bias),
-                   at);
-  }
   Value value = make("matmul", Form::Arrow, "fusion.matmul ", operands, "", std::move(result), at);
   Node &node = nodeOf(value);
   node.separator = options.bias ? 2 : 0;
@@ -298,7 +312,8 @@ inline Value Fusion::scaledMatmul(Value lhs, Value rhs, Value lhsScale, Value rh
       return error(
           "scaledMatmul", operands,
           std::string("expected ") + what + " of f32" +
-              (dim < 0 ? "" : " or " + detail::extent(shape[static_cast<size_t>(dim)]) + "xf32") +
+              (dim < 0 ? ""
+                       : " or " + fusion::shapes::text(shape[static_cast<size_t>(dim)]) + "xf32") +
               ", found " + detail::shortText(mine),
           at);
     return broadcast(one, shape, isNumber ? std::vector<int64_t>{} : std::vector<int64_t>{dim}, at);
@@ -331,43 +346,19 @@ inline Value Fusion::groupedMatmul(Value x, Value w, Value ends,
   std::vector<Value> operands{x, w, ends};
   if (!areUsable("groupedMatmul", operands, at))
     return error();
-  const Type &a = type(x), &b = type(w), &c = type(ends);
-  auto fail = [&](const std::string &expected) {
-    return error("groupedMatmul", operands,
-                 "expected " + expected + ", found " + detail::shortText(a) + ", " +
-                     detail::shortText(b) + " and " + detail::shortText(c),
-                 at);
-  };
-  auto isWide = [](DType type) {
-    return type == DType::F32 || type == DType::F16 || type == DType::BF16;
-  };
-  const bool areFloat8 = isFloat8(a.dtype) && isFloat8(b.dtype);
-  if ((!areFloat8 && (!isWide(a.dtype) || a.dtype != b.dtype)) || c.dtype != DType::I32)
-    return fail("factors of one type, f32, f16 or bf16, or of 8 bits, and ends of i32");
-  Type result{options.result.value_or(areFloat8 ? DType::F32 : a.dtype), a.shape, {}};
-  if (areFloat8 && !isWide(result.dtype))
-    return error("groupedMatmul", operands,
-                 std::string("expected a result of f32, f16 or bf16 of factors of 8 bits, found ") +
-                     builder::name(result.dtype),
-                 at);
-  if (!areFloat8 && result.dtype != a.dtype && result.dtype != DType::F32)
-    return error("groupedMatmul", operands,
-                 std::string("expected a result of ") + builder::name(a.dtype) + " or f32, found " +
-                     builder::name(result.dtype),
-                 at);
-  const size_t rank = a.shape.size();
-  bool fits = rank >= 2 && b.shape.size() == 3 && c.shape.size() + 1 == rank &&
-              detail::areCompatible(a.shape[rank - 1], b.shape[options.transposeB ? 2 : 1]) &&
-              detail::areCompatible(c.shape[rank - 2], b.shape[0]);
-  for (size_t dim = 0; fits && dim + 2 < rank; ++dim) {
-    fits = detail::areCompatible(a.shape[dim], c.shape[dim]);
-    if (a.shape[dim] == kUnknown)
-      result.shape[dim] = c.shape[dim];
-  }
-  if (!fits)
-    return fail(std::string("[..., M, K], ") + (options.transposeB ? "[G, N, K]" : "[G, K, N]") +
-                " and [..., G]");
-  result.shape[rank - 1] = b.shape[options.transposeB ? 1 : 2];
+  Type result;
+  if (type(ends).dtype != DType::I32 || type(x).dtype == DType::F64)
+    return error(
+        "groupedMatmul", operands,
+        std::string("expected factors of f32, f16, bf16 or 8 bits and ends of i32, found ") +
+            builder::name(type(x).dtype) + " and " + builder::name(type(ends).dtype),
+        at);
+  if (!productType("groupedMatmul", operands, options.result, result.dtype, at) ||
+      !infer("groupedMatmul", operands,
+             fusion::shapes::groupedMatmul(type(x).shape, type(w).shape, type(ends).shape,
+                                           options.transposeB),
+             result.shape, at))
+    return error();
   Value made = make("groupedMatmul", Form::Arrow, "fusion.grouped_matmul ", std::move(operands), "",
                     std::move(result), at);
   if (options.transposeB)
@@ -381,34 +372,23 @@ inline Value Fusion::attention(Value query, Value key, Value value, const Attent
   if (!areUsable("attention", operands, at))
     return error();
   const Type &q = type(query), &k = type(key), &v = type(value);
-  if (q.dtype != k.dtype || q.dtype != v.dtype || !isFloat(q.dtype) || q.dtype == DType::F64 ||
-      isFloat8(q.dtype))
+  if (q.dtype != k.dtype || q.dtype != v.dtype || !isProductOfFloat8(q.dtype))
     return error("attention", operands,
                  std::string("expected elements of f32, f16 or bf16, found ") +
                      builder::name(q.dtype) + ", " + builder::name(k.dtype) + " and " +
                      builder::name(v.dtype),
                  at);
   Type result{q.dtype, {}, {}};
-  std::string error = detail::attentionShape(q.shape, k.shape, v.shape, result.shape);
-  int64_t rows = error.empty() ? q.shape[q.shape.size() - 2] : 0,
-          keys = error.empty() ? k.shape[k.shape.size() - 2] : 0;
-  if (error.empty() && options.scale && !(std::isfinite(*options.scale) && *options.scale > 0))
-    error = "expected a finite scale greater than 0, found " + std::to_string(*options.scale);
-  else if (error.empty() && options.causal && !detail::areCompatible(rows, keys))
-    error = "expected as many keys as rows with causal, found " + detail::extent(keys) + " and " +
-            detail::extent(rows);
-  else if (error.empty() && options.zigzag &&
-           (!options.causal || options.zigzag < 0 ||
-            (rows != kUnknown && rows % (2 * options.zigzag) != 0)))
-    error = "expected zigzag with causal, and 2 * zigzag that divides the rows, found zigzag " +
-            std::to_string(options.zigzag) + " and " + detail::extent(rows) + " rows";
-  else if (error.empty() && options.keyCount &&
-           (options.causal || options.keyCount < 0 ||
-            (keys != kUnknown && options.keyCount > keys)))
-    error = "expected a key count of 1 to " + detail::extent(keys) + ", without causal, found " +
-            std::to_string(options.keyCount);
-  if (!error.empty())
-    return this->error("attention", operands, std::move(error), at);
+  fusion::shapes::AttentionForm form;
+  form.isCausal = options.causal;
+  form.scale = options.scale;
+  if (options.zigzag)
+    form.zigzag = options.zigzag;
+  if (options.keyCount)
+    form.keyCount = options.keyCount;
+  if (!infer("attention", operands, fusion::shapes::attention(q.shape, k.shape, v.shape, form),
+             result.shape, at))
+    return error();
   std::vector<std::string> attributes;
   if (options.causal)
     attributes.emplace_back("causal");
@@ -435,9 +415,9 @@ inline Value Fusion::reduce(Reduction kind, Value value, std::vector<int64_t> di
                  std::string("expected elements that can be reduced by ") + builder::name(kind) +
                      ", found " + builder::name(result.dtype),
                  at);
-  if (std::string error = detail::reduceShape(type(value).shape, dims, keepDims, result.shape);
-      !error.empty())
-    return this->error("reduce", {value}, std::move(error), at);
+  if (!infer("reduce", {value}, fusion::shapes::reduce(type(value).shape, dims, keepDims),
+             result.shape, at))
+    return error();
   Value made =
       make("reduce", Form::Arrow, std::string("fusion.reduce ") + builder::name(kind) + " ",
            {value}, " dims " + detail::list(dims), std::move(result), at);
@@ -454,8 +434,12 @@ inline Value Fusion::broadcast(Value value, std::vector<int64_t> shape, std::vec
                                Location at) {
   if (!areUsable("broadcast", {value}, at))
     return error();
-  if (std::string error = detail::broadcastError(type(value).shape, shape, dims); !error.empty())
-    return this->error("broadcast", {value}, std::move(error), at);
+  // A `?` stays: another op may say what it is.
+  std::vector<int64_t> inferred;
+  if (!checkExtents("broadcast", value, shape, at) ||
+      !infer("broadcast", {value}, fusion::shapes::broadcastTo(type(value).shape, shape, dims),
+             inferred, at))
+    return error();
   return make("broadcast", Form::Arrow, "fusion.broadcast ", {value}, " dims " + detail::list(dims),
               {type(value).dtype, std::move(shape), {}}, at);
 }
@@ -464,9 +448,9 @@ inline Value Fusion::permute(Value value, std::vector<int64_t> permutation, Loca
   if (!areUsable("permute", {value}, at))
     return error();
   Type result{type(value).dtype, {}, {}};
-  if (std::string error = detail::permutedShape(type(value).shape, permutation, result.shape);
-      !error.empty())
-    return this->error("permute", {value}, std::move(error), at);
+  if (!infer("permute", {value}, fusion::shapes::permute(type(value).shape, permutation),
+             result.shape, at))
+    return error();
   return make("permute", Form::Arrow, "fusion.permute ", {value}, " " + detail::list(permutation),
               std::move(result), at);
 }
@@ -474,8 +458,9 @@ inline Value Fusion::permute(Value value, std::vector<int64_t> permutation, Loca
 inline Value Fusion::reshape(Value value, std::vector<int64_t> shape, Location at) {
   if (!areUsable("reshape", {value}, at))
     return error();
-  if (std::string error = detail::inferReshape(type(value).shape, shape); !error.empty())
-    return this->error("reshape", {value}, std::move(error), at);
+  if (!checkExtents("reshape", value, shape, at) ||
+      !infer("reshape", {value}, fusion::shapes::reshape(type(value).shape, shape), shape, at))
+    return error();
   return make("reshape", Form::Arrow, "fusion.reshape ", {value}, "",
               {type(value).dtype, std::move(shape), {}}, at);
 }
@@ -486,9 +471,11 @@ inline Value Fusion::slice(Value value, std::vector<int64_t> offsets, std::vecto
     return error();
   if (steps.empty())
     steps.assign(offsets.size(), 1);
-  if (std::string error = detail::sliceError(type(value).shape, offsets, extents, steps);
-      !error.empty())
-    return this->error("slice", {value}, std::move(error), at);
+  std::vector<int64_t> inferred;
+  if (!checkExtents("slice", value, extents, at) ||
+      !infer("slice", {value}, fusion::shapes::slice(type(value).shape, extents, offsets, steps),
+             inferred, at))
+    return error();
   return make("slice", Form::Arrow, "fusion.slice ", {value},
               " offsets " + detail::list(offsets) + " steps " + detail::list(steps),
               {type(value).dtype, std::move(extents), {}}, at);
@@ -497,9 +484,7 @@ inline Value Fusion::slice(Value value, std::vector<int64_t> offsets, std::vecto
 inline Value Fusion::concat(const std::vector<Value> &values, int64_t dim, Location at) {
   if (!areUsable("concat", values, at))
     return error();
-  if (values.empty())
-    return error("concat", values, "expected at least one operand, found none", at);
-  Type result{type(values[0]).dtype, {}, {}};
+  Type result{values.empty() ? DType::F32 : type(values[0]).dtype, {}, {}};
   std::vector<std::vector<int64_t>> shapes;
   for (Value value : values) {
     if (type(value).dtype != result.dtype)
@@ -509,8 +494,8 @@ inline Value Fusion::concat(const std::vector<Value> &values, int64_t dim, Locat
                    at);
     shapes.push_back(type(value).shape);
   }
-  if (std::string error = detail::concatShape(shapes, dim, result.shape); !error.empty())
-    return this->error("concat", values, std::move(error), at);
+  if (!infer("concat", values, fusion::shapes::concat(shapes, dim), result.shape, at))
+    return error();
   return make("concat", Form::Function, "fusion.concat ", values, " dim " + std::to_string(dim),
               std::move(result), at);
 }
@@ -537,7 +522,7 @@ inline std::vector<Value> Fusion::call(const std::string &callee, const std::vec
   if (!detail::isWord(callee) || callee == functionName)
     error = "expected the name of a kernel, found " + detail::quote(callee);
   if (error.empty())
-    error = detail::callError(shapes, results.size(), dims);
+    error = fusion::shapes::callDims(shapes, results.size(), dims).error;
   if (error.empty() && (options.flops.value_or(0) < 0 || options.bytes.value_or(0) < 0))
     error = "expected costs that are not negative";
   if (error.empty() && !options.effects.empty() && options.effects != "reads" &&

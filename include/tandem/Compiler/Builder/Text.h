@@ -11,6 +11,7 @@
 #define TANDEM_COMPILER_BUILDER_TEXT_H
 
 #include "tandem/Compiler/Builder/Types.h"
+#include "tandem/Dialect/Fusion/IR/Shapes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -36,14 +37,18 @@ inline std::string list(const std::vector<int64_t> &numbers) {
   return "[" + join(numbers, ", ", [](int64_t n) { return std::to_string(n); }) + "]";
 }
 
-inline std::string extent(int64_t n) { return n == kUnknown ? "?" : std::to_string(n); }
+using fusion::shapes::areCompatible;
 
-/// "8x?".
-inline std::string shapeText(const std::vector<int64_t> &shape) { return join(shape, "x", extent); }
+inline std::string extentsError(const std::vector<int64_t> &shape) {
+  for (int64_t n : shape)
+    if (n < 0 && n != kUnknown)
+      return "expected extents of 0 or more, found " + std::to_string(n);
+  return "";
+}
 
 /// "8x4xf32", for diagnostics.
 inline std::string shortText(const Type &type) {
-  return shapeText(type.shape) + (type.shape.empty() ? "" : "x") + name(type.dtype);
+  return fusion::shapes::text(type.shape) + (type.shape.empty() ? "" : "x") + name(type.dtype);
 }
 
 /// A string literal.
@@ -166,8 +171,8 @@ inline std::string meshError(const Mesh &mesh) {
     product = size == kUnknown || product == kUnknown ? kUnknown : product * size;
   }
   if (!mesh.devices().empty() && static_cast<int64_t>(mesh.devices().size()) != product)
-    return "expected " + extent(product) + " devices of mesh " + quote(mesh.name()) + ", found " +
-           std::to_string(mesh.devices().size());
+    return "expected " + fusion::shapes::text(product) + " devices of mesh " + quote(mesh.name()) +
+           ", found " + std::to_string(mesh.devices().size());
   return "";
 }
 

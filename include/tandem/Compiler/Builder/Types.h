@@ -34,6 +34,8 @@ inline const char *name(DType dtype) {
 }
 inline bool isFloat(DType dtype) { return dtype <= DType::F8E5M2; }
 inline bool isFloat8(DType dtype) { return dtype == DType::F8E4M3FN || dtype == DType::F8E5M2; }
+/// The types that products of 8 bits have.
+inline bool isProductOfFloat8(DType dtype) { return dtype <= DType::BF16; }
 inline int bits(DType dtype) {
   static constexpr int widths[] = {32, 16, 16, 64, 8, 8, 64, 32, 16, 8, 1};
   return widths[static_cast<int>(dtype)];

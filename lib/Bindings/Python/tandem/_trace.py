@@ -10,6 +10,7 @@ from typing import Any
 
 from ._errors import ArgumentError
 from ._mesh import DTYPES, Axes, _integer, _sequence
+from ._tandem import shapes
 
 _LARGEST_FP8 = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
 _FP8 = tuple(_LARGEST_FP8)
@@ -162,32 +163,23 @@ class Value:
 
     def reshape(self, *shape):
         """The same elements in another shape; one extent may be -1. Dimensions split and merge."""
-        shape = _extents(shape)
-        known = math.prod(extent for extent in shape if extent != -1)
-        total = math.prod(self.shape)
-        if shape.count(-1) == 1 and known and total % known == 0:
-            shape = tuple(total // known if extent == -1 else extent for extent in shape)
-        if -1 in shape or math.prod(shape) != total:
-            raise ArgumentError(f"reshape: expected {total} elements, found shape {tuple(shape)}")
+        shape = _inferred("reshape", [self], shapes.reshape(self.shape, _extents("reshape", shape, -1)))
         return self if tuple(shape) == self.shape else Value("fusion.reshape", [self], shape, self.dtype)
 
     def permute(self, *order):
         """Dimension i of the result is dimension order[i]."""
-        order = _extents(order)
-        if sorted(order) != list(range(self.ndim)):
-            raise ArgumentError(f"permute: expected each of 0 to {self.ndim - 1} once, found {tuple(order)}")
-        return Value("fusion.permute", [self], [self.shape[dim] for dim in order], self.dtype, order=order)
+        order = _extents("permute", order, 0)
+        shape = _inferred("permute", [self], shapes.permute(self.shape, order))
+        return Value("fusion.permute", [self], shape, self.dtype, order=order)
 
     def broadcast_to(self, *shape):
         """Repeated as in NumPy."""
-        shape = _extents(shape)
-        fits = len(shape) >= self.ndim and all(
-            mine in (1, theirs) for mine, theirs in zip(self.shape, shape[len(shape) - self.ndim:]))
-        if not fits:
-            raise ArgumentError(f"cannot repeat {self!r} to shape {tuple(shape)}")
+        shape = _extents("broadcast_to", shape, 0)
         if tuple(shape) == self.shape:
             return self
-        return Value("fusion.broadcast", [self], shape, self.dtype, dims=list(range(len(shape) - self.ndim, len(shape))))
+        dims = list(range(len(shape) - self.ndim, len(shape)))
+        _inferred("broadcast_to", [self], shapes.broadcast_to(self.shape, shape, dims))
+        return Value("fusion.broadcast", [self], shape, self.dtype, dims=dims)
 
     def sum(self, axis=None, keepdims=False):
         """The sum over dimensions; all if `axis` is None."""
@@ -215,8 +207,17 @@ class Value:
         return reshard(self, axes, **schedule)
 
 
-def _extents(given):
-    return list(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else list(given)
+def _extents(what, given, least):
+    given = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+    return [_integer(what, extent, least) for extent in given]
+
+
+def _inferred(what, operands, inferred):
+    """The shape that the op infers."""
+    shape, error = inferred
+    if error:
+        raise ArgumentError(f"{what}({', '.join(map(repr, operands))}): {error}")
+    return shape
 
 
 def _dims(value, axis):
@@ -250,13 +251,9 @@ def _alike(what, *values):
             raise ArgumentError(f"{what}: expected a number that fits {first.dtype}, found one of {value.bit_length()} bits")
         if isinstance(value, Value) and value.dtype != first.dtype:
             raise ArgumentError(f"{what}: expected operands of one dtype, found {first!r} and {value!r}: use astype")
-    rank = max(value.ndim for value in tensors)
     shape = []
-    for dim in range(rank):
-        extents = {value.shape[dim - rank + value.ndim] for value in tensors if dim - rank + value.ndim >= 0} - {1}
-        if len(extents) > 1:
-            raise ArgumentError(f"{what}: expected shapes that fit, found {' and '.join(map(repr, tensors))}")
-        shape.append(extents.pop() if extents else 1)
+    for value in tensors:
+        shape = _inferred(what, tensors, shapes.broadcast(shape, value.shape, "extents"))
     wide = [value.broadcast_to(*shape) if isinstance(value, Value) else value for value in values]
     like = next(value for value in wide if isinstance(value, Value))
     return [value if isinstance(value, Value) else _constant(value, like) for value in wide]
@@ -300,7 +297,7 @@ def _compare(name, *given):
 
 def _reduce(kind, value, axis, keepdims):
     dims = _dims(value, axis)
-    shape = [1 if dim in dims else extent for dim, extent in enumerate(value.shape) if keepdims or dim not in dims]
+    shape = _inferred(kind, [value], shapes.reduce(value.shape, dims, keepdims))
     return Value("fusion.reduce", [value], shape, value.dtype, kind=kind, dims=dims, keepdims=keepdims)
 
 
@@ -312,33 +309,28 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
     the product its operand is gathered. `schedule`: that of the reshards, a name, or ("NAME", {"streams": 2}) (docs/schedules.md).
     """
     a, b = _value("matmul", a), _value("matmul", b)
-    if not (a.dtype == b.dtype and a.dtype in _FLOATS or a.dtype in _FP8 and b.dtype in _FP8):
-        raise ArgumentError(f"matmul: expected factors of one floating-point dtype, found {a!r} and {b!r}")
+    dtype = _product_dtype("matmul", a, b, dtype)
     a, transpose_a = _without_transpose(a, transpose_a)
     b, transpose_b = _without_transpose(b, transpose_b)
-    if not a.ndim or not b.ndim or (transpose_a and a.ndim < 2) or (transpose_b and b.ndim < 2):
-        raise ArgumentError(f"matmul: expected matrices or vectors, found {a!r} and {b!r}")
-    left = [a.shape[-1], a.shape[-2]] if transpose_a else list(a.shape[-2:])
-    right = [b.shape[-1], b.shape[-2]] if transpose_b else list(b.shape[-2:])
-    if left[-1] != right[0]:
-        raise ArgumentError(f"matmul: expected equal contracted extents, found {left[-1]} and {right[0]} "
-                            f"of {a!r} and {b!r}")
-    batch_a, batch_b = a.shape[:-2], b.shape[:-2]
-    rank = max(len(batch_a), len(batch_b))
-    batch_a, batch_b = (1,) * (rank - len(batch_a)) + batch_a, (1,) * (rank - len(batch_b)) + batch_b
-    if any(x != y and 1 not in (x, y) for x, y in zip(batch_a, batch_b)):
-        raise ArgumentError(f"matmul: expected batch extents that fit, found {a!r} and {b!r}")
-    shape = [max(x, y) if 0 not in (x, y) else 0 for x, y in zip(batch_a, batch_b)] + left[:-1] + right[1:]
-    dtype = dtype or ("f32" if a.dtype in _FP8 else a.dtype)
-    if a.dtype in _FP8 and dtype not in ("f32", "f16", "bf16"):
-        raise ArgumentError(f"matmul: expected a result of f32, f16 or bf16 of factors of 8 bits, found {dtype!r}")
-    operands = [a, b]
-    if bias is not None:
-        operands.append(_value("matmul: bias", bias))
-        if b.ndim < 2 or bias.shape != (shape[-1],) or bias.dtype != dtype:
-            raise ArgumentError(f"matmul: expected a bias {dtype}[{shape[-1] if shape else ''}], found {bias!r}")
+    operands = [a, b] if bias is None else [a, b, _value("matmul: bias", bias)]
+    shape = _inferred("matmul", operands, shapes.matmul(a.shape, b.shape, transpose_a, transpose_b, None if bias is None else bias.shape))
+    if bias is not None and bias.dtype != dtype:
+        raise ArgumentError(f"matmul: expected a bias of {dtype}, found {bias!r}")
     return Value("fusion.matmul", operands, shape, dtype, transpose_a=transpose_a, transpose_b=transpose_b,
                  attributes=_annotations(gather, schedule))
+
+
+def _product_dtype(what, a, b, dtype):
+    """Of the product of a and b, as wanted or by default."""
+    are_fp8 = a.dtype in _FP8 and b.dtype in _FP8
+    if not are_fp8 and not (a.dtype == b.dtype and a.dtype in _FLOATS):
+        raise ArgumentError(f"{what}: expected factors of one floating-point dtype, or of 8 bits, found {a!r} and {b!r}")
+    dtype = dtype or ("f32" if are_fp8 else a.dtype)
+    if are_fp8 and dtype not in ("f32", "f16", "bf16"):
+        raise ArgumentError(f"{what}: expected a result of f32, f16 or bf16 of factors of 8 bits, found {dtype!r}")
+    if not are_fp8 and dtype not in ("f32", a.dtype):
+        raise ArgumentError(f"{what}: expected a result of {a.dtype} or f32, found {dtype!r}")
+    return dtype
 
 
 def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, transpose_b=False, dtype="bf16",
@@ -428,13 +420,9 @@ def concat(values, axis=0):
     if not values:
         raise ArgumentError("concat: expected at least one tensor")
     axis = _dims(values[0], axis)[0]
-    for value in values:
-        if value.dtype != values[0].dtype or value.ndim != values[0].ndim or any(
-                x != y for dim, (x, y) in enumerate(zip(value.shape, values[0].shape)) if dim != axis):
-            raise ArgumentError(f"concat: expected tensors that differ in dimension {axis} only, "
-                                f"found {values[0]!r} and {value!r}")
-    shape = list(values[0].shape)
-    shape[axis] = sum(value.shape[axis] for value in values)
+    if any(value.dtype != values[0].dtype for value in values):
+        raise ArgumentError(f"concat: expected tensors of one dtype, found {', '.join(map(repr, values))}")
+    shape = _inferred("concat", values, shapes.concat([value.shape for value in values], axis))
     return Value("fusion.concat", values, shape, values[0].dtype, dim=axis)
 
 
@@ -450,37 +438,28 @@ def grouped_matmul(x, w, ends, *, transpose_b=False, dtype=None, gather=None, sc
     for one in (x, w, ends):
         _value("grouped_matmul", one)
     w, transpose_b = _without_transpose(w, transpose_b)
-    wide, are_fp8 = ("f32", "f16", "bf16"), x.dtype in _FP8 and w.dtype in _FP8
-    if not (are_fp8 or x.dtype in wide and w.dtype == x.dtype) or ends.dtype != "i32":
-        raise ArgumentError(f"grouped_matmul: expected factors of one dtype, f32, f16 or bf16, or of 8 bits, and ends of i32, "
+    if x.dtype == "f64" or ends.dtype != "i32":
+        raise ArgumentError(f"grouped_matmul: expected factors of f32, f16, bf16 or 8 bits and ends of i32, "
                             f"found {x!r}, {w!r} and {ends!r}")
-    dtype = dtype or ("f32" if are_fp8 else x.dtype)
-    if are_fp8 and dtype not in wide:
-        raise ArgumentError(f"grouped_matmul: expected a result of f32, f16 or bf16 of factors of 8 bits, found {dtype!r}")
-    if not are_fp8 and dtype not in ("f32", x.dtype):
-        raise ArgumentError(f"grouped_matmul: expected a result of {x.dtype} or f32, found {dtype!r}")
-    if x.ndim < 2 or w.ndim != 3 or x.shape[-1] != w.shape[2 if transpose_b else 1] or \
-            ends.shape != (*x.shape[:-2], w.shape[0]):
-        raise ArgumentError(f"grouped_matmul: expected [..., M, K], {'[G, N, K]' if transpose_b else '[G, K, N]'} and "
-                            f"[..., G], found {x!r}, {w!r} and {ends!r}")
-    return Value("fusion.grouped_matmul", [x, w, ends], (*x.shape[:-1], w.shape[1 if transpose_b else 2]),
-                 dtype, attributes=(["transpose_b"] if transpose_b else []) + _annotations(gather, schedule))
+    dtype = _product_dtype("grouped_matmul", x, w, dtype)
+    operands = [x, w, ends]
+    shape = _inferred("grouped_matmul", operands, shapes.grouped_matmul(x.shape, w.shape, ends.shape, transpose_b))
+    return Value("fusion.grouped_matmul", operands, shape, dtype,
+                 attributes=(["transpose_b"] if transpose_b else []) + _annotations(gather, schedule))
 
 
 def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
     """softmax(scale * query @ key.T) @ value; scale is 1 / sqrt(D) if not given (docs/attention.md)."""
     for one in (query, key, value):
         _value("attention", one)
-    q, k, v = query.shape, key.shape, value.shape
-    if not len(q) == len(k) == len(v) >= 2 or q[:-2] != k[:-2] or k[:-2] != v[:-2] or q[-1] != k[-1] or k[-2] != v[-2]:
-        raise ArgumentError(f"attention: expected [..., M, D], [..., N, D] and [..., N, E], "
-                            f"found {query!r}, {key!r} and {value!r}")
     if scale is not None and not isinstance(scale, (int, float)):
         raise ArgumentError(f"attention: scale: expected a number, found {scale!r}")
     attributes = [f"scale = {float(scale)!r} : f64"] if scale is not None else []
     attributes += ["causal"] if causal else []
     attributes += [f"zigzag = {_integer('attention: zigzag', zigzag, 1)} : i64"] if zigzag is not None else []
-    return Value("fusion.attention", [query, key, value], (*q[:-1], v[-1]), query.dtype, attributes=attributes)
+    operands = [query, key, value]
+    shape = _inferred("attention", operands, shapes.attention(*(one.shape for one in operands), causal, scale, zigzag))
+    return Value("fusion.attention", operands, shape, query.dtype, attributes=attributes)
 
 
 def cast(value, dtype):

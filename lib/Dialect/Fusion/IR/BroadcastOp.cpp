@@ -12,28 +12,15 @@ using namespace mlir;
 using namespace tandem::fusion;
 
 LogicalResult BroadcastOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  // New and repeated dimensions have the result type's extents; `?` there means not repeated.
-  SmallVector<int64_t> &shape = shapes.emplace_back(getType().getShape());
-  for (auto [extent, dim] : llvm::zip_equal(getInput().getType().getShape(), getDims()))
-    if (ShapedType::isDynamic(shape[dim]))
-      shape[dim] = extent;
-  return success();
+  return append(*this,
+                shapes::broadcastTo(shapeOf(getInput()), shapeOf(getResult()), getDims().vec()),
+                shapes);
 }
 
 LogicalResult BroadcastOp::verify() {
-  RankedTensorType input = getInput().getType(), result = getType();
-  if (static_cast<int64_t>(getDims().size()) != input.getRank())
-    return emitOpError() << "expected one entry of 'dims' per operand dimension ("
-                         << input.getRank() << "), found " << getDims().size();
-  if (failed(verifyAscendingDims(*this, "dims", getDims(), result.getRank())))
-    return failure();
-  for (auto [i, dim] : llvm::enumerate(getDims())) {
-    int64_t extent = input.getDimSize(i), resultExtent = result.getDimSize(dim);
-    if (extent != 1 && !compatibleExtents(extent, resultExtent))
-      return emitOpError() << "expected extent " << resultExtent << " (of result dimension " << dim
-                           << ") or 1 in operand dimension " << i << ", found " << extent;
-  }
-  return verifyElementType(*this, "the result", result, input.getElementType());
+  return failure(failed(verifyInferred(*this)) ||
+                 failed(verifyElementType(*this, "the result", getType(),
+                                          getInput().getType().getElementType())));
 }
 
 OpFoldResult BroadcastOp::fold(FoldAdaptor) {

@@ -14,92 +14,31 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// The characters for each dimension of `count` tensors: "s_" and "_" for "s_, _". One tensor
-/// without dimensions, and no tensor, are written as nothing. Failure if there are not `count`.
-static FailureOr<SmallVector<std::string>> splitDims(StringRef dims, size_t count) {
-  SmallVector<StringRef> texts;
-  dims.split(texts, ',');
-  SmallVector<std::string> parts;
-  for (StringRef text : texts)
-    llvm::copy_if(text, std::back_inserter(parts.emplace_back()), [](char c) { return c != ' '; });
-  if (count == 0 && parts.size() == 1 && parts.front().empty())
-    parts.clear();
-  if (parts.size() != count)
-    return failure();
-  return parts;
-}
-
 /// Types of the results, then of the operands.
 static SmallVector<RankedTensorType> getTypes(CallOp op) {
   return llvm::map_to_vector(llvm::concat<const Type>(op->getResultTypes(), op->getOperandTypes()),
                              [](Type type) { return cast<RankedTensorType>(type); });
 }
 
-static std::string describe(CallOp op, size_t part) {
-  size_t results = op.getNumResults();
-  if (part >= results)
-    return ("operand " + Twine(part - results)).str();
-  return results == 1 ? "the result" : ("result " + Twine(part)).str();
-}
-
-/// call_c2
-static FailureOr<SmallVector<std::string>>
-getParts(CallOp op, function_ref<InFlightDiagnostic()> emitError = nullptr) {
-  size_t numResults = op.getNumResults(), numOperands = op.getNumOperands();
-  auto [from, to] = op.getDims().split("->");
-  auto ofResults = splitDims(to, numResults), ofOperands = splitDims(from, numOperands);
-  bool hasArrow = from.size() != op.getDims().size();
-  if (!hasArrow || numResults == 0 || failed(ofResults) || failed(ofOperands)) {
-    if (emitError && numResults == 0)
-      emitError() << "expected at least one result, found none";
-    else if (emitError)
-      emitError() << "expected dims of " << numOperands << " operands and "
-                  << (numResults == 1 ? "a result" : Twine(numResults) + " results")
-                  << ", as in \"s_, _ -> s_\", found \"" << op.getDims() << '"';
-    return failure();
-  }
-  SmallVector<std::string> parts = std::move(*ofResults);
-  llvm::append_range(parts, *ofOperands);
-  for (auto [i, part, type] : llvm::enumerate(parts, getTypes(op))) {
-    if (static_cast<int64_t>(part.size()) != type.getRank()) {
-      if (emitError)
-        emitError() << "expected " << type.getRank() << " dims of " << describe(op, i)
-                    << ", found \"" << part << '"';
-      return failure();
-    }
-    for (char c : part)
-      if (c != '_' && !(c >= 'a' && c <= 'z')) {
-        if (emitError)
-          emitError() << "expected lower-case letters and '_' as dims of " << describe(op, i)
-                      << ", found \"" << part << '"';
-        return failure();
-      }
-  }
-  return parts;
-}
-
-/// The parallel dimensions of a tensor, in order.
-static std::string lettersOf(StringRef part) {
-  std::string letters;
-  llvm::copy_if(part, std::back_inserter(letters), [](char c) { return c != '_'; });
-  return letters;
+/// `areChecked`: the extents of one letter are equal.
+static shapes::CallDims getCallDims(CallOp op, bool areChecked) {
+  std::vector<shapes::Shape> extents;
+  for (RankedTensorType type : getTypes(op))
+    extents.push_back(areChecked ? type.getShape().vec()
+                                 : shapes::Shape(type.getRank(), ShapedType::kDynamic));
+  return shapes::callDims(extents, op.getNumResults(), op.getDims().str());
 }
 
 FailureOr<SmallVector<SmallVector<int64_t>>> CallOp::getParallelDims() {
-  FailureOr<SmallVector<std::string>> parts = getParts(*this);
-  if (failed(parts))
+  shapes::CallDims found = getCallDims(*this, /*areChecked=*/false);
+  if (!found.error.empty())
     return failure();
-  std::string letters = lettersOf(parts->front());
+  std::string letters = found.letters();
   SmallVector<SmallVector<int64_t>> dims;
-  for (StringRef part : *parts) {
-    dims.emplace_back();
-    for (char c : part) {
-      size_t at = letters.find(c);
-      if (c != '_' && at == std::string::npos)
-        return failure();
-      dims.back().push_back(c == '_' ? -1 : static_cast<int64_t>(at));
-    }
-  }
+  for (const std::string &part : found.parts)
+    dims.push_back(llvm::map_to_vector(part, [&](char c) {
+      return c == '_' ? int64_t(-1) : static_cast<int64_t>(letters.find(c));
+    }));
   return dims;
 }
 
@@ -114,12 +53,12 @@ LogicalResult CallOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &s
     for (auto [extent, number] : llvm::zip_equal(type.getShape(), mine))
       if (number >= 0) {
         extents.resize(std::max<size_t>(extents.size(), number + 1), ShapedType::kDynamic);
-        extents[number] = knownExtent(extents[number], extent);
+        extents[number] = shapes::known(extents[number], extent);
       }
   for (auto [shape, mine] : llvm::zip(shapes, *dims))
     for (auto [extent, number] : llvm::zip_equal(shape, mine))
       if (number >= 0)
-        extent = knownExtent(extent, extents[number]);
+        extent = shapes::known(extent, extents[number]);
   return success();
 }
 
@@ -128,33 +67,8 @@ LogicalResult CallOp::verify() {
     return emitOpError() << "expected the name of a kernel of the embedder, found @" << getCallee()
                          << ": names that begin with \"" << program::kBuiltinPrefix
                          << "\" are of the runtime's own kernels";
-  FailureOr<SmallVector<std::string>> parts = getParts(*this, [&] { return emitOpError(); });
-  if (failed(parts))
-    return failure();
-  SmallVector<RankedTensorType> types = getTypes(*this);
-  SmallVector<int64_t> extents(128, ShapedType::kDynamic); // by letter
-  std::string letters = lettersOf(parts->front());
-  for (auto [i, part, type] : llvm::enumerate(*parts, types))
-    for (auto [dim, c] : llvm::enumerate(StringRef(part))) {
-      if (c == '_')
-        continue;
-      if (part.find(c) != dim)
-        return emitOpError() << "expected the dims of " << describe(*this, i)
-                             << " to be distinct, found '" << Twine(c) << "' twice";
-      if (letters.find(c) == std::string::npos)
-        return emitOpError() << "expected every parallel dimension in the result, found '"
-                             << Twine(c) << "' of " << describe(*this, i) << " only";
-      int64_t &extent = extents[c];
-      if (!compatibleExtents(extent, type.getDimSize(dim)))
-        return emitOpError() << "expected equal extents of the dimensions '" << Twine(c)
-                             << "', found " << extent << " and " << type.getDimSize(dim);
-      extent = knownExtent(extent, type.getDimSize(dim));
-    }
-  for (size_t i = 1; i < getNumResults(); ++i)
-    if (std::string mine = lettersOf((*parts)[i]); mine != letters)
-      return emitOpError() << "expected the parallel dimensions '" << letters
-                           << "' in all results, in this order, found '" << mine << "' in "
-                           << describe(*this, i);
+  if (std::string error = getCallDims(*this, /*areChecked=*/true).error; !error.empty())
+    return emitOpError() << error;
   if (std::optional<StringRef> effects = getEffects();
       effects && *effects != "reads" && *effects != "writes")
     return emitOpError() << "expected effects \"reads\" or \"writes\", found \"" << *effects << '"';

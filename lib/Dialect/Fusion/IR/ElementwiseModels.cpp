@@ -39,7 +39,7 @@ struct ElementwiseModel : FusionTensorOpInterface::FallbackModel<ModelT> {
     for (Type type : op->getOperandTypes())
       if (auto tensor = dyn_cast<RankedTensorType>(type))
         for (auto [mine, extent] : llvm::zip_equal(shape, tensor.getShape()))
-          mine = knownExtent(mine, extent);
+          mine = shapes::known(mine, extent);
     return success();
   }
 

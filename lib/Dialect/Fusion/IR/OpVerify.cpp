@@ -11,18 +11,11 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Support/ElementTypes.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace tandem;
 
-std::string fusion::formatShape(ArrayRef<int64_t> shape) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  llvm::interleave(
-      shape, os, [&](int64_t n) { ShapedType::isDynamic(n) ? os << '?' : os << n; }, "x");
-  return text;
-}
+std::string fusion::formatShape(ArrayRef<int64_t> shape) { return shapes::text(shape.vec()); }
 
 LogicalResult fusion::verifyElementType(Operation *op, StringRef what, RankedTensorType found,
                                         Type expected) {
@@ -55,11 +48,26 @@ LogicalResult fusion::verifyShape(Operation *op, StringRef what, ArrayRef<int64_
                                   ArrayRef<int64_t> expected) {
   bool same = found.size() == expected.size();
   for (size_t i = 0; same && i < found.size(); ++i)
-    same = compatibleExtents(found[i], expected[i]);
+    same = shapes::areCompatible(found[i], expected[i]);
   if (same)
     return success();
   return op->emitOpError() << "expected shape [" << formatShape(expected) << "] of " << what
                            << ", found [" << formatShape(found) << "]";
+}
+
+LogicalResult fusion::append(Operation *op, const shapes::Inferred &inferred,
+                             SmallVectorImpl<SmallVector<int64_t>> &shapes) {
+  if (!inferred.error.empty())
+    return op->emitOpError() << inferred.error;
+  shapes.emplace_back(ArrayRef(inferred.shape));
+  return success();
+}
+
+LogicalResult fusion::verifyInferred(Operation *op) {
+  SmallVector<SmallVector<int64_t>> shapes;
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  return failure(failed(cast<FusionTensorOpInterface>(op).inferResultShapes(shapes)) ||
+                 failed(verifyShape(op, "the result", type.getShape(), shapes.front())));
 }
 
 std::string fusion::suggestName(StringRef found, ArrayRef<StringRef> known) {
@@ -89,21 +97,6 @@ LogicalResult fusion::verifyAttributeNames(Operation *op) {
       known.append({kScheduleAttrName, kGatherAttrName});
     return op->emitOpError() << "expected an attribute of this op, found '" << name << "'"
                              << suggestName(name, known);
-  }
-  return success();
-}
-
-LogicalResult fusion::verifyAscendingDims(Operation *op, StringRef what, ArrayRef<int64_t> dims,
-                                          int64_t rank) {
-  int64_t last = -1;
-  for (int64_t dim : dims) {
-    if (dim < 0 || dim >= rank)
-      return op->emitOpError() << "expected '" << what << "' between 0 and " << rank - 1
-                               << ", found " << dim;
-    if (dim <= last)
-      return op->emitOpError() << "expected '" << what << "' in ascending order, found " << dim
-                               << " after " << last;
-    last = dim;
   }
   return success();
 }

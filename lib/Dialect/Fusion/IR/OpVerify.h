@@ -10,17 +10,22 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
+#include "tandem/Dialect/Fusion/IR/Shapes.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem::fusion {
 
-/// Equal, or one of them is unknown.
-inline bool compatibleExtents(int64_t a, int64_t b) {
-  return a == b || ShapedType::isDynamic(a) || ShapedType::isDynamic(b);
+/// A value's extents as Shapes.h has them.
+inline shapes::Shape shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape().vec();
 }
 
-/// The known one of two compatible extents. Example: 4 for ? and 4.
-inline int64_t knownExtent(int64_t a, int64_t b) { return ShapedType::isDynamic(a) ? b : a; }
+/// Appends an inferred shape; reports its error at `op`.
+LogicalResult append(Operation *op, const shapes::Inferred &inferred,
+                     SmallVectorImpl<SmallVector<int64_t>> &shapes);
+
+/// The result of an op of fusion has the shape that the op infers.
+LogicalResult verifyInferred(Operation *op);
 
 /// "4x?x8".
 std::string formatShape(ArrayRef<int64_t> shape);
@@ -43,10 +48,6 @@ LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found
 /// the list of known names if none is close. Ignores the dialect prefix: `gather` is close to
 /// `fusion.gather`.
 std::string suggestName(StringRef found, ArrayRef<StringRef> known);
-
-/// `dims` are ascending, distinct and in 0 ... rank - 1.
-LogicalResult verifyAscendingDims(Operation *op, StringRef what, ArrayRef<int64_t> dims,
-                                  int64_t rank);
 
 } // namespace tandem::fusion
 

@@ -16,34 +16,13 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 LogicalResult PermuteOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  SmallVector<int64_t> &shape = shapes.emplace_back();
-  for (int64_t dim : getPermutation())
-    shape.push_back(getInput().getType().getDimSize(dim));
-  return success();
+  return append(*this, shapes::permute(shapeOf(getInput()), getPermutation().vec()), shapes);
 }
 
 LogicalResult PermuteOp::verify() {
-  RankedTensorType input = getInput().getType();
-  int64_t rank = input.getRank();
-  SmallVector<bool> seen(rank);
-  bool valid = static_cast<int64_t>(getPermutation().size()) == rank;
-  for (int64_t dim : getPermutation()) {
-    valid = valid && dim >= 0 && dim < rank && !seen[dim];
-    if (!valid)
-      break;
-    seen[dim] = true;
-  }
-  if (!valid) {
-    InFlightDiagnostic diag = emitOpError()
-                              << "expected a permutation of 0 ... " << rank - 1 << ", found [";
-    llvm::interleaveComma(getPermutation(), diag);
-    return diag << "]";
-  }
-  SmallVector<SmallVector<int64_t>> shapes;
-  if (failed(inferResultShapes(shapes)) ||
-      failed(verifyShape(*this, "the result", getType().getShape(), shapes.front())))
-    return failure();
-  return verifyElementType(*this, "the result", getType(), input.getElementType());
+  return failure(failed(verifyInferred(*this)) ||
+                 failed(verifyElementType(*this, "the result", getType(),
+                                          getInput().getType().getElementType())));
 }
 
 OpFoldResult PermuteOp::fold(FoldAdaptor) {

@@ -13,21 +13,12 @@ using namespace mlir;
 using namespace tandem::fusion;
 
 LogicalResult ReduceOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  SmallVector<int64_t> &shape = shapes.emplace_back();
-  for (auto [dim, extent] : llvm::enumerate(getInput().getType().getShape()))
-    if (!llvm::is_contained(getDims(), static_cast<int64_t>(dim)))
-      shape.push_back(extent);
-    else if (getKeepDims())
-      shape.push_back(1);
-  return success();
+  return append(*this, shapes::reduce(shapeOf(getInput()), getDims().vec(), getKeepDims()), shapes);
 }
 
 LogicalResult ReduceOp::verify() {
   RankedTensorType input = getInput().getType();
-  SmallVector<SmallVector<int64_t>> shapes;
-  if (failed(verifyAscendingDims(*this, "dims", getDims(), input.getRank())) ||
-      failed(inferResultShapes(shapes)) ||
-      failed(verifyShape(*this, "the result", getType().getShape(), shapes.front())))
+  if (failed(verifyInferred(*this)))
     return failure();
   if (input.getElementType().isInteger(1) && getKind() == ReduceKind::Sum)
     return emitOpError() << "expected max (or) or min (and) of i1, found sum";

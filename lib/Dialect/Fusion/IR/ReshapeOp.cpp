@@ -92,7 +92,7 @@ static FailureOr<SmallVector<ReshapeGroup>> getReshapeGroups(ArrayRef<int64_t> f
     bool pairs = restFrom.size() == restTo.size() &&
                  llvm::all_of(llvm::zip(restFrom, restTo), [&](auto pair) {
                    auto [a, b] = pair;
-                   return isOneOpen ? a == b : compatibleExtents(a, b);
+                   return isOneOpen ? a == b : shapes::areCompatible(a, b);
                  });
     bool ones = llvm::all_of(restFrom, [](int64_t n) { return n == 1; }) &&
                 llvm::all_of(restTo, [](int64_t n) { return n == 1; });
@@ -163,13 +163,11 @@ LogicalResult ReshapeOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>>
 }
 
 LogicalResult ReshapeOp::verify() {
-  ArrayRef<int64_t> from = getInput().getType().getShape(), to = getType().getShape();
-  std::optional<int64_t> fromCount = countElements(from), toCount = countElements(to);
-  if (fromCount && toCount && *fromCount != *toCount)
-    return emitOpError() << "expected a result of " << *fromCount << " elements, found "
-                         << *toCount;
+  // With `?` the groups say more.
   SmallVector<SmallVector<int64_t>> shapes;
-  if (failed(inferResultShapes(shapes)))
+  if ((getType().hasStaticShape() &&
+       failed(append(*this, shapes::reshape(shapeOf(getInput()), shapeOf(getResult())), shapes))) ||
+      failed(inferResultShapes(shapes)))
     return failure();
   return verifyElementType(*this, "the result", getType(), getInput().getType().getElementType());
 }
