@@ -26,7 +26,8 @@ LocalDigit tandem::getRaggedDigit(const fusion::ResolvedDigit &digit, Value inde
   return local;
 }
 
-void tandem::appendWhole(SmallVectorImpl<LocalDigit> &digits, int64_t size, DigitLabel label) {
+/// Appends a kept digit. The inside of several slices makes one run with them.
+static void appendWhole(SmallVectorImpl<LocalDigit> &digits, int64_t size, DigitLabel label) {
   auto outer =
       llvm::find_if(llvm::reverse(digits), [](const LocalDigit &d) { return d.size != 1; });
   if (outer == digits.rend() || !outer->chunk) {
@@ -38,36 +39,68 @@ void tandem::appendWhole(SmallVectorImpl<LocalDigit> &digits, int64_t size, Digi
   outer->length *= size;
 }
 
+FailureOr<SmallVector<SliceDigit>>
+tandem::getSliceDigits(fusion::DimAxesAttr dim, int64_t extent, MeshAttr mesh,
+                       ArrayRef<SmallVector<IndexPart>> &streams) {
+  auto resolved = fusion::resolveDim(dim, extent, mesh);
+  if (failed(resolved))
+    return failure();
+  SmallVector<SliceDigit> digits;
+  int64_t label = 0;
+  for (const fusion::ResolvedDigit &digit : *resolved) {
+    if (digit.kind == fusion::DigitKind::Device) {
+      digits.push_back({{digit.size, {}}, digit.weight, digit.axis});
+      continue;
+    }
+    bool isSliced = digit.kind == fusion::DigitKind::Stream && !streams.empty();
+    if (digit.ragged) {
+      const IndexPart *part = isSliced ? &streams.front().front() : nullptr;
+      digits.push_back(
+          {getRaggedDigit(digit, part ? part->value : Value(), part && part->isShort, label),
+           /*stride=*/1});
+    } else if (isSliced) {
+      int64_t stride = digit.weight * digit.size;
+      for (const IndexPart &part : streams.front()) {
+        stride /= part.size;
+        bool isKept = part.count > 1;
+        LocalDigit local{part.size, part.value, isKept ? label : 0};
+        if (isKept) {
+          local.chunk = 1;
+          local.length = part.count;
+        }
+        digits.push_back({local, stride});
+      }
+    } else {
+      digits.push_back({{digit.size, {}, label}, digit.weight});
+    }
+    if (isSliced)
+      streams = streams.drop_front();
+    ++label;
+  }
+  return digits;
+}
+
+SmallVector<LocalDigit> tandem::getLocalDigits(ArrayRef<SliceDigit> digits) {
+  SmallVector<LocalDigit> locals;
+  for (const auto &[local, stride, axis] : digits)
+    if (axis)
+      continue;
+    else if (local.index || local.chunk)
+      locals.push_back(local);
+    else
+      appendWhole(locals, local.size, local.label);
+  return locals;
+}
+
 LocalDims tandem::getLocalDims(RankedTensorType type, const SliceIndex *index) {
   LocalDims dims;
-  size_t stream = 0;
+  ArrayRef<SmallVector<IndexPart>> streams;
+  if (index)
+    streams = index->digits;
   fusion::AxesAttr axes = fusion::getAxes(type);
   for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape())) {
-    SmallVector<LocalDigit> &local = dims.emplace_back();
-    auto digits = fusion::resolveDim(dim, extent, axes.getMesh());
-    if (failed(digits))
-      continue;
-    int64_t label = 0;
-    for (const fusion::ResolvedDigit &digit : *digits) {
-      if (digit.kind == fusion::DigitKind::Device)
-        continue;
-      bool isSliced = digit.kind == fusion::DigitKind::Stream && index;
-      if (digit.ragged) {
-        const IndexPart *part = isSliced ? &index->digits[stream].front() : nullptr;
-        local.push_back(
-            getRaggedDigit(digit, part ? part->value : Value(), part && part->isShort, label));
-      } else if (isSliced) {
-        for (const IndexPart &part : index->digits[stream])
-          if (part.count > 1)
-            local.push_back({part.size, part.value, label, 1, part.count});
-          else
-            local.push_back({part.size, part.value, 0});
-      } else {
-        appendWhole(local, digit.size, label);
-      }
-      ++label;
-      stream += digit.kind == fusion::DigitKind::Stream;
-    }
+    auto digits = getSliceDigits(dim, extent, axes.getMesh(), streams);
+    dims.push_back(succeeded(digits) ? getLocalDigits(*digits) : SmallVector<LocalDigit>());
   }
   return dims;
 }

@@ -79,6 +79,7 @@ struct LocalDigit {
 
   /// Whether the view has a dimension for it.
   bool isKept() const { return !index || chunk; }
+  int64_t numKept() const { return !index ? size : chunk ? length : 1; }
 };
 using LocalDims = SmallVector<SmallVector<LocalDigit>>;
 
@@ -86,8 +87,21 @@ using LocalDims = SmallVector<SmallVector<LocalDigit>>;
 LocalDigit getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
                           DigitLabel label);
 
-/// Appends a kept digit. The inside of several slices makes one run with them.
-void appendWhole(SmallVectorImpl<LocalDigit> &digits, int64_t size, DigitLabel label);
+/// A digit of a dimension in one slice, with the stride of its indices in the logical dimension.
+struct SliceDigit {
+  LocalDigit local;
+  int64_t stride;
+  StringAttr axis = {}; ///< of a device digit, which has one index on a device
+};
+
+/// The digits of a dimension in one slice, outermost first. `streams`: the slice's stream digits of
+/// this and later dimensions (empty: all are kept); takes this one's.
+FailureOr<SmallVector<SliceDigit>> getSliceDigits(fusion::DimAxesAttr dim, int64_t extent,
+                                                  MeshAttr mesh,
+                                                  ArrayRef<SmallVector<IndexPart>> &streams);
+
+/// The digits of the local buffer.
+SmallVector<LocalDigit> getLocalDigits(ArrayRef<SliceDigit> digits);
 
 /// The local digits of a buffer for a value of `type`; stream digits get `index`, or are kept if it
 /// is null. Example: 12x8 as `[stream(3), -]` at index i is {3 @ i, 4}, {8}.

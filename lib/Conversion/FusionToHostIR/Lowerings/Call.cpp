@@ -21,18 +21,10 @@ using namespace tandem;
 
 namespace {
 
-/// A digit of a parallel dimension in one slice, or a part of a stream digit.
+/// A digit of a parallel dimension in one slice.
 struct Part {
-  int64_t size;   ///< of the digit
-  int64_t weight; ///< in the logical dimension
-  /// The only index, or with `count` the first one; null: 0.
-  Value index = {};
-  int64_t count = 0; ///< kept indices; 0: the digit is fixed
-  bool isDevice = false;
-  bool isRagged = false; ///< `index` counts slices of `weight` indices, `count` indices
+  SliceDigit digit;
   bool isLooped = false; ///< kept, but one index per call
-
-  bool isWhole() const { return count == size && !index; }
 };
 
 class CallLowering : public OpLowering {
@@ -42,67 +34,27 @@ class CallLowering : public OpLowering {
 
 } // namespace
 
-/// The parts of a dimension, outermost first. `streams`: the slice's stream digits of this and
-/// later dimensions; takes this one's.
+/// The digits of a dimension, outermost first, device digits with their index. Kept ones outside of
+/// a gap are looped over. `streams`: as of getSliceDigits.
 static FailureOr<SmallVector<Part>> getParts(ProgramBuilder &program, fusion::AxesAttr axes,
                                              unsigned dim, int64_t extent,
                                              ArrayRef<SmallVector<IndexPart>> &streams) {
-  auto digits = fusion::resolveDim(axes.getDims()[dim], extent, axes.getMesh());
+  auto digits = getSliceDigits(axes.getDims()[dim], extent, axes.getMesh(), streams);
   if (failed(digits))
     return failure();
   SmallVector<Part> parts;
-  for (const fusion::ResolvedDigit &digit : *digits) {
-    if (digit.kind == fusion::DigitKind::Device) {
-      Value index = program.getDeviceIndex(axes.getMesh(), digit.axis);
-      parts.push_back({digit.size, digit.weight, index, 0, /*isDevice=*/true});
-      continue;
-    }
-    if (digit.kind != fusion::DigitKind::Stream || streams.empty()) {
-      int64_t weight = digit.ragged ? 1 : digit.weight;
-      parts.push_back({digit.span(), weight, {}, digit.span()});
-      continue;
-    }
-    ArrayRef<IndexPart> indices = streams.front();
-    streams = streams.drop_front();
-    if (digit.ragged) {
-      int64_t last = digit.ragged - (digit.size - 1) * digit.weight;
-      const IndexPart &slice = indices.front();
-      parts.push_back({digit.ragged, digit.weight, slice.value, slice.isShort ? last : digit.weight,
-                       false, /*isRagged=*/true});
-      continue;
-    }
-    int64_t weight = digit.weight * digit.size;
-    for (const IndexPart &part : indices) {
-      weight /= part.size;
-      parts.push_back({part.size, weight, part.value, part.count > 1 ? part.count : 0});
-    }
+  for (SliceDigit &digit : *digits) {
+    if (digit.axis)
+      digit.local.index = program.getDeviceIndex(axes.getMesh(), digit.axis);
+    parts.push_back({digit});
   }
-  // Kept digits outside of a gap are looped over.
   bool hasGap = false;
   for (Part &part : llvm::reverse(parts)) {
-    part.isLooped = part.count > 0 && hasGap;
-    hasGap |= part.size > 1 && !part.isWhole();
+    const LocalDigit &local = part.digit.local;
+    part.isLooped = local.isKept() && hasGap;
+    hasGap |= local.size > 1 && local.index;
   }
   return parts;
-}
-
-/// The digits of the local buffer in one call.
-static SmallVector<LocalDigit> getLocalDigits(ArrayRef<Part> parts) {
-  SmallVector<LocalDigit> digits;
-  int64_t label = 0;
-  for (const Part &part : parts) {
-    if (part.isDevice)
-      continue;
-    if (part.isRagged)
-      digits.push_back({part.size, part.index, label++, part.weight, part.count});
-    else if (part.count == 0)
-      digits.push_back({part.size, part.index});
-    else if (!part.isWhole())
-      digits.push_back({part.size, part.index, label++, 1, part.count});
-    else
-      appendWhole(digits, part.size, label++);
-  }
-  return digits;
 }
 
 LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value stream,
@@ -143,8 +95,8 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
   for (const SmallVector<Part> &mine : parts)
     for (const Part &part : mine)
       if (part.isLooped) {
-        sizes.push_back(part.count);
-        runs *= part.count;
+        sizes.push_back(part.digit.local.numKept());
+        runs *= sizes.back();
       }
   if (call.isOrdered() && runs != 1)
     return op->emitError("expected one range of indices on a device, for a kernel that writes "
@@ -153,23 +105,24 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
 
   return program.loop(loc, 0, runs, [&](Value run) -> LogicalResult {
     hostir::IndexBuilder math = program.math(loc);
-    SmallVector<SmallVector<Part>> now = parts;
     SliceIndex of = getSliceIndex(builder, loc, sizes, run);
     size_t next = 0;
     LocalDims parallel;
     SmallVector<Value> offsets;
-    for (SmallVector<Part> &mine : now) {
+    for (ArrayRef<Part> mine : parts) {
       Value offset;
-      for (Part &part : mine) {
-        if (part.isLooped) {
-          part.index = math.add(part.index, of.digits[next++].front().value);
-          part.count = 0;
+      SmallVector<SliceDigit> digits;
+      for (const auto &[digit, isLooped] : mine) {
+        LocalDigit &local = digits.emplace_back(digit).local;
+        Value begin = local.chunk ? math.mul(local.index, local.chunk) : local.index;
+        if (isLooped) {
+          begin = math.add(begin, of.digits[next++].front().value);
+          local = {local.size, begin};
         }
-        if (!part.index)
-          continue;
-        offset = math.add(offset, math.mul(part.index, part.weight));
+        if (begin)
+          offset = math.add(offset, math.mul(begin, digit.stride));
       }
-      parallel.push_back(getLocalDigits(mine));
+      parallel.push_back(getLocalDigits(digits));
       offsets.push_back(offset ? offset : program.getIndex(0));
     }
     auto getView = [&](Value tensor, Value buffer, ArrayRef<int64_t> mine) {
