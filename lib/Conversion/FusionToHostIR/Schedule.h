@@ -17,6 +17,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <variant>
 
 namespace tandem {
 
@@ -38,6 +39,12 @@ struct SchedulePlan {
   bool addsBiasSeparately = false;
 };
 
+/// An option of a schedule, by name. A number 0, an empty word and an empty list are not given.
+struct ScheduleOption {
+  StringRef name;
+  std::variant<int64_t, StringRef, ArrayRef<int64_t>> value;
+};
+
 /// A schedule with options that is worth a price.
 struct Candidate {
   fusion::ScheduleAttr schedule;
@@ -55,9 +62,8 @@ public:
   virtual fusion::ScheduleInfo getInfo() const = 0;
   StringRef getName() const { return getInfo().name; }
   /// The attribute with these options.
-  fusion::ScheduleAttr getAttr(MLIRContext *context, const NamedAttrList &options = {}) const {
-    return fusion::ScheduleAttr::get(context, getName(), options.getDictionary(context));
-  }
+  fusion::ScheduleAttr getAttr(MLIRContext *context,
+                               std::initializer_list<ScheduleOption> options = {}) const;
 
   /// Appends what is worth a price for the loop: options, and slices to try. Candidates that do not
   /// match are passed over later.

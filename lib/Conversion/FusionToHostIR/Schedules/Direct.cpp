@@ -451,12 +451,8 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
         continue;
       if (byWords && !canUseWords)
         continue;
-      NamedAttrList options;
-      if (isAllReduce)
-        options.set("shots", StringAttr::get(context, shots));
-      if (signals != "step")
-        options.set("signals", StringAttr::get(context, signals));
-      candidates.push_back({getAttr(context, options)});
+      candidates.push_back({getAttr(context, {{"shots", isAllReduce ? shots : ""},
+                                              {"signals", signals == "step" ? "" : signals}})});
     }
 }
 

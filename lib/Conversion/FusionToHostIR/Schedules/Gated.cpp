@@ -473,10 +473,8 @@ Explained<SchedulePlan> Gated::match(const StreamLoop &loop) const {
 void Gated::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   // A machine without gated kernels has no price for it.
   MLIRContext *context = loop.place->getContext();
-  NamedAttrList bySms;
-  bySms.set("by", StringAttr::get(context, "sms"));
-  for (const NamedAttrList &options : {NamedAttrList(), bySms}) {
-    fusion::ScheduleAttr schedule = getAttr(context, options);
+  for (StringRef by : {"", "sms"}) {
+    fusion::ScheduleAttr schedule = getAttr(context, {{"by", by}});
     if (!loop.streamSizes.empty())
       candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);

@@ -509,21 +509,17 @@ void Hierarchical::getCandidates(const StreamLoop &loop,
   };
   if (llvm::none_of(loop.reshards(), isAcrossNodes))
     return;
-  Builder builder(loop.place->getContext());
-  auto add = [&](StringRef option, StringRef value) {
-    NamedAttrList options;
-    if (!option.empty())
-      options.set(option, builder.getStringAttr(value));
-    fusion::ScheduleAttr schedule = getAttr(builder.getContext(), options);
+  auto add = [&](std::initializer_list<ScheduleOption> options) {
+    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext(), options);
     if (!loop.streamSizes.empty())
       candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);
   };
-  add("", "");
-  add("merge", "node");
+  add({});
+  add({{"merge", "node"}});
   // Results of the program cannot be put to: messages save a copy.
   if (loop.ops.size() == loop.reshards().size())
-    add("spread", "send");
+    add({{"spread", "send"}});
 }
 
 Explained<SchedulePlan> Hierarchical::match(const StreamLoop &loop) const {

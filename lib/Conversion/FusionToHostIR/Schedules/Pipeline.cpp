@@ -50,11 +50,8 @@ class Pipeline : public Schedule {
 } // namespace
 
 fusion::ScheduleAttr tandem::getBaseline(const StreamLoop &loop) {
-  MLIRContext *context = loop.place->getContext();
-  NamedAttrList options;
-  if (combinesWhole(loop.schedule))
-    options.set(getCombineOption().name, StringAttr::get(context, "whole"));
-  return Pipeline().getAttr(context, options);
+  StringRef combine = combinesWhole(loop.schedule) ? "whole" : "";
+  return Pipeline().getAttr(loop.place->getContext(), {{getCombineOption().name, combine}});
 }
 
 std::optional<SchedulePlan> tandem::planIfNothingMoves(const StreamLoop &loop) {

@@ -712,25 +712,11 @@ static bool isCombined(fusion::ReshardOp gather, int64_t dim) {
 }
 
 void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
-  Builder builder(loop.place->getContext());
-  auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge, int64_t copies = 0,
-                     StringRef by = "", StringRef sum = "", StringRef combine = "") {
-    NamedAttrList options;
-    if (!combine.empty())
-      options.set("combine", builder.getStringAttr(combine));
-    if (!sum.empty())
-      options.set("sum", builder.getStringAttr(sum));
-    if (!by.empty())
-      options.set("by", builder.getStringAttr(by));
-    if (copies)
-      options.set("copies", builder.getI64IntegerAttr(copies));
-    if (streams)
-      options.set("streams", builder.getI64IntegerAttr(streams));
-    if (!merge.empty()) {
-      options.set("order", builder.getStringAttr("xor"));
-      options.set("merge", builder.getDenseI64ArrayAttr(merge));
-    }
-    return getAttr(builder.getContext(), options);
+  auto getPush = [&](std::initializer_list<ScheduleOption> options) {
+    return getAttr(loop.place->getContext(), options);
+  };
+  auto getMerged = [&](int64_t streams, ArrayRef<int64_t> merge, StringRef by = "") {
+    return getPush({{"streams", streams}, {"by", by}, {"order", "xor"}, {"merge", merge}});
   };
   // Few devices at first (of a reduction: at last), then as many as there have been. Example of 8:
   // 1, 1, 2, 4.
@@ -748,28 +734,28 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   if (!loop.streamSizes.empty() && !loop.reshards().empty()) {
     SmallVector<int64_t> merge = getMerge(loop.numSlices(), ScatterLoop::isScatterLoop(loop));
     for (int64_t streams : {0, 2})
-      candidates.push_back({getPush(streams, {})});
+      candidates.push_back({getPush({{"streams", streams}})});
     for (int64_t streams : {0, 2})
       if (!merge.empty())
-        candidates.push_back({getPush(streams, merge)});
+        candidates.push_back({getMerged(streams, merge)});
   }
   if (!loop.streamSizes.empty() && !ScatterLoop::isScatterLoop(loop) && !isAllReduceLoop(loop))
-    candidates.push_back({getPush(0, {}, 0, "sms")});
+    candidates.push_back({getPush({{"by", "sms"}})});
   if (!loop.streamSizes.empty() && (ScatterLoop::isScatterLoop(loop) || isAllReduceLoop(loop)))
-    candidates.push_back({getPush(0, {}, 0, "epilogue")});
-  addSliced(loop, getPush(0, {}), getAllReduceFactors, candidates);
-  addSliced(loop, getPush(0, {}, 0, "epilogue"), getAllReduceRows, candidates);
+    candidates.push_back({getPush({{"by", "epilogue"}})});
+  addSliced(loop, getPush({}), getAllReduceFactors, candidates);
+  addSliced(loop, getPush({{"by", "epilogue"}}), getAllReduceRows, candidates);
   for (int64_t streams : {0, 2}) {
-    addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
-    addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);
+    addSliced(loop, getPush({{"streams", streams}}), getOwnerFactor, candidates);
+    addSliced(loop, getPush({{"streams", streams}}), getFineOwnerFactors, candidates);
   }
   // Weight gradients, which add up slices of rows, as one matmul behind the loop.
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
     for (const auto &factors : {getOwnerFactor(reshard), getFineOwnerFactors(reshard)})
       for (const fusion::StreamFactor &factor : factors)
         if (!factor.toOwners && isCombined(reshard, factor.dim))
-          candidates.push_back({getPush(0, {}, 0, "", "", "whole"),
-                                std::pair(static_cast<unsigned>(number), factor)});
+          candidates.push_back(
+              {getPush({{"combine", "whole"}}), std::pair(static_cast<unsigned>(number), factor)});
   // Sums by the matmuls of two devices.
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
     SmallVector<fusion::StreamFactor> sums = getAllReduceFactors(reshard);
@@ -779,11 +765,11 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     for (const fusion::StreamFactor &factor : sums) {
       if (factor.count == 2 * factor.perOwner)
         candidates.push_back(
-            {getPush(0, {}, 0, "", "matmul"), std::pair(static_cast<unsigned>(number), factor)});
+            {getPush({{"sum", "matmul"}}), std::pair(static_cast<unsigned>(number), factor)});
     }
   }
-  addSliced(loop, getPush(0, {}, kCopies), getOwnerFactor, candidates);
-  addSliced(loop, getPush(0, {}, kCopies), getFineOwnerFactors, candidates);
+  addSliced(loop, getPush({{"copies", kCopies}}), getOwnerFactor, candidates);
+  addSliced(loop, getPush({{"copies", kCopies}}), getFineOwnerFactors, candidates);
   // One kernel for all slices.
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
     SmallVector<fusion::StreamFactor> factors = getOwnerFactor(reshard);
@@ -791,7 +777,7 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     for (const fusion::StreamFactor &factor : factors) {
       if (!factor.toOwners)
         candidates.push_back(
-            {getPush(0, {}, 0, "sms"), std::pair(static_cast<unsigned>(number), factor)});
+            {getPush({{"by", "sms"}}), std::pair(static_cast<unsigned>(number), factor)});
     }
   }
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
@@ -800,17 +786,17 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
       SmallVector<int64_t> merge = getMerge(factor.count, factor.toOwners);
       for (int64_t streams : {0, 2})
         if (!merge.empty())
-          candidates.push_back({getPush(streams, merge), slices});
+          candidates.push_back({getMerged(streams, merge), slices});
       if (factor.toOwners)
-        candidates.push_back({getPush(0, {}, 0, "epilogue"), slices});
+        candidates.push_back({getPush({{"by", "epilogue"}}), slices});
       if (factor.toOwners && factor.count == 2)
-        candidates.push_back({getPush(0, {}, 0, "epilogue", "matmul"), slices});
+        candidates.push_back({getPush({{"by", "epilogue"}, {"sum", "matmul"}}), slices});
       // One kernel that pushes also pays with one matmul behind it.
       if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
         continue;
       if (!merge.empty())
-        candidates.push_back({getPush(0, merge, 0, "sms"), slices});
-      candidates.push_back({getPush(0, {factor.count}, 0, "sms"), slices});
+        candidates.push_back({getMerged(/*streams=*/0, merge, "sms"), slices});
+      candidates.push_back({getMerged(/*streams=*/0, {factor.count}, "sms"), slices});
     }
 }
 

@@ -444,18 +444,12 @@ static constexpr int64_t kMostDevices = 16;
 /// suit gathers alone. The price decides between them and the other schedules. In a reduction both
 /// ways, each matmul may add to the sum that has arrived.
 void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
-  Builder builder(loop.place->getContext());
-  auto getRing = [&](bool bothWays, bool splits) {
-    NamedAttrList options;
-    if (splits)
-      options.set("split", builder.getStringAttr("yes"));
-    else if (bothWays)
-      options.set("directions", builder.getI64IntegerAttr(2));
-    return getAttr(builder.getContext(), options);
-  };
+  MLIRContext *context = loop.place->getContext();
+  fusion::ScheduleAttr oneWay = getAttr(context), bothWays = getAttr(context, {{"directions", 2}}),
+                       split = getAttr(context, {{"split", "yes"}});
   bool reduces = ScatterLoop::isScatterLoop(loop);
   if (!loop.streamSizes.empty())
-    candidates.push_back({getRing(/*bothWays=*/!reduces, /*splits=*/false)});
+    candidates.push_back({reduces ? oneWay : bothWays});
   auto getFactor = [&](bool ofGathers) {
     return [ofGathers](fusion::ReshardOp op) {
       SmallVector<fusion::StreamFactor> factors = getOwnerFactor(op);
@@ -465,14 +459,12 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
       return factors;
     };
   };
-  addSliced(loop, getRing(/*bothWays=*/true, /*splits=*/false), getFactor(true), candidates);
-  addSliced(loop, getRing(/*bothWays=*/false, /*splits=*/false), getFactor(false), candidates);
+  addSliced(loop, bothWays, getFactor(true), candidates);
+  addSliced(loop, oneWay, getFactor(false), candidates);
   if (loop.ops.size() == loop.reshards().size())
-    addSliced(loop, getRing(/*bothWays=*/true, /*splits=*/true), getFineOwnerFactors, candidates);
+    addSliced(loop, split, getFineOwnerFactors, candidates);
   // Matmuls that add to what has arrived need halves that travel both ways, and sums in f32.
-  NamedAttrList adding;
-  adding.set("directions", builder.getI64IntegerAttr(2));
-  adding.set("adds", builder.getStringAttr("matmul"));
+  fusion::ScheduleAttr adding = getAttr(context, {{"directions", 2}, {"adds", "matmul"}});
   auto getHalves = [](fusion::ReshardOp op) {
     SmallVector<fusion::StreamFactor> factors;
     if (fusion::getAxes(op.getInput()).isPartial() && op.getType().getElementType().isF32())
@@ -481,8 +473,8 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     return factors;
   };
   if (reduces && !loop.streamSizes.empty())
-    candidates.push_back({getAttr(builder.getContext(), adding)});
-  addSliced(loop, getAttr(builder.getContext(), adding), getHalves, candidates);
+    candidates.push_back({adding});
+  addSliced(loop, adding, getHalves, candidates);
 }
 
 Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {

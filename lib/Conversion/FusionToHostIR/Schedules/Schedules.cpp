@@ -13,6 +13,21 @@
 using namespace mlir;
 using namespace tandem;
 
+fusion::ScheduleAttr Schedule::getAttr(MLIRContext *context,
+                                       std::initializer_list<ScheduleOption> options) const {
+  Builder builder(context);
+  NamedAttrList given;
+  for (const ScheduleOption &option : options) {
+    if (const auto *number = std::get_if<int64_t>(&option.value); number && *number)
+      given.set(option.name, builder.getI64IntegerAttr(*number));
+    if (const auto *word = std::get_if<StringRef>(&option.value); word && !word->empty())
+      given.set(option.name, builder.getStringAttr(*word));
+    if (const auto *list = std::get_if<ArrayRef<int64_t>>(&option.value); list && !list->empty())
+      given.set(option.name, builder.getDenseI64ArrayAttr(*list));
+  }
+  return fusion::ScheduleAttr::get(context, getName(), given.getDictionary(context));
+}
+
 namespace {
 /// The schedules of one context: those of the project, the unoverlapped baseline first, then those
 /// that are added.
