@@ -24,6 +24,8 @@ for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"):
 
 config.substitutions.append(("%python", config.tandem_python or "python3"))
 config.substitutions.append(("%tandem_src", config.tandem_source_dir))
+# A machine file with round numbers.
+config.substitutions.append(("%round", f"{config.tandem_python or 'python3'} {config.tandem_source_dir}/test/Inputs/round.py"))
 
 # The assembler for PTX, where the CUDA toolkit is installed.
 cuda = [os.path.join(os.environ[name], "bin") for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]

@@ -1,7 +1,8 @@
+// RUN: %round > %t.json
 // RUN: not tandem-compile %s --entry=reduced_twice --target=cpu-local -o /dev/null 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not tandem-compile %s --entry=returned --target=cpu-local -o /dev/null 2>&1 | FileCheck %s --check-prefix=RETURNED
-// RUN: tandem-compile %s --entry=reduced_twice_by_cost --target=cpu-local --machine=h200x8 --dump | FileCheck %s --check-prefix=CHOSEN
-// RUN: tandem-compile %s --entry=returned_by_cost --target=cpu-local --machine=h200x8 --dump | FileCheck %s --check-prefix=CHOSEN
+// RUN: tandem-compile %s --entry=reduced_twice_by_cost --target=cpu-local --machine=%t.json --dump | FileCheck %s --check-prefix=CHOSEN
+// RUN: tandem-compile %s --entry=returned_by_cost --target=cpu-local --machine=%t.json --dump | FileCheck %s --check-prefix=CHOSEN
 
 // A push computes partial sums into its slots, so they must have no other use. One that is written there is an error at
 // its place, where it was a crash; the compiler itself chooses another schedule.

@@ -1,6 +1,7 @@
-// RUN: tandem-compile %s --entry=residual --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s
-// RUN: tandem-compile %s --entry=next --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s
-// RUN: tandem-compile %s --entry=norm --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s
+// RUN: %round > %t.json
+// RUN: tandem-compile %s --entry=residual --target=cuda-peer --machine=%t.json --check=false --explain | FileCheck %s
+// RUN: tandem-compile %s --entry=next --target=cuda-peer --machine=%t.json --check=false --explain | FileCheck %s
+// RUN: tandem-compile %s --entry=norm --target=cuda-peer --machine=%t.json --check=false --explain | FileCheck %s
 
 // An all-reduce behind a large matmul is overlapped with it, whatever follows: a residual, another matmul, a norm.
 //

@@ -1,5 +1,6 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=h200x8 | FileCheck %s --check-prefix=LOOP
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=h200x8 | tandem-opt -convert-fusion-to-hostir | FileCheck %s --check-prefix=HOST
+// RUN: %round > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=%t.json | FileCheck %s --check-prefix=LOOP
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=%t.json | tandem-opt -convert-fusion-to-hostir | FileCheck %s --check-prefix=HOST
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule | tandem-opt -convert-fusion-to-hostir | FileCheck %s --check-prefix=RULES
 
 // What was priced stays with the loop, and then with the host program: the choice, the plainest candidate, and the

@@ -1,4 +1,5 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=cpu-tcp' | FileCheck %s
+// RUN: %round device.memory.elementwise='[100, "GB/s"]' links.node.bandwidth='[50, "GB/s"]' transports.collectives.bandwidth='[20, "GB/s"]' transports.two_sided.bandwidth=null transports.two_sided.mover='"host"' transports.two_sided.sms=null > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s
 
 // Partial sums in f32, half of which travel each way: matmuls add to them, which saves the additions behind them.
 // CHECK-LABEL: func.func @wide

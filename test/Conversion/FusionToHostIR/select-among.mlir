@@ -1,8 +1,9 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among={{1/2=push, slices = 8, dim = 0, per_owner = 2}}' | FileCheck %s
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among={{1/2=push, slices = 8, dim = 0, per_owner = 2}} log=true' 2>/dev/null | FileCheck %s
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 one-sided=true collectives=true workers=4 among={{1/2=push, streams = 2, slices = 8, dim = 0, per_owner = 2},{1/2=push, merge = [1, 1, 2], order = xor, slices = 8, dim = 0, per_owner = 2}}' | FileCheck %s --check-prefix=COMMAS
-// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 among="1/2=push, streams = 2, slices = 8, dim = 0, per_owner = 2"' 2>&1 | FileCheck %s --check-prefix=APART
-// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x4 tuned="0123456789abcdef=push, streams = 2"' 2>&1 | FileCheck %s --check-prefix=TUNED
+// RUN: %round > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true collectives=true workers=4 among={{1/2=push, slices = 8, dim = 0, per_owner = 2}}' | FileCheck %s
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true collectives=true workers=4 among={{1/2=push, slices = 8, dim = 0, per_owner = 2}} log=true' 2>/dev/null | FileCheck %s
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true collectives=true workers=4 among={{1/2=push, streams = 2, slices = 8, dim = 0, per_owner = 2},{1/2=push, merge = [1, 1, 2], order = xor, slices = 8, dim = 0, per_owner = 2}}' | FileCheck %s --check-prefix=COMMAS
+// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json among="1/2=push, streams = 2, slices = 8, dim = 0, per_owner = 2"' 2>&1 | FileCheck %s --check-prefix=APART
+// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json tuned="0123456789abcdef=push, streams = 2"' 2>&1 | FileCheck %s --check-prefix=TUNED
 
 // COMMAS: fusion.stream_loop schedule <push, streams = 2>
 // A part of a candidate is none.

@@ -1,11 +1,12 @@
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); [m['transports']['fused_exchange'].pop(k) for k in ('block_signal', 'word_signal')]; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.steps.json
+// RUN: %round transports.fused_exchange= > %t.steps.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.steps.json one-sided=true' | FileCheck %s --check-prefixes=FEW,MANY
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefix=WITHOUT
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefixes=SIGNALS,MANY
-// RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
-// RUN: tandem-compile %s --entry=few --target=cuda-nccl --machine=h200x8 --check=false --explain | FileCheck %s --check-prefix=NCCL
+// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.word_signal='[2, "us"]' transports.fused_exchange.word_reads='[500, "GB/s"]' > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %round > %t.none.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.none.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefixes=SIGNALS,MANY
+// RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=%t.json --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
+// RUN: tandem-compile %s --entry=few --target=cuda-nccl --machine=%t.json --check=false --explain | FileCheck %s --check-prefix=NCCL
 
 // An all-reduce of 4 MiB among 8 GPUs is one kernel where the machine file has its price and the channels one-sided messages.
 // One of 128 MiB is not, nor one whose type has no kernel. Signals of blocks and words are considered where they have a price.

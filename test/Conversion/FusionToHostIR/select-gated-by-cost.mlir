@@ -1,8 +1,9 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=WITHOUT
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['gated_matmul'] = {'source': 'estimate', 'points': [[8192, 1376, 4096, float(sys.argv[2])]]}; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json 1 > %t.json
+// RUN: %round > %t.none.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.none.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
+// RUN: %round device.matmul.0.points='[[1024, 3584, 4096, 400000], [8192, 3584, 4096, 500000]]' device.gated_matmul='{"source": "round", "points": [[1024, 1024, 1024, 1]]}' > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITH
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['gated_matmul'] = {'source': 'estimate', 'points': [[8192, 1376, 4096, float(sys.argv[2])]]}; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json 0.6 > %t.slow.json
+// RUN: %round device.matmul.0.points='[[1024, 3584, 4096, 400000], [8192, 3584, 4096, 500000]]' device.gated_matmul='{"source": "round", "points": [[1024, 1024, 1024, 0.5]]}' > %t.slow.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.slow.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
 
 // The schedule gated is a candidate only where the machine has kernels for it, and the channels one-sided messages.

@@ -1,5 +1,7 @@
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=mi300x8 | FileCheck %s --check-prefix=MESH
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=h200x8 | FileCheck %s --check-prefix=SWITCH
+// RUN: %round links.node.topology='"mesh"' links.node.sharing=null links.node.bandwidth='[50, "GB/s"]' > %t.mesh.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=%t.mesh.json | FileCheck %s --check-prefix=MESH
+// RUN: %round > %t.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=%t.json | FileCheck %s --check-prefix=SWITCH
 
 // Between devices with a link to each other one, puts to several peers at once are tried. With a switch they share a port.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
@@ -9,7 +11,7 @@
 !y = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // MESH: fusion.stream_loop schedule <push, copies = 4> from cost
-// MESH: fusion.reshard {{.*}}[stream(8) * stream(2), -]>>
+// MESH: fusion.reshard {{.*}}[stream(8) * stream(4), -]>>
 // SWITCH: fusion.stream_loop schedule <push
 // SWITCH-NOT: copies
 // SWITCH: fusion.reshard

@@ -1,7 +1,7 @@
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['gated_matmul'] = {'source': 'estimate', 'epilogue_push': [1, '1', 'estimate'], 'points': [[8192, 1376, 4096, 1]]}; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
+// RUN: %round device.gated_matmul='{"source": "round", "epilogue_push": [1, "1", "round"], "points": [[1024, 1024, 1024, 1]]}' > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITH
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['gated_matmul'] = {'source': 'estimate', 'points': [[8192, 1376, 4096, 1]]}; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.unknown.json
+// RUN: %round device.gated_matmul='{"source": "round", "points": [[1024, 1024, 1024, 1]]}' > %t.unknown.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.unknown.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
 
 // A matmul that stores its rows to their owners, where the machine file says that its kernels do.

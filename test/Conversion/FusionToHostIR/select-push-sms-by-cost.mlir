@@ -1,8 +1,9 @@
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); m['device']['least_gain_beside_sms'] = [0, '1', 'exchange']; m['transports']['fused_exchange'].update(beside_compute=[1, '1', 'exchange'], startup=[1, 'us', 'exchange'], signal=[2.5, 'us', 'exchange'], block_stores=[60, 'GB/s', 'exchange']); json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.measured.json
+// RUN: %round transports.fused_exchange= transports.fused_exchange.beside_compute='[1, "1"]' transports.fused_exchange.signal='[2, "us"]' transports.fused_exchange.block_stores='[60, "GB/s"]' device.least_gain_beside_sms='[0, "1"]' > %t.measured.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.measured.json one-sided=true' | FileCheck %s --check-prefix=WITH
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.measured.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
-// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=true' | FileCheck %s --check-prefix=UNMEASURED
-// RUN: %python -c "import json, sys; m = json.load(open(sys.argv[1])); del m['transports']['fused_exchange']; json.dump(m, sys.stdout)" %tandem_src/machines/h200x8.json > %t.json
+// RUN: %round transports.fused_exchange= > %t.unmeasured.json
+// RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.unmeasured.json one-sided=true' | FileCheck %s --check-prefix=UNMEASURED
+// RUN: %round > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
 // RUN: tandem-compile %s --entry=few --target=cuda-peer --machine=%t.measured.json --check=false --explain | FileCheck %s --check-prefix=EXPLAIN
 

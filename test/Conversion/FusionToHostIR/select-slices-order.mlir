@@ -1,4 +1,5 @@
-// RUN: tandem-opt %s -fusion-select-schedule=machine=h200x8 | FileCheck %s
+// RUN: %round > %t.json
+// RUN: tandem-opt %s -fusion-select-schedule=machine=%t.json | FileCheck %s
 
 // A loop as a user may write it: a reshard of what the loop computes comes before one that needs nothing of it. Slices
 // of dimension 2 are tried for the gather, which has three dimensions, and not for the all-reduce, which has two.

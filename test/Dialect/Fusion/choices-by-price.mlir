@@ -1,8 +1,10 @@
-// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes=machine=h200x8 | FileCheck %s --check-prefixes=PRICE,BOTH
+// RUN: %round > %t.json
+// RUN: %round links.node.topology='"mesh"' links.node.sharing=null links.node.bandwidth='[50, "GB/s"]' > %t.mesh.json
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes=machine=%t.json | FileCheck %s --check-prefixes=PRICE,BOTH
 // RUN: tandem-opt %s -split-input-file -fusion-propagate-axes | FileCheck %s --check-prefixes=RULES,BOTH
-// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=mi300x8' | FileCheck %s --check-prefixes=RESHARDS,SPLIT
-// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h200x8' | FileCheck %s --check-prefixes=RESHARDS,WHOLE
-// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=mi300x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=%t.mesh.json' | FileCheck %s --check-prefixes=RESHARDS,SPLIT
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=%t.json' | FileCheck %s --check-prefixes=RESHARDS,WHOLE
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=%t.mesh.json log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
 // Large weights: tokens go to their experts. By the rules the result decides, and weights go to the tokens.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
@@ -38,14 +40,14 @@ func.func @tokens(%x: !x, %v: !w, %w: !w) -> !x {
 
 // -----
 
-// A large all-reduce becomes a reduce-scatter, which overlaps the matmul, and an all-gather (MI300, with a link between each
-// two devices), or stays whole where slices of it overlap as well (H200). A small one stays; so does one with an annotation.
+// A large all-reduce becomes a reduce-scatter, which overlaps the matmul, and an all-gather where there is a link between
+// each two devices, or stays whole where slices of it overlap as well (a switch). A small one stays; so does one with an annotation.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<65536x32768xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 !w = tensor<32768x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !y = tensor<65536x8192xbf16, #fusion.axes<#tp, [-, -]>>
 
-// LOG: remark: fusion-insert-reshards: split the all-reduce into a reduce-scatter and an all-gather, which are faster on mi300x8
+// LOG: remark: fusion-insert-reshards: split the all-reduce into a reduce-scatter and an all-gather, which are faster on round
 // RESHARDS-LABEL: func.func @all_reduce
 // SPLIT: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<65536x8192xbf16, #fusion.axes<#tp, {{.*}}didx("x")
 // SPLIT-NEXT: fusion.reshard {{.*}} -> tensor<65536x8192xbf16, #fusion.axes<#tp, [-, -]>>

@@ -1,5 +1,6 @@
-// RUN: tandem-opt %s -mlir-disable-threading -fusion-propagate-axes=machine=h200x8 | FileCheck %s
-// RUN: tandem-opt %s -mlir-disable-threading -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+// RUN: %round > %t.json
+// RUN: tandem-opt %s -mlir-disable-threading -fusion-propagate-axes=machine=%t.json | FileCheck %s
+// RUN: tandem-opt %s -mlir-disable-threading -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=%t.json log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
 // A price decides in the first function and none in the second one, which is deterministic, though one pass object sees both.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
