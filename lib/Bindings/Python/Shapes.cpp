@@ -43,4 +43,6 @@ void tandem::python::bindShapes(nb::module_ &module) {
   define(made, "permute", shapes::permute);
   define(made, "reshape", shapes::reshape);
   define(made, "concat", shapes::concat);
+  made.def("product_type", shapes::productType);
+  made.def("product_error", shapes::productError);
 }

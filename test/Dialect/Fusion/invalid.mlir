@@ -117,7 +117,7 @@ func.func @f(%0: tensor<8xf32>, %1: tensor<4x8xf32>, %2: tensor<4xf32>) {
 
 // matmul_c1
 func.func @f(%0: tensor<8x8xi32>) {
-  // expected-error @+1 {{expected floating point elements, found 'i32'}}
+  // expected-error @+1 {{expected factors of one floating point type, or of 8 bits, found i32 and i32}}
   %2 = fusion.matmul %0, %0 : tensor<8x8xi32>, tensor<8x8xi32> -> tensor<8x8xi32>
   return
 }
@@ -126,7 +126,7 @@ func.func @f(%0: tensor<8x8xi32>) {
 
 // matmul_c1
 func.func @f(%0: tensor<8x8xf16>, %1: tensor<8x8xbf16>) {
-  // expected-error @+1 {{expected element type 'f16' of rhs, found 'bf16'}}
+  // expected-error @+1 {{expected factors of one floating point type, or of 8 bits, found f16 and bf16}}
   %2 = fusion.matmul %0, %1 : tensor<8x8xf16>, tensor<8x8xbf16> -> tensor<8x8xf16>
   return
 }
@@ -135,7 +135,7 @@ func.func @f(%0: tensor<8x8xf16>, %1: tensor<8x8xbf16>) {
 
 // matmul_c1
 func.func @f(%0: tensor<8x8xf16>) {
-  // expected-error @+1 {{expected element type 'f16' of the result, found 'bf16'}}
+  // expected-error @+1 {{expected a result of f16 or f32, found bf16}}
   %1 = fusion.matmul %0, %0 : tensor<8x8xf16>, tensor<8x8xf16> -> tensor<8x8xbf16>
   return
 }
@@ -144,7 +144,7 @@ func.func @f(%0: tensor<8x8xf16>) {
 
 // matmul_c1
 func.func @f(%0: tensor<8x8xf64>) {
-  // expected-error @+1 {{expected element type 'f64' of the result, found 'f32'}}
+  // expected-error @+1 {{expected a result of f64, found f32}}
   %1 = fusion.matmul %0, %0 : tensor<8x8xf64>, tensor<8x8xf64> -> tensor<8x8xf32>
   return
 }
@@ -713,7 +713,7 @@ func.func @f(%x: tensor<6x8xf64>, %w: tensor<3x8x5xf64>, %ends: tensor<3xi32>) {
 
 // grouped_matmul_c2
 func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xf16>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected element type 'bf16' of w, found 'f16'}}
+  // expected-error @+1 {{expected factors of one floating point type, or of 8 bits, found bf16 and f16}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xbf16>, tensor<3x8x5xf16>, tensor<3xi32> -> tensor<6x5xbf16>
   return
 }
@@ -731,7 +731,7 @@ func.func @f(%x: tensor<6x8xf32>, %w: tensor<3x8x5xf32>, %ends: tensor<3xi64>) {
 
 // grouped_matmul_c2
 func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xbf16>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected element type 'bf16' of the result, found 'f16'}}
+  // expected-error @+1 {{expected a result of bf16 or f32, found f16}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xbf16>, tensor<3x8x5xbf16>, tensor<3xi32> -> tensor<6x5xf16>
   return
 }
@@ -740,7 +740,7 @@ func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xbf16>, %ends: tensor<3xi32>)
 
 // grouped_matmul_c2
 func.func @f(%x: tensor<6x8xf8E5M2>, %w: tensor<3x8x5xbf16>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected w of f8E4M3FN or f8E5M2, as x, found 'bf16'}}
+  // expected-error @+1 {{expected factors of one floating point type, or of 8 bits, found f8E5M2 and bf16}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf8E5M2>, tensor<3x8x5xbf16>, tensor<3xi32> -> tensor<6x5xbf16>
   return
 }
@@ -749,7 +749,7 @@ func.func @f(%x: tensor<6x8xf8E5M2>, %w: tensor<3x8x5xbf16>, %ends: tensor<3xi32
 
 // grouped_matmul_c2
 func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xf8E5M2>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected element type 'bf16' of w, found 'f8E5M2'}}
+  // expected-error @+1 {{expected factors of one floating point type, or of 8 bits, found bf16 and f8E5M2}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xbf16>, tensor<3x8x5xf8E5M2>, tensor<3xi32> -> tensor<6x5xbf16>
   return
 }
@@ -758,7 +758,7 @@ func.func @f(%x: tensor<6x8xbf16>, %w: tensor<3x8x5xf8E5M2>, %ends: tensor<3xi32
 
 // grouped_matmul_c2
 func.func @f(%x: tensor<6x8xf8E4M3FN>, %w: tensor<3x8x5xf8E4M3FN>, %ends: tensor<3xi32>) {
-  // expected-error @+1 {{expected a result of f32, f16 or bf16 of factors of 8 bits, found 'f8E4M3FN'}}
+  // expected-error @+1 {{expected a result of f32, f16 or bf16 of factors of 8 bits, found f8E4M3FN}}
   %y = fusion.grouped_matmul %x, %w, %ends : tensor<6x8xf8E4M3FN>, tensor<3x8x5xf8E4M3FN>, tensor<3xi32> -> tensor<6x5xf8E4M3FN>
   return
 }
@@ -912,7 +912,7 @@ func.func @f(%q: tensor<6x8xf32>) {
 
 // matmul_c1
 func.func @f(%0: tensor<8x8xf8E4M3FN>, %1: tensor<8x8xbf16>) {
-  // expected-error @+1 {{expected rhs of f8E4M3FN or f8E5M2, as lhs, found 'bf16'}}
+  // expected-error @+1 {{expected factors of one floating point type, or of 8 bits, found f8E4M3FN and bf16}}
   %2 = fusion.matmul %0, %1 : tensor<8x8xf8E4M3FN>, tensor<8x8xbf16> -> tensor<8x8xbf16>
   return
 }
@@ -921,7 +921,7 @@ func.func @f(%0: tensor<8x8xf8E4M3FN>, %1: tensor<8x8xbf16>) {
 
 // matmul_c1
 func.func @f(%0: tensor<8x8xbf16>, %1: tensor<8x8xf8E5M2>) {
-  // expected-error @+1 {{expected element type 'bf16' of rhs, found 'f8E5M2'}}
+  // expected-error @+1 {{expected factors of one floating point type, or of 8 bits, found bf16 and f8E5M2}}
   %2 = fusion.matmul %0, %1 : tensor<8x8xbf16>, tensor<8x8xf8E5M2> -> tensor<8x8xbf16>
   return
 }
@@ -930,7 +930,7 @@ func.func @f(%0: tensor<8x8xbf16>, %1: tensor<8x8xf8E5M2>) {
 
 // matmul_c1
 func.func @f(%0: tensor<8x8xf8E4M3FN>) {
-  // expected-error @+1 {{expected a result of f32, f16 or bf16 of factors of 8 bits, found 'f8E4M3FN'}}
+  // expected-error @+1 {{expected a result of f32, f16 or bf16 of factors of 8 bits, found f8E4M3FN}}
   %1 = fusion.matmul %0, %0 : tensor<8x8xf8E4M3FN>, tensor<8x8xf8E4M3FN> -> tensor<8x8xf8E4M3FN>
   return
 }

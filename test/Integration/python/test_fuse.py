@@ -248,10 +248,10 @@ def test_grouped_matmul_errors():
             ((x, w, ends), {"transpose_b": True}, r"\[G, N, K\]"),
             ((x, w, ("i32", (3,))), {}, r"\[..., G\]"),
             ((x, w, ("i64", (4, 3))), {}, "ends of i32"),
-            ((x, ("f16", (3, 8, 16)), ends), {}, "factors of one floating-point dtype"),
-            ((x, ("f8E4M3FN", (3, 8, 16)), ends), {}, "factors of one floating-point dtype, or of 8 bits"),
+            ((x, ("f16", (3, 8, 16)), ends), {}, "factors of one floating point type"),
+            ((x, ("f8E4M3FN", (3, 8, 16)), ends), {}, "factors of one floating point type, or of 8 bits"),
             ((("f8E5M2", (4, 12, 8)), ("f8E4M3FN", (3, 8, 16)), ends), {"dtype": "f8E5M2"}, "f32, f16 or bf16 of factors of 8 bits"),
-            ((x, w, ends), {"dtype": "f16"}, "a result of f32 or f32")):
+            ((x, w, ends), {"dtype": "f16"}, "a result of f32, found f16")):
         with pytest.raises(tandem.ArgumentError, match=message):
             make(*given, **options)
 

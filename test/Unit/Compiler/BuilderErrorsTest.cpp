@@ -135,10 +135,11 @@ TEST_F(BuilderErrors, Elementwise) {
 
 TEST_F(BuilderErrors, Matmul) {
   MatmulOptions options;
-  expectError(f.matmul(i, i), "expected factors of one floating point type, found i32 and i32");
+  expectError(f.matmul(i, i),
+              "expected factors of one floating point type, or of 8 bits, found i32 and i32");
   expectError(f.matmul(x, h), "found f32 and bf16");
   options.result = DType::F16;
-  expectError(f.matmul(x, w, options), "expected a result of f32 or f32, found f16");
+  expectError(f.matmul(x, w, options), "expected a result of f32, found f16");
   options.result.reset();
   options.bias = w;
   expectError(f.matmul(x, w, options), "expected a bias of rank 1 and extent 16, found [32x16]");
@@ -195,11 +196,11 @@ TEST_F(BuilderErrors, GroupedMatmul) {
   expectError(f.groupedMatmul(blocks, experts, ends, options), "[G, N, K]");
   options.result = DType::BF16;
   expectError(f.groupedMatmul(blocks, experts, ends, options),
-              "expected a result of f32 or f32, found bf16");
+              "expected a result of f32, found bf16");
   Value small = f.cast(blocks, DType::F8E5M2), smallExperts = f.cast(experts, DType::F8E4M3FN);
   options = {};
   expectError(f.groupedMatmul(small, experts, ends, options),
-              "expected factors of one floating point type, found f8E5M2 and f32");
+              "expected factors of one floating point type, or of 8 bits, found f8E5M2 and f32");
   options.result = DType::F8E4M3FN;
   expectError(f.groupedMatmul(small, smallExperts, ends, options),
               "expected a result of f32, f16 or bf16 of factors of 8 bits, found f8E4M3FN");

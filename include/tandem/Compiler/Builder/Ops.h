@@ -233,18 +233,9 @@ inline Value Fusion::cast(Value value, DType dtype, Location at) {
 inline bool Fusion::productType(const char *op, const std::vector<Value> &operands,
                                 std::optional<DType> wanted, DType &result, Location at) {
   DType a = type(operands[0]).dtype, b = type(operands[1]).dtype;
-  bool areFloat8 = isFloat8(a) && isFloat8(b);
-  result = wanted.value_or(areFloat8 ? DType::F32 : a);
-  std::string error;
-  if (!areFloat8 && (!isFloat(a) || a != b))
-    error = std::string("expected factors of one floating point type, found ") + builder::name(a) +
-            " and " + builder::name(b);
-  else if (areFloat8 && !isProductOfFloat8(result))
-    error = std::string("expected a result of f32, f16 or bf16 of factors of 8 bits, found ") +
-            builder::name(result);
-  else if (!areFloat8 && result != a && result != DType::F32)
-    error = std::string("expected a result of ") + builder::name(a) + " or f32, found " +
-            builder::name(result);
+  result = wanted.value_or(isFloat8(a) ? DType::F32 : a);
+  std::string error =
+      fusion::shapes::productError(builder::name(a), builder::name(b), builder::name(result));
   if (!error.empty())
     this->error(op, operands, error, at);
   return error.empty();

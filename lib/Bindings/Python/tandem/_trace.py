@@ -322,14 +322,10 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
 
 def _product_dtype(what, a, b, dtype):
     """Of the product of a and b, as wanted or by default."""
-    are_fp8 = a.dtype in _FP8 and b.dtype in _FP8
-    if not are_fp8 and not (a.dtype == b.dtype and a.dtype in _FLOATS):
-        raise ArgumentError(f"{what}: expected factors of one floating-point dtype, or of 8 bits, found {a!r} and {b!r}")
-    dtype = dtype or ("f32" if are_fp8 else a.dtype)
-    if are_fp8 and dtype not in ("f32", "f16", "bf16"):
-        raise ArgumentError(f"{what}: expected a result of f32, f16 or bf16 of factors of 8 bits, found {dtype!r}")
-    if not are_fp8 and dtype not in ("f32", a.dtype):
-        raise ArgumentError(f"{what}: expected a result of {a.dtype} or f32, found {dtype!r}")
+    dtype = dtype or shapes.product_type(a.dtype)
+    error = shapes.product_error(a.dtype, b.dtype, dtype)
+    if error:
+        raise ArgumentError(f"{what}: {error}")
     return dtype
 
 

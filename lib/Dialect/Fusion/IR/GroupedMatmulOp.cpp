@@ -21,15 +21,14 @@ LogicalResult GroupedMatmulOp::inferResultShapes(SmallVectorImpl<SmallVector<int
 }
 
 LogicalResult GroupedMatmulOp::verify() {
-  RankedTensorType x = getX().getType(), w = getW().getType(), ends = getEnds().getType();
-  if (failed(verifyElementType(*this, "ends", ends, IntegerType::get(getContext(), 32))))
+  if (failed(verifyElementType(*this, "ends", getEnds().getType(),
+                               IntegerType::get(getContext(), 32))))
     return failure();
-  Type element = x.getElementType();
+  Type element = getX().getType().getElementType();
   if (!isFp8(element) && !isa<Float32Type, Float16Type, BFloat16Type>(element))
     return emitOpError() << "expected elements of f32, f16, bf16, f8E4M3FN or f8E5M2, found "
                          << element;
-  return failure(failed(verifyProductTypes(*this, "x", x, "w", w, getType())) ||
-                 failed(verifyInferred(*this)));
+  return verifyProduct(*this);
 }
 
 AxesRule GroupedMatmulOp::getAxesRule() {

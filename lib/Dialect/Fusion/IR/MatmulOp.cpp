@@ -30,15 +30,9 @@ LogicalResult MatmulOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> 
 }
 
 LogicalResult MatmulOp::verify() {
-  RankedTensorType lhs = getLhs().getType(), result = getType();
-  if (!isa<FloatType>(lhs.getElementType()))
-    return emitOpError() << "expected floating point elements, found " << lhs.getElementType();
-  if (failed(verifyProductTypes(*this, "lhs", lhs, "rhs", getRhs().getType(), result)) ||
-      failed(verifyInferred(*this)))
-    return failure();
-  return getBias()
-             ? verifyElementType(*this, "the bias", getBias().getType(), result.getElementType())
-             : success();
+  return failure(failed(verifyProduct(*this)) ||
+                 (getBias() && failed(verifyElementType(*this, "the bias", getBias().getType(),
+                                                        getType().getElementType()))));
 }
 
 AxesRule MatmulOp::getAxesRule() {

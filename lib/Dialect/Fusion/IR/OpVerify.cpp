@@ -7,10 +7,11 @@
 
 #include "OpVerify.h"
 
+#include "mlir/IR/TypeUtilities.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Support/ElementTypes.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -25,23 +26,15 @@ LogicalResult fusion::verifyElementType(Operation *op, StringRef what, RankedTen
                            << found.getElementType();
 }
 
-LogicalResult fusion::verifyProductTypes(Operation *op, StringRef leftName, RankedTensorType left,
-                                         StringRef rightName, RankedTensorType right,
-                                         RankedTensorType result) {
-  Type factor = left.getElementType(), product = result.getElementType();
-  if (!isFp8(factor)) {
-    bool mayBeF32 = factor.isF16() || factor.isBF16();
-    return failure(failed(verifyElementType(op, rightName, right, factor)) ||
-                   (!(mayBeF32 && product.isF32()) &&
-                    failed(verifyElementType(op, "the result", result, factor))));
-  }
-  if (!isFp8(right.getElementType()))
-    return op->emitOpError() << "expected " << rightName << " of f8E4M3FN or f8E5M2, as "
-                             << leftName << ", found " << right.getElementType();
-  if (!product.isF32() && !product.isF16() && !product.isBF16())
-    return op->emitOpError() << "expected a result of f32, f16 or bf16 of factors of 8 bits, found "
-                             << product;
-  return success();
+LogicalResult fusion::verifyProduct(Operation *op) {
+  auto nameOf = [](Value value) {
+    std::string name;
+    llvm::raw_string_ostream(name) << getElementTypeOrSelf(value);
+    return name;
+  };
+  std::string error = shapes::productError(nameOf(op->getOperand(0)), nameOf(op->getOperand(1)),
+                                           nameOf(op->getResult(0)));
+  return error.empty() ? verifyInferred(op) : op->emitOpError() << error;
 }
 
 LogicalResult fusion::verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,

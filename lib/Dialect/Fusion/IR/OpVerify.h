@@ -34,11 +34,8 @@ std::string formatShape(ArrayRef<int64_t> shape);
 LogicalResult verifyElementType(Operation *op, StringRef what, RankedTensorType found,
                                 Type expected);
 
-/// `left` and `right` can be multiplied to `result`, given that the op takes elements of `left`: as
-/// areFactors() and isProductType() of tandem/Program/Types.h say.
-LogicalResult verifyProductTypes(Operation *op, StringRef leftName, RankedTensorType left,
-                                 StringRef rightName, RankedTensorType right,
-                                 RankedTensorType result);
+/// The first two operands and the result have element types of a product, and the inferred shape.
+LogicalResult verifyProduct(Operation *op);
 
 /// `found` has a shape that is compatible with `expected`.
 LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,

@@ -1,11 +1,12 @@
-//===- Shapes.h - inferred shapes of fusion ops -----------------*- C++ -*-===//
+//===- Shapes.h - inferred types of fusion ops ------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The shapes of results of fusion ops, and what is wrong with the shapes of operands: for the ops,
-// for the C++ builder and for Python. Needs neither LLVM nor MLIR, since the C++ builder is in
-// headers of its user. An extent below 0 is unknown (`?`).
+// The shapes and element types of results of fusion ops, and what is wrong with those of operands:
+// for the ops, for the C++ builder and for Python. Needs neither LLVM nor MLIR, since the C++
+// builder is in headers of its user. An extent below 0 is unknown (`?`). Element types are names,
+// "f32".
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,6 +65,29 @@ inline Inferred broadcast(const Shape &a, const Shape &b, const char *what = "ex
     mine = mine == 1 ? b[i] : b[i] == 1 ? mine : known(mine, b[i]);
   }
   return {std::move(shape), ""};
+}
+
+inline bool isFp8(const std::string &type) { return type.rfind("f8", 0) == 0; }
+
+/// The element type of a product, also a grouped one, if none is wanted.
+inline std::string productType(const std::string &factor) { return isFp8(factor) ? "f32" : factor; }
+
+/// What is wrong with the element types of a product; "" if nothing. As areFactors() and
+/// isProductType() of tandem/Program/Types.h say.
+inline std::string productError(const std::string &lhs, const std::string &rhs,
+                                const std::string &result) {
+  bool areFp8 = isFp8(lhs) && isFp8(rhs), isFloat = lhs.front() == 'f' || lhs == "bf16";
+  if (!areFp8 && (!isFloat || lhs != rhs))
+    return "expected factors of one floating point type, or of 8 bits, found " + lhs + " and " +
+           rhs;
+  bool isWide = result == "f32" || result == "f16" || result == "bf16";
+  if (areFp8 ? isWide : result == lhs || (result == "f32" && lhs != "f64"))
+    return "";
+  return "expected a result of " +
+         (areFp8                          ? "f32, f16 or bf16 of factors of 8 bits"
+          : lhs == "f16" || lhs == "bf16" ? lhs + " or f32"
+                                          : lhs) +
+         ", found " + result;
 }
 
 inline Inferred matmul(const Shape &lhs, const Shape &rhs, bool transposeA, bool transposeB,
