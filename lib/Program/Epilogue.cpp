@@ -441,9 +441,7 @@ std::optional<MatmulEpilogue> findEpilogue(const Program &program, uint32_t matm
   std::vector<bool> isProduct;
   for (uint32_t i = 1; i < views.size(); ++i) {
     PlacedView input = placedView(program, views[i]);
-    Overlap found = input.buffer == out.buffer
-                        ? overlap(input.address, input.layout, out.address, out.layout)
-                        : Overlap::None;
+    Overlap found = overlap(input, out);
     if (found == Overlap::Partial)
       return std::nullopt;
     isProduct.push_back(found == Overlap::Same);

@@ -8,7 +8,6 @@
 #include "tandem/Program/Expand.h"
 
 #include "ProgramImpl.h"
-#include "tandem/Program/Gated.h"
 
 #include <algorithm>
 #include <cstring>
@@ -212,17 +211,13 @@ private:
       for (size_t i = 0; i < j && views[j].second != sp::kNoView; ++i) {
         if (views[i].second == sp::kNoView || (mayBeInPlace && i == 0 && j == 1))
           continue;
-        PlacedView a = placedView(stored, views[i].second), b = placedView(stored, views[j].second);
-        if (a.buffer == b.buffer &&
-            overlap(a.address, a.layout, b.address, b.layout) != Overlap::None)
+        if (overlap(placedView(stored, views[i].second), placedView(stored, views[j].second)) !=
+            Overlap::None)
           return invalid("field {}: overlaps {}", views[j].first, views[i].first);
       }
-    if (mayBeInPlace) {
-      PlacedView in = placedView(stored, exchange.in[0]), out = placedView(stored, exchange.out[0]);
-      if (in.buffer == out.buffer &&
-          overlap(in.address, in.layout, out.address, out.layout) == Overlap::Partial)
-        return invalid("field out: overlaps other elements of in");
-    }
+    if (mayBeInPlace && overlap(placedView(stored, exchange.in[0]),
+                                placedView(stored, exchange.out[0])) == Overlap::Partial)
+      return invalid("field out: overlaps other elements of in");
     return Status();
   }
 

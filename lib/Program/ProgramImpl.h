@@ -11,6 +11,7 @@
 #include "tandem/Program/Program.h"
 
 #include "tandem/Program/Container.h"
+#include "tandem/Program/Gated.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <cstddef>
@@ -112,6 +113,8 @@ enum class Overlap { None, Same, Partial };
 /// How two views of one memory overlap; `a` and `b` in bytes. Views of too many pieces count as
 /// None.
 Overlap overlap(uint64_t a, const Layout &layoutA, uint64_t b, const Layout &layoutB);
+/// The same; views of different buffers do not overlap.
+Overlap overlap(const PlacedView &a, const PlacedView &b);
 
 } // namespace tandem::program
 

@@ -12,7 +12,6 @@
 #include "tandem/Program/Commands.h"
 #include "tandem/Program/ExchangeSignals.h"
 #include "tandem/Program/FusedExchange.h"
-#include "tandem/Program/Gated.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -715,6 +714,10 @@ Overlap overlap(uint64_t a, const Layout &layoutA, uint64_t b, const Layout &lay
     return Overlap::Same;
   return commonBytes(a, ByteSet(layoutA), b, ByteSet(layoutB)).value_or(0) ? Overlap::Partial
                                                                            : Overlap::None;
+}
+
+Overlap overlap(const PlacedView &a, const PlacedView &b) {
+  return a.buffer == b.buffer ? overlap(a.address, a.layout, b.address, b.layout) : Overlap::None;
 }
 
 bool isInjective(const Layout &layout) {
