@@ -57,10 +57,10 @@ ExchangeMemory exchangeMemory(const sp::RankProgram &data) {
     place.number = memory.numLL++;
     channel = exchange->channel();
     stream = head.stream();
-    memory.halfLL = std::max(memory.halfLL, roundUp(members * wordsOfUnits((bytes + 15) / 16)));
+    memory.bufferLL = std::max(memory.bufferLL, roundUp(members * wordsOfUnits((bytes + 15) / 16)));
   }
   memory.firstLL = roundUp(memory.size);
-  memory.size = memory.firstLL + 2 * memory.halfLL;
+  memory.size = memory.firstLL + 2 * memory.bufferLL;
   return memory;
 }
 

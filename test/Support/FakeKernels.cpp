@@ -301,7 +301,7 @@ template <typename T> void exchangeWords(const tandem::gpu::WordArguments &excha
                : int64_t(-1);
   };
   auto wordOf = [&](uint64_t place, uint64_t from, uint64_t p, uint64_t w) {
-    return exchange.places[place] + number % 2 * exchange.half +
+    return exchange.places[place] + number % 2 * exchange.bufferWords +
            2 * ((from * 2 + w / 2) * units + p) + w % 2;
   };
   auto read = [&](uint64_t rank, uint64_t p) {

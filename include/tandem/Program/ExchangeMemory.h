@@ -28,9 +28,9 @@ struct ExchangeMemory {
   };
   std::vector<Place> places;
   uint32_t numLL = 0;
-  uint64_t firstLL = 0; ///< of the LL buffers, which all exchanges share
-  uint64_t halfLL = 0;  ///< exchanges alternate between two buffers of this size; a multiple of 8
-  uint64_t size = 0;    ///< a multiple of 8
+  uint64_t firstLL = 0;  ///< of the LL buffers, which all exchanges share
+  uint64_t bufferLL = 0; ///< exchanges alternate between two buffers of this size; a multiple of 8
+  uint64_t size = 0;     ///< a multiple of 8
 
   const Place *find(uint32_t head) const;
 };

@@ -73,7 +73,7 @@ struct Command {
   CommandId partner = kNone;
 };
 
-/// A view of one rank. `address`: bytes from the start of the argument, the arena, or one half of
+/// A view of one rank. `address`: bytes from the start of the argument, the arena, or one buffer of
 /// the symmetric arena.
 struct View {
   uint64_t address = 0;

@@ -295,7 +295,7 @@ private:
 
   // Over runs
 
-  /// R2: accesses of run n to a half end before conflicting ones of run n + 2 begin.
+  /// R2: accesses of run n to a symmetric buffer end before conflicting ones of run n + 2 begin.
   void checkRuns(const std::vector<Touch> &touches) {
     // One group of readers and one of writers per place and rank. Local accesses lie within their
     // rank's run, so the first represents all.

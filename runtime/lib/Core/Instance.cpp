@@ -91,13 +91,13 @@ void InstanceImpl::followArena() {
   ++bindings; // addresses in the arena are computed again
 }
 
-void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned half) const {
+void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned parity) const {
   auto at = [&](void *base) { return static_cast<std::byte *>(base) + buffer.offset(); };
   switch (buffer.space()) {
   case sp::Space::argument:
     return bound[buffer.argument()];
   case sp::Space::symmetric:
-    return at(symmetric->memory.base) + half * symmetric->memory.halfBytes;
+    return at(symmetric->memory.base) + parity * symmetric->memory.bufferBytes;
   default:
     return at(arena->data());
   }
@@ -106,14 +106,14 @@ void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned half) const {
 void InstanceImpl::resolve(Slot &slot) {
   if (slot.bindings == bindings)
     return;
-  resolve(slot.pointers, slot.frame.half);
+  resolve(slot.pointers, slot.frame.parity);
   slot.bindings = bindings;
 }
 
-void InstanceImpl::resolve(std::vector<void *> &pointers, unsigned half) const {
+void InstanceImpl::resolve(std::vector<void *> &pointers, unsigned parity) const {
   for (size_t v = 0; v < pointers.size(); ++v) {
     const sp::View &view = *data.views()->Get(static_cast<uint32_t>(v));
-    auto *base = static_cast<std::byte *>(baseOf(*data.buffers()->Get(view.buffer()), half));
+    auto *base = static_cast<std::byte *>(baseOf(*data.buffers()->Get(view.buffer()), parity));
     pointers[v] = base ? base + view.offset() : nullptr;
   }
 }
@@ -144,7 +144,7 @@ InstanceImpl::Slot &InstanceImpl::nextSlot() {
   if (!context.device().hostMemory())
     return slots[epoch % depth()];
   // Few slots, whose addresses are known, if the host waits now and then. The number of a slot is
-  // even if its run's is: so runs seldom change to the other half.
+  // even if its run's is: so runs seldom change to the other parity.
   Slot *first = nullptr;
   for (size_t i = epoch % 2; i < slots.size(); i += 2) {
     Slot &slot = slots[i];
@@ -174,10 +174,10 @@ Status InstanceImpl::holdBack(Slot &slot) {
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
       TANDEM_RETURN_IF_ERROR(main->wait(*before->ends[s], kNoMarker));
-  TANDEM_RETURN_IF_ERROR(main->record(*slot.turn, kNoMarker));
+  TANDEM_RETURN_IF_ERROR(main->record(*slot.mayBegin, kNoMarker));
   for (uint32_t s = 1; s < streams.size(); ++s)
     if (usesStream[s])
-      TANDEM_RETURN_IF_ERROR(streams[s]->wait(*slot.turn, kNoMarker));
+      TANDEM_RETURN_IF_ERROR(streams[s]->wait(*slot.mayBegin, kNoMarker));
   return Status();
 }
 
@@ -242,7 +242,7 @@ Status InstanceImpl::enqueueBound(std::shared_ptr<Stream> main, bool isCapturing
     status = shared->follow(*slot.main.load(), slot.followed);
   if (status.ok() && slot.hasBegin)
     status = slot.main.load()->record(*slot.begin, kNoMarker);
-  takeTurn(slot);
+  beginGeneration(slot);
   if (status.ok() && context.device().hostMemory())
     status = holdBack(slot);
   if (status.ok() && varying)
@@ -324,7 +324,7 @@ Expected<std::unique_ptr<Graph>> InstanceImpl::capture(Slot &slot,
 Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
                                                       std::unique_lock<std::mutex> &lock) {
   resolve(slot);
-  GraphCache &cache = graphCaches[slot.frame.half];
+  GraphCache &cache = graphCaches[slot.frame.parity];
   const GraphCache::Addresses &key = graphKey();
   bool returns = cache.noteMiss(key);
   GraphCache::Entry *entry = &cache.place(returns);
@@ -372,7 +372,7 @@ const GraphCache::Addresses &InstanceImpl::graphKey() {
 
 Status InstanceImpl::replay(Slot &slot) {
   std::unique_lock<std::mutex> lock(graphMutex);
-  GraphCache::Entry *entry = graphCaches[slot.frame.half].find(graphKey());
+  GraphCache::Entry *entry = graphCaches[slot.frame.parity].find(graphKey());
   if (!entry) {
     TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
   }

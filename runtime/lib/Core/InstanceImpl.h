@@ -90,7 +90,7 @@ private:
     uint64_t bindings = 0;                    ///< the state of the bindings in `pointers`
     std::vector<std::shared_ptr<Event>> ends; ///< per stream
     std::shared_ptr<Event> followed;          ///< end of another instance's run, before this one
-    std::unique_ptr<Event> turn;              ///< the run may begin, see holdBack()
+    std::unique_ptr<Event> mayBegin;          ///< the run may begin, see holdBack()
     std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
     std::shared_ptr<Stream> mainHeld;         ///< keeps `main` alive, if it is the caller's
     std::atomic<bool> inFlight{false};
@@ -101,7 +101,7 @@ private:
     std::atomic<bool> replays{false};   ///< the run is a replay of a graph
     std::atomic<uint64_t> order{0};     ///< its number among all runs of the context
     bool needsBarrier = false;          ///< the ranks pass a barrier before the run
-    uint64_t numberOfTurn = 0;          ///< see SymmetricPool
+    uint64_t generation = 0;            ///< see SymmetricPool
   };
 
   /// All members of a one-sided channel signal to each other, and wait: `waits` may be one kernel
@@ -168,15 +168,16 @@ private:
   Status checkPut(const Put &put, uint32_t to) const;
   /// From a pool of `members` (empty: none), the same one on all of them. `grows`: a new block may
   /// be larger than needed; then, whether it is.
-  Status takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes, uint32_t signals,
+  Status takeMemory(const std::vector<uint32_t> &members, uint64_t bufferBytes, uint32_t signals,
                     bool *grows);
   /// The barriers of all ranks: in usual runs, and in runs in the caller's graphs.
   Status prepareRunBarrier();
   Status prepareCaptureBarrier();
   Status prepareBarrier(Barrier &into, uint32_t channel,
                         const std::function<uint32_t(uint32_t)> &slotOf);
-  /// Which half the run uses, and whether the ranks pass a barrier before it.
-  void takeTurn(Slot &slot);
+  /// Numbers the run: which of the two symmetric buffers it uses, and whether the ranks pass a
+  /// barrier before it.
+  void beginGeneration(Slot &slot);
   /// Enqueues the barrier before the run, if there must be one. From then on, the stream may wait
   /// for peers, so no driver call that waits for the device may follow: a graph is made before.
   Status enterBarrier(Slot &slot);
@@ -228,9 +229,9 @@ private:
   bool hasEnded(Slot &slot) const;
   /// Computes the addresses of the views, if the bindings have changed.
   void resolve(Slot &slot);
-  void resolve(std::vector<void *> &pointers, unsigned half) const;
+  void resolve(std::vector<void *> &pointers, unsigned parity) const;
   void setAddress(uint32_t i, void *address);
-  void *baseOf(const sp::Buffer &buffer, unsigned half) const;
+  void *baseOf(const sp::Buffer &buffer, unsigned parity) const;
   /// Whether the command needs neither other ranks nor symmetric memory.
   bool isLocal(const sp::Command &command) const;
   /// Enqueues every step; `main`: stream 0. Steps that are not local wait for `barrierEnded`, if it
@@ -260,8 +261,9 @@ private:
   std::unique_ptr<SymmetricPool::Share> symmetric; ///< null: the program needs none
   /// The ranks whose symmetric memory this rank shares with other instances, itself included.
   std::vector<uint32_t> peers;
-  std::map<uint32_t, uint64_t> peerBytes; ///< by rank: of one half, as its program needs it
-  bool ordersRanks = false;               ///< each run: no rank ends before all peers have begun
+  std::map<uint32_t, uint64_t>
+      peerBytes;            ///< by rank: of one symmetric buffer, as its program needs it
+  bool ordersRanks = false; ///< each run: no rank ends before all peers have begun
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
@@ -298,7 +300,7 @@ private:
   std::deque<Slot> slots;
   /// Runs of which commands may be under way, unless they are graphs; runs in flight.
   static constexpr size_t kRuns = 2, kInFlight = 16;
-  GraphCache graphCaches[2];                       ///< per half; guarded by graphMutex
+  GraphCache graphCaches[2];                       ///< per parity; guarded by graphMutex
   static constexpr uint64_t kTrial = ~uint64_t(1); ///< the number of tryCapture()'s run
   uint64_t timedRun = ~uint64_t(0); ///< the run that the watchdog times, and since when
   uint64_t timedPosition = 0;       ///< where its streams were then

@@ -122,11 +122,11 @@ Status InstanceImpl::makeStreams() {
     slot.number = i;
     TANDEM_ASSIGN_OR_RETURN(slot.begin, context.device().createEvent());
     if (onHost) {
-      TANDEM_ASSIGN_OR_RETURN(slot.turn, context.device().createEvent());
+      TANDEM_ASSIGN_OR_RETURN(slot.mayBegin, context.device().createEvent());
     }
     slot.pointers.assign(count(data.views()), nullptr);
     slot.frame.pointers = slot.pointers.data();
-    slot.frame.half = i % 2;
+    slot.frame.parity = i % 2;
     slot.frame.errors = this;
   }
   for (uint32_t s = 0; s < data.num_streams(); ++s) {

@@ -95,7 +95,7 @@ public:
       : stage(std::move(stage)), inner(std::move(inner)) {}
 
   Status enqueue(Stream &stream, const Frame &frame) override {
-    // Two runs may be in flight, and each reads its own frame. Both may use the same half, if
+    // Two runs may be in flight, and each reads its own frame. Both may use the same buffer, if
     // another instance shares the symmetric memory.
     Frame &mine = frames[frame.epoch % 2];
     std::vector<void *> &at = pointers[frame.epoch % 2];

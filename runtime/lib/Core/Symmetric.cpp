@@ -55,7 +55,7 @@ uint32_t firstExchangeWord(const sp::RankProgram &data, uint32_t ranks) {
 }
 
 /// The most that any rank may need; what ranks say of their needs is not checked before.
-constexpr uint64_t kMostHalf = uint64_t(1) << 48;
+constexpr uint64_t kMostBufferBytes = uint64_t(1) << 48;
 constexpr uint32_t kMostSignals = uint32_t(1) << 28;
 
 /// Signals that a block has space for: those of some tens of programs.
@@ -64,13 +64,13 @@ constexpr uint32_t kSignals = 4096, kMostSpare = 16 * kSignals;
 /// What one rank tells the others.
 struct Need {
   std::string members; ///< "0,1,2": all ranks of each one-sided channel; else "-"
-  uint64_t halfBytes = 0;
+  uint64_t bufferBytes = 0;
   uint32_t signals = 0; ///< space for so many
   /// (rank, slot) -> the largest value to which a signal of this rank raises it
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> raises;
 
   std::string str() const {
-    std::string text = fmt::format("{} {} {}", members, halfBytes, signals);
+    std::string text = fmt::format("{} {} {}", members, bufferBytes, signals);
     for (const auto &[slot, value] : raises)
       text += fmt::format(" {} {} {}", slot.first, slot.second, value);
     return text;
@@ -78,7 +78,7 @@ struct Need {
   static Need parse(const std::string &text) {
     Need need;
     std::istringstream in(text);
-    in >> need.members >> need.halfBytes >> need.signals;
+    in >> need.members >> need.bufferBytes >> need.signals;
     for (uint64_t rank = 0, slot = 0, value = 0; in >> rank >> slot >> value;)
       need.raises[{static_cast<uint32_t>(rank), static_cast<uint32_t>(slot)}] = value;
     return need;
@@ -104,7 +104,7 @@ std::vector<uint32_t> membersOf(const sp::RankProgram &data) {
 Need needOf(const sp::RankProgram &data, const std::vector<uint32_t> &members) {
   Need need;
   need.members = members.empty() ? "-" : fmt::format("{}", fmt::join(members, ","));
-  need.halfBytes = roundUp(data.symmetric_bytes());
+  need.bufferBytes = roundUp(data.symmetric_bytes());
   for (const sp::Command *command : *data.commands())
     if (command->kind() == sp::CommandKind::signal) {
       uint32_t rank = data.channels()->Get(command->channel())->group()->Get(command->peer());
@@ -142,8 +142,8 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
   for (uint32_t c = 0; c < count(data.channels()); ++c)
     oneSided |= isOneSided(*data.channels()->Get(c));
   SymmetricMemory memory;
-  memory.halfBytes = roundUp(data.symmetric_bytes());
-  memory.signalOffset = 2 * memory.halfBytes;
+  memory.bufferBytes = roundUp(data.symmetric_bytes());
+  memory.signalOffset = 2 * memory.bufferBytes;
   memory.numSignals = oneSided ? endOfBarrierSlots(data, ranks) : count(data.signal_slots());
   if (uint64_t words = oneSided ? program::exchangeMemory(data).size : 0) // two sets
     memory.numSignals = firstExchangeWord(data, ranks) +
@@ -152,36 +152,36 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
   return memory;
 }
 
-Status InstanceImpl::takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes,
+Status InstanceImpl::takeMemory(const std::vector<uint32_t> &members, uint64_t bufferBytes,
                                 uint32_t signals, bool *grows) {
-  if (halfBytes > kMostHalf || signals > kMostSignals)
+  if (bufferBytes > kMostBufferBytes || signals > kMostSignals)
     return Status(Code::OutOfMemory,
                   fmt::format("symmetric memory of 2 x {} bytes and {} signals; expected at most "
                               "2 x {} and {}",
-                              halfBytes, signals, kMostHalf, kMostSignals));
+                              bufferBytes, signals, kMostBufferBytes, kMostSignals));
   auto pools = context.symmetricPools(members);
   uint64_t largest = 0, held = 0;
   for (const auto &pool : pools) {
-    TANDEM_ASSIGN_OR_RETURN(symmetric, pool->take(context.device(), halfBytes, signals));
+    TANDEM_ASSIGN_OR_RETURN(symmetric, pool->take(context.device(), bufferBytes, signals));
     if (symmetric)
       return Status();
-    largest = std::max(largest, pool->half());
+    largest = std::max(largest, pool->bytesOfBuffer());
     held += pool->memory()->size();
   }
   // Blocks stay where they are, since peers know their addresses. If programs grow again and again,
   // blocks double, so that all together are about four times the largest need at most.
-  uint64_t needed = halfBytes;
-  if (*grows && pools.size() >= 2 && halfBytes > largest)
-    halfBytes = std::max(halfBytes, 2 * largest);
-  *grows = halfBytes > needed;
+  uint64_t needed = bufferBytes;
+  if (*grows && pools.size() >= 2 && bufferBytes > largest)
+    bufferBytes = std::max(bufferBytes, 2 * largest);
+  *grows = bufferBytes > needed;
   uint32_t space =
       members.empty() ? signals : std::max(kSignals, signals + std::min(3 * signals, kMostSpare));
-  auto pool = SymmetricPool::create(context.device(), number, halfBytes, space);
+  auto pool = SymmetricPool::create(context.device(), number, bufferBytes, space);
   if (!pool)
     return pool.status().withPrefix(fmt::format(
         "symmetric memory of 2 x {} bytes and {} signals, next to {} bytes in {} earlier blocks: ",
-        halfBytes, space, held, pools.size()));
-  TANDEM_ASSIGN_OR_RETURN(symmetric, (*pool)->take(context.device(), halfBytes, signals));
+        bufferBytes, space, held, pools.size()));
+  TANDEM_ASSIGN_OR_RETURN(symmetric, (*pool)->take(context.device(), bufferBytes, signals));
   context.addSymmetricPool(members, *pool);
   return Status();
 }
@@ -194,17 +194,17 @@ Status InstanceImpl::makeSymmetric() {
   mine.signals = alone.numSignals;
   TANDEM_ASSIGN_OR_RETURN(auto texts, allGatherStrings(context.bootstrap(), mine.str()));
   std::vector<Need> needs;
-  uint64_t halfBytes = alone.halfBytes;
+  uint64_t bufferBytes = alone.bufferBytes;
   uint32_t signals = alone.numSignals;
   for (uint32_t rank : members) {
     needs.push_back(Need::parse(texts[rank]));
-    halfBytes = std::max(halfBytes, needs.back().halfBytes);
+    bufferBytes = std::max(bufferBytes, needs.back().bufferBytes);
     signals = std::max(signals, needs.back().signals);
   }
   if (std::any_of(needs.begin(), needs.end(),
                   [&](const Need &need) { return need.members != mine.members; })) {
     members.clear();
-    halfBytes = alone.halfBytes;
+    bufferBytes = alone.bufferBytes;
     signals = alone.numSignals;
   }
   // On the host, a put may arrive after it has ended, and nothing says that its target waits for
@@ -219,7 +219,7 @@ Status InstanceImpl::makeSymmetric() {
   auto take = [&](bool mayGrow) -> Status {
     bool grows = mayGrow;
     if (alone.totalBytes > 0 && !symmetric)
-      status = takeMemory(members, halfBytes, signals, &grows);
+      status = takeMemory(members, bufferBytes, signals, &grows);
     Choice choice{symmetric ? (**symmetric).number() : 0, orders,
                   grows && status.code() == Code::OutOfMemory};
     return context.bootstrap().allGather(&choice, sizeof choice, all.data()).withPrefix(prefix());
@@ -243,7 +243,7 @@ Status InstanceImpl::makeSymmetric() {
                                   ours, theirs, rank));
   }
   for (size_t m = 0; m < members.size(); ++m)
-    peerBytes[members[m]] = needs[m].halfBytes;
+    peerBytes[members[m]] = needs[m].bufferBytes;
   ordersRanks = orders;
   peers = std::move(members);
   return agree(status, "allocate symmetric memory");
@@ -278,7 +278,7 @@ void InstanceImpl::addProtocol(FusedExchange &exchange, uint32_t i) const {
   protocol.firstFlag = first + place->first;
   protocol.numFlags = place->size;
   protocol.firstLL = first + memory.firstLL;
-  protocol.halfLL = memory.halfLL;
+  protocol.bufferLL = memory.bufferLL;
   protocol.set = memory.size;
   protocol.number = place->number;
   protocol.numLL = memory.numLL;
@@ -289,7 +289,7 @@ void InstanceImpl::addProtocol(FusedExchange &exchange, uint32_t i) const {
   protocol.slotBytes = static_cast<uint64_t>(layout.strides[0]) * sizeOf(layout.dtype);
   std::string key = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(typed.kind()),
                                 head.op(), protocol.members, protocol.blocks, protocol.usesLL,
-                                protocol.number, protocol.numLL, protocol.halfLL);
+                                protocol.number, protocol.numLL, protocol.bufferLL);
   for (const FusedExchange::Step &step : exchange.steps)
     key += fmt::format(" {} {} {} {} {}", step.move.out.str(), step.move.in.str(), step.move.terms,
                        step.move.termStride, step.move.reduces ? step.move.reduceOp : 3);
@@ -365,16 +365,16 @@ Status InstanceImpl::prepareBarrier(Barrier &into, uint32_t c,
   return Status();
 }
 
-void InstanceImpl::takeTurn(Slot &slot) {
-  SymmetricPool::Turn turn{static_cast<unsigned>(slot.frame.epoch % 2)};
+void InstanceImpl::beginGeneration(Slot &slot) {
+  SymmetricPool::Generation generation{static_cast<unsigned>(slot.frame.epoch % 2)};
   if (symmetric)
-    turn = (**symmetric).next(number, ordersRanks);
-  slot.numberOfTurn = turn.number;
-  if (slot.frame.half != turn.half) {
-    slot.frame.half = turn.half;
-    slot.bindings = 0; // addresses of the other half
+    generation = (**symmetric).next(number, ordersRanks);
+  slot.generation = generation.number;
+  if (slot.frame.parity != generation.parity) {
+    slot.frame.parity = generation.parity;
+    slot.bindings = 0; // addresses of the other buffer
   }
-  slot.needsBarrier = turn.needsBarrier;
+  slot.needsBarrier = generation.needsBarrier;
 }
 
 Status InstanceImpl::enterBarrier(Slot &slot) {
@@ -387,7 +387,7 @@ Status InstanceImpl::enterBarrier(Slot &slot) {
     Frame &frame = slot.barrierFrames[i];
     // The number of a run: also if ranks have not passed equally many barriers, which is an error
     // of theirs, a signal is that of its run.
-    frame.epoch = 2 * slot.numberOfTurn + i;
+    frame.epoch = 2 * slot.generation + i;
     frame.errors = this;
     for (const auto *list : {&runBarrier.signals, &runBarrier.waits})
       for (const auto &operation : *list)

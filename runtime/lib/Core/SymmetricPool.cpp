@@ -20,12 +20,12 @@ uint32_t wholeUnits(uint32_t signals) { return (signals + kUnit - 1) / kUnit * k
 } // namespace
 
 Expected<std::shared_ptr<SymmetricPool>>
-SymmetricPool::create(Device &device, uint32_t number, uint64_t halfBytes, uint32_t signals) {
+SymmetricPool::create(Device &device, uint32_t number, uint64_t bufferBytes, uint32_t signals) {
   uint32_t capacity = wholeUnits(signals);
-  TANDEM_ASSIGN_OR_RETURN(auto block, device.allocate(2 * halfBytes + capacity * sizeof(uint64_t),
+  TANDEM_ASSIGN_OR_RETURN(auto block, device.allocate(2 * bufferBytes + capacity * sizeof(uint64_t),
                                                       MemoryKind::Symmetric));
   return std::shared_ptr<SymmetricPool>(
-      new SymmetricPool(number, std::move(block), halfBytes, capacity));
+      new SymmetricPool(number, std::move(block), bufferBytes, capacity));
 }
 
 Expected<std::unique_ptr<SymmetricPool::Share>>
@@ -37,12 +37,12 @@ SymmetricPool::take(Device &device, uint64_t atLeast, uint32_t signals) {
       break;
     first = begin + wholeUnits(count);
   }
-  if (halfBytes < atLeast || first + signals > capacity)
+  if (bufferBytes < atLeast || first + signals > capacity)
     return std::unique_ptr<Share>();
   SymmetricMemory memory;
   memory.base = block->data();
-  memory.halfBytes = halfBytes;
-  memory.signalOffset = 2 * halfBytes + first * sizeof(uint64_t);
+  memory.bufferBytes = bufferBytes;
+  memory.signalOffset = 2 * bufferBytes + first * sizeof(uint64_t);
   memory.numSignals = signals;
   memory.totalBytes = block->size();
   // They may be those of an instance that all ranks have destroyed.
@@ -61,17 +61,18 @@ SymmetricPool::Share::~Share() {
     return;
   std::lock_guard<std::mutex> lock(pool->mutex);
   pool->taken.erase(
-      static_cast<uint32_t>((memory.signalOffset - 2 * memory.halfBytes) / sizeof(uint64_t)));
+      static_cast<uint32_t>((memory.signalOffset - 2 * memory.bufferBytes) / sizeof(uint64_t)));
 }
 
-SymmetricPool::Turn SymmetricPool::next(uint32_t instance, bool ordersRanks) {
-  Turn turn;
-  turn.number = runs++;
-  turn.half = static_cast<unsigned>(turn.number % 2);
-  turn.needsBarrier = captured || (last != 0 && last != instance && !(lastOrders && ordersRanks));
+SymmetricPool::Generation SymmetricPool::next(uint32_t instance, bool ordersRanks) {
+  Generation generation;
+  generation.number = runs++;
+  generation.parity = static_cast<unsigned>(generation.number % 2);
+  generation.needsBarrier =
+      captured || (last != 0 && last != instance && !(lastOrders && ordersRanks));
   last = instance;
   lastOrders = ordersRanks;
-  return turn;
+  return generation;
 }
 
 } // namespace tandem::core

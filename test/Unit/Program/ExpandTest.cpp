@@ -170,7 +170,7 @@ TEST(Expand, Memory) {
   // 18 floats are 5 units, of 4 words from each of 4 ranks, twice.
   ExchangeMemory words = memoryOf(ExchangeSpec(4, false, 18, 2, kLL));
   EXPECT_EQ(words.firstLL, 8u);
-  EXPECT_EQ(words.halfLL, 80u);
+  EXPECT_EQ(words.bufferLL, 80u);
   EXPECT_EQ(words.size, 8u + 160);
   EXPECT_EQ(words.numLL, 1u);
   // For more ranks, or bytes, than LL has buffers for, each block signals.
@@ -196,7 +196,7 @@ TEST(Expand, Memory) {
   }
   ExchangeMemory both = memoryOf(two);
   EXPECT_EQ(both.numLL, 2u);
-  EXPECT_EQ(both.halfLL, 200u);
+  EXPECT_EQ(both.bufferLL, 200u);
 }
 
 } // namespace

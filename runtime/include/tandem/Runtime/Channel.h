@@ -35,13 +35,14 @@ enum Capability : uint32_t { TwoSided = 1, OneSided = 2, Collectives = 4 };
 std::string capabilitiesToString(uint32_t capabilities);
 
 /// The memory of an instance that peers may access, like torch's symmetric memory: one allocation
-/// of MemoryKind::Symmetric with two halves of the symmetric arena, then signals (uint64_t each,
-/// zero at start). Runs alternate between the halves. Other instances may use the halves, too, and
+/// of MemoryKind::Symmetric with two buffers for the symmetric arena, then signals (uint64_t each,
+/// zero at start). Runs alternate between the buffers. Other instances may use them, too, and
 /// have other signals. Sizes may differ by rank; ranks exchange them when the channel is created.
 struct SymmetricMemory {
   void *base = nullptr;
-  uint64_t totalBytes = 0;   ///< of the allocation
-  uint64_t halfBytes = 0;    ///< of one half; half h starts at h * halfBytes (a multiple of 64)
+  uint64_t totalBytes = 0; ///< of the allocation
+  uint64_t bufferBytes =
+      0; ///< of one buffer (a multiple of 64); buffer p begins p * bufferBytes in
   uint64_t signalOffset = 0; ///< of the instance's signal 0, in bytes; a multiple of 64
   uint32_t numSignals = 0;
   bool empty() const { return base == nullptr; }
@@ -78,8 +79,8 @@ struct Message {
 };
 
 /// A one-sided copy: writes the elements of `src` to the peer's symmetric memory, `offset` bytes
-/// into half frame.half, with strides `dst`. Complete on this rank when `src` may be reused.
-/// Visible to the peer after a later Signal.
+/// into the buffer of frame.parity, with strides `dst`. Complete on this rank when `src` may be
+/// reused. Visible to the peer after a later Signal.
 struct Put {
   uint32_t peer = 0;
   uint64_t offset = 0;
@@ -118,9 +119,9 @@ struct ExchangeProtocol {
   uint32_t firstSlot = 0;         ///< the program's signals: slot firstSlot + shot * members + m
   uint32_t blocks = 0;            ///< that there are flags for
   uint64_t firstFlag = 0, numFlags = 0;
-  uint64_t firstLL = 0, halfLL = 0; ///< of two LL buffers
-  uint64_t set = 0;                 ///< from a signal to that of runs in the caller's graphs
-  uint32_t number = 0, numLL = 0;   ///< among the program's exchanges that use LL
+  uint64_t firstLL = 0, bufferLL = 0; ///< of two LL buffers
+  uint64_t set = 0;                   ///< from a signal to that of runs in the caller's graphs
+  uint32_t number = 0, numLL = 0;     ///< among the program's exchanges that use LL
   /// LL: what comes from member m is stored at `slots` + m * `slotBytes` of symmetric memory.
   uint64_t slots = 0, slotBytes = 0;
 };

@@ -7,7 +7,7 @@
 // looked up when it is enqueued (run). An instance walks a list of operations. Channels make
 // operations too, so compute and communication share streams. A host device runs an operation on
 // the stream's worker thread. A GPU enqueues kernels or library calls on its stream and may capture
-// them into one graph per `Frame::half`.
+// them into one graph per `Frame::parity`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,9 +52,9 @@ struct Frame {
   void *const *pointers = nullptr;
   /// Runs of this instance before this one. Equal on all ranks.
   uint64_t epoch = 0;
-  /// Which half of the symmetric arena this run uses: runs of the instances that share it
+  /// Which of the two symmetric buffers this run uses: runs of the instances that share it
   /// alternate.
-  unsigned half = 0;
+  unsigned parity = 0;
   /// Added to the slots of signals: runs in a caller's capture have signals of their own.
   uint32_t firstSignal = 0;
   /// Of the dimensions that vary from run to run; -1: none does.
@@ -253,7 +253,7 @@ struct Gate {
 class PeerStores {
 public:
   virtual ~PeerStores();
-  /// `offset` bytes into the half frame.half of the member's symmetric memory.
+  /// `offset` bytes into the buffer frame.parity of the member's symmetric memory.
   virtual void *place(uint32_t member, uint64_t offset, const Frame &frame) const = 0;
   /// The member's signal `slot` in this run.
   virtual uint64_t *signal(uint32_t member, uint32_t slot, const Frame &frame) const = 0;

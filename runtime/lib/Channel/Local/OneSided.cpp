@@ -29,7 +29,7 @@ public:
     if (peer.left) // it has ended its runs, so nothing on it waits for this
       return Status();
     auto *dst = static_cast<std::byte *>(peer.symmetric.base) +
-                frame.half * peer.symmetric.halfBytes + put.offset;
+                frame.parity * peer.symmetric.bufferBytes + put.offset;
     plan.run(dst, frame.pointers[put.src.slot]);
     return Status();
   }
@@ -107,10 +107,10 @@ private:
 Expected<std::unique_ptr<Operation>> preparePut(GroupRef group, const Put &put) {
   const SymmetricMemory &memory = group->members[put.peer].symmetric;
   uint64_t span = put.dst.spanBytes();
-  if (put.offset > memory.halfBytes || span > memory.halfBytes - put.offset)
+  if (put.offset > memory.bufferBytes || span > memory.bufferBytes - put.offset)
     return Status(Code::InvalidProgram,
                   fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
-                              span, put.offset, memory.halfBytes, group->ranks[put.peer]));
+                              span, put.offset, memory.bufferBytes, group->ranks[put.peer]));
   return std::make_unique<PutOperation>(std::move(group), put);
 }
 

@@ -109,7 +109,7 @@ private:
     // From 1 on: the words are 0 at first.
     arguments.perRun = protocol.numLL;
     arguments.value = protocol.number + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
-    arguments.half = protocol.halfLL;
+    arguments.bufferWords = protocol.bufferLL;
     arguments.ranks = static_cast<int32_t>(protocol.members);
     arguments.own = static_cast<int32_t>(self);
     // First come the own value, perhaps its copy, and the puts; then the sum, or copies of what has
@@ -130,7 +130,7 @@ private:
     for (uint32_t member = 0; member < protocol.members; ++member) {
       arguments.places[member] = wordAt(member, agreement->all[member].firstLL, frame);
       arguments.slots[member] =
-          me.base + frame.half * me.halfBytes + protocol.slots + member * protocol.slotBytes;
+          me.base + frame.parity * me.bufferBytes + protocol.slots + member * protocol.slotBytes;
     }
     TANDEM_RETURN_IF_ERROR(words->run(kernels, stream.native(), arguments, agreement->blocks));
     return stream.track(marker);
@@ -140,7 +140,7 @@ private:
     if (!target.put)
       return frame.pointers[target.local.slot];
     const Member &peer = (*peers)[target.put->peer];
-    return peer.base + frame.half * peer.halfBytes + target.put->offset;
+    return peer.base + frame.parity * peer.bufferBytes + target.put->offset;
   }
 
   /// A word of a member. Runs in the caller's graphs have words of their own.
@@ -187,7 +187,7 @@ bool isValid(const ExchangeCapability &of, const ExchangeProtocol &protocol, con
       of.firstLL % 2 != 0)
     return false;
   return of.set + of.firstFlag + protocol.numFlags <= all &&
-         (!of.hasLL || of.set + of.firstLL + 2 * protocol.halfLL <= all);
+         (!of.hasLL || of.set + of.firstLL + 2 * protocol.bufferLL <= all);
 }
 
 } // namespace

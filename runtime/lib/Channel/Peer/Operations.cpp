@@ -34,7 +34,8 @@ public:
     const Member &peer = (*peers)[put.peer];
     if (plan.isCopy())
       stream.noteCopy();
-    return plan.run(kernels, stream.native(), peer.base + frame.half * peer.halfBytes + put.offset,
+    return plan.run(kernels, stream.native(),
+                    peer.base + frame.parity * peer.bufferBytes + put.offset,
                     frame.pointers[put.src.slot]);
   }
 
@@ -141,10 +142,10 @@ Expected<std::unique_ptr<Operation>> preparePut(PeerMemoryRef peers, const Kerne
                                                 const Put &put) {
   const Member &peer = (*peers)[put.peer];
   uint64_t span = put.dst.spanBytes();
-  if (put.offset > peer.halfBytes || span > peer.halfBytes - put.offset)
+  if (put.offset > peer.bufferBytes || span > peer.bufferBytes - put.offset)
     return Status(Code::InvalidProgram,
                   fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
-                              span, put.offset, peer.halfBytes, peer.rank));
+                              span, put.offset, peer.bufferBytes, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(kernels, put.dst, put.src.layout));
   return std::make_unique<PutOperation>(std::move(peers), kernels, put, std::move(plan));
 }

@@ -44,7 +44,7 @@ std::string processId() {
 struct Card {
   std::string error;
   std::string group, host, process, socket;
-  uint64_t id = 0, base = 0, bytes = 0, halfBytes = 0;
+  uint64_t id = 0, base = 0, bytes = 0, bufferBytes = 0;
   uint64_t signals =
       0; ///< where they begin: an offset from the base, or an address if they lie apart
   uint32_t numSignals = 0, gpu = 0;
@@ -58,7 +58,7 @@ struct Card {
     if (!error.empty())
       return "!" + error;
     return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", id, group, host,
-                       process, socket, base, bytes, halfBytes, signals, numSignals, gpu,
+                       process, socket, base, bytes, bufferBytes, signals, numSignals, gpu,
                        shared ? 1 : 0, memoryHandle, signalsHandle, uuid, offset, allocation,
                        atomics);
   }
@@ -72,7 +72,7 @@ struct Card {
   /// Whether what it describes lies in its memory.
   bool fits(bool signalsApart) const {
     uint64_t signalBytes = signalsApart ? 0 : uint64_t(numSignals) * 8;
-    return halfBytes <= bytes / 2 && signalBytes <= bytes &&
+    return bufferBytes <= bytes / 2 && signalBytes <= bytes &&
            (signalBytes == 0 || (signals <= bytes - signalBytes && signals % 8 == 0));
   }
   static Card parse(const std::string &text) {
@@ -83,7 +83,7 @@ struct Card {
     }
     std::istringstream in(text);
     if (!(in >> card.id >> card.group >> card.host >> card.process >> card.socket >> card.base >>
-          card.bytes >> card.halfBytes >> card.signals >> card.numSignals >> card.gpu >>
+          card.bytes >> card.bufferBytes >> card.signals >> card.numSignals >> card.gpu >>
           card.shared >> card.memoryHandle >> card.signalsHandle >> card.uuid >> card.offset >>
           card.allocation >> card.atomics))
       card.error = "found no description of its memory";
@@ -163,7 +163,7 @@ public:
     mine.socket = server ? server->address() : "";
     mine.base = reinterpret_cast<uintptr_t>(desc.symmetric.base);
     mine.bytes = desc.symmetric.totalBytes;
-    mine.halfBytes = desc.symmetric.halfBytes;
+    mine.bufferBytes = desc.symmetric.bufferBytes;
     mine.signals = desc.symmetric.signalOffset;
     mine.numSignals = desc.symmetric.numSignals;
     mine.gpu = info.index;
@@ -209,10 +209,10 @@ public:
             Code::Unsupported,
             fmt::format("channel peer connects GPUs of one node, and rank {} is on another", rank));
       if (!card.fits(driver.info().signalsApart))
-        return Status(Code::Io,
-                      fmt::format("rank {} gives {} bytes of memory for 2 x {} bytes and "
-                                  "{} signals at {}",
-                                  rank, card.bytes, card.halfBytes, card.numSignals, card.signals));
+        return Status(Code::Io, fmt::format("rank {} gives {} bytes of memory for 2 x {} bytes and "
+                                            "{} signals at {}",
+                                            rank, card.bytes, card.bufferBytes, card.numSignals,
+                                            card.signals));
       bool here = card.process == self.process;
       if (here && card.gpu != self.gpu && (!card.shared || !driver.reaches(card.gpu)))
         return Status(Code::Unsupported,
@@ -303,7 +303,7 @@ private:
       const Card &card = cards[m];
       Member member;
       member.rank = desc.group[m];
-      member.halfBytes = card.halfBytes;
+      member.bufferBytes = card.bufferBytes;
       member.numSignals = card.numSignals;
       void *memory = reinterpret_cast<void *>(card.base);     // NOLINT(performance-no-int-to-ptr)
       void *signals = reinterpret_cast<void *>(card.signals); // NOLINT(performance-no-int-to-ptr)

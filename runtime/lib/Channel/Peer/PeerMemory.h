@@ -22,7 +22,7 @@ using gpu::DeviceState;
 struct Member {
   uint32_t rank = 0;
   std::byte *base = nullptr;
-  uint64_t halfBytes = 0;
+  uint64_t bufferBytes = 0;
   std::byte *signals = nullptr; ///< in the symmetric memory, or apart (DeviceInfo::signalsApart)
   uint32_t numSignals = 0;
   std::vector<void *> imported; ///< what to free

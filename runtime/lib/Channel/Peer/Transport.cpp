@@ -25,7 +25,7 @@ public:
   explicit Stores(PeerMemoryRef peers) : peers(std::move(peers)) {}
   void *place(uint32_t member, uint64_t offset, const Frame &frame) const override {
     const Member &peer = (*peers)[member];
-    return peer.base + frame.half * peer.halfBytes + offset;
+    return peer.base + frame.parity * peer.bufferBytes + offset;
   }
   uint64_t *signal(uint32_t member, uint32_t slot, const Frame &frame) const override {
     return static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot));

@@ -262,7 +262,7 @@ public:
 
   Status execute(const Frame &frame) override {
     TANDEM_RETURN_IF_ERROR(state->worker->health());
-    plan.run(static_cast<std::byte *>(member.mapped->base()) + frame.half * member.halfBytes +
+    plan.run(static_cast<std::byte *>(member.mapped->base()) + frame.parity * member.bufferBytes +
                  put.offset,
              put.src.resolve(frame).data);
     state->noteProgress();
@@ -276,8 +276,8 @@ private:
   const Member &member;
 };
 
-/// A large put to another host is made in turns, of which a few are under way at once. Behind each,
-/// a message without effect lets the peer's watchdog see that it proceeds.
+/// A large put to another host is made in batches, of which a few are under way at once. Behind
+/// each, a message without effect lets the peer's watchdog see that it proceeds.
 class PutWork : public Work {
 public:
   PutWork(std::shared_ptr<ChannelState> state, const Put &put)
@@ -290,7 +290,7 @@ public:
     auto element = static_cast<int64_t>(sizeOf(put.dst.dtype));
     int64_t pieces = isRow ? 1 : target.rowLength();
     auto bytes = static_cast<uint64_t>(element * (isRow ? target.rowLength() : 1));
-    uint64_t left = 0; // of this turn
+    uint64_t left = 0; // of this batch
     target.run({int64_t(0), int64_t(0)}, [&](const int64_t *row) {
       for (int64_t piece = 0; piece < pieces; ++piece)
         addSpans(static_cast<uint64_t>(row[0] + piece * target.rowStride(0) * element),
@@ -303,8 +303,8 @@ public:
       return Status::success();
     staging.memory = put.src.resolve(frame).data;
     staging.pack();
-    base = member.base + frame.half * member.halfBytes + put.offset;
-    arm(static_cast<uint32_t>(turns.size()));
+    base = member.base + frame.parity * member.bufferBytes + put.offset;
+    arm(static_cast<uint32_t>(batches.size()));
     state->worker->submit(shared_from_this());
     return wait(state->worker->spin());
   }
@@ -317,47 +317,47 @@ public:
   }
 
 private:
-  /// The turns under way have Pieces::kBytes together.
-  static constexpr uint64_t kMostTurns = 4, kTurnBytes = Pieces::kBytes / kMostTurns;
+  /// The batches under way have Pieces::kBytes together.
+  static constexpr uint64_t kMostBatches = 4, kBatchBytes = Pieces::kBytes / kMostBatches;
 
   struct Span {
     uint64_t remote, local, bytes;
   };
 
-  /// Cuts a contiguous piece into spans of turns. `left`: bytes that the last turn still takes.
+  /// Cuts a contiguous piece into spans of batches. `left`: bytes that the last batch still takes.
   void addSpans(uint64_t remote, uint64_t local, uint64_t bytes, uint64_t &left) {
     for (uint64_t at = 0; at < bytes;) {
       if (left == 0) {
-        turns.push_back({this, spans.size(), 0, 0});
-        left = state->worker->isNear(member.rank) ? ~uint64_t(0) : kTurnBytes;
+        batches.push_back({this, spans.size(), 0, 0});
+        left = state->worker->isNear(member.rank) ? ~uint64_t(0) : kBatchBytes;
       }
       uint64_t length = std::min(bytes - at, left);
       spans.push_back({remote + at, local + at, length});
-      turns.back().to = spans.size();
+      batches.back().to = spans.size();
       at += length;
       left -= length;
     }
   }
 
-  struct Turn {
+  struct Batch {
     PutWork *owner;
     size_t from, to; ///< spans
     uint32_t open;   ///< spans under way, and one while it is being posted
   };
 
-  /// Posts turns until as many are under way as may be. The work may be in use for the next run
+  /// Posts batches until as many are under way as may be. The work may be in use for the next run
   /// when this returns.
   void post(Worker &worker) {
-    while (next < turns.size() && next - ended < kMostTurns) {
-      Turn &turn = turns[next++];
-      turn.open = 1;
-      postSpans(worker, turn);
-      if (--turn.open == 0)
-        endTurn(worker);
+    while (next < batches.size() && next - ended < kMostBatches) {
+      Batch &batch = batches[next++];
+      batch.open = 1;
+      postSpans(worker, batch);
+      if (--batch.open == 0)
+        endBatch(worker);
     }
   }
 
-  void postSpans(Worker &worker, Turn &turn) {
+  void postSpans(Worker &worker, Batch &batch) {
     if (worker.hasLeft(member.rank) || !good.ok())
       return;
     auto endpoint = worker.endpoint(member.rank);
@@ -367,39 +367,39 @@ private:
     }
     ucp_request_param_t param = operandParam(worker);
     param.cb.send = [](void *request, ucs_status_t status, void *data) {
-      auto &turn = *static_cast<Turn *>(data);
-      std::shared_ptr<Work> keep = turn.owner->shared_from_this();
-      Worker &worker = *turn.owner->state->worker;
+      auto &batch = *static_cast<Batch *>(data);
+      std::shared_ptr<Work> keep = batch.owner->shared_from_this();
+      Worker &worker = *batch.owner->state->worker;
       worker.api.ucp_request_free(request);
-      if (turn.owner->spanEnded(worker, turn, status))
-        turn.owner->post(worker);
+      if (batch.owner->spanEnded(worker, batch, status))
+        batch.owner->post(worker);
     };
-    param.user_data = &turn;
+    param.user_data = &batch;
     auto *packed = static_cast<const std::byte *>(staging.data());
-    turn.open += static_cast<uint32_t>(turn.to - turn.from);
-    for (size_t i = turn.from; i < turn.to; ++i) {
+    batch.open += static_cast<uint32_t>(batch.to - batch.from);
+    for (size_t i = batch.from; i < batch.to; ++i) {
       const Span &span = spans[i];
       ucs_status_ptr_t request = worker.api.ucp_put_nbx(*endpoint, packed + span.local, span.bytes,
                                                         base + span.remote, member.key, &param);
       if (!UCS_PTR_IS_PTR(request))
-        spanEnded(worker, turn, UCS_PTR_STATUS(request));
+        spanEnded(worker, batch, UCS_PTR_STATUS(request));
     }
   }
 
-  /// True if the turn has ended, and another may begin.
-  bool spanEnded(Worker &worker, Turn &turn, ucs_status_t status) {
+  /// True if the batch has ended, and another may begin.
+  bool spanEnded(Worker &worker, Batch &batch, ucs_status_t status) {
     if (good.ok() && !worker.hasLeft(member.rank))
       good = worker.peerError(status, "put", member.rank);
-    if (--turn.open > 0)
+    if (--batch.open > 0)
       return false;
-    bool isLast = ended + 1 == turns.size();
-    endTurn(worker);
+    bool isLast = ended + 1 == batches.size();
+    endBatch(worker);
     return !isLast;
   }
 
-  void endTurn(Worker &worker) {
+  void endBatch(Worker &worker) {
     state->noteProgress();
-    if (++ended < turns.size() && good.ok()) {
+    if (++ended < batches.size() && good.ok()) {
       Control control;
       control.channel = state->number;
       worker.sendControl(*this, member.rank, control);
@@ -411,10 +411,10 @@ private:
   Put put;
   Staging staging;
   std::vector<Span> spans;
-  std::vector<Turn> turns;
+  std::vector<Batch> batches;
   const Member &member;
   uint64_t base = 0;
-  size_t next = 0, ended = 0; ///< turns that were posted; that have ended
+  size_t next = 0, ended = 0; ///< batches that were posted; that have ended
   Status good;
 };
 
@@ -488,12 +488,13 @@ Expected<std::unique_ptr<Operation>> UcxChannel::preparePut(const Put &put) {
   if (!put.dst.sameShape(put.src.layout) || put.dst.dtype != put.src.layout.dtype)
     return Status(Code::InvalidProgram, fmt::format("{}, put: {} does not fit {}", state->where(),
                                                     put.src.layout.str(), put.dst.str()));
-  if (!member.base || span > member.halfBytes || put.offset > member.halfBytes - span)
+  if (!member.base || span > member.bufferBytes || put.offset > member.bufferBytes - span)
     return Status(
         Code::InvalidProgram,
         fmt::format("{}, put: bytes {} to {} are outside the {} bytes of symmetric memory "
                     "of rank {}",
-                    state->where(), put.offset, put.offset + span, member.halfBytes, member.rank));
+                    state->where(), put.offset, put.offset + span, member.bufferBytes,
+                    member.rank));
   if (member.mapped)
     return std::make_unique<NearPutOperation>(state, put);
   return wrap(std::make_shared<PutWork>(state, put));

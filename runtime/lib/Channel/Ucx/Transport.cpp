@@ -21,7 +21,7 @@ namespace {
 /// error text.
 struct PeerInfo {
   uint64_t id = 0;
-  uint64_t base = 0, halfBytes = 0;
+  uint64_t base = 0, bufferBytes = 0;
   MappedMemory::Handle mapped; ///< of the symmetric memory, if ranks of this host can map it
   uint32_t numSignals = 0;
   uint32_t groupSize = 0, keyBytes = 0, errorBytes = 0;
@@ -201,7 +201,7 @@ private:
       key.assign(static_cast<const char *>(buffer), bytes);
       api.ucp_rkey_buffer_release(buffer);
       info.base = reinterpret_cast<uint64_t>(memory.base);
-      info.halfBytes = memory.halfBytes;
+      info.bufferBytes = memory.bufferBytes;
       info.numSignals = memory.numSignals;
       state.own = MappedMemory::find(memory.base);
       if (state.own && state.own->handle().bytes >= memory.totalBytes)
@@ -244,7 +244,7 @@ private:
         return Status(Code::InvalidProgram,
                       fmt::format("channel \"{}\": ranks {} and {} name different groups",
                                   desc.name, bootstrap.rank(), rank));
-      state.members.push_back({rank, theirs.info.base, theirs.info.halfBytes,
+      state.members.push_back({rank, theirs.info.base, theirs.info.bufferBytes,
                                theirs.info.numSignals, nullptr,
                                mapMemory(theirs.info.mapped, rank, bootstrap, device)});
       keys.push_back(std::move(theirs.key));

@@ -33,7 +33,7 @@ constexpr uint64_t makeTag(uint32_t channel, uint32_t source, uint64_t epoch, ui
 struct Member {
   uint32_t rank = 0; ///< in the world
   /// Its symmetric memory; base 0: none.
-  uint64_t base = 0, halfBytes = 0;
+  uint64_t base = 0, bufferBytes = 0;
   uint32_t numSignals = 0;
   ucp_rkey_h key = nullptr;
   std::shared_ptr<MappedMemory>

@@ -112,7 +112,7 @@ static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as 
 
 /// An exchange in one shot whose words carry flags: each unit of 16 bytes travels as four words of
 /// 4 bytes, each with the exchange's number behind it. Unit p of rank s is two pairs of words at
-/// number % 2 * half + 2 * (s * 2 * units + h * units + p), h = 0, 1, in words of 8 bytes.
+/// number % 2 * bufferWords + 2 * (s * 2 * units + h * units + p), h = 0, 1, in words of 8 bytes.
 /// Arrays by rank have the term of a sum as index, else the number of the member.
 enum : int { kMostWordRanks = 8 };
 struct alignas(16) WordArguments {
@@ -128,7 +128,7 @@ struct alignas(16) WordArguments {
   void *copies[kMostWordRanks] = {};        ///< likewise; null: none
   void *sum = nullptr;                      ///< of all that has come; null: nothing is added
   uint64_t *places[kMostWordRanks] = {};    ///< the words at each rank; own ones at `own`
-  uint64_t half = 0;                        ///< words
+  uint64_t bufferWords = 0;                 ///< words
   uint64_t units = 0;                       ///< of 16 bytes, the last perhaps in part
   int32_t ranks = 0, own = 0;
   int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's

@@ -573,7 +573,7 @@ template <typename T> union Unit {
   static constexpr int kElements = 16 / sizeof(T);
   __device__ Unit() {}
   Word128 whole;
-  uint64_t halves[2];
+  uint64_t parts[2];
   T v[kElements];
 };
 
@@ -660,13 +660,13 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
   WordWait wait{exchange, number << 32};
   int ranks = exchange.ranks, own = exchange.own;
   auto units = static_cast<uint32_t>(exchange.units), step = unitStep<uint32_t>();
-  uint64_t half = number % 2 * exchange.half;
+  uint64_t buffer = number % 2 * exchange.bufferWords;
   auto wordsOf = [&](uint64_t *place, int from) {
-    return place + half + static_cast<uint64_t>(from) * 4 * units;
+    return place + buffer + static_cast<uint64_t>(from) * 4 * units;
   };
   auto load = [&](int r, uint32_t p, Unit<T> &unit) {
     const auto *source = asGlobal(static_cast<const T *>(exchange.sources[r]));
-    unit.halves[0] = unit.halves[1] = 0;
+    unit.parts[0] = unit.parts[1] = 0;
     forElements<T, N>(exchange.nest, p, [&](int e, const int64_t *at) {
       loadElements<T, N>(source + at[1], e, unit);
     });
@@ -695,7 +695,7 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
       uint64_t words[4];
 #pragma unroll
       for (int w = 0; w < 4; ++w)
-        words[w] = (unit.halves[w / 2] >> (w % 2 * 32) & 0xffffffffu) | wait.flag;
+        words[w] = (unit.parts[w / 2] >> (w % 2 * 32) & 0xffffffffu) | wait.flag;
       uint64_t *to = asGlobal(wordsOf(exchange.places[r], own)) + 2 * p;
       storePair(to, words[0], words[1]);
       storePair(to + 2 * units, words[2], words[3]);
@@ -744,7 +744,7 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
       } else {
 #pragma unroll
         for (int h = 0; h < 2; ++h)
-          unit.halves[h] = (words[r][2 * h] & 0xffffffffu) | words[r][2 * h + 1] << 32;
+          unit.parts[h] = (words[r][2 * h] & 0xffffffffu) | words[r][2 * h + 1] << 32;
         keep(r, p, unit);
       }
       if (exchange.sum) {

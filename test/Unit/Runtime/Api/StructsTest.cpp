@@ -164,7 +164,7 @@ TEST_F(CStructs, MemoryIsKnownBeforePrepare) {
   needs.struct_size = sizeof needs;
   ASSERT_EQ(tandem_program_memory(other, &needs), TANDEM_OK);
   EXPECT_EQ(needs.arena_bytes, spec.ranks[0].arenaBytes);
-  EXPECT_EQ(needs.symmetric_bytes, 2 * 128u + 64); // two halves and a signal, in units of 64
+  EXPECT_EQ(needs.symmetric_bytes, 2 * 128u + 64); // two buffers and a signal, in units of 64
   EXPECT_EQ(needs.workspace_bytes, 0u);
   tandem_program_destroy(other);
 }

@@ -59,7 +59,7 @@ struct Rank {
   HostOnly device;
   std::unique_ptr<Bootstrap> bootstrap;
   std::unique_ptr<Transport> transport;
-  uint64_t halfBytes = 2048;
+  uint64_t bufferBytes = 2048;
   std::vector<uint64_t> memory;
   std::shared_ptr<MappedMemory> mapped; ///< in place of `memory`, if it is set
   std::unique_ptr<Channel> channel;
@@ -85,10 +85,10 @@ struct Rank {
     for (uint32_t rank = 0; rank < env.worldSize; ++rank)
       desc.group.push_back(rank);
     desc.self = env.rank;
-    memory.resize(halfBytes / 4 + 512);
+    memory.resize(bufferBytes / 4 + 512);
     if (!on)
-      desc.symmetric = {mapped ? mapped->base() : memory.data(), memory.size() * 8, halfBytes,
-                        2 * halfBytes, 8};
+      desc.symmetric = {mapped ? mapped->base() : memory.data(), memory.size() * 8, bufferBytes,
+                        2 * bufferBytes, 8};
     auto opened = transport->createChannel(desc, on ? *on : device, *bootstrap);
     ASSERT_TRUE(opened) << opened.status().message();
     channel = std::move(*opened);
@@ -100,7 +100,7 @@ struct Rank {
     Frame frame;
     frame.pointers = pointers;
     frame.epoch = epoch;
-    frame.half = epoch % 2;
+    frame.parity = epoch % 2;
     return static_cast<HostOperation &>(**operation).execute(frame);
   }
 };
@@ -221,11 +221,11 @@ TEST_P(UcxOverTls, PutThenSignal) {
       ASSERT_TRUE(put.ok()) << put.message();
       ASSERT_TRUE(rank.run(rank.channel->prepareSignal({peer, 3, 2, 2}), epoch).ok());
       ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 2, 2}), epoch).ok());
-      auto *half = reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * 512 + 16;
+      auto *buffer = reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * 512 + 16;
       for (int row = 0; row < 8; ++row) {
-        EXPECT_EQ(half[row * 16], int32_t(100 * peer + epoch));
-        EXPECT_EQ(half[row * 16 + 7], int32_t(100 * peer + epoch));
-        EXPECT_EQ(half[row * 16 + 8], 0);
+        EXPECT_EQ(buffer[row * 16], int32_t(100 * peer + epoch));
+        EXPECT_EQ(buffer[row * 16 + 7], int32_t(100 * peer + epoch));
+        EXPECT_EQ(buffer[row * 16 + 8], 0);
       }
     }
   });
@@ -392,7 +392,7 @@ TEST_P(UcxOverTls, LargePuts) {
   Job job(2);
   job.onRanks([&](uint32_t r) {
     Rank rank;
-    rank.halfBytes = 2 * kRows * kColumns * 4;
+    rank.bufferBytes = 2 * kRows * kColumns * 4;
     rank.open(job.of(r), options());
     ASSERT_TRUE(rank.channel);
     uint32_t peer = 1 - r;
@@ -407,10 +407,11 @@ TEST_P(UcxOverTls, LargePuts) {
       ASSERT_TRUE(put.ok()) << put.message();
       ASSERT_TRUE(rank.run(rank.channel->prepareSignal({peer, 3, 1, 1}), epoch).ok());
       ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 1, 1}), epoch).ok());
-      auto *half = reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * rank.halfBytes / 4;
+      auto *buffer =
+          reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * rank.bufferBytes / 4;
       for (int64_t row = 0; row < kRows; ++row)
         for (int64_t column = 0; column < kColumns; ++column)
-          ASSERT_EQ(half[row * to.strides[0] + column],
+          ASSERT_EQ(buffer[row * to.strides[0] + column],
                     int32_t(peer << 28 | epoch << 26) + row * kColumns + column);
     }
     // Turns and controls of all runs: those of a run may come in another one.
@@ -478,7 +479,7 @@ TEST(Ucx, TurnsOfAPutOverlap) {
     UcxOptions options;
     options.networkOnly = true;
     Rank rank;
-    rank.halfBytes = 4 * kElements + 12;
+    rank.bufferBytes = 4 * kElements + 12;
     rank.open(job.of(r), options, &api);
     ASSERT_TRUE(rank.channel);
     std::vector<int32_t> source(kElements);
@@ -491,14 +492,15 @@ TEST(Ucx, TurnsOfAPutOverlap) {
       Frame frame;
       frame.pointers = rank.pointers;
       frame.epoch = epoch;
-      frame.half = epoch % 2;
+      frame.parity = epoch % 2;
       Status status = static_cast<HostOperation &>(**put).execute(frame);
       ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_TRUE(rank.run(rank.channel->prepareSignal({1 - r, 3, 1, 1}), epoch).ok());
       ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 1, 1}), epoch).ok());
-      auto *half = reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * rank.halfBytes / 4;
+      auto *buffer =
+          reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * rank.bufferBytes / 4;
       for (int64_t i = 0; i < kElements; ++i)
-        ASSERT_EQ(half[i], int32_t((1 - r) << 28 | epoch << 26) + i);
+        ASSERT_EQ(buffer[i], int32_t((1 - r) << 28 | epoch << 26) + i);
     }
     // Of each run: own turns, and behind each but the last a message from the peer.
     EXPECT_GE(rank.transport->progress(), 4 * (10u + 10u));
@@ -521,7 +523,7 @@ TEST(Ucx, PutsWithinAHostAreStores) {
       UcxOptions options;
       options.networkOnly = networkOnly;
       Rank rank;
-      auto block = MappedMemory::allocate((rank.halfBytes / 4 + 512) * 8);
+      auto block = MappedMemory::allocate((rank.bufferBytes / 4 + 512) * 8);
       ASSERT_TRUE(block) << block.status().message();
       rank.mapped = *block;
       block->reset();
@@ -541,16 +543,16 @@ TEST(Ucx, PutsWithinAHostAreStores) {
       for (uint64_t epoch = 0; epoch < 4; ++epoch) {
         std::iota(source.begin(), source.end(), int32_t(100 * r + 1000 * epoch));
         frame.epoch = epoch;
-        frame.half = epoch % 2;
+        frame.parity = epoch % 2;
         Status status = static_cast<HostOperation &>(**put).execute(frame);
         ASSERT_TRUE(status.ok()) << status.message();
         ASSERT_TRUE(rank.run(rank.channel->prepareSignal({peer, 3, 1, 1}), epoch).ok());
         ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 1, 1}), epoch).ok());
-        auto *half =
-            static_cast<const int32_t *>(rank.mapped->base()) + epoch % 2 * rank.halfBytes / 4 + 16;
+        auto *buffer = static_cast<const int32_t *>(rank.mapped->base()) +
+                       epoch % 2 * rank.bufferBytes / 4 + 16;
         for (int i = 0; i < 3; ++i)
           for (int j = 0; j < 4; ++j)
-            ASSERT_EQ(half[8 * i + j], int32_t(100 * peer + 1000 * epoch) + 8 * i + 2 * j);
+            ASSERT_EQ(buffer[8 * i + j], int32_t(100 * peer + 1000 * epoch) + 8 * i + 2 * j);
       }
       if (r != 0) {
         rank.channel.reset();

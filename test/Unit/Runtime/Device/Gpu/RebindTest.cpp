@@ -229,7 +229,7 @@ TEST(GpuRebind, MoreSetsThanGraphs) {
     Counts before;
     for (int round = 0; round < 3; ++round)
       TANDEM_RETURN_IF_ERROR(runAll(context, instance, sets));
-    // The first ones, and those with kernels for rows: of 16 graphs for each half.
+    // The first ones, and those with kernels for rows: of 16 graphs for each parity.
     EXPECT_LE((Counts() - before).made, 64);
     return Status();
   });
