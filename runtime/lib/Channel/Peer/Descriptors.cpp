@@ -112,7 +112,7 @@ Expected<DescriptorServer> DescriptorServer::open() {
   return server;
 }
 
-Status DescriptorServer::give(int fd, size_t count, const core::SharedStep &step) {
+Status DescriptorServer::send(int fd, size_t count, const core::SharedStep &step) {
   for (size_t given = 0; given < count;) {
     TANDEM_RETURN_IF_ERROR(waitUntilReadable(socket.get(), step));
     Descriptor client(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -129,7 +129,7 @@ Status DescriptorServer::give(int fd, size_t count, const core::SharedStep &step
   return Status();
 }
 
-Expected<Descriptor> askForDescriptor(const std::string &address) {
+Expected<Descriptor> requestDescriptor(const std::string &address) {
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un at;
   socklen_t size = fill(at, address);
@@ -138,10 +138,10 @@ Expected<Descriptor> askForDescriptor(const std::string &address) {
   return socket;
 }
 
-Expected<Descriptor> receiveDescriptor(const Descriptor &asked, const core::SharedStep &step) {
-  TANDEM_RETURN_IF_ERROR(waitUntilReadable(asked.get(), step));
+Expected<Descriptor> receiveDescriptor(const Descriptor &request, const core::SharedStep &step) {
+  TANDEM_RETURN_IF_ERROR(waitUntilReadable(request.get(), step));
   Message message;
-  ssize_t size = ::recvmsg(asked.get(), &message.header, MSG_CMSG_CLOEXEC);
+  ssize_t size = ::recvmsg(request.get(), &message.header, MSG_CMSG_CLOEXEC);
   cmsghdr *header = CMSG_FIRSTHDR(&message.header);
   if (size != 1 || !header || header->cmsg_type != SCM_RIGHTS)
     return Status(Code::Aborted, step.name() + ": its rank ended before it sent a handle");

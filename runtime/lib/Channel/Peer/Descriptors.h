@@ -28,7 +28,7 @@ private:
   int fd;
 };
 
-/// Gives descriptors to other processes of the same host and user, over an abstract Unix socket.
+/// Sends descriptors to other processes of the same host and user, over an abstract Unix socket.
 class DescriptorServer {
 public:
   static Expected<DescriptorServer> open();
@@ -36,7 +36,7 @@ public:
   const std::string &address() const { return name; }
   /// Sends `fd` to `count` clients and waits for them, as `step` lets it. Clients still waiting
   /// when the server is destroyed get an error.
-  Status give(int fd, size_t count, const core::SharedStep &step);
+  Status send(int fd, size_t count, const core::SharedStep &step);
 
 private:
   Descriptor socket;
@@ -44,9 +44,9 @@ private:
 };
 
 /// Sends a request to the server at `address`, which must be open; does not wait.
-Expected<Descriptor> askForDescriptor(const std::string &address);
+Expected<Descriptor> requestDescriptor(const std::string &address);
 /// Waits for the answer, as `step` lets it. Aborted if the server has gone.
-Expected<Descriptor> receiveDescriptor(const Descriptor &asked, const core::SharedStep &step);
+Expected<Descriptor> receiveDescriptor(const Descriptor &request, const core::SharedStep &step);
 
 } // namespace tandem::peer
 

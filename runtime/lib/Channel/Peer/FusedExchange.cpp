@@ -245,7 +245,7 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
                                                      const Kernels &kernels,
                                                      const FusedExchange &exchange,
                                                      ExchangeAgreements &agreements) {
-  if (peers->shared().driver->info().signalsApart)
+  if (peers->shared().driver->info().separateSignalPad)
     return Status(Code::Unsupported, "a running kernel of this GPU does not see what others store "
                                      "in cached memory");
   // The parts alone are prepared for their checks, and for what they say of graphs.

@@ -40,13 +40,13 @@ std::string processId() {
   return fmt::format("{}-{:x}", ::getpid(), random); // a fork keeps the one and changes the other
 }
 
-/// A rank's description of itself: an error, or a line of fields.
-struct Card {
+/// What a rank tells the others about its memory: an error, or a line of fields.
+struct PeerDescriptor {
   std::string error;
   std::string group, host, process, socket;
   uint64_t id = 0, base = 0, bytes = 0, bufferBytes = 0;
   uint64_t signals =
-      0; ///< where they begin: an offset from the base, or an address if they lie apart
+      0; ///< where they begin: an offset from the base, or an address if they have a separate pad
   uint32_t numSignals = 0, gpu = 0;
   std::string memoryHandle = "-", signalsHandle = "-"; ///< bytes, in hexadecimal; "-": none
   bool shared = false;
@@ -66,28 +66,28 @@ struct Card {
   bool fitsAllocation() const {
     return offset <= allocation && bytes <= allocation - offset && offset % 8 == 0;
   }
-  bool hasAtomicsOn(const Card &other) const {
+  bool hasAtomicsOn(const PeerDescriptor &other) const {
     return atomics.find(other.uuid) != std::string::npos; // all UUIDs have one length
   }
   /// Whether what it describes lies in its memory.
-  bool fits(bool signalsApart) const {
-    uint64_t signalBytes = signalsApart ? 0 : uint64_t(numSignals) * 8;
+  bool fits(bool separateSignalPad) const {
+    uint64_t signalBytes = separateSignalPad ? 0 : uint64_t(numSignals) * 8;
     return bufferBytes <= bytes / 2 && signalBytes <= bytes &&
            (signalBytes == 0 || (signals <= bytes - signalBytes && signals % 8 == 0));
   }
-  static Card parse(const std::string &text) {
-    Card card;
+  static PeerDescriptor parse(const std::string &text) {
+    PeerDescriptor peer;
     if (text.substr(0, 1) == "!") {
-      card.error = text.substr(1);
-      return card;
+      peer.error = text.substr(1);
+      return peer;
     }
     std::istringstream in(text);
-    if (!(in >> card.id >> card.group >> card.host >> card.process >> card.socket >> card.base >>
-          card.bytes >> card.bufferBytes >> card.signals >> card.numSignals >> card.gpu >>
-          card.shared >> card.memoryHandle >> card.signalsHandle >> card.uuid >> card.offset >>
-          card.allocation >> card.atomics))
-      card.error = "found no description of its memory";
-    return card;
+    if (!(in >> peer.id >> peer.group >> peer.host >> peer.process >> peer.socket >> peer.base >>
+          peer.bytes >> peer.bufferBytes >> peer.signals >> peer.numSignals >> peer.gpu >>
+          peer.shared >> peer.memoryHandle >> peer.signalsHandle >> peer.uuid >> peer.offset >>
+          peer.allocation >> peer.atomics))
+      peer.error = "found no description of its memory";
+    return peer;
   }
 };
 
@@ -110,10 +110,10 @@ Status agree(Bootstrap &bootstrap, const Status &mine) {
 }
 
 /// Whether atomic operations of some rank on the memory of another one may not be atomic.
-bool lackAtomics(const std::vector<Card> &ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [&](const Card &from) {
+bool lackAtomics(const std::vector<PeerDescriptor> &ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](const PeerDescriptor &from) {
     return std::any_of(ranks.begin(), ranks.end(),
-                       [&](const Card &on) { return !from.hasAtomicsOn(on); });
+                       [&](const PeerDescriptor &on) { return !from.hasAtomicsOn(on); });
   });
 }
 
@@ -147,10 +147,10 @@ public:
       : peers(peers), desc(desc), limit{desc.timeout, [&bootstrap] { return bootstrap.health(); }} {
   }
 
-  /// The description for the other members.
-  std::string introduce() {
+  /// this rank's descriptor for the other members.
+  std::string exportMemory() {
     const gpu::DeviceInfo &info = peers.state->driver->info();
-    Card mine;
+    PeerDescriptor mine;
     auto opened = DescriptorServer::open();
     if (opened)
       server = std::make_unique<DescriptorServer>(std::move(*opened));
@@ -184,70 +184,71 @@ public:
       if (all[rank].substr(0, 1) == "!")
         return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
     for (uint32_t rank : desc.group)
-      cards.push_back(Card::parse(all[rank]));
-    std::vector<Card> ofHost; // in any group
+      descriptors.push_back(PeerDescriptor::parse(all[rank]));
+    std::vector<PeerDescriptor> ofHost; // in any group
     for (const std::string &text : all)
-      if (Card card = Card::parse(text); card.host == bootId())
-        ofHost.push_back(std::move(card));
-    auto sharing = std::count_if(ofHost.begin(), ofHost.end(), [&](const Card &card) {
-      return card.process == processId() && card.gpu == driver.info().index;
+      if (PeerDescriptor peer = PeerDescriptor::parse(text); peer.host == bootId())
+        ofHost.push_back(std::move(peer));
+    auto sharing = std::count_if(ofHost.begin(), ofHost.end(), [&](const PeerDescriptor &peer) {
+      return peer.process == processId() && peer.gpu == driver.info().index;
     });
     peers.ranksOfGpu = std::max(static_cast<uint32_t>(sharing), 1U);
-    auto ofGpu = std::count_if(ofHost.begin(), ofHost.end(),
-                               [&](const Card &card) { return card.uuid == driver.info().uuid; });
+    auto ofGpu = std::count_if(ofHost.begin(), ofHost.end(), [&](const PeerDescriptor &peer) {
+      return peer.uuid == driver.info().uuid;
+    });
     peers.state->ranksOfGpu = std::max(static_cast<uint32_t>(ofGpu), 1U);
-    peers.plain = lackAtomics(cards);
+    peers.plain = lackAtomics(descriptors);
     peers.anyPlain = lackAtomics(ofHost);
-    for (size_t m = 0; m < cards.size(); ++m) {
-      const Card &card = cards[m], &self = cards[desc.self];
+    for (size_t m = 0; m < descriptors.size(); ++m) {
+      const PeerDescriptor &peer = descriptors[m], &self = descriptors[desc.self];
       uint32_t rank = desc.group[m];
-      if (!card.error.empty() || card.id != self.id || card.group != self.group)
+      if (!peer.error.empty() || peer.id != self.id || peer.group != self.group)
         return Status(Code::InvalidProgram,
                       fmt::format("rank {} names another group for this channel", rank));
-      if (card.host != self.host)
+      if (peer.host != self.host)
         return Status(
             Code::Unsupported,
             fmt::format("channel peer connects GPUs of one node, and rank {} is on another", rank));
-      if (!card.fits(driver.info().signalsApart))
+      if (!peer.fits(driver.info().separateSignalPad))
         return Status(Code::Io, fmt::format("rank {} gives {} bytes of memory for 2 x {} bytes and "
                                             "{} signals at {}",
-                                            rank, card.bytes, card.bufferBytes, card.numSignals,
-                                            card.signals));
-      bool here = card.process == self.process;
-      if (here && card.gpu != self.gpu && (!card.shared || !driver.reaches(card.gpu)))
+                                            rank, peer.bytes, peer.bufferBytes, peer.numSignals,
+                                            peer.signals));
+      bool sameProcess = peer.process == self.process;
+      if (sameProcess && peer.gpu != self.gpu && (!peer.shared || !driver.reaches(peer.gpu)))
         return Status(Code::Unsupported,
                       fmt::format("channel peer: {} does not reach the memory of {}:{} (rank {})",
-                                  driver.info().name, driver.vendor().device, card.gpu, rank));
-      askers += here ? 0 : 1;
+                                  driver.info().name, driver.vendor().device, peer.gpu, rank));
+      importers += sameProcess ? 0 : 1;
     }
-    return askers > 0 ? std::exchange(exported, Status()) : Status();
+    return importers > 0 ? std::exchange(exported, Status()) : Status();
   }
 
   /// Sends all requests before it waits for any answer, which avoids a deadlock.
-  Status ask() {
-    asked.resize(cards.size());
-    for (size_t m = 0; m < cards.size(); ++m)
-      if (cards[m].process != cards[desc.self].process && cards[m].bytes > 0 &&
-          cards[m].memoryHandle == "-") {
-        TANDEM_ASSIGN_OR_RETURN(asked[m], askForDescriptor(cards[m].socket));
+  Status requestHandles() {
+    requested.resize(descriptors.size());
+    for (size_t m = 0; m < descriptors.size(); ++m)
+      if (descriptors[m].process != descriptors[desc.self].process && descriptors[m].bytes > 0 &&
+          descriptors[m].memoryHandle == "-") {
+        TANDEM_ASSIGN_OR_RETURN(requested[m], requestDescriptor(descriptors[m].socket));
       }
     return Status();
   }
 
   /// Sends and receives handles. After an error, informs the ranks that still wait for this one.
-  Status map() {
-    Status status = giveAndTake();
+  Status importMemory() {
+    Status status = exchangeHandles();
     if (!status.ok()) {
       server.reset();
-      asked.clear();
+      requested.clear();
     }
     return status;
   }
 
 private:
-  /// Signals that lie apart: zeroed here, before any rank of the instance can raise one.
-  Status addSignals(Card &mine) {
-    if (!peers.state->driver->info().signalsApart || desc.symmetric.numSignals == 0)
+  /// Signals that have a separate pad: zeroed here, before any rank of the instance can raise one.
+  Status addSignals(PeerDescriptor &mine) {
+    if (!peers.state->driver->info().separateSignalPad || desc.symmetric.numSignals == 0)
       return Status();
     if (!peers.signals) {
       TANDEM_ASSIGN_OR_RETURN(peers.signals,
@@ -260,7 +261,7 @@ private:
 
   /// Handles that are bytes travel with the description; a descriptor is sent later. That there is
   /// none matters only if another process needs one.
-  Status addHandles(Card &mine) {
+  Status addHandles(PeerDescriptor &mine) {
     gpu::Driver &driver = *peers.state->driver;
     if (desc.symmetric.totalBytes == 0)
       return Status();
@@ -293,57 +294,57 @@ private:
     return Status();
   }
 
-  Status giveAndTake() {
-    if (handle.get() >= 0 && askers > 0) {
+  Status exchangeHandles() {
+    if (handle.get() >= 0 && importers > 0) {
       std::string what = "channel peer: handles of this rank's memory";
       core::SharedStep step(limit, what, what + ": not all have taken them");
-      TANDEM_RETURN_IF_ERROR(server->give(handle.get(), askers, step));
+      TANDEM_RETURN_IF_ERROR(server->send(handle.get(), importers, step));
     }
-    for (size_t m = 0; m < cards.size(); ++m) {
-      const Card &card = cards[m];
+    for (size_t m = 0; m < descriptors.size(); ++m) {
+      const PeerDescriptor &peer = descriptors[m];
       Member member;
       member.rank = desc.group[m];
-      member.bufferBytes = card.bufferBytes;
-      member.numSignals = card.numSignals;
-      void *memory = reinterpret_cast<void *>(card.base);     // NOLINT(performance-no-int-to-ptr)
-      void *signals = reinterpret_cast<void *>(card.signals); // NOLINT(performance-no-int-to-ptr)
-      bool apart = peers.state->driver->info().signalsApart;
+      member.bufferBytes = peer.bufferBytes;
+      member.numSignals = peer.numSignals;
+      void *memory = reinterpret_cast<void *>(peer.base);     // NOLINT(performance-no-int-to-ptr)
+      void *signals = reinterpret_cast<void *>(peer.signals); // NOLINT(performance-no-int-to-ptr)
+      bool isSeparate = peers.state->driver->info().separateSignalPad;
       // Mapped memory is the member's to free, however this ends.
       peers.members.push_back(member);
       Member &mapped = peers.members.back();
-      if (card.process != cards[desc.self].process && !card.fitsAllocation())
+      if (peer.process != descriptors[desc.self].process && !peer.fitsAllocation())
         return Status(Code::Io, fmt::format("channel peer: rank {} gives {} bytes at {} of {}",
-                                            member.rank, card.bytes, card.offset, card.allocation));
-      if (asked[m].get() >= 0) {
+                                            member.rank, peer.bytes, peer.offset, peer.allocation));
+      if (requested[m].get() >= 0) {
         std::string what = fmt::format("channel peer: the memory of rank {}", member.rank);
         core::SharedStep step(limit, what, what + ": no handle came");
-        TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(asked[m], step));
-        TANDEM_RETURN_IF_ERROR(import(mapped, {theirs.get(), ""}, card.allocation, &memory));
-        memory = static_cast<std::byte *>(memory) + card.offset;
-      } else if (card.process != cards[desc.self].process) {
-        if (card.bytes > 0) {
+        TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(requested[m], step));
+        TANDEM_RETURN_IF_ERROR(import(mapped, {theirs.get(), ""}, peer.allocation, &memory));
+        memory = static_cast<std::byte *>(memory) + peer.offset;
+      } else if (peer.process != descriptors[desc.self].process) {
+        if (peer.bytes > 0) {
           TANDEM_RETURN_IF_ERROR(
-              import(mapped, {-1, fromHex(card.memoryHandle)}, card.allocation, &memory));
-          memory = static_cast<std::byte *>(memory) + card.offset;
+              import(mapped, {-1, fromHex(peer.memoryHandle)}, peer.allocation, &memory));
+          memory = static_cast<std::byte *>(memory) + peer.offset;
         }
-        if (apart && card.numSignals > 0)
-          TANDEM_RETURN_IF_ERROR(import(mapped, {-1, fromHex(card.signalsHandle)},
-                                        uint64_t(card.numSignals) * 8, &signals));
+        if (isSeparate && peer.numSignals > 0)
+          TANDEM_RETURN_IF_ERROR(import(mapped, {-1, fromHex(peer.signalsHandle)},
+                                        uint64_t(peer.numSignals) * 8, &signals));
       } else {
         // Only what this process has allocated is an address here.
         mapped.block = gpu::SymmetricBlock::find(memory);
         mapped.signalBlock =
-            apart && card.numSignals > 0 ? gpu::SymmetricBlock::find(signals) : nullptr;
-        if ((card.bytes > 0 && (!mapped.block || mapped.block->size() < card.bytes)) ||
-            (apart && card.numSignals > 0 &&
-             (!mapped.signalBlock || mapped.signalBlock->size() < uint64_t(card.numSignals) * 8)))
+            isSeparate && peer.numSignals > 0 ? gpu::SymmetricBlock::find(signals) : nullptr;
+        if ((peer.bytes > 0 && (!mapped.block || mapped.block->size() < peer.bytes)) ||
+            (isSeparate && peer.numSignals > 0 &&
+             (!mapped.signalBlock || mapped.signalBlock->size() < uint64_t(peer.numSignals) * 8)))
           return Status(Code::Io,
                         fmt::format("channel peer: rank {} gives memory that this process "
                                     "does not have",
                                     member.rank));
       }
       mapped.base = static_cast<std::byte *>(memory);
-      mapped.signals = apart ? static_cast<std::byte *>(signals) : mapped.base + card.signals;
+      mapped.signals = isSeparate ? static_cast<std::byte *>(signals) : mapped.base + peer.signals;
     }
     return Status();
   }
@@ -352,11 +353,11 @@ private:
   const ChannelDesc &desc;
   const core::WaitLimit limit; ///< of a wait for another member
   std::unique_ptr<DescriptorServer> server;
-  std::vector<Card> cards; ///< of the members
-  size_t askers = 0;
+  std::vector<PeerDescriptor> descriptors; ///< of the members
+  size_t importers = 0;
   Descriptor handle; ///< of the own memory
   Status exported;   ///< why another process cannot map it
-  std::vector<Descriptor> asked;
+  std::vector<Descriptor> requested;
 };
 
 PeerMemory::~PeerMemory() {
@@ -394,12 +395,12 @@ PeerMemory::create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state,
   peers->instance = desc.id >> 16;
   peers->runsFollow = desc.runsFollow;
   Exchange exchange(*peers, desc, bootstrap);
-  std::string introduction = exchange.introduce();
+  std::string description = exchange.exportMemory();
   signals = peers->signals;
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, introduction));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, description));
   TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.check(all)));
-  TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.ask()));
-  TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.map()));
+  TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.requestHandles()));
+  TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.importMemory()));
   return desc.group.empty() ? std::shared_ptr<PeerMemory>() : peers;
 }
 

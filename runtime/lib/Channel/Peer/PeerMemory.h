@@ -23,10 +23,11 @@ struct Member {
   uint32_t rank = 0;
   std::byte *base = nullptr;
   uint64_t bufferBytes = 0;
-  std::byte *signals = nullptr; ///< in the symmetric memory, or apart (DeviceInfo::signalsApart)
+  std::byte *signals =
+      nullptr; ///< in the symmetric memory, or in a separate pad (DeviceInfo::separateSignalPad)
   uint32_t numSignals = 0;
   std::vector<void *> imported; ///< what to free
-  /// Of a rank of this process: its memory, and its signals where they lie apart.
+  /// Of a rank of this process: its memory, and its signals where they have a separate pad.
   std::shared_ptr<gpu::SymmetricBlock> block, signalBlock;
 
   void *signal(uint32_t slot) const { return signals + uint64_t(slot) * 8; }
@@ -37,8 +38,8 @@ struct Member {
 class PeerMemory {
 public:
   /// Collective over the world. Returns null if `desc.group` is empty. `signals`: this rank's,
-  /// where they lie apart; one block for all groups of an instance, since a rank may wait over
-  /// another channel than its peer signals over. Allocated here if null.
+  /// where they have a separate pad; one block for all groups of an instance, since a rank may wait
+  /// over another channel than its peer signals over. Allocated here if null.
   static Expected<std::shared_ptr<PeerMemory>> create(const ChannelDesc &desc,
                                                       std::shared_ptr<DeviceState> state,
                                                       std::shared_ptr<gpu::SymmetricBlock> &signals,
@@ -70,7 +71,7 @@ private:
   explicit PeerMemory(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
 
   std::shared_ptr<DeviceState> state;
-  std::shared_ptr<gpu::SymmetricBlock> signals; ///< of this rank, where they lie apart
+  std::shared_ptr<gpu::SymmetricBlock> signals; ///< of this rank, where they have a separate pad
   std::vector<Member> members;
   uint64_t instance = 0; ///< number of the channels' instance
   bool runsFollow = false;
@@ -85,7 +86,7 @@ private:
 
 using PeerMemoryRef = std::shared_ptr<PeerMemory>;
 
-using gpu::kReleased;
+using gpu::kPoison;
 
 // Puts and signals by the GPU (Operations.cpp). `kernels`: of the device; outlives the operations.
 Expected<std::unique_ptr<Operation>> preparePut(PeerMemoryRef peers, const gpu::Kernels &kernels,

@@ -43,14 +43,14 @@ public:
         kernels(kernels) {}
   ~PeerChannel() override {
     gpu::Driver &driver = *state->driver;
-    if (stream && aborted && !state->stuck && !isReleased(std::chrono::seconds(10)))
+    if (stream && aborted && !state->stuck && !hasAbortEnded(std::chrono::seconds(10)))
       state->stuck = true;
     if (state->stuck)
       return;
     if (stream)
       driver.destroyStream(stream).ignore();
-    if (released)
-      driver.freeHost(released).ignore();
+    if (abortValues)
+      driver.freeHost(abortValues).ignore();
   }
 
   /// Resources for abort(), when nothing can be allocated any more.
@@ -60,9 +60,9 @@ public:
     TANDEM_ASSIGN_OR_RETURN(stopped, state->stoppedWord());
     TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
     constexpr uint64_t kWords = gpu::kSignalWords;
-    TANDEM_RETURN_IF_ERROR(driver.allocateHost((kWords + std::max(1u, slots)) * 8, &released));
-    std::fill_n(static_cast<uint64_t *>(released), kWords, 0);
-    std::fill_n(static_cast<uint64_t *>(released) + kWords, std::max(1u, slots), kReleased);
+    TANDEM_RETURN_IF_ERROR(driver.allocateHost((kWords + std::max(1u, slots)) * 8, &abortValues));
+    std::fill_n(static_cast<uint64_t *>(abortValues), kWords, 0);
+    std::fill_n(static_cast<uint64_t *>(abortValues) + kWords, std::max(1u, slots), kPoison);
     return Status();
   }
 
@@ -107,21 +107,21 @@ public:
       return;
     constexpr uint64_t kWords = gpu::kSignalWords;
     gpu::Driver &driver = *state->driver;
-    auto *release = static_cast<uint64_t *>(released) + kWords;
-    Status status = driver.copyAsync(stopped, release, 8, stream);
+    auto *poison = static_cast<uint64_t *>(abortValues) + kWords;
+    Status status = driver.copyAsync(stopped, poison, 8, stream);
     if (status.ok())
-      status = driver.copyAsync(stopped + 1, released, kWords * 8, stream);
+      status = driver.copyAsync(stopped + 1, abortValues, kWords * 8, stream);
     if (status.ok())
-      status = driver.copyAsync(mine.signal(0), release, uint64_t(mine.numSignals) * 8, stream);
+      status = driver.copyAsync(mine.signal(0), poison, uint64_t(mine.numSignals) * 8, stream);
     if (status.ok())
-      isReleased(std::chrono::milliseconds(100));
+      hasAbortEnded(std::chrono::milliseconds(100));
     status.ignore(); // what waits then stays: memory is given up for lost
   }
 
 private:
   /// Whether the copies of abort() end within `limit`. They may be in a hardware queue behind a
   /// wait by a stream memory operation, which they must end.
-  bool isReleased(std::chrono::milliseconds limit) {
+  bool hasAbortEnded(std::chrono::milliseconds limit) {
     auto giveUp = std::chrono::steady_clock::now() + limit;
     for (gpu::Backoff backoff;; backoff.pause()) {
       bool done = false;
@@ -138,8 +138,8 @@ private:
   const std::shared_ptr<DeviceState> state;
   const gpu::Kernels &kernels;
   gpu::StreamHandle stream = nullptr; ///< of abort()
-  void *released = nullptr; ///< of the host: what abort() writes to the signals' words (zeros), and
-                            ///< to each signal
+  void *abortValues = nullptr; ///< of the host: what abort() writes to the signals' words (zeros),
+                               ///< and to each signal
   uint64_t *stopped = nullptr; ///< of the device: first here, then to the signals
   std::atomic<bool> aborted{false};
   ExchangeAgreements agreements; ///< of the exchanges in order
@@ -203,7 +203,7 @@ private:
   }
 
   std::map<std::pair<uint64_t, std::vector<uint32_t>>, std::weak_ptr<PeerMemory>> reaches;
-  /// This rank's signals by instance, where they lie apart.
+  /// This rank's signals by instance, where they have a separate pad.
   std::map<uint64_t, std::weak_ptr<gpu::SymmetricBlock>> signals;
 };
 

@@ -331,7 +331,7 @@ class SymmetricBlock {
 public:
   static Expected<std::shared_ptr<SymmetricBlock>> allocate(std::shared_ptr<DeviceState> state,
                                                             uint64_t bytes);
-  /// Zeroed memory for signals, where they lie apart (DeviceInfo::signalsApart).
+  /// Zeroed memory for signals, where they have a separate pad (DeviceInfo::separateSignalPad).
   static Expected<std::shared_ptr<SymmetricBlock>>
   allocateSignals(std::shared_ptr<DeviceState> state, uint64_t bytes);
   /// The block that starts at `base` in this process, or null.

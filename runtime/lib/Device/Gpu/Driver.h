@@ -53,7 +53,7 @@ struct DeviceInfo {
   /// exportShared() returns bytes, not a descriptor.
   bool sharesByBytes = false;
   /// Signals that GPUs raise for each other need memory of allocateSignals(), outside the data's.
-  bool signalsApart = false;
+  bool separateSignalPad = false;
   /// waitValue() works.
   bool streamValues = false;
 };
@@ -131,7 +131,7 @@ public:
   /// processes can map. Free with freeShared().
   virtual Status allocateShared(uint64_t bytes, void **memory) = 0;
   /// Zeroed memory like that of allocateShared(), in which a kernel that is running sees what other
-  /// GPUs write. Only where info().signalsApart. Free with freeShared().
+  /// GPUs write. Only where info().separateSignalPad. Free with freeShared().
   virtual Status allocateSignals(uint64_t bytes, void **memory) = 0;
   /// What another process needs to map the memory, of allocateShared() or of the embedder, who may
   /// give a part of an allocation. Unsupported if it is of several.

@@ -56,7 +56,7 @@ struct RunWords {
 
 /// An abort writes this value into the rank's own signals. It is above every epoch, and its
 /// difference to any epoch is positive as a signed number.
-constexpr uint64_t kReleased = uint64_t(1) << 62;
+constexpr uint64_t kPoison = uint64_t(1) << 62;
 
 /// Threads of a block of a fused exchange. Next to a matmul, whose blocks fill their SMs, it has
 /// its SM for itself; these threads keep 64 KiB of loads under way.

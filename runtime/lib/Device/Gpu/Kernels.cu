@@ -296,10 +296,10 @@ __device__ bool awaitSignals(const ExchangeRun &run, const ExchangeStepArguments
   if (step.numWaits == 0)
     return true;
   const ExchangeArguments &exchange = run.exchange;
-  __shared__ int hasWaited, isReleased;
+  __shared__ int hasWaited, isPoisoned;
   unsigned thread = threadNumber();
   if (thread == 0)
-    hasWaited = isReleased = 0;
+    hasWaited = isPoisoned = 0;
   syncBlock();
   if (thread < static_cast<unsigned>(step.numWaits)) {
     const ExchangeSignal &wait = waits[thread];
@@ -313,18 +313,18 @@ __device__ bool awaitSignals(const ExchangeRun &run, const ExchangeStepArguments
         storeShared(exchange.progress, exchange.command);
       }
       if (isAborted(exchange.abortFlag, exchange.stopped, polls)) {
-        value = kReleased;
+        value = kPoison;
         break;
       }
       pauseThread();
     }
-    if (value >= kReleased)
-      isReleased = 1;
+    if (value >= kPoison)
+      isPoisoned = 1;
   }
   syncBlock();
   if (thread == 0 && hasWaited)
     storeShared(exchange.progress, ~uint64_t(0));
-  bool goesOn = !isReleased;
+  bool goesOn = !isPoisoned;
   if (thread == 0 && !goesOn)
     stopSignals(exchange.stopped);
   syncBlock();

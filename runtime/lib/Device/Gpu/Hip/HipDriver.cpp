@@ -90,7 +90,7 @@ public:
     description.processors = static_cast<unsigned>(std::max(processors, 1));
     description.sharesMemory = true;
     description.sharesByBytes = true;
-    description.signalsApart = true;
+    description.separateSignalPad = true;
     // Stream waits need signal memory, which other processes cannot map.
     description.streamValues = false;
     StreamHandle made = nullptr;

@@ -231,7 +231,7 @@ core::SharedStep handleOf7(std::chrono::milliseconds timeout,
 TEST(PeerHandles, AServerThatGivesUpIsHeardAtOnce) {
   auto server = peer::DescriptorServer::open();
   ASSERT_TRUE(server.ok());
-  auto asked = peer::askForDescriptor(server->address());
+  auto asked = peer::requestDescriptor(server->address());
   ASSERT_TRUE(asked.ok());
   auto start = Clock::now();
   std::thread failing([&] { peer::DescriptorServer gone = std::move(*server); });
@@ -247,10 +247,10 @@ TEST(PeerHandles, AServerThatGivesUpIsHeardAtOnce) {
 TEST(PeerHandles, AreAwaitedUntilTheTimeout) {
   auto server = peer::DescriptorServer::open();
   ASSERT_TRUE(server.ok());
-  Status given = server->give(STDIN_FILENO, 1, handleOf7(std::chrono::milliseconds(100)));
+  Status given = server->send(STDIN_FILENO, 1, handleOf7(std::chrono::milliseconds(100)));
   EXPECT_EQ(given.code(), Code::Timeout);
   EXPECT_EQ(given.message(), "no handle came within 100 ms");
-  auto asked = peer::askForDescriptor(server->address());
+  auto asked = peer::requestDescriptor(server->address());
   ASSERT_TRUE(asked.ok());
   Status got = peer::receiveDescriptor(*asked, handleOf7(std::chrono::milliseconds(100))).status();
   EXPECT_EQ(got.message(), "no handle came within 100 ms");
@@ -268,8 +268,8 @@ TEST(PeerHandles, AreNotAwaitedFromALostRank) {
   };
   core::SharedStep step = handleOf7(std::chrono::seconds(60), lost);
   std::string expected = "the memory of rank 7: lost rank 7: it has shown no life for 10 s";
-  EXPECT_EQ(server->give(STDIN_FILENO, 1, step).message(), expected);
-  auto asked = peer::askForDescriptor(server->address());
+  EXPECT_EQ(server->send(STDIN_FILENO, 1, step).message(), expected);
+  auto asked = peer::requestDescriptor(server->address());
   ASSERT_TRUE(asked.ok());
   EXPECT_EQ(peer::receiveDescriptor(*asked, step).status().message(), expected);
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
@@ -278,10 +278,10 @@ TEST(PeerHandles, AreNotAwaitedFromALostRank) {
 TEST(PeerHandles, AnAskerThatHasLeftHarmsNobody) {
   auto server = peer::DescriptorServer::open();
   ASSERT_TRUE(server.ok());
-  auto stays = peer::askForDescriptor(server->address());
-  peer::askForDescriptor(server->address()).status().ignore(); // closed at once
+  auto stays = peer::requestDescriptor(server->address());
+  peer::requestDescriptor(server->address()).status().ignore(); // closed at once
   ASSERT_TRUE(stays.ok());
-  Status given = server->give(STDIN_FILENO, 2, handleOf7(std::chrono::seconds(10)));
+  Status given = server->send(STDIN_FILENO, 2, handleOf7(std::chrono::seconds(10)));
   EXPECT_TRUE(given.ok()) << given.message();
   EXPECT_TRUE(peer::receiveDescriptor(*stays, handleOf7(std::chrono::seconds(10))).ok());
 }

@@ -117,7 +117,7 @@ TEST(HipDevice, SaysWhatItIs) {
 TEST(HipDevice, SignalsLieApartAndWaitsAreKernels) {
   auto driver = gpu::kHip.open(0);
   ASSERT_TRUE(driver.ok());
-  EXPECT_TRUE((*driver)->info().signalsApart);
+  EXPECT_TRUE((*driver)->info().separateSignalPad);
   EXPECT_FALSE((*driver)->info().streamValues);
   EXPECT_EQ((*driver)->info().target, "gfx942");
   for (int old : {0, 1}) { // without hipDeviceMallocUncached, fine-grained memory does
