@@ -49,15 +49,15 @@ ExchangeMemory exchangeMemory(const sp::RankProgram &data) {
     uint64_t bytes = sizeOf(type);
     for (uint32_t d = 0; d < sizeOfVector(layout.shape()); ++d)
       bytes *= static_cast<uint64_t>(layout.shape()->Get(d));
-    if (head.op() != static_cast<uint8_t>(ExchangeSignals::Word) || !follows || bytes == 0 ||
-        members > kMostWordRanks || bytes > kMostWordValue ||
+    if (head.op() != static_cast<uint8_t>(ExchangeSignals::LL) || !follows || bytes == 0 ||
+        members > kMaxLLRanks || bytes > kMaxLLBytes ||
         !exchangeKernelType(type, /*added=*/!isAllGather(kind)))
       continue;
     place.usesLL = true;
     place.number = memory.numLL++;
     channel = exchange->channel();
     stream = head.stream();
-    memory.bufferLL = std::max(memory.bufferLL, roundUp(members * wordsOfUnits((bytes + 15) / 16)));
+    memory.bufferLL = std::max(memory.bufferLL, roundUp(members * wordsOfLL((bytes + 15) / 16)));
   }
   memory.firstLL = roundUp(memory.size);
   memory.size = memory.firstLL + 2 * memory.bufferLL;

@@ -94,8 +94,8 @@ int processors() {
 Work onProcessors(const std::string &kernel, unsigned blocks, Work work) {
   if (number("processors") == 0)
     return work;
-  bool waits = kernel == "signal_wait" || kernel.rfind("exchange_", 0) == 0 ||
-               kernel.rfind("words_", 0) == 0;
+  bool waits =
+      kernel == "signal_wait" || kernel.rfind("exchange_", 0) == 0 || kernel.rfind("ll_", 0) == 0;
   std::atomic<int64_t> &busy = number("busy-" + std::to_string(currentGpu()));
   return [&busy, needed = waits ? blocks : 1, work = std::move(work)] {
     for (unsigned has = 0; has < needed;) {

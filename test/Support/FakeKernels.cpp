@@ -92,12 +92,12 @@ float identity(int op) {
   return op == 0 ? 0 : op == 1 ? -kMost : kMost;
 }
 
-/// `width` neighbours of each unit that is kept, or (`together`) of each that is reduced.
-Work reduceKernel(int width, bool together, void **arguments) {
+/// `width` neighbours of each unit that is kept, or (`blockPerOutput`) of each that is reduced.
+Work reduceKernel(int width, bool blockPerOutput, void **arguments) {
   return [=, kept = take<Nest>(arguments, 0), reduced = take<Nest>(arguments, 1),
           dst = take<float *>(arguments, 2), src = take<const float *>(arguments, 3),
           op = take<int>(arguments, 4)] {
-    int results = together ? 1 : width, terms = together ? width : 1;
+    int results = blockPerOutput ? 1 : width, terms = blockPerOutput ? width : 1;
     for (uint64_t i = 0; i < kept.total; ++i)
       for (int e = 0; e < results; ++e) {
         const float *from = src + locate(kept, i, 1) + e;
@@ -237,15 +237,15 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
   };
   const tandem::gpu::ExchangeSignal *waits = exchange.waits, *signals = exchange.signals;
   const tandem::gpu::ExchangeStore *stores = exchange.stores;
-  auto apart = static_cast<uint64_t>(exchange.apart);
+  auto flagBlocks = static_cast<uint64_t>(exchange.flagBlocks);
   auto blockOf = [&](uint64_t unit) {
-    uint64_t thread = unit / (width == 1 ? static_cast<uint64_t>(exchange.spread) : 1);
-    return thread / tandem::gpu::kExchangeThreads % apart;
+    uint64_t thread = unit / (width == 1 ? static_cast<uint64_t>(exchange.unitsPerThread) : 1);
+    return thread / tandem::gpu::kExchangeThreads % flagBlocks;
   };
   for (int s = 0; s < exchange.numSteps; ++s) {
     const tandem::gpu::ExchangeStepArguments &step = exchange.steps[s];
     const Nest &nest = exchange.nests[step.nest];
-    for (uint64_t block = 0; block < std::max<uint64_t>(apart, 1); ++block) {
+    for (uint64_t block = 0; block < std::max<uint64_t>(flagBlocks, 1); ++block) {
       for (int i = 0; i < step.numWaits; ++i) {
         uint64_t target = targetOf(waits[i]);
         Waits counted;
@@ -260,9 +260,9 @@ void exchangeSteps(const tandem::gpu::ExchangeArguments &exchange, int width) {
       if (load(exchange.stopped)) // an abort raises all signals
         return;
       for (uint64_t i = 0; step.numStores > 0 && i < nest.total; ++i)
-        if (apart == 0 || blockOf(i) == block)
+        if (flagBlocks == 0 || blockOf(i) == block)
           moveUnit<T>(step, nest, stores, width, i);
-      if (step.numSignals > 0 && apart == 0)
+      if (step.numSignals > 0 && flagBlocks == 0)
         __atomic_fetch_add(&exchange.arrivals[s], 1, __ATOMIC_RELAXED);
       for (int i = 0; i < step.numSignals && !load(exchange.stopped); ++i)
         raise(signals[i].at + block, targetOf(signals[i]), exchange.plain);
@@ -282,7 +282,7 @@ template <typename T> Work exchangeKernel(int width, void **arguments) {
 }
 
 /// One thread, which sends all before it awaits any.
-template <typename T> void exchangeWords(const tandem::gpu::WordArguments &exchange, int width) {
+template <typename T> void exchangeWords(const tandem::gpu::LLArguments &exchange, int width) {
   constexpr uint64_t kElements = 16 / sizeof(T); // of a unit
   using Unit = std::array<T, kElements>;
   using Words = std::array<uint32_t, 4>;
@@ -301,7 +301,7 @@ template <typename T> void exchangeWords(const tandem::gpu::WordArguments &excha
                : int64_t(-1);
   };
   auto wordOf = [&](uint64_t place, uint64_t from, uint64_t p, uint64_t w) {
-    return exchange.places[place] + number % 2 * exchange.bufferWords +
+    return exchange.buffers[place] + number % 2 * exchange.bufferWords +
            2 * ((from * 2 + w / 2) * units + p) + w % 2;
   };
   auto read = [&](uint64_t rank, uint64_t p) {
@@ -362,8 +362,8 @@ template <typename T> void exchangeWords(const tandem::gpu::WordArguments &excha
     __atomic_store_n(exchange.epoch, run, __ATOMIC_RELEASE);
 }
 
-template <typename T> Work wordExchangeKernel(int width, void **arguments) {
-  return [=, exchange = take<tandem::gpu::WordArguments>(arguments, 0)] {
+template <typename T> Work llExchangeKernel(int width, void **arguments) {
+  return [=, exchange = take<tandem::gpu::LLArguments>(arguments, 0)] {
     exchangeWords<T>(exchange, width);
   };
 }
@@ -401,10 +401,10 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
       std::string tail = std::string("_f32_") + pack + "_" + bits;
       int width = *pack - '0';
       all["combine" + tail] = [=](void **arguments) { return combineKernel(width, arguments); };
-      all["reduce_apart" + tail] = [=](void **arguments) {
+      all["reduce_thread_per_output" + tail] = [=](void **arguments) {
         return reduceKernel(width, false, arguments);
       };
-      all["reduce_together" + tail] = [=](void **arguments) {
+      all["reduce_block_per_output" + tail] = [=](void **arguments) {
         return reduceKernel(width, true, arguments);
       };
     }
@@ -412,10 +412,10 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
   all["exchange_f32_4"] = [](void **arguments) { return exchangeKernel<float>(4, arguments); };
   all["exchange_i8_1"] = [](void **arguments) { return exchangeKernel<int8_t>(1, arguments); };
   all["exchange_i8_16"] = [](void **arguments) { return exchangeKernel<int8_t>(16, arguments); };
-  all["words_f32_1"] = [](void **arguments) { return wordExchangeKernel<float>(1, arguments); };
-  all["words_f32_4"] = [](void **arguments) { return wordExchangeKernel<float>(4, arguments); };
-  all["words_i8_1"] = [](void **arguments) { return wordExchangeKernel<int8_t>(1, arguments); };
-  all["words_i8_16"] = [](void **arguments) { return wordExchangeKernel<int8_t>(16, arguments); };
+  all["ll_f32_1"] = [](void **arguments) { return llExchangeKernel<float>(1, arguments); };
+  all["ll_f32_4"] = [](void **arguments) { return llExchangeKernel<float>(4, arguments); };
+  all["ll_i8_1"] = [](void **arguments) { return llExchangeKernel<int8_t>(1, arguments); };
+  all["ll_i8_16"] = [](void **arguments) { return llExchangeKernel<int8_t>(16, arguments); };
   all["rows"] = rowsKernel;
   all["multiply_by_row"] = multiplyByRowKernel;
   all["multiply_from_end"] = multiplyFromEndKernel;
@@ -468,8 +468,8 @@ std::vector<size_t> sizesOf(const std::string &kernel) {
     return {sizeof(tandem_kernel_operand), sizeof(tandem_kernel_operand)};
   if (is("run_words"))
     return {sizeof(tandem::gpu::RunWords)};
-  if (is("words_"))
-    return {sizeof(tandem::gpu::WordArguments)};
+  if (is("ll_"))
+    return {sizeof(tandem::gpu::LLArguments)};
   if (is("exchange_"))
     return {sizeof(tandem::gpu::ExchangeArguments)};
   if (is("signal_"))

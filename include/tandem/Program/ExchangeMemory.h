@@ -38,7 +38,7 @@ struct ExchangeMemory {
 ExchangeMemory exchangeMemory(const sp::RankProgram &data);
 
 /// Words of 8 bytes that one rank sends to one other by LL: four for each unit of 16 bytes of data.
-constexpr uint64_t wordsOfUnits(uint64_t units) { return 4 * units; }
+constexpr uint64_t wordsOfLL(uint64_t units) { return 4 * units; }
 
 } // namespace tandem::program
 

@@ -17,7 +17,7 @@ namespace tandem::program {
 enum class ExchangeSignals : uint8_t {
   Step,  ///< when all blocks have ended a step
   Block, ///< each block tells the blocks of its number
-  Word,  ///< each word of data carries a flag
+  LL,    ///< NCCL's LL protocol: each word of data carries a flag
 };
 inline constexpr unsigned kNumExchangeSignals = 3;
 

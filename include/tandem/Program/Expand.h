@@ -67,10 +67,10 @@ inline bool isTwoShot(ExchangeKind kind) { return kind == ExchangeKind::TwoShotA
 inline bool isAllGather(ExchangeKind kind) { return kind == ExchangeKind::AllGather; }
 inline bool reduces(ExchangeKind kind) { return !isAllGather(kind) && kind != ExchangeKind::Push; }
 
-/// The LL protocol (ExchangeSignals::Word): the most members, and the most bytes of a value that a
+/// The LL protocol (ExchangeSignals::LL): the most members, and the most bytes of a value that a
 /// member sends to another one.
-inline constexpr uint32_t kMostWordRanks = 8;
-inline constexpr uint64_t kMostWordValue = uint64_t(1) << 19;
+inline constexpr uint32_t kMaxLLRanks = 8;
+inline constexpr uint64_t kMaxLLBytes = uint64_t(1) << 19;
 
 /// The table of a fused exchange; null: the command is none.
 const sp::Exchange *exchangeOf(const sp::RankProgram &data, const sp::Command &head);

@@ -231,7 +231,7 @@ program::CapabilitySet Machine::capabilities() const {
   set.add(Capability::GatedMatmul, hasGatedMatmuls());
   set.add(Capability::EpilogueStore, hasEpiloguePush());
   for (auto signals : {program::ExchangeSignals::Step, program::ExchangeSignals::Block,
-                       program::ExchangeSignals::Word})
+                       program::ExchangeSignals::LL})
     set.add(program::capabilityOf(signals), hasExchangeKernel && exchange.prices(signals));
   set.add(Capability::StoresBesideCompute, exchange.besideCompute > 0);
   set.add(Capability::LinkPerPair, node.topology == Topology::Mesh);

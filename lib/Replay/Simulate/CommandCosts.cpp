@@ -303,7 +303,7 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
     switch (exchangeSignals(part)) {
     case program::ExchangeSignals::Block:
       return machine.exchange.blockSignal;
-    case program::ExchangeSignals::Word:
+    case program::ExchangeSignals::LL:
       return machine.exchange.wordSignal;
     case program::ExchangeSignals::Step:
       break;
@@ -315,7 +315,7 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   double result = bytes(rank, command, 0), moved = result + bytes(rank, command, 1);
   // Half of each word is a flag. Own values are no words.
   double words =
-      command.kind == Kind::Reduce && exchangeSignals(part) == program::ExchangeSignals::Word
+      command.kind == Kind::Reduce && exchangeSignals(part) == program::ExchangeSignals::LL
           ? 2 * (bytes(rank, command, 1) - result)
           : 0;
   auto work = command.kind == Kind::Copy ? machine::MemoryWork::Copy : machine::MemoryWork::Reduce;

@@ -75,7 +75,7 @@ public:
   /// What a put of its kernel sends: half of each word may be a flag.
   double exchangeBytes(const replay::Rank &rank, replay::CommandId put) const {
     return bytes(rank, world.commands[put], 1) *
-           (exchangeSignals(put) == program::ExchangeSignals::Word ? 2 : 1);
+           (exchangeSignals(put) == program::ExchangeSignals::LL ? 2 : 1);
   }
   /// The SMs of a fused exchange, or of the one of a part.
   double exchangeBlocks(replay::CommandId command) const;

@@ -225,23 +225,23 @@ Expected<Stream *> ContextImpl::stream(uint32_t i, StreamPriority priority) {
   return stream.get();
 }
 
-Expected<bool> ContextImpl::isOnOneHost(const ChannelDesc &channel, std::string &apart) {
+Expected<bool> ContextImpl::isOnOneHost(const ChannelDesc &channel, std::string &distant) {
   if (hosts.empty()) {
     TANDEM_ASSIGN_OR_RETURN(hosts, allGatherStrings(bootstrap(), bootstrap().host()));
   }
   for (uint32_t member : channel.group)
     if (hosts[member] != hosts[channel.group.front()]) {
-      apart = fmt::format("ranks {} and {}", channel.group.front(), member);
+      distant = fmt::format("ranks {} and {}", channel.group.front(), member);
       return false;
     }
   return true;
 }
 
-Expected<std::string> ContextImpl::ranksApart(const ChannelDesc &channel) {
-  std::string apart;
-  TANDEM_RETURN_IF_ERROR(isOnOneHost(channel, apart).status());
+Expected<std::string> ContextImpl::distantRanks(const ChannelDesc &channel) {
+  std::string distant;
+  TANDEM_RETURN_IF_ERROR(isOnOneHost(channel, distant).status());
   std::vector<std::string> answers;
-  TANDEM_ASSIGN_OR_RETURN(answers, allGatherStrings(bootstrap(), apart));
+  TANDEM_ASSIGN_OR_RETURN(answers, allGatherStrings(bootstrap(), distant));
   auto other = std::find_if(answers.begin(), answers.end(),
                             [](const std::string &answer) { return !answer.empty(); });
   return other == answers.end() ? std::string() : *other;
@@ -256,7 +256,7 @@ static int rankOf(const std::vector<std::string> &classes, size_t i, const std::
 
 Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
   std::string have;
-  bool hasClasses = false, isApartKnown = false;
+  bool hasClasses = false, isKnown = false;
   std::vector<size_t> candidates;
   for (size_t i = 0; i < options.transports.size(); ++i) {
     const Transport &transport = *options.transports[i];
@@ -267,19 +267,19 @@ Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
     if ((transport.capabilities() & channel.capabilities) == channel.capabilities)
       candidates.push_back(i);
   }
-  std::string apart; // where it matters
-  auto learnApart = [&]() -> Status {
-    if (!isApartKnown) {
-      TANDEM_ASSIGN_OR_RETURN(apart, ranksApart(channel));
+  std::string distant; // where it matters
+  auto findDistantRanks = [&]() -> Status {
+    if (!isKnown) {
+      TANDEM_ASSIGN_OR_RETURN(distant, distantRanks(channel));
     }
-    isApartKnown = true;
+    isKnown = true;
     return Status();
   };
   if (hasClasses && candidates.size() > 1) {
     std::string wanted = channel.linkClass;
     if (wanted.empty()) {
-      TANDEM_RETURN_IF_ERROR(learnApart());
-      wanted = apart.empty() ? "node" : "network";
+      TANDEM_RETURN_IF_ERROR(findDistantRanks());
+      wanted = distant.empty() ? "node" : "network";
     }
     // In the given order otherwise.
     auto place = [&](size_t i) { return std::pair(rankOf(options.linkClasses, i, wanted), i); };
@@ -288,8 +288,8 @@ Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
   }
   for (size_t i : candidates) {
     if (options.transports[i]->reach() == Transport::Reach::Host) {
-      TANDEM_RETURN_IF_ERROR(learnApart());
-      if (!apart.empty())
+      TANDEM_RETURN_IF_ERROR(findDistantRanks());
+      if (!distant.empty())
         continue;
     }
     return options.transports[i].get();
@@ -297,7 +297,7 @@ Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
   return Status(Code::Unsupported,
                 fmt::format("needs {}{}, this context has {}",
                             capabilitiesToString(channel.capabilities),
-                            apart.empty() ? "" : " between hosts (" + apart + ")",
+                            distant.empty() ? "" : " between hosts (" + distant + ")",
                             have.empty() ? "no channels" : have));
 }
 

@@ -160,11 +160,11 @@ private:
   /// so does awaitLookers().
   template <typename Body> void visit(const Body &body, bool looks = true) const;
   /// Whether the members of the channel's group are on one host; the first two that are not are in
-  /// `apart`. Collective over the world when first called.
-  Expected<bool> isOnOneHost(const ChannelDesc &channel, std::string &apart);
-  /// Empty if each group of the channel is on one host, else two ranks that are apart. Collective,
-  /// and the same on all ranks although their groups differ.
-  Expected<std::string> ranksApart(const ChannelDesc &channel);
+  /// `distant`. Collective over the world when first called.
+  Expected<bool> isOnOneHost(const ChannelDesc &channel, std::string &distant);
+  /// Empty if each group of the channel is on one host, else two ranks that are distant.
+  /// Collective, and the same on all ranks although their groups differ.
+  Expected<std::string> distantRanks(const ChannelDesc &channel);
 
   ContextOptions options;
   const std::shared_ptr<SharedArena> sharedArena = std::make_shared<SharedArena>();

@@ -350,7 +350,7 @@ static Explained<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_
     return all.loop.explain()
            << "schedule direct, two shots: expected a dimension that is a multiple of the "
            << devices << " devices, found none";
-  bool byWords = all.signals == program::ExchangeSignals::Word;
+  bool byWords = all.signals == program::ExchangeSignals::LL;
   if (byWords && shots == "two")
     return all.loop.explain()
            << "schedule direct, signals with words: expected one shot, found two";
@@ -384,22 +384,20 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
     return loop.explain() << "schedule direct: expected known extents, found " << reshard.getType();
   StringRef word = loop.schedule.getWord("signals");
   using Signals = program::ExchangeSignals;
-  Signals signals = word == "block"  ? Signals::Block
-                    : word == "word" ? Signals::Word
-                                     : Signals::Step;
+  Signals signals = word == "block" ? Signals::Block : word == "word" ? Signals::LL : Signals::Step;
   if (!isAllReduce && loop.schedule.getWord("shots") == "two")
     return loop.explain()
            << "schedule direct, two shots: expected an all-reduce, found another reshard";
   DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, signals, {}, {}};
   all.others.append(std::next(reshards.begin()), reshards.end());
   int64_t bytes = ofAll->whole, sent = ofAll->sent;
-  if (signals == Signals::Word && !all.others.empty())
+  if (signals == Signals::LL && !all.others.empty())
     return loop.explain() << "schedule direct, signals with words: expected one gather, found "
                           << reshards.size();
-  if (signals == Signals::Word && (all.plan.groupSize() > program::kMostWordRanks ||
-                                   static_cast<uint64_t>(sent) > program::kMostWordValue))
+  if (signals == Signals::LL && (all.plan.groupSize() > program::kMaxLLRanks ||
+                                 static_cast<uint64_t>(sent) > program::kMaxLLBytes))
     return loop.explain() << "schedule direct, signals with words: expected at most "
-                          << program::kMostWordRanks << " devices and " << program::kMostWordValue
+                          << program::kMaxLLRanks << " devices and " << program::kMaxLLBytes
                           << " bytes, found " << all.plan.groupSize() << " and " << sent;
   if (isAllReduce) {
     Explained<std::optional<int64_t>> cut = chooseCut(all, bytes);
@@ -415,8 +413,8 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
     all.blocks = 1;
   if (all.blocks == 0)
     all.blocks =
-        std::clamp<int64_t>(signals == Signals::Word ? llvm::divideCeil(sent, kBytesOfBlockByWords)
-                                                     : llvm::divideCeil(bytes, kBytesOfBlock),
+        std::clamp<int64_t>(signals == Signals::LL ? llvm::divideCeil(sent, kBytesOfBlockByWords)
+                                                   : llvm::divideCeil(bytes, kBytesOfBlock),
                             1, kMostBlocks);
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   for (fusion::ReshardOp other : all.others)
@@ -443,7 +441,7 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   bool canUseWords =
       reshards.size() == 1 &&
       (kind == fusion::ReshardKind::AllGather || type.isF32() || type.isF16() || type.isBF16()) &&
-      static_cast<uint64_t>(bytes->sent) <= program::kMostWordValue;
+      static_cast<uint64_t>(bytes->sent) <= program::kMaxLLBytes;
   for (StringRef signals : {"step", "block", "word"})
     for (StringRef shots : {"one", "two"}) {
       bool byWords = signals == "word", two = shots == "two";

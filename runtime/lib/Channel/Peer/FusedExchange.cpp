@@ -37,15 +37,15 @@ public:
       canCount |= !step.signals.empty();
   }
 
-  void mayAgree(std::shared_ptr<const ExchangeAgreement> with, std::optional<gpu::WordPlan> plan) {
+  void mayAgree(std::shared_ptr<const ExchangeAgreement> with, std::optional<gpu::LLPlan> plan) {
     agreement = std::move(with);
-    words = std::move(plan);
+    ll = std::move(plan);
   }
 
   std::string whyNoGraph() const override { return noGraph; }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    return agreement && agreement->usesLL ? issueWords(stream, frame) : issueSteps(stream, frame);
+    return agreement && agreement->usesLL ? issueLL(stream, frame) : issueSimple(stream, frame);
   }
 
 private:
@@ -65,7 +65,7 @@ private:
     return capture;
   }
 
-  Status issueSteps(GpuStream &stream, const Frame &frame) {
+  Status issueSimple(GpuStream &stream, const Frame &frame) {
     ExchangeArguments arguments;
     arguments.plain = peers->signalsPlainly();
     bool isCaptured = begin(arguments, stream);
@@ -75,10 +75,10 @@ private:
     auto slotOf = [&](uint32_t member, uint32_t slot) {
       return static_cast<uint64_t *>((*peers)[member].signal(frame.firstSignal + slot));
     };
-    bool isApart = agreement && !agreement->all.empty();
+    bool hasBlockFlags = agreement && !agreement->all.empty();
     // A signal of the program, or the flags in its place: one for each block.
     auto wordOf = [&](uint32_t member, uint32_t slot) {
-      if (!isApart)
+      if (!hasBlockFlags)
         return slotOf(member, slot);
       const ExchangeProtocol &protocol = agreement->protocol;
       uint64_t first = uint64_t(slot - protocol.firstSlot) * protocol.blocks;
@@ -98,12 +98,12 @@ private:
         *stores++ = {addressOf(from.targets[k], frame), frame.pointers[from.sources[k].slot]};
     }
     TANDEM_RETURN_IF_ERROR(
-        plan.run(kernels, stream.native(), arguments, isApart ? agreement->blocks : 0));
+        plan.run(kernels, stream.native(), arguments, hasBlockFlags ? agreement->blocks : 0));
     return stream.track(marker);
   }
 
-  Status issueWords(GpuStream &stream, const Frame &frame) {
-    gpu::WordArguments arguments;
+  Status issueLL(GpuStream &stream, const Frame &frame) {
+    gpu::LLArguments arguments;
     bool isCaptured = begin(arguments, stream);
     const ExchangeProtocol &protocol = agreement->protocol;
     // From 1 on: the words are 0 at first.
@@ -128,11 +128,11 @@ private:
       arguments.sum = addressOf(uses.targets[0], frame);
     const Member &me = (*peers)[self];
     for (uint32_t member = 0; member < protocol.members; ++member) {
-      arguments.places[member] = wordAt(member, agreement->all[member].firstLL, frame);
+      arguments.buffers[member] = wordAt(member, agreement->all[member].firstLL, frame);
       arguments.slots[member] =
           me.base + frame.parity * me.bufferBytes + protocol.slots + member * protocol.slotBytes;
     }
-    TANDEM_RETURN_IF_ERROR(words->run(kernels, stream.native(), arguments, agreement->blocks));
+    TANDEM_RETURN_IF_ERROR(ll->run(kernels, stream.native(), arguments, agreement->blocks));
     return stream.track(marker);
   }
 
@@ -154,7 +154,7 @@ private:
   uint32_t self;
   const FusedExchange exchange;
   const gpu::ExchangePlan plan;
-  std::optional<gpu::WordPlan> words;
+  std::optional<gpu::LLPlan> ll;
   std::shared_ptr<const ExchangeAgreement> agreement; ///< null: one signal per step
   gpu::Scratch arrivals;                              ///< zero before the first run
   gpu::HeldProcessors held;                           ///< if it waits
@@ -165,7 +165,7 @@ private:
 };
 
 /// Null, if this rank does not support it.
-std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchange &exchange) {
+std::optional<gpu::LLPlan> planLL(const Kernels &kernels, const FusedExchange &exchange) {
   if (!exchange.protocol->usesLL || exchange.steps.size() != 2)
     return std::nullopt;
   const program::ExchangeMove &sends = exchange.steps[0].move, &uses = exchange.steps[1].move;
@@ -173,14 +173,14 @@ std::optional<gpu::WordPlan> planWords(const Kernels &kernels, const FusedExchan
       (uses.reduces && (uses.stores.size() != 1 || exchange.steps[1].targets[0].put ||
                         sends.in.dtype != uses.out.dtype || !sends.in.sameShape(uses.out))))
     return std::nullopt;
-  auto plan = gpu::WordPlan::make(kernels, sends.in, sends.out, uses.reduces ? &uses.out : nullptr,
-                                  static_cast<ReduceOp>(uses.reduceOp));
+  auto plan = gpu::LLPlan::make(kernels, sends.in, sends.out, uses.reduces ? &uses.out : nullptr,
+                                static_cast<ReduceOp>(uses.reduceOp));
   if (!plan)
     return std::nullopt;
   return std::move(*plan);
 }
 
-/// Whether the words of a member lie in the memory of its signals.
+/// Whether the flags and LL buffers of a member lie in the memory of its signals.
 bool isValid(const ExchangeCapability &of, const ExchangeProtocol &protocol, const Member &member) {
   uint64_t all = member.numSignals;
   if (of.set > all || of.firstFlag > all || of.firstLL > all || of.set % 2 != 0 ||
@@ -296,11 +296,11 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   if (exchange.protocol) {
     auto agreement = std::make_shared<ExchangeAgreement>();
     const ExchangeProtocol &protocol = *exchange.protocol;
-    std::optional<gpu::WordPlan> words = planWords(kernels, exchange);
+    std::optional<gpu::LLPlan> ll = planLL(kernels, exchange);
     agreement->protocol = protocol;
     agreement->own = {protocol.key, protocol.firstFlag, protocol.firstLL, protocol.set,
-                      blocks,       words.has_value()};
-    operation->mayAgree(agreement, std::move(words));
+                      blocks,       ll.has_value()};
+    operation->mayAgree(agreement, std::move(ll));
     agreements.push_back(std::move(agreement));
   }
   return operation;

@@ -283,10 +283,10 @@ public:
   /// stores where it has none. `blocks`: no more than can run at the same time.
   static Expected<ExchangePlan>
   make(const Kernels &kernels, const std::vector<program::ExchangeMove> &moves, unsigned blocks);
-  /// `exchange` has all addresses, waits and signals, and gets the rest. `blocksApart`: so many
+  /// `exchange` has all addresses, waits and signals, and gets the rest. `flagBlocks`: so many
   /// blocks, which signal on their own; 0: as made, one signal per step.
   Status run(const Kernels &kernels, StreamHandle stream, ExchangeArguments &exchange,
-             unsigned blocksApart) const;
+             unsigned flagBlocks) const;
   unsigned numBlocks() const { return blocks; }
 
 private:
@@ -301,16 +301,16 @@ private:
   unsigned blocks = 1;
 };
 
-/// A kernel for an exchange in one shot whose words carry flags.
-class WordPlan {
+/// A kernel for a one-shot exchange by the LL protocol.
+class LLPlan {
 public:
-  WordPlan() = default;
+  LLPlan() = default;
   /// `source`, `slot` and `sum`: of one shape. `sum` is null if nothing is added. Unsupported, with
   /// the reason, if there is no kernel.
-  static Expected<WordPlan> make(const Kernels &kernels, const Layout &source, const Layout &slot,
-                                 const Layout *sum, ReduceOp op);
+  static Expected<LLPlan> make(const Kernels &kernels, const Layout &source, const Layout &slot,
+                               const Layout *sum, ReduceOp op);
   /// `exchange` has all addresses, and gets the rest.
-  Status run(const Kernels &kernels, StreamHandle stream, WordArguments &exchange,
+  Status run(const Kernels &kernels, StreamHandle stream, LLArguments &exchange,
              unsigned blocks) const;
 
 private:

@@ -91,7 +91,7 @@ gated::Function describe(const GatedShape::Function &function) {
   return to;
 }
 
-/// Targets fix the order of blocks, so there is one size of bands and no table.
+/// Targets fix the order of blocks, so there is one size of row groups and no table.
 gated::TileOrder orderOf(const GatedShape &shape, const KernelInfo &kernel) {
   Slices slices = slicesOf(shape);
   bool isWhole = shape.hasTargets || shape.blocks.empty();
@@ -111,8 +111,8 @@ Matmul describe(const GatedShape &shape, const KernelInfo &kernel, const gated::
   matmul.strideW = shape.strideW;
   matmul.strideD = shape.strideOut;
   matmul.sms = static_cast<int32_t>(processors) - static_cast<int32_t>(shape.leftSms);
-  matmul.band = order.band;
-  matmul.firstBand = order.firstBand;
+  matmul.groupRows = order.groupRows;
+  matmul.firstGroupRows = order.firstGroupRows;
   Slices slices = slicesOf(shape);
   matmul.slices = slices.count;
   matmul.sliceTiles = static_cast<int32_t>((slices.columns + kernel.tileK - 1) / kernel.tileK);

@@ -99,9 +99,10 @@ struct alignas(16) ExchangeArguments {
   uint64_t *arrivals = nullptr; ///< per step: blocks that have come to its end, in all runs
   int32_t numSteps = 0;
   int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
-  int32_t apart = 0;     ///< blocks that each raise and await signals of their own; 0: one per step
-  int32_t spread = 1;    ///< units that follow each other for one thread
-  int32_t plain = 0;     ///< signals are plain stores: nobody else raises their words
+  int32_t flagBlocks =
+      0; ///< blocks that each raise and await flags of their own; 0: one signal per step
+  int32_t unitsPerThread = 1; ///< units that follow each other for one thread
+  int32_t plain = 0;          ///< signals are plain stores: nobody else raises their words
   int32_t reserved = 0;
   ExchangeStepArguments steps[kMostExchangeSteps];
   Nest nests[kMostExchangeNests]; ///< operands: target, source
@@ -110,26 +111,26 @@ struct alignas(16) ExchangeArguments {
 };
 static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as an argument");
 
-/// An exchange in one shot whose words carry flags: each unit of 16 bytes travels as four words of
-/// 4 bytes, each with the exchange's number behind it. Unit p of rank s is two pairs of words at
-/// number % 2 * bufferWords + 2 * (s * 2 * units + h * units + p), h = 0, 1, in words of 8 bytes.
-/// Arrays by rank have the term of a sum as index, else the number of the member.
-enum : int { kMostWordRanks = 8 };
-struct alignas(16) WordArguments {
+/// A one-shot exchange by the LL protocol, as NCCL has it: each unit of 16 bytes travels as four
+/// words of 4 bytes, each with the exchange's number behind it. Unit p of rank s is two pairs of
+/// words at number % 2 * bufferWords + 2 * (s * 2 * units + h * units + p), h = 0, 1, in words of 8
+/// bytes. Arrays by rank have the term of a sum as index, else the number of the member.
+enum : int { kMaxLLRanks = 8 };
+struct alignas(16) LLArguments {
   uint64_t *epoch = nullptr;
   const uint64_t *abortFlag = nullptr; ///< host memory
   uint64_t *stopped = nullptr;
   uint64_t *progress = nullptr; ///< host memory: `command` while it waits
   uint64_t command = 0;
-  uint64_t *arrivals = nullptr;             ///< blocks that have read *epoch, in all runs
-  uint64_t perRun = 0, value = 0;           ///< the exchange's number is *epoch * perRun + value
-  const void *sources[kMostWordRanks] = {}; ///< what each rank gets
-  void *slots[kMostWordRanks] = {};         ///< of the program: get what comes from each rank
-  void *copies[kMostWordRanks] = {};        ///< likewise; null: none
-  void *sum = nullptr;                      ///< of all that has come; null: nothing is added
-  uint64_t *places[kMostWordRanks] = {};    ///< the words at each rank; own ones at `own`
-  uint64_t bufferWords = 0;                 ///< words
-  uint64_t units = 0;                       ///< of 16 bytes, the last perhaps in part
+  uint64_t *arrivals = nullptr;          ///< blocks that have read *epoch, in all runs
+  uint64_t perRun = 0, value = 0;        ///< the exchange's number is *epoch * perRun + value
+  const void *sources[kMaxLLRanks] = {}; ///< what each rank gets
+  void *slots[kMaxLLRanks] = {};         ///< of the program: get what comes from each rank
+  void *copies[kMaxLLRanks] = {};        ///< likewise; null: none
+  void *sum = nullptr;                   ///< of all that has come; null: nothing is added
+  uint64_t *buffers[kMaxLLRanks] = {};   ///< the LL buffers at each rank; own ones at `own`
+  uint64_t bufferWords = 0;              ///< of one of two LL buffers
+  uint64_t units = 0;                    ///< of 16 bytes, the last perhaps in part
   int32_t ranks = 0, own = 0;
   int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
   int32_t op = 0;        ///< ReduceOp

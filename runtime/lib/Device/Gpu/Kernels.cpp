@@ -61,7 +61,7 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   for (DType type : kExchanged)
     for (unsigned pack : {1u, kWidest / sizeOf(type)}) {
       names.push_back(fmt::format("exchange_{}_{}", toString(type), pack));
-      names.push_back(fmt::format("words_{}_{}", toString(type), pack));
+      names.push_back(fmt::format("ll_{}_{}", toString(type), pack));
     }
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"8", "16", "32", "64", "128"})
@@ -74,7 +74,8 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
       if (!isReducible(type))
         continue;
       for (unsigned pack : {1u, kWidest / sizeOf(type)})
-        for (const char *kernel : {"combine", "reduce_apart", "reduce_together"})
+        for (const char *kernel :
+             {"combine", "reduce_thread_per_output", "reduce_block_per_output"})
           names.push_back(fmt::format("{}_{}_{}_{}", kernel, toString(type), pack, bits));
     }
   }
@@ -264,14 +265,14 @@ Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst,
   unsigned element = sizeOf(dst.dtype), most = kWidest / element;
   // One thread per result reads efficiently if results are contiguous in the source and many. It
   // adds one term after the other; the threads of a block share the terms.
-  bool apart = ordered || (kept.innerStride(1) == 1 && kept.inner() >= 32);
-  plan.together =
-      !apart && reduced.total() >= 64 && (reduced.innerStride(0) == 1 || kept.total() < 4096);
-  const Loops &packed = plan.together ? reduced : kept;
+  bool threadPerOutput = ordered || (kept.innerStride(1) == 1 && kept.inner() >= 32);
+  plan.blockPerOutput = !threadPerOutput && reduced.total() >= 64 &&
+                        (reduced.innerStride(0) == 1 || kept.total() < 4096);
+  const Loops &packed = plan.blockPerOutput ? reduced : kept;
   std::vector<unsigned> packs{1};
   bool aligned = true; // the unpacked loops must keep the alignment too
-  const Loops &other = plan.together ? kept : reduced;
-  size_t operand = plan.together ? 1 : 0;
+  const Loops &other = plan.blockPerOutput ? kept : reduced;
+  size_t operand = plan.blockPerOutput ? 1 : 0;
   if (other.total() > 1) {
     aligned = other.innerStride(operand) % most == 0;
     for (size_t d = 0; d < other.outer(); ++d)
@@ -282,12 +283,13 @@ Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst,
   for (unsigned pack : packs) {
     Variant variant;
     variant.bytes = pack * element;
-    variant.kept = kept.nest(plan.together ? 1 : pack, false);
-    variant.reduced = reduced.nest(plan.together ? pack : 1, false);
+    variant.kept = kept.nest(plan.blockPerOutput ? 1 : pack, false);
+    variant.reduced = reduced.nest(plan.blockPerOutput ? pack : 1, false);
     uint64_t larger = std::max(variant.kept.total, variant.reduced.total);
     TANDEM_ASSIGN_OR_RETURN(
         variant.function,
-        kernels.get(fmt::format("reduce_{}_{}_{}_{}", plan.together ? "together" : "apart",
+        kernels.get(fmt::format("reduce_{}_{}_{}_{}",
+                                plan.blockPerOutput ? "block_per_output" : "thread_per_output",
                                 toString(dst.dtype), pack, bitsFor(larger))));
     plan.variants.push_back(variant);
   }
@@ -299,12 +301,12 @@ Status ReducePlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
   if (variants.empty())
     return Status();
   // With a block per result, results are stored one at a time, so `dst` needs no alignment.
-  const Variant *variant = together ? pick(variants, {src}) : pick(variants, {dst, src});
+  const Variant *variant = blockPerOutput ? pick(variants, {src}) : pick(variants, {dst, src});
   Nest kept = variant->kept, reduced = variant->reduced;
   int code = op;
   void *arguments[] = {argument(kept), argument(reduced), argument(dst), argument(src),
                        argument(code)};
-  if (together)
+  if (blockPerOutput)
     return kernels.launchBlocks(variant->function, kept.total, stream, arguments);
   return kernels.launch(variant->function, kept.total, stream, arguments);
 }
@@ -409,7 +411,7 @@ static const Variant &variantFor(const std::vector<Variant> &variants, uintptr_t
 }
 
 Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream, ExchangeArguments &exchange,
-                         unsigned blocksApart) const {
+                         unsigned flagBlocks) const {
   exchange.numSteps = static_cast<int32_t>(moves.size());
   uintptr_t addresses = 0;
   size_t stores = 0;
@@ -432,22 +434,22 @@ Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream, ExchangeAr
   // One variant for all steps, in which a thread handles the same elements.
   const Variant &variant = variantFor(variants, addresses);
   std::copy(variant.nests.begin(), variant.nests.end(), exchange.nests);
-  exchange.apart = static_cast<int32_t>(blocksApart);
+  exchange.flagBlocks = static_cast<int32_t>(flagBlocks);
   // The addresses of other ranks may allow another variant: a block has the same elements in both.
-  if (blocksApart > 0 && elementBytes > 0)
-    exchange.spread = static_cast<int32_t>(kWidest / elementBytes);
+  if (flagBlocks > 0 && elementBytes > 0)
+    exchange.unitsPerThread = static_cast<int32_t>(kWidest / elementBytes);
   void *arguments[] = {argument(exchange)};
-  unsigned grid = blocksApart > 0 ? blocksApart : blocks;
+  unsigned grid = flagBlocks > 0 ? flagBlocks : blocks;
   return kernels.driver.launch(variant.function, {grid, 1, kExchangeThreads}, stream, arguments);
 }
 
-Expected<WordPlan> WordPlan::make(const Kernels &kernels, const Layout &source, const Layout &slot,
-                                  const Layout *sum, ReduceOp op) {
+Expected<LLPlan> LLPlan::make(const Kernels &kernels, const Layout &source, const Layout &slot,
+                              const Layout *sum, ReduceOp op) {
   DType type = source.dtype;
   std::optional<DType> handled = program::exchangeKernelType(type, /*added=*/sum != nullptr);
   if (!handled)
     return Status(Code::Unsupported, fmt::format("there is no kernel for {}", toString(type)));
-  WordPlan plan;
+  LLPlan plan;
   plan.op = op;
   // In order: unit i is the same elements on all ranks.
   Loops loops({sum ? *sum : slot, source, slot}, /*inOrder=*/true);
@@ -461,13 +463,13 @@ Expected<WordPlan> WordPlan::make(const Kernels &kernels, const Layout &source, 
     variant.bytes = width * sizeOf(type);
     variant.nest = loops.nest(width, false);
     TANDEM_ASSIGN_OR_RETURN(variant.function,
-                            kernels.get(fmt::format("words_{}_{}", toString(*handled), width)));
+                            kernels.get(fmt::format("ll_{}_{}", toString(*handled), width)));
   }
   return plan;
 }
 
-Status WordPlan::run(const Kernels &kernels, StreamHandle stream, WordArguments &exchange,
-                     unsigned blocks) const {
+Status LLPlan::run(const Kernels &kernels, StreamHandle stream, LLArguments &exchange,
+                   unsigned blocks) const {
   auto addresses = reinterpret_cast<uintptr_t>(exchange.sum);
   for (int r = 0; r < exchange.ranks; ++r)
     addresses |= reinterpret_cast<uintptr_t>(exchange.sources[r]) |

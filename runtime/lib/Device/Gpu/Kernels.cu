@@ -166,7 +166,8 @@ __device__ void combineUnits(const Nest &nest, T *dst, const T *a, const T *b, i
 
 /// One thread per kept unit, which loops over the reduced units.
 template <typename T, int N, typename Index>
-__device__ void reduceApart(const Nest &kept, const Nest &reduced, T *dst, const T *src, int op) {
+__device__ void reduceThreadPerOutput(const Nest &kept, const Nest &reduced, T *dst, const T *src,
+                                      int op) {
   using P = Pack<T, N>;
   using A = typename Arithmetic<T>::Type;
   Index total = kept.total, step = unitStep<Index>(), terms = reduced.total;
@@ -239,8 +240,8 @@ __device__ void convertUnits(const Nest &nest, T *dst, const uint8_t *src) {
 
 /// One block per kept element; its threads share the reduced elements, in packs.
 template <typename T, int N, typename Index>
-__device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, const T *src,
-                               int op) {
+__device__ void reduceBlockPerOutput(const Nest &kept, const Nest &reduced, T *dst, const T *src,
+                                     int op) {
   using P = Pack<T, N>;
   using A = typename Arithmetic<T>::Type;
   __shared__ A warps[32];
@@ -283,7 +284,7 @@ struct ExchangeRun {
   uint64_t number;
   /// The word of a signal for this block.
   __device__ uint64_t *wordOf(const ExchangeSignal &signal) const {
-    return signal.at + (exchange.apart ? blockNumber() : 0);
+    return signal.at + (exchange.flagBlocks ? blockNumber() : 0);
   }
   __device__ uint64_t targetOf(const ExchangeSignal &signal) const {
     return number * signal.perRun + signal.value;
@@ -430,24 +431,24 @@ __device__ void moveUnits(const ExchangeStepArguments &step, const Nest &nest,
     moveBatch<move, dense, T, N, 1>(step, nest, stores, i, units);
 }
 
-/// The same, where `spread` units that follow each other are for one thread: so that each block has
-/// the elements that it would have in packs.
+/// The same, where runs of `run` units that follow each other are for one thread: so that each
+/// block has the elements that it would have in packs.
 template <Move move, typename T, int N>
-__device__ void moveSpread(const ExchangeStepArguments &step, const Nest &nest,
-                           const ExchangeStore *stores, uint32_t spread) {
+__device__ void moveRuns(const ExchangeStepArguments &step, const Nest &nest,
+                         const ExchangeStore *stores, uint32_t run) {
   uint32_t total = nest.total;
-  for (auto i = firstUnit<uint32_t>(); i < (total + spread - 1) / spread; i += unitStep<uint32_t>())
+  for (auto i = firstUnit<uint32_t>(); i < (total + run - 1) / run; i += unitStep<uint32_t>())
 #pragma unroll 1
-    for (uint32_t unit = i * spread; unit < (i + 1) * spread && unit < total; ++unit)
+    for (uint32_t unit = i * run; unit < (i + 1) * run && unit < total; ++unit)
       moveBatch<move, false, T, N, 1>(step, nest, stores, unit, 0);
 }
 
 /// Thread i handles the same units in every step, so it may read what it has written.
 template <Move move, typename T, int N>
 __device__ void runMoves(const ExchangeStepArguments &step, const Nest &nest,
-                         const ExchangeStore *stores, int spread) {
-  if (N == 1 && spread > 1)
-    moveSpread<move, T, N>(step, nest, stores, static_cast<uint32_t>(spread));
+                         const ExchangeStore *stores, int unitsPerThread) {
+  if (N == 1 && unitsPerThread > 1)
+    moveRuns<move, T, N>(step, nest, stores, static_cast<uint32_t>(unitsPerThread));
   else if (nest.outer == 0 && nest.innerStrides[0] == N && nest.innerStrides[1] == N)
     moveUnits<move, true, T, N>(step, nest, stores);
   else
@@ -534,7 +535,7 @@ template <typename T, int N> __device__ void runExchange(const ExchangeArguments
   bool counts = exchange.countsRun;
   const ExchangeRun run{exchange, exchange.epoch ? loadShared(exchange.epoch) + counts : 0};
   RunCounter counter;
-  if (exchange.apart && counts) {
+  if (exchange.flagBlocks && counts) {
     syncBlock();
     if (threadNumber() == 0)
       counter.enter(exchange.arrivals, run.number);
@@ -548,14 +549,14 @@ template <typename T, int N> __device__ void runExchange(const ExchangeArguments
     if (!awaitSignals(run, step, waits))
       return;
     if (step.numStores > 0 && !step.reduces)
-      runMoves<Move::Copy, T, N>(step, nest, stores, exchange.spread);
+      runMoves<Move::Copy, T, N>(step, nest, stores, exchange.unitsPerThread);
     if constexpr (sizeof(T) > 1) { // numbers of 8 bits are only moved
       if (step.numStores > 0 && step.reduces && step.op == 0)
-        runMoves<Move::Sum, T, N>(step, nest, stores, exchange.spread);
+        runMoves<Move::Sum, T, N>(step, nest, stores, exchange.unitsPerThread);
       else if (step.numStores > 0 && step.reduces)
-        runMoves<Move::Reduce, T, N>(step, nest, stores, exchange.spread);
+        runMoves<Move::Reduce, T, N>(step, nest, stores, exchange.unitsPerThread);
     }
-    if (step.numSignals > 0 && exchange.apart) {
+    if (step.numSignals > 0 && exchange.flagBlocks) {
       raiseOwnSignals(run, step, signals);
     } else if (step.numSignals > 0) {
       raiseSignals(run, step, signals, exchange.arrivals + s, counts);
@@ -608,8 +609,8 @@ template <typename T, int N> __device__ void storeElements(T *to, int e, const U
 }
 
 /// Awaits words of data: a word has arrived when its flag has.
-struct WordWait {
-  const WordArguments &exchange;
+struct LLWait {
+  const LLArguments &exchange;
   uint64_t flag; ///< in the upper half
   bool told = false;
 
@@ -633,15 +634,15 @@ struct WordWait {
 
 /// Each thread sends its units to all ranks, then adds or copies what they have sent. No thread
 /// waits for another one of this rank, and no fence is needed.
-template <typename T, int N> __device__ void runWords(const WordArguments &given) {
+template <typename T, int N> __device__ void exchangeLL(const LLArguments &given) {
   using A = typename Arithmetic<T>::Type;
   constexpr int kElements = Unit<T>::kElements;
-  __shared__ alignas(16) char room[sizeof(WordArguments)];
+  __shared__ alignas(16) char room[sizeof(LLArguments)];
   static_assert(sizeof room % 16 == 0, "copied in words of 16 bytes");
   for (unsigned i = threadNumber(); i < sizeof room / 16; i += blockThreads())
     reinterpret_cast<Word128 *>(room)[i] = loadParameter(&given, i);
   syncBlock();
-  const auto &exchange = *reinterpret_cast<const WordArguments *>(room);
+  const auto &exchange = *reinterpret_cast<const LLArguments *>(room);
   bool counts = exchange.countsRun;
   uint64_t stopped = loadShared(exchange.stopped);
   uint64_t run = exchange.epoch ? loadShared(exchange.epoch) + counts : 0;
@@ -657,7 +658,7 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
     if (threadNumber() == 0)
       counter.enter(exchange.arrivals, run);
   }
-  WordWait wait{exchange, number << 32};
+  LLWait wait{exchange, number << 32};
   int ranks = exchange.ranks, own = exchange.own;
   auto units = static_cast<uint32_t>(exchange.units), step = unitStep<uint32_t>();
   uint64_t buffer = number % 2 * exchange.bufferWords;
@@ -696,7 +697,7 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
 #pragma unroll
       for (int w = 0; w < 4; ++w)
         words[w] = (unit.parts[w / 2] >> (w % 2 * 32) & 0xffffffffu) | wait.flag;
-      uint64_t *to = asGlobal(wordsOf(exchange.places[r], own)) + 2 * p;
+      uint64_t *to = asGlobal(wordsOf(exchange.buffers[r], own)) + 2 * p;
       storePair(to, words[0], words[1]);
       storePair(to + 2 * units, words[2], words[3]);
     }
@@ -705,20 +706,20 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
     keep(own, p, unit);
   }
   for (auto p = firstUnit<uint32_t>(); p < units; p += step) {
-    uint64_t words[kMostWordRanks][4];
+    uint64_t words[kMaxLLRanks][4];
     auto receive = [&](int r) {
-      const uint64_t *from = asGlobal(wordsOf(exchange.places[own], r)) + 2 * p;
+      const uint64_t *from = asGlobal(wordsOf(exchange.buffers[own], r)) + 2 * p;
       loadPair(from, words[r][0], words[r][1]);
       loadPair(from + 2 * units, words[r][2], words[r][3]);
     };
     // All loads are under way before the first one is awaited.
 #pragma unroll
-    for (int r = 0; r < kMostWordRanks; ++r)
+    for (int r = 0; r < kMaxLLRanks; ++r)
       if (r < ranks && r != own)
         receive(r);
     // As behind the waits of a step, nothing is stored before all have come.
 #pragma unroll
-    for (int r = 0; r < kMostWordRanks; ++r) {
+    for (int r = 0; r < kMaxLLRanks; ++r) {
       if (r >= ranks || r == own)
         continue;
       for (unsigned polls = 0; !wait.hasCome(words[r][0]) || !wait.hasCome(words[r][1]) ||
@@ -734,7 +735,7 @@ template <typename T, int N> __device__ void runWords(const WordArguments &given
     for (int e = 0; e < kElements; ++e)
       sum[e] = identity<T>(exchange.op);
 #pragma unroll
-    for (int r = 0; r < kMostWordRanks; ++r) {
+    for (int r = 0; r < kMaxLLRanks; ++r) {
       if (r >= ranks)
         continue;
       Unit<T> unit;
@@ -786,13 +787,13 @@ COPY(128, Word128)
                                                            const T *a, const T *b, int op) {       \
     combineUnits<T, N, uint##bits##_t>(nest, dst, a, b, op);                                       \
   }                                                                                                \
-  extern "C" __global__ void reduce_apart_##name##_##N##_##bits(                                   \
+  extern "C" __global__ void reduce_thread_per_output_##name##_##N##_##bits(                       \
       TANDEM_PARAMETER Nest kept, TANDEM_PARAMETER Nest reduced, T *dst, const T *src, int op) {   \
-    reduceApart<T, N, uint##bits##_t>(kept, reduced, dst, src, op);                                \
+    reduceThreadPerOutput<T, N, uint##bits##_t>(kept, reduced, dst, src, op);                      \
   }                                                                                                \
-  extern "C" __global__ void reduce_together_##name##_##N##_##bits(                                \
+  extern "C" __global__ void reduce_block_per_output_##name##_##N##_##bits(                        \
       TANDEM_PARAMETER Nest kept, TANDEM_PARAMETER Nest reduced, T *dst, const T *src, int op) {   \
-    reduceTogether<T, N, uint##bits##_t>(kept, reduced, dst, src, op);                             \
+    reduceBlockPerOutput<T, N, uint##bits##_t>(kept, reduced, dst, src, op);                       \
   }
 #define ARITHMETIC_OF(name, T, N)                                                                  \
   ARITHMETIC(name, T, 1, 32)                                                                       \
@@ -822,19 +823,19 @@ EXCHANGE(bf16, Bfloat16, 8)
 EXCHANGE(i8, signed char, 1)
 EXCHANGE(i8, signed char, 16)
 
-#define WORDS(name, T, N)                                                                          \
+#define LL(name, T, N)                                                                             \
   extern "C" __global__ void TANDEM_BLOCK_OF(kExchangeThreads)                                     \
-      words_##name##_##N(TANDEM_PARAMETER WordArguments exchange) {                                \
-    runWords<T, N>(exchange);                                                                      \
+      ll_##name##_##N(TANDEM_PARAMETER LLArguments exchange) {                                     \
+    exchangeLL<T, N>(exchange);                                                                    \
   }
-WORDS(f32, float, 1)
-WORDS(f32, float, 4)
-WORDS(f16, Half, 1)
-WORDS(f16, Half, 8)
-WORDS(bf16, Bfloat16, 1)
-WORDS(bf16, Bfloat16, 8)
-WORDS(i8, signed char, 1)
-WORDS(i8, signed char, 16)
+LL(f32, float, 1)
+LL(f32, float, 4)
+LL(f16, Half, 1)
+LL(f16, Half, 8)
+LL(bf16, Bfloat16, 1)
+LL(bf16, Bfloat16, 8)
+LL(i8, signed char, 1)
+LL(i8, signed char, 16)
 
 /// `count` elements, `stride` apart, as f32.
 #define WIDEN(name, T)                                                                             \

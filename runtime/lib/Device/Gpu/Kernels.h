@@ -95,7 +95,7 @@ private:
     Nest kept, reduced;
   };
   std::vector<Variant> variants;
-  bool together = false; ///< a block per result
+  bool blockPerOutput = false; ///< else a thread
   int op = 0;
 };
 

@@ -15,8 +15,8 @@
 #define TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
 
 #include "../KernelAbort.h"
-#include "BandWalk.h"
 #include "KernelLibrary.h"
+#include "TileRaster.h"
 
 #include <cutlass/cutlass.h>
 
@@ -294,12 +294,12 @@ private:
   bool issues = false;
 };
 
-/// Takes clusters of tiles block by block, in these as BandWalk numbers them, in a given order of
-/// their rows. The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the one
-/// a grid further.
+/// Takes clusters of tiles block by block, in these as TileRaster numbers them, in a given order of
+/// their rows. The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the
+/// one a grid further.
 template <class ClusterShape>
-class BandScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
-                          BandScheduler<ClusterShape>> {
+class RasterScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
+                            RasterScheduler<ClusterShape>> {
 public:
   static constexpr bool IsDynamicPersistent = false;
   using Pipeline = cutlass::PipelineEmpty;
@@ -313,17 +313,17 @@ public:
     CUTLASS_DEVICE CLCResponse *data() { return nullptr; }
   };
   using Base =
-      cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<BandScheduler<ClusterShape>>;
+      cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<RasterScheduler<ClusterShape>>;
   using WorkTileInfo = typename Base::WorkTileInfo;
 
   struct Arguments {
     const uint16_t *order = nullptr;
-    int band = 1, firstBand = 0;       ///< 0: as the others
-    uint8_t blocks[kMostTargets] = {}; ///< in their order
+    int groupRows = 1, firstGroupRows = 0; ///< 0: as the others
+    uint8_t blocks[kMostTargets] = {};     ///< in their order
   };
   struct Params {
     const uint16_t *order = nullptr;
-    BandWalk<cutlass::FastDivmod> walk; ///< of clusters of a block
+    TileRaster<cutlass::FastDivmod> walk; ///< of clusters of a block
     int numBlocks = 1;
     uint8_t blocks[kMostTargets] = {};
     cutlass::FastDivmod perBlock; ///< clusters
@@ -338,7 +338,7 @@ public:
     params.order = arguments.order;
     params.walk = {ceil_div(int(get<0>(shape)), int(size<0>(tile) * size<0>(cluster))),
                    ceil_div(int(get<1>(shape)), int(size<1>(tile) * size<1>(cluster))),
-                   arguments.band, arguments.firstBand};
+                   arguments.groupRows, arguments.firstGroupRows};
     params.numBlocks = int(get<3>(shape));
     for (uint32_t i = 0; i < kMostTargets; ++i)
       params.blocks[i] = arguments.blocks[i];
@@ -354,7 +354,7 @@ public:
     return 0;
   }
 
-  CUTLASS_DEVICE explicit BandScheduler(const Params &params) : params(params) {
+  CUTLASS_DEVICE explicit RasterScheduler(const Params &params) : params(params) {
     constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
     next = int(blockIdx.x) / m;
     step = int(gridDim.x) / m;
@@ -406,15 +406,15 @@ private:
   int next = 0, step = 1, total = 0, inM = 0, inN = 0;
 };
 
-struct BandSchedulerTag {};
+struct RasterSchedulerTag {};
 
 } // namespace tandem::gpu::gated
 
 namespace cutlass::gemm::kernel::detail {
 template <class TileShape, class ClusterShape, uint32_t Stages>
-struct TileSchedulerSelector<tandem::gpu::gated::BandSchedulerTag, arch::Sm90, TileShape,
+struct TileSchedulerSelector<tandem::gpu::gated::RasterSchedulerTag, arch::Sm90, TileShape,
                              ClusterShape, Stages> {
-  using Scheduler = tandem::gpu::gated::BandScheduler<ClusterShape>;
+  using Scheduler = tandem::gpu::gated::RasterScheduler<ClusterShape>;
 };
 } // namespace cutlass::gemm::kernel::detail
 
@@ -438,7 +438,7 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
       Schedule>::CollectiveOp;
   using Mainloop = GatedMainloop<StockMainloop>;
   using Gemm = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop,
-                                                    Epilogue, BandSchedulerTag>;
+                                                    Epilogue, RasterSchedulerTag>;
 
   static constexpr int tileM = size<0>(Tile{}), tileN = size<1>(Tile{}), tileK = size<2>(Tile{});
   static constexpr int clusterM = size<0>(Cluster{}), clusterN = size<1>(Cluster{});
@@ -495,8 +495,8 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
     for (uint32_t i = 0; i < matmul.numGates; ++i)
       gates.gates[i] = matmul.gates[i];
     to.scheduler.order = matmul.order;
-    to.scheduler.band = (matmul.band + clusterM - 1) / clusterM;
-    to.scheduler.firstBand = (matmul.firstBand + clusterM - 1) / clusterM;
+    to.scheduler.groupRows = (matmul.groupRows + clusterM - 1) / clusterM;
+    to.scheduler.firstGroupRows = (matmul.firstGroupRows + clusterM - 1) / clusterM;
     to.hw_info.sm_count = matmul.sms;
     to.hw_info.max_active_clusters = 1; // else CUTLASS asks the driver; it is not used
     return to;

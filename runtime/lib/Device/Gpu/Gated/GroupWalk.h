@@ -27,8 +27,8 @@ struct WalkShape {
   const int32_t *ends = nullptr;
   int64_t batchEnds = 0; ///< between the ends of two problems
   int batches = 1, groups = 0, rows = 0;
-  int columns = 0; ///< of tiles
-  int band = 1;    ///< rows of tiles whose columns are taken before the next rows
+  int columns = 0;   ///< of tiles
+  int groupRows = 1; ///< rows of tiles whose columns are taken before the next rows
 };
 
 /// A tile: rows [first, min(first + kTileRows, end)) of a problem, and a column of tiles.
@@ -36,8 +36,9 @@ struct GroupTile {
   int batch, group, first, end, column;
 };
 
-/// Walks the tiles in order: problem, group, band of rows, column, row. A tile begins at the first
-/// row of its group, or kTileRows after the tile above it. All lanes of the warp make each call.
+/// Walks the tiles in order: problem, group, row group, column, row. A tile begins at the
+/// first row of its group, or kTileRows after the tile above it. All lanes of the warp make each
+/// call.
 ///
 /// Warp::Int is a value per lane, int on the GPU. Warp has, as static functions:
 ///   lane()               the number of each lane, from 0 to kLanes - 1
@@ -66,10 +67,10 @@ public:
     to.end = Warp::get(ends, lane);
     const auto tileRows = unsigned(to.end - begin + kTileRows - 1) / kTileRows;
     unsigned inGroup = unsigned(rest - Warp::get(upTo, lane)) + tileRows * unsigned(shape.columns);
-    const auto band = unsigned(shape.band);
-    unsigned skipped = inGroup / (band * unsigned(shape.columns)) * band;
+    const auto groupRows = unsigned(shape.groupRows);
+    unsigned skipped = inGroup / (groupRows * unsigned(shape.columns)) * groupRows;
     unsigned inBand = inGroup - skipped * unsigned(shape.columns);
-    unsigned rows = tileRows - skipped < band ? tileRows - skipped : band;
+    unsigned rows = tileRows - skipped < groupRows ? tileRows - skipped : groupRows;
     to.column = int(inBand / rows);
     to.first = begin + int(skipped + inBand % rows) * kTileRows;
     return true;

@@ -307,7 +307,7 @@ public:
   using Base = cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
       GroupScheduler<TileShape, ClusterShape>>;
   using WorkTileInfo = typename Base::WorkTileInfo;
-  using Arguments = WalkShape; ///< columns and band of clusters
+  using Arguments = WalkShape; ///< columns and row group of clusters
   using Params = WalkShape;
 
   static constexpr int tileM = size<0>(TileShape{});
@@ -439,7 +439,7 @@ struct GroupedKernel {
 
   /// Rows that are worked on together: their part of X stays in the L2 cache while W streams
   /// through.
-  static constexpr int kBandRows = 2048;
+  static constexpr int kRasterRows = 2048;
 
   static constexpr bool transposeW = cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor>;
   static_assert(transposeW || !isOf8Bits, "the tensor cores read factors of 8 bits along K");
@@ -476,7 +476,7 @@ struct GroupedKernel {
     to.scheduler.groups = int(matmul.groups);
     to.scheduler.rows = int(matmul.m);
     to.scheduler.columns = int(columns(matmul));
-    to.scheduler.band = max(1, kBandRows / (tileM * clusterM));
+    to.scheduler.groupRows = max(1, kRasterRows / (tileM * clusterM));
     to.hw_info.sm_count = clusterM * clusterN; // not used, but else CUTLASS asks the driver
     to.hw_info.max_active_clusters = 1;
     return to;

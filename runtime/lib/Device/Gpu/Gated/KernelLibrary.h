@@ -71,9 +71,9 @@ struct Matmul {
   int64_t m, n, k;
   int64_t strideA, strideW, strideD; ///< elements between stored rows
   int32_t sms;                       ///< most blocks of the grid
-  /// Rows of tiles of a band (BandWalk.h). firstBand: of the first band; 0: as the others. Rounded
-  /// up to whole clusters.
-  int32_t band, firstBand;
+  /// Rows of tiles of a row group (TileRaster.h). firstGroupRows: of the first row group; 0: as the
+  /// others. Rounded up to whole clusters.
+  int32_t groupRows, firstGroupRows;
   /// The order in which clusters take their rows: a permutation of 0 ... ceil(M / (tileM *
   /// clusterM)) - 1. Null: ascending.
   const uint16_t *order;

@@ -15,13 +15,14 @@ namespace tandem::gpu::gated {
 
 namespace {
 
-/// Most rows of a band: their part of A stays in the L2 cache while W streams through.
+/// Most rows of a row group: their part of A stays in the L2 cache while W streams through.
 constexpr int64_t kMostRows = 2048;
-/// Fewest rows of a band where rows arrive later: each band reads all of W.
+/// Fewest rows of a row group where rows arrive later: each row group reads all of W.
 constexpr int64_t kLeastRows = 1024;
 
-/// Clusters of the first and of the other bands. `gates`: how many each cluster needs, in order.
-std::pair<int64_t, int64_t> bandsOf(const std::vector<uint32_t> &gates, int64_t rowsOfCluster) {
+/// Clusters of the first and of the other row groups. `gates`: how many each cluster needs, in
+/// order.
+std::pair<int64_t, int64_t> rowGroupsOf(const std::vector<uint32_t> &gates, int64_t rowsOfCluster) {
   int64_t most = std::max<int64_t>(1, kMostRows / rowsOfCluster);
   int64_t least = std::max<int64_t>(1, kLeastRows / rowsOfCluster);
   auto begin = gates.begin();
@@ -31,14 +32,14 @@ std::pair<int64_t, int64_t> bandsOf(const std::vector<uint32_t> &gates, int64_t 
   auto second = begin == gates.end() ? begin : endOfRun(begin);
   if (second == gates.end())
     return {0, most};
-  int64_t first = second - begin, together = endOfRun(second) - second, band = together;
+  int64_t first = second - begin, together = endOfRun(second) - second, groupRows = together;
   if (together > most) {
-    int64_t bands = (together + most - 1) / most;
-    band = (together + bands - 1) / bands;
+    int64_t groups = (together + most - 1) / most;
+    groupRows = (together + groups - 1) / groups;
   } else if (together < least) {
-    band = together * ((least + together - 1) / together);
+    groupRows = together * ((least + together - 1) / together);
   }
-  return {first <= most ? first : first % band, band};
+  return {first <= most ? first : first % groupRows, groupRows};
 }
 
 } // namespace
@@ -73,9 +74,9 @@ TileOrder tileOrder(const std::vector<program::GatedBlock> &blocks, int64_t m, i
   std::vector<uint32_t> gates;
   for (uint16_t cluster : result.order)
     gates.push_back(blocks.empty() ? 0 : blocks[last[cluster]].gates);
-  auto [firstBand, band] = bandsOf(gates, rowsOfCluster);
-  result.firstBand = static_cast<int32_t>(firstBand * clusterM);
-  result.band = static_cast<int32_t>(band * clusterM);
+  auto [firstGroupRows, groupRows] = rowGroupsOf(gates, rowsOfCluster);
+  result.firstGroupRows = static_cast<int32_t>(firstGroupRows * clusterM);
+  result.groupRows = static_cast<int32_t>(groupRows * clusterM);
   return result;
 }
 

@@ -173,7 +173,7 @@ TEST(GpuExchange, PushesForAMatmul) {
   EXPECT_NE(takeLog().find("its 2 parts run one by one: "), std::string::npos);
 }
 
-constexpr uint8_t kByBlocks = 1, kByWords = 2;
+constexpr uint8_t kByBlocks = 1, kByLL = 2;
 
 /// Ten times three runs in a row with the same values. `shift`: bytes by which this rank's
 /// arguments are not aligned.
@@ -214,16 +214,15 @@ Status runMany(Context &context, Instance &instance, size_t shift) {
 TEST(GpuExchange, BlocksAndWordsSignal) {
   // Three blocks of 2048 elements; two elements more are no whole unit, so each is moved alone.
   for (const char *graph : {"1", "0"})
-    for (uint8_t signals : {kByBlocks, kByWords})
+    for (uint8_t signals : {kByBlocks, kByLL})
       for (bool twoShots : {false, true})
         for (int64_t columns : {6144, 6146})
           for (size_t shift : {0, 4}) { // of rank 1: it moves elements, rank 0 packs
             if ((*graph == '0' && (columns == 6146 || shift > 0)) ||
-                (twoShots && signals == kByWords)) // for one shot
+                (twoShots && signals == kByLL)) // for one shot
               continue;
             Variable variable("TANDEM_GRAPH", graph);
-            std::string wide =
-                signals == kByWords ? "launches.words_f32_" : "launches.exchange_f32_";
+            std::string wide = signals == kByLL ? "launches.ll_f32_" : "launches.exchange_f32_";
             int64_t packs = fakeNumber((wide + "4").c_str()),
                     elements = fakeNumber((wide + "1").c_str()),
                     counted = fakeNumber("launches.run_words"),
@@ -251,8 +250,8 @@ TEST(GpuExchange, BlocksAndWordsSignal) {
 
 TEST(GpuExchange, SignalsOfRanksThatShareAGpu) {
   for (uint32_t ranks : {4, 8})
-    for (uint8_t signals : {kByBlocks, kByWords}) {
-      int64_t words = fakeNumber("launches.words_f32_4");
+    for (uint8_t signals : {kByBlocks, kByLL}) {
+      int64_t words = fakeNumber("launches.ll_f32_4");
       takeLog();
       expectAllOk(runRanks(
           ExchangeSpec(ranks, false, 4096, 3, signals), "peer",
@@ -260,20 +259,20 @@ TEST(GpuExchange, SignalsOfRanksThatShareAGpu) {
       std::string log = takeLog();
       for (const char *other : {"once per step", "not by LL"})
         EXPECT_EQ(log.find(other), std::string::npos) << log;
-      EXPECT_EQ(fakeNumber("launches.words_f32_4") > words, signals == kByWords && !testsHip());
+      EXPECT_EQ(fakeNumber("launches.ll_f32_4") > words, signals == kByLL && !testsHip());
     }
 }
 
-TEST(GpuExchange, GathersByWords) {
+TEST(GpuExchange, GathersByLL) {
   // 5 elements are no whole unit of 16 bytes; i32 goes by the kernel of f32.
   for (uint32_t ranks : {2, 4})
     for (DType type : {DType::I8, DType::F32, DType::I32})
       for (int64_t count : {5, 48}) {
-        std::string kernel = fmt::format("launches.words_{}_{}", type == DType::I8 ? "i8" : "f32",
+        std::string kernel = fmt::format("launches.ll_{}_{}", type == DType::I8 ? "i8" : "f32",
                                          count == 5 ? 1 : 16 / sizeOf(type));
         int64_t launched = fakeNumber(kernel.c_str());
         takeLog();
-        expectAllOk(runRanks(gatherSpec(ranks, {type}, count, 3, kByWords), "peer",
+        expectAllOk(runRanks(gatherSpec(ranks, {type}, count, 3, kByLL), "peer",
                              [&](Context &context, Instance &instance) {
                                return runGather(context, instance, {type},
                                                 static_cast<size_t>(count));
@@ -298,7 +297,7 @@ TEST(GpuExchange, RanksThatDisagreeSignalPerStep) {
   if (testsHip())
     GTEST_SKIP() << "parts of fused exchanges run one by one";
   // Rank 1's program signals per step.
-  ExchangeSpec spec(2, false, 64, 2, kByWords);
+  ExchangeSpec spec(2, false, 64, 2, kByLL);
   spec.ranks[1].commands[spec.head].op = 0;
   takeLog();
   expectAllOk(runRanks(spec, "peer", runFive));
@@ -330,7 +329,7 @@ TEST(GpuExchange, WhatTheKernelsRefuseRunsOneByOne) {
 }
 
 TEST(GpuExchange, AStallNamesIt) {
-  for (uint8_t signals : {uint8_t(0), kByBlocks, kByWords}) {
+  for (uint8_t signals : {uint8_t(0), kByBlocks, kByLL}) {
     const char *graph = signals == kByBlocks ? "0" : "1";
     Variable variable("TANDEM_GRAPH", graph);
     std::atomic<bool> ended{false};

@@ -118,9 +118,9 @@ std::vector<Tile> expectedTiles(const WalkShape &shape, int tileRows) {
       int end = std::clamp(int(shape.ends[batch * shape.batchEnds + group]), begin,
                            std::max(begin, shape.rows));
       int tiles = (end - begin + tileRows - 1) / tileRows;
-      for (int band = 0; band < tiles; band += shape.band)
+      for (int first = 0; first < tiles; first += shape.groupRows)
         for (int column = 0; column < shape.columns; ++column)
-          for (int row = band; row < std::min(tiles, band + shape.band); ++row)
+          for (int row = first; row < std::min(tiles, first + shape.groupRows); ++row)
             all.push_back({batch, group, begin + row * tileRows, end, column});
       begin = end;
     }
@@ -135,8 +135,8 @@ template <int kWidth, int kTileRows> void check(WalkShape shape, int blocks) {
   EXPECT_LE(int64_t(expected.size()), most);
   auto found = tilesOf<GroupWalk<Warp<kWidth>, kTileRows>>(shape, blocks, int(most));
   ASSERT_EQ(found, expected) << shape.groups << " groups, " << shape.rows << " rows, "
-                             << shape.columns << " columns, band " << shape.band << ", " << blocks
-                             << " blocks";
+                             << shape.columns << " columns, row group " << shape.groupRows << ", "
+                             << blocks << " blocks";
 }
 
 /// Each row of each group is in one tile per column, and no other row is.

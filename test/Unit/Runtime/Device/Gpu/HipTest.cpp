@@ -36,7 +36,7 @@ TEST(CodeObject, SaysTheParametersOfTheRuntimesKernels) {
   EXPECT_EQ((*kernels)["signal_wait"], Sizes(8, 8));
   EXPECT_EQ((*kernels)["copy_128_64"], (Sizes{sizeof(gpu::Nest), 8, 8}));
   EXPECT_EQ((*kernels)["combine_bf16_8_32"], (Sizes{sizeof(gpu::Nest), 8, 8, 8, 4}));
-  EXPECT_EQ((*kernels)["reduce_together_f64_2_32"],
+  EXPECT_EQ((*kernels)["reduce_block_per_output_f64_2_32"],
             (Sizes{sizeof(gpu::Nest), sizeof(gpu::Nest), 8, 8, 4}));
 }
 

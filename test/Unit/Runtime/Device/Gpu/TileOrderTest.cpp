@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Gated/TileOrder.h"
-#include "Gated/BandWalk.h"
+#include "Gated/TileRaster.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
@@ -34,35 +34,35 @@ TileOrder order(const std::vector<GatedBlock> &blocks, int64_t m, int32_t tileM,
 
 using Rows = std::pair<int32_t, int32_t>;
 
-/// Rows of the first and of the other bands.
-Rows bands(const std::vector<GatedBlock> &blocks, int64_t m, int32_t tileM = 128,
-           int32_t clusterM = 2) {
+/// Rows of the first and of the other row groups.
+Rows groups(const std::vector<GatedBlock> &blocks, int64_t m, int32_t tileM = 128,
+            int32_t clusterM = 2) {
   TileOrder found = order(blocks, m, tileM, clusterM);
-  return {found.firstBand * tileM, found.band * tileM};
+  return {found.firstGroupRows * tileM, found.groupRows * tileM};
 }
 
 TEST(GpuTileOrder, RowsThatArriveTogetherAreABand) {
-  // Two ranks: neither band has rows of both.
-  EXPECT_EQ(bands(blocksOf(2048, 1024), 2048), Rows(1024, 1024));
-  EXPECT_EQ(bands(blocksOf(8192, 4096), 8192), Rows(0, 2048));
-  // Bands of at most 2048 rows that end where blocks do.
-  EXPECT_EQ(bands(blocksOf(6144, 3072), 6144), Rows(0, 1536));
-  // Small blocks share a band, except the first one.
-  EXPECT_EQ(bands(blocksOf(2048, 256), 2048), Rows(256, 1024));
-  EXPECT_EQ(bands(blocksOf(4096, 512), 4096), Rows(512, 1024));
-  // Own rows in slices, all open: one band, if they are not too many for it.
-  EXPECT_EQ(bands(blocksOf(2048, 256, 0, 4), 2048), Rows(1024, 1024));
-  EXPECT_EQ(bands(blocksOf(4096, 512, 0, 3), 4096), Rows(1536, 1024));
-  EXPECT_EQ(bands(blocksOf(4096, 1024, 0, 2), 4096), Rows(2048, 1024));
-  // Too many: the rest that is no whole band comes first.
-  EXPECT_EQ(bands(blocksOf(6144, 512, 0, 5), 6144), Rows(512, 1024));
+  // Two ranks: neither row group has rows of both.
+  EXPECT_EQ(groups(blocksOf(2048, 1024), 2048), Rows(1024, 1024));
+  EXPECT_EQ(groups(blocksOf(8192, 4096), 8192), Rows(0, 2048));
+  // Row groups of at most 2048 rows that end where blocks do.
+  EXPECT_EQ(groups(blocksOf(6144, 3072), 6144), Rows(0, 1536));
+  // Small blocks share a row group, except the first one.
+  EXPECT_EQ(groups(blocksOf(2048, 256), 2048), Rows(256, 1024));
+  EXPECT_EQ(groups(blocksOf(4096, 512), 4096), Rows(512, 1024));
+  // Own rows in slices, all open: one row group, if they are not too many for it.
+  EXPECT_EQ(groups(blocksOf(2048, 256, 0, 4), 2048), Rows(1024, 1024));
+  EXPECT_EQ(groups(blocksOf(4096, 512, 0, 3), 4096), Rows(1536, 1024));
+  EXPECT_EQ(groups(blocksOf(4096, 1024, 0, 2), 4096), Rows(2048, 1024));
+  // Too many: the rest that is no whole row group comes first.
+  EXPECT_EQ(groups(blocksOf(6144, 512, 0, 5), 6144), Rows(512, 1024));
 }
 
 TEST(GpuTileOrder, WithoutGatesBandsAreAsLargeAsTheCacheBears) {
-  EXPECT_EQ(bands(blocksOf(8192, 1024, 0, 8), 8192), Rows(0, 2048));
-  EXPECT_EQ(bands({}, 8192), Rows(0, 2048));
-  // Clusters of more rows than that are bands.
-  EXPECT_EQ(bands(blocksOf(16384, 8192), 16384, 4096, 1), Rows(0, 4096));
+  EXPECT_EQ(groups(blocksOf(8192, 1024, 0, 8), 8192), Rows(0, 2048));
+  EXPECT_EQ(groups({}, 8192), Rows(0, 2048));
+  // Clusters of more rows than that are row groups.
+  EXPECT_EQ(groups(blocksOf(16384, 8192), 16384, 4096, 1), Rows(0, 4096));
 }
 
 TEST(GpuTileOrder, BlocksNeedNotBeWholeOrEqual) {
@@ -71,7 +71,7 @@ TEST(GpuTileOrder, BlocksNeedNotBeWholeOrEqual) {
   TileOrder found = order(blocks, 768, 128, 2);
   EXPECT_THAT(found.order, ElementsAre(0, 1, 2));
   EXPECT_THAT(found.needs, ElementsAre(0, 0, 1, 1, 1, 1));
-  EXPECT_EQ(found.firstBand * 128, 256);
+  EXPECT_EQ(found.firstGroupRows * 128, 256);
   EXPECT_TRUE(order({}, 0, 128, 2).order.empty());
 }
 
@@ -87,7 +87,7 @@ TEST(GpuTileOrder, ATileWaitsForAllItsRows) {
   TileOrder found = order(blocksOf(384, 192), 384, 128, 2);
   EXPECT_THAT(found.order, ElementsAre(0, 1));
   EXPECT_THAT(found.needs, ElementsAre(0, 1, 1, 0));
-  EXPECT_EQ(found.firstBand, 0); // the first cluster has to wait, too
+  EXPECT_EQ(found.firstGroupRows, 0); // the first cluster has to wait, too
 }
 
 TEST(GpuTileOrder, SlicesOfKHaveTheirGates) {
@@ -114,10 +114,10 @@ struct Divmod {
   }
 };
 
-TEST(GpuBandWalk, ColumnsOfABandComeBeforeTheNextBand) {
+TEST(GpuTileRaster, ColumnsOfARowGroupComeBeforeTheNext) {
   for (int rows = 1; rows <= 9; ++rows)
     for (int columns = 1; columns <= 4; ++columns)
-      for (int band = 0; band <= 10; ++band)
+      for (int groupRows = 0; groupRows <= 10; ++groupRows)
         for (int first = 0; first <= 10; ++first) {
           std::vector<std::pair<int, int>> expected, found;
           auto append = [&](int begin, int end) {
@@ -126,15 +126,15 @@ TEST(GpuBandWalk, ColumnsOfABandComeBeforeTheNextBand) {
                 expected.push_back({row, column});
           };
           append(0, std::min(first, rows));
-          for (int begin = first; begin < rows; begin += std::max(1, band))
-            append(begin, std::min(rows, begin + std::max(1, band)));
-          BandWalk<Divmod> walk(rows, columns, band, first);
+          for (int begin = first; begin < rows; begin += std::max(1, groupRows))
+            append(begin, std::min(rows, begin + std::max(1, groupRows)));
+          TileRaster<Divmod> walk(rows, columns, groupRows, first);
           for (int number = 0; number < rows * columns; ++number) {
             auto &[row, column] = found.emplace_back();
             walk.find(number, row, column);
           }
           ASSERT_EQ(found, expected)
-              << rows << " x " << columns << ", bands of " << first << " and " << band;
+              << rows << " x " << columns << ", row groups of " << first << " and " << groupRows;
         }
 }
 
