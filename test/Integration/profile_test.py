@@ -21,7 +21,7 @@ PROFILER = os.path.join(LIBRARIES, "libtandem_graph_profiler.so")
 #: (name, begin, end in us after the call, bytes): 5 us until the first, 1 of the beginning, 10 of a matmul, beside which a copy
 #: and a wait begin, 6 of the copy alone, 4 of a sum, 1 of a wait alone, 3 of nothing, 1 of a signal.
 NODES = [("run_words", 5, 6, 0), ("void cutlass::device_kernel<at::x>(params)", 6, 16, 0), ("memcpy to a peer", 8, 22, 4096),
-         ("signal_wait", 12, 13, 0), ("reduce_together_bf16_8_32", 22, 26, 0), ("signal_wait", 26, 27, 0), ("signal_raise", 30, 31, 0)]
+         ("signal_wait", 12, 13, 0), ("reduce_block_per_output_bf16_8_32", 22, 26, 0), ("signal_wait", 26, 27, 0), ("signal_raise", 30, 31, 0)]
 #: Of these nodes.
 PARTS = {"launch": 5, "matmul": 10, "transfer": 6, "elementwise": 4, "signals": 3, "gaps": 3}
 NCCL = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

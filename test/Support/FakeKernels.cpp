@@ -282,7 +282,7 @@ template <typename T> Work exchangeKernel(int width, void **arguments) {
 }
 
 /// One thread, which sends all before it awaits any.
-template <typename T> void exchangeWords(const tandem::gpu::LLArguments &exchange, int width) {
+template <typename T> void exchangeLL(const tandem::gpu::LLArguments &exchange, int width) {
   constexpr uint64_t kElements = 16 / sizeof(T); // of a unit
   using Unit = std::array<T, kElements>;
   using Words = std::array<uint32_t, 4>;
@@ -364,7 +364,7 @@ template <typename T> void exchangeWords(const tandem::gpu::LLArguments &exchang
 
 template <typename T> Work llExchangeKernel(int width, void **arguments) {
   return [=, exchange = take<tandem::gpu::LLArguments>(arguments, 0)] {
-    exchangeWords<T>(exchange, width);
+    exchangeLL<T>(exchange, width);
   };
 }
 

@@ -7,13 +7,10 @@
 
 #include "InstanceImpl.h"
 
-#include "tandem/Program/Container.h"
-
 #include <algorithm>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <iterator>
 #include <thread>
+#include <utility>
 
 namespace tandem {
 
@@ -21,12 +18,8 @@ namespace core {
 
 using Clock = std::chrono::steady_clock;
 
-namespace {
 /// How long an abort waits for a run that is being captured or launched.
-constexpr std::chrono::milliseconds kCapture{500};
-/// A rank that lives but does not begin a run is waited for so many timeouts.
-constexpr int kMostTimeouts = 60;
-} // namespace
+static constexpr std::chrono::milliseconds kCapture{500};
 
 InstanceImpl::~InstanceImpl() {
   wait().ignore();
@@ -305,119 +298,6 @@ Status InstanceImpl::dispatch(Slot &slot) {
   return Status();
 }
 
-std::vector<Stream *> InstanceImpl::captureStreams() const {
-  std::vector<Stream *> byNumber;
-  for (const auto &stream : graphStreams)
-    byNumber.push_back(stream.get());
-  return byNumber;
-}
-
-Expected<std::unique_ptr<Graph>> InstanceImpl::capture(Slot &slot,
-                                                       std::unique_ptr<Graph> previous) {
-  std::vector<Stream *> byNumber = captureStreams(), used;
-  std::copy_if(byNumber.begin(), byNumber.end(), std::back_inserter(used),
-               [](Stream *stream) { return stream; });
-  return context.device().capture(used, std::move(previous),
-                                  [&] { return issue(slot, byNumber[0], byNumber); });
-}
-
-Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
-                                                      std::unique_lock<std::mutex> &lock) {
-  resolve(slot);
-  GraphCache &cache = graphCaches[slot.frame.parity];
-  const GraphCache::Addresses &key = graphKey();
-  bool returns = cache.noteMiss(key);
-  GraphCache::Entry *entry = &cache.place(returns);
-  entry->addresses.clear();
-  bool fits = false;
-  if (entry->graph && entry->graph->patches()) {
-    std::vector<Stream *> byNumber = captureStreams();
-    TANDEM_ASSIGN_OR_RETURN(
-        fits, entry->graph->patch([&] { return issue(slot, byNumber[0], byNumber); }));
-  }
-  if (!fits && entry->graph && entry->graph->updates()) {
-    TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, std::move(entry->graph)));
-    fits = entry->graph != nullptr;
-  }
-  if (!fits) {
-    // This run first, which also asks the channels for errors. Unlock: an abort needs the lock,
-    // too.
-    uint64_t cleared = cache.timesCleared();
-    lock.unlock();
-    while (Slot *other = earliest(&slot))
-      TANDEM_RETURN_IF_ERROR(finish(*other));
-    TANDEM_RETURN_IF_ERROR(context.awaitRuns());
-    lock.lock();
-    if (cache.timesCleared() != cleared) {
-      lock.unlock();
-      return context.failure(); // an abort has dropped the graphs
-    }
-    TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, std::move(entry->graph)));
-    if (!entry->graph) { // the update was refused
-      TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, nullptr));
-    }
-  }
-  entry->addresses = key;
-  return cache.find(key);
-}
-
-const GraphCache::Addresses &InstanceImpl::graphKey() {
-  if (!callsVary)
-    return bound;
-  boundAndExtent = bound;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  boundAndExtent.push_back(reinterpret_cast<void *>(varying->extent()));
-  return boundAndExtent;
-}
-
-Status InstanceImpl::replay(Slot &slot) {
-  std::unique_lock<std::mutex> lock(graphMutex);
-  GraphCache::Entry *entry = graphCaches[slot.frame.parity].find(graphKey());
-  if (!entry) {
-    TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
-  }
-  TANDEM_RETURN_IF_ERROR(enterBarrier(slot));
-  TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
-  if (varying)
-    TANDEM_RETURN_IF_ERROR(varying->after(slot.number, *slot.main));
-  return slot.main.load()->record(*slot.ends[0], kNoMarker);
-}
-
-Status InstanceImpl::captureInto(Stream &main) {
-  Slot run;
-  run.pointers.assign(slots[0].pointers.size(), nullptr);
-  run.frame.pointers = run.pointers.data();
-  run.frame.errors = this;
-  run.frame.firstSignal = data.signal_slots() ? data.signal_slots()->size() : 0;
-  resolve(run.pointers, 0);
-  Frame ofBarrier = run.frame;
-  ofBarrier.firstSignal = 0;
-  std::vector<Stream *> byNumber = captureStreams(), used;
-  std::copy_if(byNumber.begin(), byNumber.end(), std::back_inserter(used),
-               [](Stream *stream) { return stream; });
-  Device::CapturedParts parts;
-  if (barrierStream) {
-    used.push_back(barrierStream.get());
-    parts.countsRuns = true;
-    parts.firstCounts = captureBarrier.signals.empty() && captureBarrier.waits.size() == 1;
-    parts.first = [&]() -> Status {
-      for (const auto *list : {&captureBarrier.signals, &captureBarrier.waits})
-        for (const auto &operation : *list)
-          TANDEM_RETURN_IF_ERROR(operation->enqueue(*barrierStream, ofBarrier));
-      return barrierStream->record(*barrierEnded, kNoMarker);
-    };
-  }
-  parts.body = [&] { return issue(run, byNumber[0], byNumber, barrierEnded.get()); };
-  // An abort must not drop graphs while NCCL is being captured.
-  std::lock_guard<std::mutex> lock(graphMutex);
-  TANDEM_RETURN_IF_ERROR(context.failure()); // nor be followed by a capture
-  captured = true;
-  if (symmetric)
-    (**symmetric).noteCapture();
-  nextArena.reset();
-  return context.device().captureInto(main, used, parts);
-}
-
 Status InstanceImpl::wait() {
   while (Slot *slot = earliest())
     finish(*slot).ignore();
@@ -470,174 +350,6 @@ Status InstanceImpl::finish(Slot &slot) {
   return health;
 }
 
-bool InstanceImpl::hasEnded(Slot &slot) const {
-  if (slot.enqueuing) // until then its ends belong to an earlier run
-    return false;
-  for (uint32_t s = 0; s < streams.size(); ++s)
-    if (usesStream[s] && !slot.ends[s]->reached())
-      return false;
-  return true;
-}
-
-InstanceImpl::Slot *InstanceImpl::oldest() {
-  Slot *first = nullptr;
-  for (Slot &slot : slots)
-    if (slot.inFlight && (!first || slot.run < first->run) && !hasEnded(slot))
-      first = &slot;
-  return first;
-}
-
-Clock::time_point InstanceImpl::deadline() {
-  // A run's time starts when the watchdog first finds that nothing is before it any more: neither
-  // an earlier run nor work of the caller.
-  Slot *slot = oldest();
-  if (!slot || (!slot->enqueuing && slot->hasBegin && !slot->begin->reached()))
-    return Clock::time_point::max();
-  // A command that begins is progress, and so are data that move. The streams of a graph have no
-  // positions.
-  uint64_t position = 0;
-  bool isBehindOthers = false;
-  for (uint32_t s = 0; s < streams.size() && !slot->replays; ++s) {
-    // A stream that is through with this run shows the progress of later ones. One that is still in
-    // another instance's run has yet to come to this one.
-    if (!usesStream[s] || (!slot->enqueuing && slot->ends[s]->reached()))
-      continue;
-    Marker at = s == 0 ? mainOf(*slot)->position() : streams[s]->position();
-    isBehindOthers |= at != kNoMarker && at >> 32 != number;
-    position = position * 31 + at;
-  }
-  for (const auto &channel : channels)
-    position += channel && !isBehindOthers ? channel->progress() : 0;
-  if (isBehindOthers)
-    position += context.progress();
-  Clock::time_point now = Clock::now();
-  if (timedRun != slot->run)
-    timedFirst = timedLate = now;
-  if (timedRun != slot->run || timedPosition != position)
-    timedSince = now;
-  timedRun = slot->run;
-  timedPosition = position;
-  // While a rank that lives has yet to begin the run, its commands may wait for that rank. Ranks
-  // are asked only about a run that seems to wait: that costs messages.
-  if (now - timedSince.load() >= context.timeout() / 4 &&
-      now - timedFirst < kMostTimeouts * context.timeout() &&
-      context.bootstrap().begunByAll() < slot->order)
-    timedLate = now;
-  return std::max(timedSince.load(), timedLate) + context.timeout();
-}
-
-bool InstanceImpl::mayWait() {
-  return captured || std::any_of(slots.begin(), slots.end(),
-                                 [](const Slot &slot) { return slot.inFlight.load(); });
-}
-
-std::vector<uint64_t> InstanceImpl::runsInFlight() {
-  std::vector<uint64_t> runs;
-  for (Slot &slot : slots)
-    if (slot.inFlight && !slot.enqueuing && !hasEnded(slot))
-      runs.push_back(slot.run);
-  return runs;
-}
-
-std::string InstanceImpl::describe(uint32_t i) const {
-  if (i >= kBarrier)
-    return fmt::format(
-        "the barrier of ranks before the run (a wait for {}{})",
-        i - kBarrier < context.worldSize() ? fmt::format("rank {}", i - kBarrier) : "all others",
-        symmetric && (**symmetric).isCaptured() ? "; all ranks must capture between the same runs"
-                                                : "");
-  const sp::Command &command = *data.commands()->Get(i);
-  std::string text = fmt::format("command {} ({}", i, sp::EnumNameCommandKind(command.kind()));
-  auto member = [&](uint32_t peer) {
-    return data.channels()->Get(command.channel())->group()->Get(peer);
-  };
-  if (command.kind() == sp::CommandKind::collective)
-    text += fmt::format(" {}", toString(static_cast<CollectiveKind>(command.op())));
-  if (command.kind() == sp::CommandKind::group)
-    for (uint32_t k = 1; k <= command.aux(); ++k) {
-      if (k > 4) {
-        text += ", ...";
-        break;
-      }
-      const sp::Command &message = *data.commands()->Get(i + k);
-      bool isSend = message.kind() == sp::CommandKind::send;
-      text += fmt::format("{} {} rank {}", k > 1 ? "," : ":", isSend ? "send to" : "recv from",
-                          member(message.peer()));
-    }
-  if (command.kind() == sp::CommandKind::put || command.kind() == sp::CommandKind::signal)
-    text += fmt::format(" to rank {}", member(command.peer()));
-  if (command.kind() == sp::CommandKind::wait_signal)
-    text += fmt::format(" slot {} value {}", command.aux(), command.value());
-  if (program::infoOf(command.kind()).isHead())
-    text += fmt::format(" of {} parts", command.aux());
-  return text + fmt::format(" \"{}\")", programHandle->nameText(command.name()));
-}
-
-std::vector<CommandInFlight> InstanceImpl::inFlight() {
-  // Called by the watchdog: uses only constant or atomic state.
-  std::vector<CommandInFlight> all;
-  const Slot *late = oldest();
-  std::shared_ptr<Stream> main = late ? mainOf(*late) : nullptr;
-  for (uint32_t s = 0; late && s < streams.size(); ++s) {
-    if (!usesStream[s])
-      continue;
-    Stream *stream = late->replays ? graphStreams[s].get() : s == 0 ? main.get() : streams[s];
-    std::vector<Marker> at{stream->position()};
-    // A graph runs on stream 0 alone, after the barrier. It has no position: list the commands
-    // that may wait.
-    if (Marker position = late->replays && s == 0 ? main->position() : kNoMarker;
-        position != kNoMarker)
-      at[0] = position;
-    bool isCertain = at[0] != kNoMarker || !late->replays;
-    if (!isCertain)
-      at = stream->capturedWaits();
-    for (Marker marker : at) {
-      if (marker == kNoMarker || marker >> 32 != number)
-        continue;
-      auto command = static_cast<uint32_t>(marker);
-      all.push_back({std::string(programHandle->name()), late->run, s,
-                     command < kBarrier ? command : CommandInFlight::kNone, isCertain,
-                     describe(command)});
-    }
-  }
-  if (late && all.empty())
-    all.push_back({std::string(programHandle->name()), late->run, 0, CommandInFlight::kNone, false,
-                   "no command that waits for another rank"});
-  return all;
-}
-
-std::string InstanceImpl::describeStall() {
-  constexpr size_t kMost = 4; // of a graph's commands
-  std::map<uint32_t, std::vector<std::string>> byStream;
-  for (CommandInFlight &command : inFlight())
-    if (command.isCertain || command.command != CommandInFlight::kNone)
-      byStream[command.stream].push_back(std::move(command.text));
-  std::vector<std::string> parts;
-  for (auto &[stream, commands] : byStream) {
-    bool isLong = commands.size() > kMost;
-    commands.resize(std::min(commands.size(), kMost));
-    parts.push_back(fmt::format("stream {} in {}{}", stream, fmt::join(commands, " or "),
-                                isLong ? " or a later one" : ""));
-  }
-  std::string where = parts.empty() ? "no stream is in one of its commands"
-                                    : fmt::format("{}", fmt::join(parts, "; "));
-  const Slot *run = oldest();
-  if (!run && captured) {
-    // Nothing is known of a replay but where its kernels wait.
-    std::string waits;
-    for (uint32_t s = 0; s <= graphStreams.size(); ++s)
-      if (Stream *stream = s < graphStreams.size() ? graphStreams[s].get() : barrierStream.get())
-        if (Marker at = stream->position(); at != kNoMarker && at >> 32 == number)
-          waits += "; waits in " + describe(static_cast<uint32_t>(at));
-    return fmt::format("replay of @{} in a graph of the caller{}", programHandle->name(), waits);
-  }
-  // What ranks know of each other is new only if deadline() has asked for a while.
-  if (run && Clock::now() - timedSince.load() >= context.timeout() / 2)
-    if (std::string late = context.bootstrap().late(run->order); !late.empty())
-      where += "; " + late;
-  return fmt::format("run of @{}: {}", programHandle->name(), where);
-}
-
 void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
   auto abortAll = [&] {
     for (uint32_t c = 0; c < channels.size(); ++c)
@@ -660,12 +372,6 @@ void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
     lock.unlock();
   }
   abortAll();
-}
-
-void InstanceImpl::dropGraphs() {
-  std::lock_guard<std::mutex> lock(graphMutex);
-  for (GraphCache &cache : graphCaches)
-    cache.clear();
 }
 
 void InstanceImpl::report(const Status &error, Marker marker) {

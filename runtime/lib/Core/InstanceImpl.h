@@ -132,6 +132,8 @@ private:
   /// the reason if kernels cannot store there.
   Status addTarget(GatedMatmulDesc &desc, uint32_t firstPart, const program::GatedTarget &target,
                    std::string &why);
+  /// Adds the waits of gated matmul `i` as gates. `why`: if kernels cannot read those signals.
+  Status addGates(GatedMatmulDesc &desc, uint32_t i, std::string &why);
   /// Logs why no kernel runs a gated matmul or fused exchange. Null.
   std::unique_ptr<Operation> runParts(uint32_t i, const std::string &why);
   void logAlone(uint32_t i, const std::string &why) const;

@@ -256,6 +256,13 @@ template <typename T> void *argument(T &value) {
   return const_cast<void *>(static_cast<const void *>(&value));
 }
 
+/// A kernel of a plan, for one width of accesses.
+struct KernelVariant {
+  unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
+  FunctionHandle function = nullptr;
+  Nest nest;
+};
+
 /// Copies between views of one shape and dtype.
 class CopyPlan {
 public:
@@ -266,13 +273,8 @@ public:
   bool isCopy() const { return rows.bytes > 0 && variants.empty(); }
 
 private:
-  struct Variant {
-    unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
-    FunctionHandle function = nullptr;
-    Nest nest;
-  };
-  program::RowCopy rows;         ///< of a copy by the copy engines; no bytes: nothing to copy
-  std::vector<Variant> variants; ///< widest first; empty: the copy engines copy
+  program::RowCopy rows;               ///< of a copy by the copy engines; no bytes: nothing to copy
+  std::vector<KernelVariant> variants; ///< widest first; empty: the copy engines copy
 };
 
 /// A kernel that runs a fused exchange (docs/fused-exchange.md).
@@ -314,12 +316,7 @@ public:
              unsigned blocks) const;
 
 private:
-  struct Variant {
-    unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
-    FunctionHandle function = nullptr;
-    Nest nest;
-  };
-  std::vector<Variant> variants; ///< widest first
+  std::vector<KernelVariant> variants; ///< widest first
   uint64_t units = 0;
   ReduceOp op = ReduceOp::Sum;
 };

@@ -96,6 +96,19 @@ inline int priorityOf(StreamPriority priority, int least, int greatest) {
                                             : std::max(least - 1, greatest);
 }
 
+/// Where a vendor's function stores a handle of its type T, for `*to`.
+template <typename T> class Made {
+public:
+  explicit Made(void **to) : to(to) {}
+  Made(const Made &) = delete;
+  ~Made() { *to = made; }
+  operator T *() { return &made; } // NOLINT(google-explicit-constructor)
+
+private:
+  void **const to;
+  T made = nullptr;
+};
+
 /// One GPU. Errors carry the vendor function's name and the vendor's message.
 class Driver {
 public:

@@ -75,9 +75,9 @@ public:
       call.gates.push_back({gate.words + frame.firstSignal + gate.slot, gate.perRun, value});
     }
     for (const GatedTarget &target : targets) {
-      StoreTo &to = call.targets.emplace_back();
-      to.out = target.isLocal ? frame.pointers[target.local.slot]
-                              : peers->place(target.peer, target.offset, frame);
+      gated::Target &to = call.targets.emplace_back();
+      to.d = target.isLocal ? frame.pointers[target.local.slot]
+                            : peers->place(target.peer, target.offset, frame);
       if (!target.signals)
         continue;
       to.signal = peers->signal(target.peer, target.slot, frame);

@@ -7,7 +7,6 @@
 
 #include "GatedKernels.h"
 
-#include "Gated/KernelLibrary.h"
 #include "Gated/OpenLibrary.h"
 #include "Gated/TileOrder.h"
 #include "GpuDevice.h"
@@ -277,9 +276,9 @@ public:
     if (matmul.numTargets == 0)
       matrices.push_back(call.out);
     for (size_t i = 0; i < call.targets.size() && i < matmul.numTargets; ++i) {
-      const StoreTo &to = call.targets[i];
-      now.targets[i] = {to.out, matmul.targets[i].block, to.signal, to.perRun, to.value};
-      matrices.push_back(to.out);
+      now.targets[i] = call.targets[i];
+      now.targets[i].block = matmul.targets[i].block;
+      matrices.push_back(now.targets[i].d);
     }
     for (const void *address : matrices)
       if (reinterpret_cast<uintptr_t>(address) % 16 != 0)
@@ -290,10 +289,10 @@ public:
     std::vector<const void *> addresses(matrices);
     addresses.insert(addresses.end(), {call.epoch, call.abortFlag, call.stopped, matmul.arrivals,
                                        call.bias, call.residual});
-    for (const StoreTo &to : call.targets)
+    for (const gated::Target &to : call.targets)
       addresses.push_back(to.signal);
     for (size_t i = 0; i < call.gates.size() && i < matmul.numGates; ++i) {
-      now.gates[i] = {call.gates[i].signal, call.gates[i].perRun, call.gates[i].value};
+      now.gates[i] = call.gates[i];
       addresses.push_back(call.gates[i].signal);
     }
     now.epoch = call.epoch;

@@ -12,6 +12,7 @@
 #define TANDEM_LIB_DEVICE_GPU_GATEDKERNELS_H
 
 #include "ChannelInterface.h"
+#include "Gated/KernelLibrary.h"
 
 #include "tandem/Program/Epilogue.h"
 #include "tandem/Program/Gated.h"
@@ -57,30 +58,16 @@ struct GatedShape {
   std::optional<Function> function;
 };
 
-/// Open when *signal >= (GatedCall::epoch ? *epoch : 0) * perRun + value.
-struct OpenWhen {
-  const uint64_t *signal = nullptr; ///< device memory that peers write
-  uint64_t perRun = 0, value = 0;
-};
-
-/// Where the rows of a block go, and the signal that is raised when the rows of this and of all
-/// targets before it are there: to (GatedCall::epoch ? *epoch : 0) * perRun + value. Not after an
-/// abort.
-struct StoreTo {
-  void *out = nullptr;        ///< memory of this or of another device
-  uint64_t *signal = nullptr; ///< null: none
-  uint64_t perRun = 0, value = 0;
-};
-
 /// One launch.
 struct GatedCall {
   const void *a = nullptr, *w = nullptr; ///< a: where row 0 is, or would be if it were not own
   const void *own = nullptr;             ///< the first of GatedShape::own, if it has rows
   void *out = nullptr;                   ///< null with targets
   const void *bias = nullptr, *residual = nullptr; ///< if the function has them
-  std::vector<StoreTo> targets;                    ///< one per block, if GatedShape::hasTargets
-  std::vector<OpenWhen> gates;                     ///< GatedShape::numGates
-  const uint64_t *epoch = nullptr;                 ///< device memory; null outside a graph
+  std::vector<gated::Target>
+      targets;                     ///< one per block, if GatedShape::hasTargets; `block` is not set
+  std::vector<gated::Gate> gates;  ///< GatedShape::numGates
+  const uint64_t *epoch = nullptr; ///< device memory; null outside a graph
   /// Of an abort (KernelArguments.h): in host memory, not 0 to end the kernel's waits; in device
   /// memory, what it sets before it ends then, and looks at before it signals.
   const uint64_t *abortFlag = nullptr;

@@ -13,8 +13,8 @@
 
 namespace tandem::gpu {
 
-/// So often a wait looks at its signal, a millisecond or less, before it says that it waits and
-/// looks whether the run was aborted: words of the host and of other uses cost more than the wait.
+/// Polls of a signal, a millisecond or less, before a wait reports that it waits and looks for an
+/// abort: both touch memory of the host, which costs more than most waits.
 constexpr unsigned kShortPolls = 1024;
 
 /// Whether an abort ends a wait that has looked `polls` times in vain. It looks seldom: many blocks

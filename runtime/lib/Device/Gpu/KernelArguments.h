@@ -90,17 +90,20 @@ struct ExchangeStepArguments {
   int16_t op = 0;      ///< ReduceOp
   int32_t numWaits = 0, numStores = 0, numSignals = 0, reserved = 0;
 };
-struct alignas(16) ExchangeArguments {
+/// What both kinds of exchange have.
+struct ExchangeRunArguments {
   uint64_t *epoch = nullptr;
   const uint64_t *abortFlag = nullptr; ///< host memory
   uint64_t *stopped = nullptr;
   uint64_t *progress = nullptr; ///< host memory: `command` while it waits
   uint64_t command = 0;
-  uint64_t *arrivals = nullptr; ///< per step: blocks that have come to its end, in all runs
+  /// In all runs: per step the blocks that have come to its end, or those that have read *epoch.
+  uint64_t *arrivals = nullptr;
+};
+struct alignas(16) ExchangeArguments : ExchangeRunArguments {
   int32_t numSteps = 0;
-  int32_t countsRun = 0; ///< *epoch is the previous run's number, and becomes this run's
-  int32_t flagBlocks =
-      0; ///< blocks that each raise and await flags of their own; 0: one signal per step
+  int32_t countsRun = 0;      ///< *epoch is the previous run's number, and becomes this run's
+  int32_t flagBlocks = 0;     ///< blocks with flags of their own; 0: one signal per step
   int32_t unitsPerThread = 1; ///< units that follow each other for one thread
   int32_t plain = 0;          ///< signals are plain stores: nobody else raises their words
   int32_t reserved = 0;
@@ -116,13 +119,7 @@ static_assert(sizeof(ExchangeArguments) < 4096, "the most that all GPUs take as 
 /// words at number % 2 * bufferWords + 2 * (s * 2 * units + h * units + p), h = 0, 1, in words of 8
 /// bytes. Arrays by rank have the term of a sum as index, else the number of the member.
 enum : int { kMaxLLRanks = 8 };
-struct alignas(16) LLArguments {
-  uint64_t *epoch = nullptr;
-  const uint64_t *abortFlag = nullptr; ///< host memory
-  uint64_t *stopped = nullptr;
-  uint64_t *progress = nullptr; ///< host memory: `command` while it waits
-  uint64_t command = 0;
-  uint64_t *arrivals = nullptr;          ///< blocks that have read *epoch, in all runs
+struct alignas(16) LLArguments : ExchangeRunArguments {
   uint64_t perRun = 0, value = 0;        ///< the exchange's number is *epoch * perRun + value
   const void *sources[kMaxLLRanks] = {}; ///< what each rank gets
   void *slots[kMaxLLRanks] = {};         ///< of the program: get what comes from each rank

@@ -21,21 +21,28 @@ constexpr unsigned kWidest = 16;
 /// The kernels with 32-bit indices are the fast ones.
 const char *bitsFor(uint64_t units) { return units < (uint64_t(1) << 31) ? "32" : "64"; }
 
-/// The largest power of two, at most kWidest, that divides all addresses.
-unsigned alignmentOf(std::initializer_list<const void *> addresses) {
-  uintptr_t all = kWidest;
-  for (const void *address : addresses)
-    all |= reinterpret_cast<uintptr_t>(address);
-  return static_cast<unsigned>(all & (~all + 1));
+/// Elements per unit of the variants of a kernel, widest first.
+std::vector<unsigned> packsOf(unsigned widest) {
+  return widest > 1 ? std::vector<unsigned>{widest, 1} : std::vector<unsigned>{1};
 }
 
-template <typename Variants>
-const auto *pick(const Variants &variants, std::initializer_list<const void *> addresses) {
-  unsigned alignment = alignmentOf(addresses);
-  for (const auto &variant : variants)
+/// All bits of the addresses.
+uintptr_t bitsOf(std::initializer_list<const void *> addresses) {
+  uintptr_t all = 0;
+  for (const void *address : addresses)
+    all |= reinterpret_cast<uintptr_t>(address);
+  return all;
+}
+
+/// The widest variant whose units begin at addresses with these bits.
+template <typename Variant>
+const Variant &pick(const std::vector<Variant> &variants, uintptr_t addresses) {
+  addresses |= kWidest;
+  uint64_t alignment = addresses & (~addresses + 1);
+  for (const Variant &variant : variants)
     if (variant.bytes <= alignment)
-      return &variant;
-  return &variants.back(); // always fits: elements are aligned
+      return variant;
+  return variants.back(); // always fits: elements are aligned
 }
 
 /// The types whose kernels handle fused exchanges (program::exchangeKernelType).
@@ -193,10 +200,10 @@ Status CopyPlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
     return kernels.driver.copyRowsAsync(dst, rows.dstPitch, src, rows.srcPitch, rows.bytes,
                                         rows.rows, stream);
   }
-  const Variant *variant = pick(variants, {dst, src});
-  Nest nest = variant->nest;
+  const KernelVariant &variant = pick(variants, bitsOf({dst, src}));
+  Nest nest = variant.nest;
   void *arguments[] = {argument(nest), argument(dst), argument(src)};
-  return kernels.launch(variant->function, nest.total, stream, arguments);
+  return kernels.launch(variant.function, nest.total, stream, arguments);
 }
 
 Expected<ConvertPlan> ConvertPlan::make(const Kernels &kernels, const Layout &dst,
@@ -233,8 +240,7 @@ Expected<CombinePlan> CombinePlan::make(const Kernels &kernels, const Layout &ds
   if (loops.total() == 0)
     return plan;
   unsigned element = sizeOf(dst.dtype), most = kWidest / element;
-  bool packs = loops.pack(most) == most;
-  for (unsigned pack : packs ? std::vector<unsigned>{most, 1} : std::vector<unsigned>{1}) {
+  for (unsigned pack : packsOf(loops.pack(most) == most ? most : 1)) {
     Nest nest = loops.nest(pack, false);
     TANDEM_ASSIGN_OR_RETURN(FunctionHandle function,
                             kernels.get(fmt::format("combine_{}_{}_{}", toString(dst.dtype), pack,
@@ -248,11 +254,11 @@ Status CombinePlan::run(const Kernels &kernels, StreamHandle stream, void *dst, 
                         const void *b) const {
   if (variants.empty())
     return Status();
-  const Variant *variant = pick(variants, {dst, a, b});
-  Nest nest = variant->nest;
+  const KernelVariant &variant = pick(variants, bitsOf({dst, a, b}));
+  Nest nest = variant.nest;
   int code = op;
   void *arguments[] = {argument(nest), argument(dst), argument(a), argument(b), argument(code)};
-  return kernels.launch(variant->function, nest.total, stream, arguments);
+  return kernels.launch(variant.function, nest.total, stream, arguments);
 }
 
 Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst, const Layout &src,
@@ -269,7 +275,6 @@ Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst,
   plan.blockPerOutput = !threadPerOutput && reduced.total() >= 64 &&
                         (reduced.innerStride(0) == 1 || kept.total() < 4096);
   const Loops &packed = plan.blockPerOutput ? reduced : kept;
-  std::vector<unsigned> packs{1};
   bool aligned = true; // the unpacked loops must keep the alignment too
   const Loops &other = plan.blockPerOutput ? kept : reduced;
   size_t operand = plan.blockPerOutput ? 1 : 0;
@@ -278,9 +283,8 @@ Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst,
     for (size_t d = 0; d < other.outer(); ++d)
       aligned = aligned && other.outerStride(operand, d) % most == 0;
   }
-  if (aligned && packed.total() > 0 && packed.pack(most) == most)
-    packs.insert(packs.begin(), most);
-  for (unsigned pack : packs) {
+  aligned = aligned && packed.total() > 0 && packed.pack(most) == most;
+  for (unsigned pack : packsOf(aligned ? most : 1)) {
     Variant variant;
     variant.bytes = pack * element;
     variant.kept = kept.nest(plan.blockPerOutput ? 1 : pack, false);
@@ -301,14 +305,14 @@ Status ReducePlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
   if (variants.empty())
     return Status();
   // With a block per result, results are stored one at a time, so `dst` needs no alignment.
-  const Variant *variant = blockPerOutput ? pick(variants, {src}) : pick(variants, {dst, src});
-  Nest kept = variant->kept, reduced = variant->reduced;
+  const Variant &variant = pick(variants, bitsOf({blockPerOutput ? nullptr : dst, src}));
+  Nest kept = variant.kept, reduced = variant.reduced;
   int code = op;
   void *arguments[] = {argument(kept), argument(reduced), argument(dst), argument(src),
                        argument(code)};
   if (blockPerOutput)
-    return kernels.launchBlocks(variant->function, kept.total, stream, arguments);
-  return kernels.launch(variant->function, kept.total, stream, arguments);
+    return kernels.launchBlocks(variant.function, kept.total, stream, arguments);
+  return kernels.launch(variant.function, kept.total, stream, arguments);
 }
 
 //===----------------------------------------------------------------------===//
@@ -353,7 +357,6 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
   const std::vector<program::ExchangeMove> &moves = plan.moves;
   auto no = [](const std::string &why) { return Status(Code::Unsupported, why); };
   std::optional<DType> type;
-  bool adds = false;
   std::vector<std::pair<Layout, Layout>> shapes; // of targets and sources
   std::vector<Loops> loops;
   unsigned pack = kWidest;
@@ -372,8 +375,7 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
     if (!type)
       type = move.out.dtype;
     if (*type != move.out.dtype)
-      return no("expected one type in all steps of an exchange that adds");
-    adds |= move.reduces;
+      return no("expected one type in all steps, or dimensions for the bytes of each element");
   }
   for (const auto &[out, in] : shapes) {
     // In order: unit i is the same elements in all steps.
@@ -385,29 +387,19 @@ Expected<ExchangePlan> ExchangePlan::make(const Kernels &kernels,
     if (loops.back().pack(most) != most)
       pack = 1;
   }
-  // A barrier moves nothing: any type will do.
-  auto handled = program::exchangeKernelType(type.value_or(DType::I8), adds);
-  if (!handled)
-    return no(fmt::format("there is no kernel for {}", toString(*type)));
+  // A barrier moves nothing: any type will do. program::whyNoKernel() has checked others.
+  DType handled = *program::exchangeKernelType(type.value_or(DType::I8), /*added=*/false);
   if (!type)
     pack = 1;
-  for (unsigned width : pack > 1 ? std::vector<unsigned>{pack, 1} : std::vector<unsigned>{1}) {
+  for (unsigned width : packsOf(pack)) {
     Variant &variant = plan.variants.emplace_back();
-    variant.bytes = width * sizeOf(*handled);
+    variant.bytes = width * sizeOf(handled);
     TANDEM_ASSIGN_OR_RETURN(variant.function,
-                            kernels.get(fmt::format("exchange_{}_{}", toString(*handled), width)));
+                            kernels.get(fmt::format("exchange_{}_{}", toString(handled), width)));
     for (const Loops &each : loops)
       variant.nests.push_back(each.total() > 0 ? each.nest(width, false) : Nest());
   }
   return plan;
-}
-
-/// The widest variant whose units begin at these addresses.
-template <typename Variant>
-static const Variant &variantFor(const std::vector<Variant> &variants, uintptr_t addresses) {
-  addresses |= kWidest;
-  uint64_t alignment = addresses & (~addresses + 1);
-  return variants.front().bytes <= alignment ? variants.front() : variants.back();
 }
 
 Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream, ExchangeArguments &exchange,
@@ -432,7 +424,7 @@ Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream, ExchangeAr
     addresses |= reinterpret_cast<uintptr_t>(exchange.stores[k].target) |
                  reinterpret_cast<uintptr_t>(exchange.stores[k].source);
   // One variant for all steps, in which a thread handles the same elements.
-  const Variant &variant = variantFor(variants, addresses);
+  const Variant &variant = pick(variants, addresses);
   std::copy(variant.nests.begin(), variant.nests.end(), exchange.nests);
   exchange.flagBlocks = static_cast<int32_t>(flagBlocks);
   // The addresses of other ranks may allow another variant: a block has the same elements in both.
@@ -445,25 +437,22 @@ Status ExchangePlan::run(const Kernels &kernels, StreamHandle stream, ExchangeAr
 
 Expected<LLPlan> LLPlan::make(const Kernels &kernels, const Layout &source, const Layout &slot,
                               const Layout *sum, ReduceOp op) {
-  DType type = source.dtype;
-  std::optional<DType> handled = program::exchangeKernelType(type, /*added=*/sum != nullptr);
-  if (!handled)
-    return Status(Code::Unsupported, fmt::format("there is no kernel for {}", toString(type)));
+  // program::whyNoKernel() has checked that it has one.
+  DType handled = *program::exchangeKernelType(source.dtype, /*added=*/false);
   LLPlan plan;
   plan.op = op;
   // In order: unit i is the same elements on all ranks.
   Loops loops({sum ? *sum : slot, source, slot}, /*inOrder=*/true);
-  unsigned most = kWidest / sizeOf(type);
+  unsigned most = kWidest / sizeOf(handled);
   if (loops.total() == 0 || loops.total() >= uint64_t(1) << 31)
     return Status(Code::Unsupported, "its values are too large, or empty");
   plan.units = (loops.total() + most - 1) / most;
-  bool isPacked = loops.pack(most) == most;
-  for (unsigned width : isPacked ? std::vector<unsigned>{most, 1} : std::vector<unsigned>{1}) {
-    Variant &variant = plan.variants.emplace_back();
-    variant.bytes = width * sizeOf(type);
+  for (unsigned width : packsOf(loops.pack(most) == most ? most : 1)) {
+    KernelVariant &variant = plan.variants.emplace_back();
+    variant.bytes = width * sizeOf(handled);
     variant.nest = loops.nest(width, false);
     TANDEM_ASSIGN_OR_RETURN(variant.function,
-                            kernels.get(fmt::format("ll_{}_{}", toString(*handled), width)));
+                            kernels.get(fmt::format("ll_{}_{}", toString(handled), width)));
   }
   return plan;
 }
@@ -475,7 +464,7 @@ Status LLPlan::run(const Kernels &kernels, StreamHandle stream, LLArguments &exc
     addresses |= reinterpret_cast<uintptr_t>(exchange.sources[r]) |
                  reinterpret_cast<uintptr_t>(exchange.slots[r]) |
                  reinterpret_cast<uintptr_t>(exchange.copies[r]);
-  const Variant &variant = variantFor(variants, addresses);
+  const KernelVariant &variant = pick(variants, addresses);
   exchange.nest = variant.nest;
   exchange.units = units;
   exchange.op = static_cast<int32_t>(op);

@@ -71,12 +71,7 @@ public:
              const void *b) const;
 
 private:
-  struct Variant {
-    unsigned bytes = 0;
-    FunctionHandle function = nullptr;
-    Nest nest;
-  };
-  std::vector<Variant> variants;
+  std::vector<KernelVariant> variants;
   int op = 0;
 };
 

@@ -51,6 +51,7 @@ private:
   bool pushed = false;
 };
 
+#define TANDEM_TRY_CUDA(name, ...) TANDEM_RETURN_IF_ERROR(api.status(api.name(__VA_ARGS__), #name))
 #define TANDEM_CUDA(name, ...)                                                                     \
   Current current(api, context);                                                                   \
   return api.status(api.name(__VA_ARGS__), #name)
@@ -68,11 +69,9 @@ public:
   }
   Status open(unsigned index) {
     // Never released: the embedder's libraries use it too, and creating it again takes 250 ms.
-    TANDEM_RETURN_IF_ERROR(
-        api.status(api.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain"));
+    TANDEM_TRY_CUDA(cuDevicePrimaryCtxRetain, &context, device);
     char name[256] = "";
-    TANDEM_RETURN_IF_ERROR(
-        api.status(api.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName"));
+    TANDEM_TRY_CUDA(cuDeviceGetName, name, sizeof name, device);
     description.name = fmt::format("cuda:{}", index);
     description.model = name;
     TANDEM_ASSIGN_OR_RETURN(description.uuid, uuidOf(device));
@@ -174,23 +173,17 @@ public:
   }
   Status fill(void *dst, uint8_t value, uint64_t bytes) override {
     Current current(api, context);
-    TANDEM_RETURN_IF_ERROR(
-        api.status(api.cuMemsetD8Async(address(dst), value, bytes, transfers), "cuMemsetD8Async"));
+    TANDEM_TRY_CUDA(cuMemsetD8Async, address(dst), value, bytes, transfers);
     return api.status(api.cuStreamSynchronize(transfers), "cuStreamSynchronize");
   }
 
   Status createStream(StreamHandle *handle, StreamPriority priority) override {
     Current current(api, context);
     int least = 0, greatest = 0; // a smaller number is a higher priority
-    TANDEM_RETURN_IF_ERROR(api.status(api.cuCtxGetStreamPriorityRange(&least, &greatest),
-                                      "cuCtxGetStreamPriorityRange"));
-    CUstream made = nullptr;
-    Status status =
-        api.status(api.cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING,
-                                                  priorityOf(priority, least, greatest)),
-                   "cuStreamCreate");
-    *handle = made;
-    return status;
+    TANDEM_TRY_CUDA(cuCtxGetStreamPriorityRange, &least, &greatest);
+    return api.status(api.cuStreamCreateWithPriority(Made<CUstream>(handle), CU_STREAM_NON_BLOCKING,
+                                                     priorityOf(priority, least, greatest)),
+                      "cuStreamCreate");
   }
   Status destroyStream(StreamHandle handle) override {
     TANDEM_CUDA(cuStreamDestroy, stream(handle));
@@ -199,7 +192,7 @@ public:
     Current current(api, context);
     CUcontext of = nullptr;
     if (handle)
-      TANDEM_RETURN_IF_ERROR(api.status(api.cuStreamGetCtx(stream(handle), &of), "cuStreamGetCtx"));
+      TANDEM_TRY_CUDA(cuStreamGetCtx, stream(handle), &of);
     if (!handle || of == context)
       return Status();
     return Status(Code::InvalidArgument,
@@ -211,12 +204,9 @@ public:
   }
   Status createEvent(EventHandle *handle, bool timing) override {
     Current current(api, context);
-    CUevent made = nullptr;
-    Status status =
-        api.status(api.cuEventCreate(&made, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
-                   "cuEventCreate");
-    *handle = made;
-    return status;
+    return api.status(api.cuEventCreate(Made<CUevent>(handle),
+                                        timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+                      "cuEventCreate");
   }
   Status destroyEvent(EventHandle handle) override { TANDEM_CUDA(cuEventDestroy, event(handle)); }
   Status record(EventHandle handle, StreamHandle on) override {
@@ -256,11 +246,7 @@ public:
       return api.status(
           api.cuStreamWriteValue64(stream(on), address(at), value, CU_STREAM_WRITE_VALUE_DEFAULT),
           "cuStreamWriteValue64");
-    Status status =
-        api.status(api.cuMemsetD32Async(address(at), static_cast<unsigned>(value), 1, stream(on)),
-                   "cuMemsetD32Async");
-    if (!status.ok())
-      return status;
+    TANDEM_TRY_CUDA(cuMemsetD32Async, address(at), static_cast<unsigned>(value), 1, stream(on));
     return api.status(
         api.cuMemsetD32Async(address(at) + 4, static_cast<unsigned>(value >> 32), 1, stream(on)),
         "cuMemsetD32Async");
@@ -275,18 +261,15 @@ public:
   }
   Status endCapture(StreamHandle on, GraphHandle *graph) override {
     Current current(api, context);
-    CUgraph made = nullptr;
-    Status status = api.status(api.cuStreamEndCapture(stream(on), &made), "cuStreamEndCapture");
-    *graph = made;
-    return status;
+    return api.status(api.cuStreamEndCapture(stream(on), Made<CUgraph>(graph)),
+                      "cuStreamEndCapture");
   }
   Status isCapturing(StreamHandle on, bool *capturing) override {
     Current current(api, context);
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     // The legacy default stream cannot be captured.
     if (on)
-      TANDEM_RETURN_IF_ERROR(
-          api.status(api.cuStreamIsCapturing(stream(on), &status), "cuStreamIsCapturing"));
+      TANDEM_TRY_CUDA(cuStreamIsCapturing, stream(on), &status);
     *capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
     return Status();
   }
@@ -295,14 +278,11 @@ public:
   }
   Status instantiate(GraphHandle graph, ExecutableHandle *executable) override {
     Current current(api, context);
-    CUgraphExec made = nullptr;
     // Kernels keep the priority of the stream that they were captured on.
-    Status status =
-        api.status(api.cuGraphInstantiate(&made, static_cast<CUgraph>(graph),
-                                          CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
-                   "cuGraphInstantiate");
-    *executable = made;
-    return status;
+    return api.status(api.cuGraphInstantiate(Made<CUgraphExec>(executable),
+                                             static_cast<CUgraph>(graph),
+                                             CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+                      "cuGraphInstantiate");
   }
   Status update(ExecutableHandle executable, GraphHandle graph, bool *done) override {
     Current current(api, context);
@@ -348,10 +328,8 @@ public:
 
   Status loadModule(std::string_view image, ModuleHandle *handle) override {
     Current current(api, context);
-    CUmodule made = nullptr;
-    Status status = api.status(api.cuModuleLoadData(&made, image.data()), "cuModuleLoadData");
-    *handle = made;
-    return status;
+    return api.status(api.cuModuleLoadData(Made<CUmodule>(handle), image.data()),
+                      "cuModuleLoadData");
   }
   Status unloadModule(ModuleHandle handle) override {
     return release([&api = api, handle] {
@@ -395,7 +373,7 @@ private:
   /// In hexadecimal.
   Expected<std::string> uuidOf(CUdevice of) const {
     CUuuid uuid{};
-    TANDEM_RETURN_IF_ERROR(api.status(api.cuDeviceGetUuid(&uuid, of), "cuDeviceGetUuid"));
+    TANDEM_TRY_CUDA(cuDeviceGetUuid, &uuid, of);
     std::string text;
     for (char byte : uuid.bytes)
       text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -403,8 +381,7 @@ private:
   }
   Expected<int> attribute(CUdevice_attribute which) {
     int value = 0;
-    TANDEM_RETURN_IF_ERROR(
-        api.status(api.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute"));
+    TANDEM_TRY_CUDA(cuDeviceGetAttribute, &value, which, device);
     return value;
   }
   Status query(CUresult result, const char *what, bool *done) const {
@@ -425,6 +402,7 @@ private:
 };
 
 #undef TANDEM_CUDA
+#undef TANDEM_TRY_CUDA
 
 } // namespace
 

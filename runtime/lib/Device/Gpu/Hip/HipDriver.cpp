@@ -55,6 +55,7 @@ private:
   bool changed = false;
 };
 
+#define TANDEM_TRY_HIP(name, ...) TANDEM_RETURN_IF_ERROR(api.status(api.name(__VA_ARGS__), #name))
 #define TANDEM_HIP(name, ...)                                                                      \
   Current current(api, device);                                                                    \
   return api.status(api.name(__VA_ARGS__), #name)
@@ -74,8 +75,7 @@ public:
   Status open() {
     hipDeviceProp_t properties;
     std::memset(&properties, 0, sizeof properties);
-    TANDEM_RETURN_IF_ERROR(
-        api.status(api.hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties"));
+    TANDEM_TRY_HIP(hipGetDeviceProperties, &properties, device);
     description.name = fmt::format("hip:{}", device);
     description.model = properties.name;
     // "gfx942:sramecc+:xnack-": code objects that name no feature run with any.
@@ -84,9 +84,8 @@ public:
     TANDEM_ASSIGN_OR_RETURN(description.uuid, uuidOf(device));
     description.index = static_cast<unsigned>(device);
     int processors = 0;
-    TANDEM_RETURN_IF_ERROR(api.status(
-        api.hipDeviceGetAttribute(&processors, hipDeviceAttributeMultiprocessorCount, device),
-        "hipDeviceGetAttribute"));
+    TANDEM_TRY_HIP(hipDeviceGetAttribute, &processors, hipDeviceAttributeMultiprocessorCount,
+                   device);
     description.processors = static_cast<unsigned>(std::max(processors, 1));
     description.sharesMemory = true;
     description.sharesByBytes = true;
@@ -171,23 +170,18 @@ public:
   }
   Status fill(void *dst, uint8_t value, uint64_t bytes) override {
     Current current(api, device);
-    TANDEM_RETURN_IF_ERROR(
-        api.status(api.hipMemsetAsync(dst, value, bytes, transfers), "hipMemsetAsync"));
+    TANDEM_TRY_HIP(hipMemsetAsync, dst, value, bytes, transfers);
     return api.status(api.hipStreamSynchronize(transfers), "hipStreamSynchronize");
   }
 
   Status createStream(StreamHandle *handle, StreamPriority priority) override {
     Current current(api, device);
     int least = 0, greatest = 0; // a smaller number is a higher priority
-    TANDEM_RETURN_IF_ERROR(api.status(api.hipDeviceGetStreamPriorityRange(&least, &greatest),
-                                      "hipDeviceGetStreamPriorityRange"));
-    hipStream_t made = nullptr;
-    Status status =
-        api.status(api.hipStreamCreateWithPriority(&made, hipStreamNonBlocking,
-                                                   priorityOf(priority, least, greatest)),
-                   "hipStreamCreateWithPriority");
-    *handle = made;
-    return status;
+    TANDEM_TRY_HIP(hipDeviceGetStreamPriorityRange, &least, &greatest);
+    return api.status(api.hipStreamCreateWithPriority(Made<hipStream_t>(handle),
+                                                      hipStreamNonBlocking,
+                                                      priorityOf(priority, least, greatest)),
+                      "hipStreamCreateWithPriority");
   }
   Status destroyStream(StreamHandle handle) override {
     TANDEM_HIP(hipStreamDestroy, stream(handle));
@@ -196,8 +190,7 @@ public:
     Current current(api, device);
     hipDevice_t of = device;
     if (handle && api.hipStreamGetDevice)
-      TANDEM_RETURN_IF_ERROR(
-          api.status(api.hipStreamGetDevice(stream(handle), &of), "hipStreamGetDevice"));
+      TANDEM_TRY_HIP(hipStreamGetDevice, stream(handle), &of);
     if (of == device)
       return Status();
     return Status(Code::InvalidArgument,
@@ -209,12 +202,9 @@ public:
   }
   Status createEvent(EventHandle *handle, bool timing) override {
     Current current(api, device);
-    hipEvent_t made = nullptr;
-    Status status = api.status(
-        api.hipEventCreateWithFlags(&made, timing ? hipEventDefault : hipEventDisableTiming),
-        "hipEventCreateWithFlags");
-    *handle = made;
-    return status;
+    return api.status(api.hipEventCreateWithFlags(Made<hipEvent_t>(handle),
+                                                  timing ? hipEventDefault : hipEventDisableTiming),
+                      "hipEventCreateWithFlags");
   }
   Status destroyEvent(EventHandle handle) override { TANDEM_HIP(hipEventDestroy, event(handle)); }
   Status record(EventHandle handle, StreamHandle on) override {
@@ -243,8 +233,7 @@ public:
   Status setWord(StreamHandle on, void *at, uint64_t value) override {
     Current current(api, device);
     auto *half = static_cast<uint32_t *>(at);
-    TANDEM_RETURN_IF_ERROR(api.status(
-        api.hipMemsetD32Async(half, static_cast<int>(value), 1, stream(on)), "hipMemsetD32Async"));
+    TANDEM_TRY_HIP(hipMemsetD32Async, half, static_cast<int>(value), 1, stream(on));
     return api.status(api.hipMemsetD32Async(half + 1, static_cast<int>(value >> 32), 1, stream(on)),
                       "hipMemsetD32Async");
   }
@@ -257,18 +246,15 @@ public:
   }
   Status endCapture(StreamHandle on, GraphHandle *graph) override {
     Current current(api, device);
-    hipGraph_t made = nullptr;
-    Status status = api.status(api.hipStreamEndCapture(stream(on), &made), "hipStreamEndCapture");
-    *graph = made;
-    return status;
+    return api.status(api.hipStreamEndCapture(stream(on), Made<hipGraph_t>(graph)),
+                      "hipStreamEndCapture");
   }
   Status isCapturing(StreamHandle on, bool *capturing) override {
     Current current(api, device);
     hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
     // The legacy default stream cannot be captured.
     if (on)
-      TANDEM_RETURN_IF_ERROR(
-          api.status(api.hipStreamIsCapturing(stream(on), &status), "hipStreamIsCapturing"));
+      TANDEM_TRY_HIP(hipStreamIsCapturing, stream(on), &status);
     *capturing = status != hipStreamCaptureStatusNone;
     return Status();
   }
@@ -314,13 +300,11 @@ public:
     found.clear();
     size_t count = 0;
     auto of = static_cast<hipGraphNode_t>(node);
-    TANDEM_RETURN_IF_ERROR(api.status(api.hipGraphNodeGetDependencies(of, nullptr, &count),
-                                      "hipGraphNodeGetDependencies"));
+    TANDEM_TRY_HIP(hipGraphNodeGetDependencies, of, nullptr, &count);
     if (count == 0)
       return Status();
     std::vector<hipGraphNode_t> nodes(count);
-    TANDEM_RETURN_IF_ERROR(api.status(api.hipGraphNodeGetDependencies(of, nodes.data(), &count),
-                                      "hipGraphNodeGetDependencies"));
+    TANDEM_TRY_HIP(hipGraphNodeGetDependencies, of, nodes.data(), &count);
     found.assign(nodes.begin(), nodes.end());
     return Status();
   }
@@ -360,8 +344,7 @@ public:
     TANDEM_ASSIGN_OR_RETURN(KernelParameters kernels, readKernelParameters(object));
     Current current(api, device);
     hipModule_t made = nullptr;
-    TANDEM_RETURN_IF_ERROR(
-        api.status(api.hipModuleLoadData(&made, object.data()), "hipModuleLoadData"));
+    TANDEM_TRY_HIP(hipModuleLoadData, &made, object.data());
     *handle = made;
     std::lock_guard<std::mutex> lock(sizesMutex);
     modules[made] = std::move(kernels);
@@ -407,7 +390,7 @@ private:
   /// In hexadecimal.
   Expected<std::string> uuidOf(int of) const {
     hipUUID uuid{};
-    TANDEM_RETURN_IF_ERROR(api.status(api.hipDeviceGetUuid(&uuid, of), "hipDeviceGetUuid"));
+    TANDEM_TRY_HIP(hipDeviceGetUuid, &uuid, of);
     std::string text;
     for (char byte : uuid.bytes)
       text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -430,6 +413,7 @@ private:
 };
 
 #undef TANDEM_HIP
+#undef TANDEM_TRY_HIP
 
 } // namespace
 

@@ -69,7 +69,7 @@ public:
     for (size_t i = 0; i < products.size(); ++i) {
       const gpu::GatedShape::Block &block = shape.blocks[i];
       for (; passed < block.gates; ++passed) {
-        gpu::OpenWhen gate = call.gates[passed];
+        gpu::gated::Gate gate = call.gates[passed];
         void *arguments[] = {gpu::argument(gate.signal),    gpu::argument(call.epoch),
                              gpu::argument(gate.perRun),    gpu::argument(gate.value),
                              gpu::argument(call.progress),  gpu::argument(call.marker),
@@ -81,7 +81,7 @@ public:
                                  (block.firstRow - shape.own.firstRow) * shape.own.stride
                            : static_cast<const float *>(call.a) + block.firstRow * shape.strideA;
       int64_t first = block.firstRow * shape.strideOut;
-      float *out = shape.hasTargets ? static_cast<float *>(call.targets[i].out)
+      float *out = shape.hasTargets ? static_cast<float *>(call.targets[i].d)
                                     : static_cast<float *>(call.out) + first;
       const float *residual =
           call.residual ? static_cast<const float *>(call.residual) + first : nullptr;
@@ -91,7 +91,7 @@ public:
       }));
       if (!shape.hasTargets || !call.targets[i].signal)
         continue;
-      gpu::StoreTo to = call.targets[i];
+      gpu::gated::Target to = call.targets[i];
       uint64_t plain = 0;
       void *arguments[] = {gpu::argument(to.signal),    gpu::argument(call.epoch),
                            gpu::argument(to.perRun),    gpu::argument(to.value),
