@@ -247,7 +247,7 @@ class Ranks(harness.CombinationTest):
             done = harness.finish(jobs[rank])
             self.assertEqual(done.code, 1, str(done))
             self.assertRegex(done.out + done.err, rf"rank {rank}: {self.expected()}", str(done))
-        # A rank that shows no life is lost after 10 s, one that has ended at once.
+        # A rank that sends no heartbeat is lost after 10 s, one that has ended at once.
         limit = 30 if fault.number == signal.SIGSTOP else 10
         self.assertLess(time.monotonic() - begin, limit * harness.SLOWER)
         self.ends(jobs[fault.rank], ranks[fault.rank])
@@ -264,7 +264,7 @@ class Ranks(harness.CombinationTest):
         """Of the message of another rank. A rank between two commands, or before a run, names none."""
         lost = rf"lost rank {self.combination.rank}"
         if self.combination.number == signal.SIGSTOP:
-            return rf".*(command \d+ \((.|\n)*(no end after|{lost}|rank {self.combination.rank} has shown no life)|{lost})"
+            return rf".*(command \d+ \((.|\n)*(no end after|{lost}|rank {self.combination.rank} has sent no heartbeat)|{lost})"
         return rf".*(command \d+ \(.*(rank {self.combination.rank}|closed)|{lost})"
 
     def ends(self, job, pid):

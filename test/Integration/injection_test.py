@@ -98,8 +98,8 @@ class HangReport(Matrix):
         done = finish(job)
         self.assertEqual(done.code, code, str(done))
         report = harness.read_json(self.path("hang.json"))
-        self.assertRegex("\n".join(report["text"]), expected, str(done))
-        for line in report["text"]:
+        self.assertRegex("\n".join(report["summary"]), expected, str(done))
+        for line in report["summary"]:
             self.assertIn(line, done.err)
         self.assertEqual([rank["rank"] for rank in report["ranks"]], list(range(len(report["ranks"]))))
         self.assertEqual(os.listdir(self.folder), ["hang.json"])
@@ -123,7 +123,7 @@ class HangReport(Matrix):
     def test_ucx(self):
         report, state = self.late("ucx")
         self.assertEqual((report["held_up_by"], state), ([1], "not begun"))
-        self.assertRegex(report["ranks"][1]["in_flight"][0]["text"], r"command \d+ \(copy ")
+        self.assertRegex(report["ranks"][1]["in_flight"][0]["description"], r"command \d+ \(copy ")
 
     @unittest.skipUnless(FAKE, "no stand-in driver")
     def test_peer(self):

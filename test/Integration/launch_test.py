@@ -289,8 +289,8 @@ class Failures(harness.Test):
         self.assertNotEqual(done.code, 0)
         for rank in (1, 2):
             self.assertRegex(done.err, rf"rank {rank}: run of @long: .*command \d+ \(group.*"
-                                       r"(rank 0 has shown no life for|lost rank 0: it has shown no life)"
-                                       rf"|rank {rank}: no end after .*rank 0 has shown no life for", str(done))
+                                       r"(rank 0 has sent no heartbeat for|lost rank 0: it has sent no heartbeat)"
+                                       rf"|rank {rank}: no end after .*rank 0 has sent no heartbeat for", str(done))
         self.assertIn("rank 0 did not end by itself and was killed", done.err)
 
     def test_all_ranks_stopped(self):

@@ -428,7 +428,7 @@ class MakeTest(harness.CombinationTest, injection_test.Matrix):
         job = self.launch(channel, program("matmul-2"), "--channel=ccl", f"--device={DEVICES[channel]}", timeout(2),
                           **{f"TANDEM_FAKE_{fault}_INIT".upper(): "2"}) # from 1
         done = harness.finish(job)
-        reason = {"kill": "its process has ended", "stop": r"it has shown no life for \d+ s"}[fault]
+        reason = {"kill": "its process has ended", "stop": r"it has sent no heartbeat for \d+ s"}[fault]
         self.assertRegex(done.out + done.err,
                          rf'rank 0: @\w+: channel c\d+ ".*": ncclCommInitRankConfig: lost rank 1: {reason}', str(done))
         self.assertEqual(done.code, 128 + signal.SIGKILL if fault == "kill" else 1, str(done))

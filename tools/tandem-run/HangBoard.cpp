@@ -95,7 +95,7 @@ void HangBoard::write(uint32_t rank, const RankNote &note) {
   for (size_t i = 0; i < std::min(note.commands.size(), kMostCommands); ++i) {
     const NotedCommand &c = note.commands[i];
     commands.push_back({c.program.substr(0, kMostText), c.run, c.stream, c.command, c.isCertain,
-                        c.text.substr(0, kMostText), c.noted});
+                        c.description.substr(0, kMostText), c.noted});
   }
   json all = {{"program", note.program},
               {"commands", std::move(commands)},

@@ -27,7 +27,7 @@ struct NotedCommand {
   uint64_t run = 0;
   uint32_t stream = 0, command = 0;
   bool isCertain = true;
-  std::string text;
+  std::string description;
   uint64_t noted = 0; ///< ms from its first note to this one
 };
 

@@ -56,10 +56,10 @@ public:
       out["held_up_by"].push_back(rank);
       lines.push_back(fmt::format("held up by rank {}: {}", rank, describeRank(rank)));
     }
-    out["text"] = lines;
+    out["summary"] = lines;
     return out;
   }
-  const std::vector<std::string> &text() const { return lines; }
+  const std::vector<std::string> &summary() const { return lines; }
 
 private:
   /// Ranks that were stopped or ended by a signal. If there are none: the ends of the chains, which
@@ -81,8 +81,8 @@ private:
     std::string text = state.process.empty() ? "" : state.process + "; ";
     if (!state.hasNote)
       return text + "noted nothing";
-    return text +
-           (state.note.commands.empty() ? "no run in flight" : "in " + state.note.commands[0].text);
+    return text + (state.note.commands.empty() ? "no run in flight"
+                                               : "in " + state.note.commands[0].description);
   }
 
   json makeRank(uint32_t rank) {
@@ -114,9 +114,9 @@ private:
                 {"command", noted.command == UINT32_MAX ? json() : json(noted.command)},
                 {"certain", noted.isCertain},
                 {"noted_for_ms", noted.noted},
-                {"text", noted.text}};
+                {"description", noted.description}};
     out["waits_for"] = json::array();
-    lines.push_back(fmt::format("  stream {} in {}{}, run {}", noted.stream, noted.text,
+    lines.push_back(fmt::format("  stream {} in {}{}, run {}", noted.stream, noted.description,
                                 noted.isCertain ? "" : " (or another one of a graph)", noted.run));
     if (!world || rank >= world->numRanks() || noted.command == UINT32_MAX)
       return out;
@@ -133,7 +133,7 @@ private:
       out["waits_for"].push_back({{"rank", of},
                                   {"stream", world->commands[other].stream},
                                   {"command", world->indexOf(other)},
-                                  {"text", world->describe(other)},
+                                  {"description", world->describe(other)},
                                   {"state", state}});
       lines.push_back(fmt::format("    waits for {}: {}", world->describe(other), state));
     }
@@ -208,7 +208,7 @@ Status run::writeHangReport(const std::string &path, const HangBoard &board,
   json out = report.make();
   if (!world)
     out["not_analysed"] = why;
-  for (const std::string &line : report.text())
+  for (const std::string &line : report.summary())
     fmt::print(stderr, "tandem-run: {}\n", escapeControls(line));
   return writeFile(path, out.dump(2, ' ', false, json::error_handler_t::replace) + "\n")
       .withPrefix("--hang-report: ");

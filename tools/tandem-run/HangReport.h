@@ -19,7 +19,7 @@ namespace tandem::run {
 
 /// Writes the report of --hang-report, see docs/operations.md. `states`: of each rank's process, as
 /// text ("running", "stopped", "ended by signal 9"), or empty: threads. `program`: the bytes of a
-/// program of the command line. Says on stderr, as text, who waits for whom.
+/// program of the command line. Says on stderr who waits for whom.
 Status writeHangReport(const std::string &path, const HangBoard &board,
                        const std::vector<std::string> &states,
                        const std::function<Expected<ProgramBytes>(size_t)> &program);

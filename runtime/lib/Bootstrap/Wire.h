@@ -7,10 +7,10 @@
 // that it has the job's secret. Rank 0 answers with a frame Accepted, which holds its own proof, or
 // with Refused and a text; and with Welcome once all ranks have arrived. Each all-gather is a frame
 // Part from every client, then Whole from rank 0. Abort carries the reason as text and ends the
-// bootstrap; a client believes it only after Accepted. A rank answers an Abort with Heard;
-// rank 0 sends Heard to all once every rank that it can reach knows of the failure. Between these,
-// both sides send Alive to show that they live and how many runs ranks have begun, and Bye before
-// they close the connection without a failure.
+// bootstrap; a client believes it only after Accepted. A rank answers an Abort with AbortAck;
+// rank 0 sends AbortAck to all once every rank that it can reach knows of the failure. Between
+// these, both sides send Heartbeat to show that they live and how many runs ranks have begun, and
+// Bye before they close the connection without a failure.
 //
 // The layouts of Challenge, Hello, Accepted and Abort are the same in all versions from 3 on: ranks
 // of different versions recognise each other, prove themselves, and end with a clear error.
@@ -60,9 +60,9 @@ enum class FrameKind : uint32_t {
   Whole,
   Abort,
   Refused,
-  Alive,
+  Heartbeat,
   Bye,
-  Heard
+  AbortAck
 };
 
 struct FrameHeader {

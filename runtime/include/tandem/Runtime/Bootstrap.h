@@ -47,7 +47,7 @@ public:
   virtual Status barrier() = 0;
 
   /// An error once it is known, outside of an exchange, that a rank has ended, has given up or
-  /// shows no life. Does not block. Any thread. Default: nothing is known.
+  /// sends no heartbeat. Does not block. Any thread. Default: nothing is known.
   virtual Status health() { return Status::success(); }
   /// This rank ends with an error: tells the others, whose health() becomes that error. Any thread,
   /// also during an exchange. Returns once the health() of all ranks that can be reached is an
@@ -62,7 +62,7 @@ public:
   /// rank has yet to begin may wait for longer than the timeout. Any thread. Default: kUnknown.
   virtual uint64_t begunByAll() { return kUnknown; }
   static constexpr uint64_t kUnknown = ~uint64_t(0);
-  /// A message's text about ranks that have begun fewer runs, or show no life: "rank 2 has not
+  /// A message's text about ranks that have begun fewer runs, or send no heartbeat: "rank 2 has not
   /// begun it". Empty if none is known. Any thread; does not block.
   virtual std::string late(uint64_t) { return {}; }
 };

@@ -91,8 +91,8 @@ struct BootstrapEnvironment {
   /// TANDEM_LAUNCH_TIMEOUT, seconds: how long ranks wait for each other at start. Default 60.
   std::chrono::milliseconds timeout{60000};
   bool timeoutGiven = false; ///< it was set
-  /// How long an exchange waits for a rank that shows no life; default `timeout`. A rank that lives
-  /// is waited for 60 times as long.
+  /// How long an exchange waits for a rank that sends no heartbeat; default `timeout`. A rank that
+  /// lives is waited for 60 times as long.
   std::optional<std::chrono::milliseconds> exchangeTimeout;
   /// How long a rank that gives up waits until all ranks have heard of it.
   std::chrono::milliseconds noticeTimeout{1000};

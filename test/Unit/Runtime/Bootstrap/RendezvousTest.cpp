@@ -758,7 +758,7 @@ TEST(Rendezvous, StoppedRankBeginsNoRun) {
       });
       // Without a run that waits it is 10 s.
       EXPECT_THAT((*bootstrap)->health().message(),
-                  HasSubstr(fmt::format("lost rank {}: it has shown no life for 1.5 s", stopped)));
+                  HasSubstr(fmt::format("rank {}: it has sent no heartbeat for 1.5 s", stopped)));
     });
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
@@ -844,7 +844,7 @@ TEST(Rendezvous, GivingUpWithoutRankZero) {
   EXPECT_EQ(::waitpid(pid, &status, WUNTRACED), pid);
   if (ranks[1] && ranks[2]) {
     ranks[1]->giveUp(Status(Code::Internal, "it is too hot"));
-    EXPECT_THAT(ranks[2]->health().message(), HasSubstr("lost rank 0: it has shown no life"));
+    EXPECT_THAT(ranks[2]->health().message(), HasSubstr("lost rank 0: it has sent no heartbeat"));
   }
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
@@ -900,13 +900,13 @@ TEST(Rendezvous, GivingUpWaitsForNoPeer) {
     mayRead.wait();
     do
       ASSERT_TRUE(root->receive(&header, sizeof header, deadline).ok());
-    while (header.kind == bootstrap::FrameKind::Alive);
+    while (header.kind == bootstrap::FrameKind::Heartbeat);
     ASSERT_EQ(header.kind, bootstrap::FrameKind::Whole);
     std::string whole(2 * kBytes, 0);
     ASSERT_TRUE(root->receive(whole.data(), whole.size(), deadline).ok());
     do
       ASSERT_TRUE(root->receive(&header, sizeof header, deadline).ok());
-    while (header.kind == bootstrap::FrameKind::Alive);
+    while (header.kind == bootstrap::FrameKind::Heartbeat);
     ASSERT_EQ(header.kind, bootstrap::FrameKind::Abort);
     std::string text(header.bytes, 0);
     ASSERT_TRUE(root->receive(text.data(), text.size(), deadline).ok());

@@ -37,7 +37,7 @@ TEST(HangBoard, ANoteThatIsTooLongKeepsItsError) {
   EXPECT_EQ(found.error, std::string(4096, '\1'));
   ASSERT_FALSE(found.commands.empty());
   EXPECT_LT(found.commands.size(), 48u);
-  EXPECT_EQ(found.commands[0].text, std::string(200, '\1'));
+  EXPECT_EQ(found.commands[0].description, std::string(200, '\1'));
   EXPECT_EQ(found.commands[0].noted, 7u);
 }
 

@@ -189,7 +189,7 @@ core::WaitLimit losing7() {
   return {seconds(60), [since = Clock::now()] {
             return Clock::now() - since < milliseconds(100)
                        ? Status()
-                       : Status(Code::Timeout, "lost rank 7: it has shown no life for 10 s");
+                       : Status(Code::Timeout, "lost rank 7: it has sent no heartbeat for 10 s");
           }};
 }
 
@@ -197,7 +197,8 @@ core::WaitLimit losing7() {
 TEST_F(Ccl, ALostRankEndsTheCreation) {
   auto start = Clock::now();
   Status status = Communicator::create(states[0], newId(), {3, 7}, 0, losing7()).status();
-  EXPECT_EQ(status.message(), "ncclCommInitRankConfig: lost rank 7: it has shown no life for 10 s");
+  EXPECT_EQ(status.message(),
+            "ncclCommInitRankConfig: lost rank 7: it has sent no heartbeat for 10 s");
   EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
@@ -205,7 +206,7 @@ TEST_F(CclSplit, ALostRankEndsTheSplit) {
   Knob stays("nccl-no-split-on", 2);
   auto start = Clock::now();
   for (const Status &status : create(losing7()))
-    EXPECT_EQ(status.message(), "ncclCommSplit: lost rank 7: it has shown no life for 10 s");
+    EXPECT_EQ(status.message(), "ncclCommSplit: lost rank 7: it has sent no heartbeat for 10 s");
   EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
@@ -214,7 +215,7 @@ TEST_F(Ccl, ALostRankEndsTheWarmUp) {
     ASSERT_TRUE(status.ok()) << status.message();
   auto start = Clock::now();
   EXPECT_EQ(made[0]->warmUp(losing7()).message(), "the first messages between ranks 3, 7: lost "
-                                                  "rank 7: it has shown no life for 10 s");
+                                                  "rank 7: it has sent no heartbeat for 10 s");
   EXPECT_LT(Clock::now() - start, seconds(5));
 }
 

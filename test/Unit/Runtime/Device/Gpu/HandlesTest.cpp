@@ -264,10 +264,10 @@ TEST(PeerHandles, AreNotAwaitedFromALostRank) {
   auto lost = [since = start] {
     return Clock::now() - since < std::chrono::milliseconds(100)
                ? Status()
-               : Status(Code::Timeout, "lost rank 7: it has shown no life for 10 s");
+               : Status(Code::Timeout, "lost rank 7: it has sent no heartbeat for 10 s");
   };
   core::SharedStep step = handleOf7(std::chrono::seconds(60), lost);
-  std::string expected = "the memory of rank 7: lost rank 7: it has shown no life for 10 s";
+  std::string expected = "the memory of rank 7: lost rank 7: it has sent no heartbeat for 10 s";
   EXPECT_EQ(server->send(STDIN_FILENO, 1, step).message(), expected);
   auto asked = peer::requestDescriptor(server->address());
   ASSERT_TRUE(asked.ok());

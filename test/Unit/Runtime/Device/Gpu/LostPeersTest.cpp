@@ -134,7 +134,7 @@ void prepareAsRank(int signal) {
   EXPECT_THAT(
       status.message(),
       HasSubstr("rank 0: @idle: channel c0 \"wire\": channel peer: the memory of rank 1: "));
-  EXPECT_THAT(status.message(), HasSubstr(signal == SIGKILL ? "rank 1" : "has shown no life"));
+  EXPECT_THAT(status.message(), HasSubstr(signal == SIGKILL ? "rank 1" : "has sent no heartbeat"));
 }
 
 void expectHandleIsNotAwaited(int signal) {
