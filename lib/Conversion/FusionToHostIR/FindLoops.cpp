@@ -342,9 +342,8 @@ bool LoopFinder::isOpen(fusion::ReshardOp op, bool reduces) const {
   fusion::ReshardKind kind = fusion::classifyReshard(from, to).kind;
   if (kind == fusion::ReshardKind::AllToAll)
     return reduces == isComputedByMore(op.getInput());
-  return reduces
-             ? kind == fusion::ReshardKind::AllReduce || kind == fusion::ReshardKind::ReduceScatter
-             : kind == fusion::ReshardKind::AllGather;
+  return kind != fusion::ReshardKind::Reduce &&
+         (reduces ? isReduction(kind) : kind == fusion::ReshardKind::AllGather);
 }
 
 /// The ops that make the operand of a reduction, back to the next ones that are not elementwise:

@@ -16,6 +16,7 @@
 
 using namespace mlir;
 using namespace tandem;
+using fusion::ReshardKind;
 
 namespace {
 
@@ -33,7 +34,7 @@ public:
 private:
   void dropSingleDevices();
   Obstacle classify();
-  Obstacle classifyAcross();
+  Obstacle classifyAcross(const fusion::Reshard &whole);
   void nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource);
   Value getOwner(ArrayRef<const CommonDigit *> digits);
   Value getReceiver(StringAttr axis);
@@ -103,79 +104,63 @@ Value Planner::getReceiver(StringAttr axis) {
 
 /// From one mesh to another: one device on one side may do a collective with the mesh that it
 /// belongs to.
-Obstacle Planner::classifyAcross() {
+Obstacle Planner::classifyAcross(const fusion::Reshard &whole) {
   MeshAttr from = result.sourceMesh, to = result.mesh;
-  bool fromOne = from.numDevices() == 1, toOne = to.numDevices() == 1;
-  auto countAxes = [](MeshAttr mesh) {
+  if (whole.reduces() && whole.kind != ReshardKind::Reduce)
+    return explain(op) << "a partial value does not move from mesh @" << from.getName().getValue()
+                       << " to mesh @" << to.getName().getValue()
+                       << ", but from all devices of its mesh to one device; reduce it on its "
+                          "own mesh first";
+  auto count = [&](MeshAttr mesh) {
     return llvm::count_if(mesh.getAxes(), [](const auto &axis) { return axis.size > 1; });
   };
-  auto allAxes = [](MeshAttr mesh) {
-    return llvm::map_to_vector(mesh.getAxes(), [](const auto &axis) { return axis.name; });
-  };
-  SmallVector<const CommonDigit *> gathered, scattered;
-  bool simple = true;
+  SmallVector<const CommonDigit *> split;
+  bool crosses = false, isScatter = whole.kind == ReshardKind::Scatter;
   for (const CommonDigit &digit : result.digits) {
-    bool fromDevice = digit.source.isDevice() && digit.source.size > 1;
-    bool toDevice = digit.target.isDevice() && digit.target.size > 1;
-    simple &= !digit.crosses() && (!fromDevice || !digit.target.isStream());
-    if (fromDevice)
-      gathered.push_back(&digit);
-    if (toDevice)
-      scattered.push_back(&digit);
+    crosses |= digit.crosses() || (digit.source.isDevice() && digit.target.isStream());
+    if ((isScatter ? digit.target : digit.source).isDevice())
+      split.push_back(&digit);
   }
-
-  int64_t reduced = llvm::count_if(sourceAxes.getPartial(),
-                                   [&](StringAttr axis) { return from.axisSize(axis) > 1; });
-  if (reduced > 0) {
-    if (!toOne || reduced != countAxes(from))
-      return explain(op) << "a partial value does not move from mesh @" << from.getName().getValue()
-                         << " to mesh @" << to.getName().getValue()
-                         << ", but from all devices of its mesh to one device; reduce it on its "
-                            "own mesh first";
-    result.kind = SliceMove::Reduce;
-    result.reduction = sourceAxes.getPartialKind();
-    result.groupMesh = from;
-    result.root = to.worldRank(0);
-    result.axes = allAxes(from);
+  result.kind = whole.kind;
+  result.groupMesh = isScatter || whole.kind == ReshardKind::Broadcast ? to : from;
+  bool isOneStep = false;
+  if (whole.kind == ReshardKind::Reduce || whole.kind == ReshardKind::Broadcast) {
+    isOneStep = whole.kind == ReshardKind::Reduce || !crosses;
+    for (const MeshAxis &axis : result.groupMesh.getAxes())
+      result.axes.push_back(axis.name);
+  } else if (isScatter || whole.kind == ReshardKind::Gather) {
+    isOneStep = !crosses && result.groupMesh.position(whole.root) != -1 &&
+                static_cast<int64_t>(split.size()) == count(result.groupMesh) &&
+                areOneFactor(split);
+    nameAxes(split, !isScatter);
+  }
+  result.root = whole.root;
+  if (isOneStep)
     return std::nullopt;
-  }
-  result.kind = SliceMove::Transfer;
-  result.staysLocal =
-      fusion::classifyReshard(sourceType, targetType).kind == fusion::ReshardKind::Nothing;
-  if (result.staysLocal)
-    return std::nullopt;
-  if (fromOne && !toOne && simple && scattered.empty()) {
-    result.kind = SliceMove::Broadcast;
-    result.root = from.worldRank(0);
-    result.axes = allAxes(to);
-  } else if (fromOne && !toOne && simple && to.position(from.worldRank(0)) != -1 &&
-             static_cast<int64_t>(scattered.size()) == countAxes(to) && areOneFactor(scattered)) {
-    result.kind = SliceMove::Scatter;
-    result.root = from.worldRank(0);
-    nameAxes(scattered, false);
-  } else if (!fromOne && toOne && simple && from.position(to.worldRank(0)) != -1 &&
-             static_cast<int64_t>(gathered.size()) == countAxes(from) && areOneFactor(gathered)) {
-    result.kind = SliceMove::Gather;
-    result.groupMesh = from;
-    result.root = to.worldRank(0);
-    nameAxes(gathered, true);
-  }
+  result.kind = ReshardKind::Transfer;
+  result.staysLocal = whole.kind == ReshardKind::Nothing;
+  result.groupMesh = to;
+  result.axes.clear();
+  result.root = -1;
   return std::nullopt;
 }
 
 /// What is done along which mesh axes.
 Obstacle Planner::classify() {
-  SmallVector<StringAttr> reduced; // along an axis of one device there is nothing to reduce
-  for (StringAttr axis : sourceAxes.getPartial())
-    if (!llvm::is_contained(targetAxes.getPartial(), axis) && result.sourceMesh.axisSize(axis) > 1)
-      reduced.push_back(axis);
+  fusion::Reshard whole = fusion::classifyReshard(sourceType, targetType);
+  if (!whole.isSupported())
+    return explain(op) << whole.reason;
+  result.reduction = sourceAxes.getPartialKind();
   if (result.sourceMesh != result.mesh)
-    return classifyAcross();
+    return classifyAcross(whole);
 
   SmallVector<const CommonDigit *> gathered, scattered, owned;
   // From one mesh axis to another, or only a part of an axis.
   bool moves = false;
-  llvm::SmallDenseSet<StringAttr> used(reduced.begin(), reduced.end());
+  llvm::SmallDenseSet<StringAttr> used;
+  for (StringAttr axis : sourceAxes.getPartial()) // one device has nothing to reduce
+    if (!llvm::is_contained(targetAxes.getPartial(), axis) && result.mesh.axisSize(axis) > 1)
+      used.insert(axis);
   auto useParts = [&](ArrayRef<SideDigit> parts) {
     for (const SideDigit &part : parts)
       if (part.isDevice()) {
@@ -208,17 +193,16 @@ Obstacle Planner::classify() {
       result.axes.push_back(axis.name);
   if (result.axes.empty())
     return std::nullopt;
-  result.reduction = sourceAxes.getPartialKind();
 
-  if (!reduced.empty()) {
-    bool simple = !moves && gathered.empty() && owned.empty();
-    if (simple && scattered.empty()) {
-      result.kind = SliceMove::AllReduce;
+  bool alone = !moves && owned.empty();
+  auto isWhole = [&](ArrayRef<const CommonDigit *> digits) {
+    return digits.size() == result.axes.size() && areOneFactor(digits);
+  };
+  if (whole.reduces()) {
+    result.kind = whole.kind;
+    if (alone && whole.kind == ReshardKind::AllReduce)
       return std::nullopt;
-    }
-    if (simple && scattered.size() == reduced.size() && used.size() == reduced.size() &&
-        areOneFactor(scattered)) {
-      result.kind = SliceMove::ReduceScatter;
+    if (alone && whole.kind == ReshardKind::ReduceScatter && isWhole(scattered)) {
       nameAxes(scattered, false);
       return std::nullopt;
     }
@@ -229,21 +213,17 @@ Obstacle Planner::classify() {
     return std::move(diag) << "; write the reduction as a reshard of its own";
   }
 
-  bool alone = !moves && owned.empty();
-  auto isWhole = [&](ArrayRef<const CommonDigit *> digits) {
-    return digits.size() == result.axes.size() && areOneFactor(digits);
-  };
   auto areAlike = [](const CommonDigit *a, const CommonDigit *b) {
     return a->source.axis == b->target.axis;
   };
   if (alone && scattered.empty() && isWhole(gathered)) {
-    result.kind = SliceMove::AllGather;
+    result.kind = ReshardKind::AllGather;
     nameAxes(gathered, true);
   } else if (alone && gathered.empty()) {
-    result.kind = SliceMove::LocalSlice;
+    result.kind = ReshardKind::Slice;
   } else if (alone && isWhole(gathered) && isWhole(scattered) &&
              llvm::equal(gathered, scattered, areAlike)) {
-    result.kind = SliceMove::AllToAll;
+    result.kind = ReshardKind::AllToAll;
     nameAxes(gathered, true);
   } else if (!moves && gathered.empty() && isWhole(owned) &&
              (scattered.empty() ||
@@ -251,7 +231,7 @@ Obstacle Planner::classify() {
              llvm::all_of(owned, [&](const CommonDigit *digit) {
                return digit->target.stream == owned.front()->target.stream;
              })) {
-    result.kind = SliceMove::OwnerMoves;
+    result.kind = ReshardKind::OwnerMoves;
     result.isPersonalized = !scattered.empty();
     nameAxes(owned, true);
     result.owner = getOwner(owned);
@@ -259,7 +239,7 @@ Obstacle Planner::classify() {
     result.ownerOuter = owned.front()->target.outer;
     result.ownerInner = owned.back()->target.inner;
   } else {
-    result.kind = SliceMove::Transfer;
+    result.kind = ReshardKind::Transfer;
     result.axes.clear();
   }
   return std::nullopt;
@@ -268,7 +248,7 @@ Obstacle Planner::classify() {
 /// Each side's local digits. Labels number the common digits, so that both sides cut into the same
 /// pieces.
 void Planner::fillDims() {
-  if (result.kind == SliceMove::Transfer)
+  if (result.kind == ReshardKind::Transfer)
     return;
   result.source.resize(sourceType.getRank());
   result.target.resize(targetType.getRank());
@@ -286,7 +266,7 @@ void Planner::fillDims() {
         sourceIndex = getReceiver(target.axis);
       else if (target.isDevice())
         sourceLabel =
-            result.kind == SliceMove::LocalSlice
+            result.kind == ReshardKind::Slice
                 ? DigitLabel::coordinate(llvm::find(result.axes, target.axis) - result.axes.begin())
                 : DigitLabel::rank(sourceRanks++);
       result.source[digit.dim].push_back(
@@ -349,7 +329,7 @@ FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshar
   FailureOr<ReshardPlan> common = failure();
   for (fusion::ReshardOp reshard : reshards) {
     FailureOr<ReshardPlan> plan = planReshardFor(reshard, getAnySlice(reshard), Value(), nullptr);
-    if (failed(plan) || plan->kind != SliceMove::OwnerMoves)
+    if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)
       return failure();
     auto owner = [](const ReshardPlan &plan) {
       return std::tuple(plan.mesh, ArrayRef(plan.axes), plan.ownerDigit, plan.ownerOuter,

@@ -10,25 +10,10 @@
 
 #include "Slices.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Support/Explained.h"
 
 namespace tandem {
-
-/// How one slice of a reshard gets to its devices; fusion::ReshardKind is that of the whole value.
-enum class SliceMove {
-  Copy,          // same placement
-  LocalSlice,    // replicated to split: everyone takes its piece
-  AllGather,     // split to replicated
-  AllReduce,     // partial to replicated
-  ReduceScatter, // partial to split
-  AllToAll,      // split on one dimension to split on another
-  OwnerMoves, // split to streamed: each slice has one owner, which has it all (see isPersonalized)
-  Broadcast,  // one device to replicated on another mesh
-  Reduce,     // partial to one device of its mesh or another
-  Gather,     // split to one device of its mesh
-  Scatter,    // one device to split on a mesh that it belongs to
-  Transfer,   // anything else that only moves data: messages between pairs of devices
-};
 
 /// What a digit is on one side of a reshard.
 struct SideDigit {
@@ -79,12 +64,13 @@ struct CommonDigit {
 /// What one slice of a reshard is: the communication, and the pieces of the local source and target
 /// buffers.
 struct ReshardPlan {
-  SliceMove kind = SliceMove::Copy;
+  /// Of any slice: no SendRecv or Sequence; a Permute is a Transfer.
+  fusion::ReshardKind kind = fusion::ReshardKind::Nothing;
   MeshAttr sourceMesh, mesh;
   MeshAttr groupMesh;           ///< whose devices communicate: the source's for Reduce and Gather,
                                 ///< else the target's; not for Transfer
   SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order in which they
-                                ///< number the group; none for Copy and Transfer
+                                ///< number the group; none for Nothing and Transfer
   bool staysLocal = false;      ///< Transfer: every device has what it gets
   int64_t root = -1; ///< Broadcast, Reduce, Gather, Scatter: the world rank of the one device
   ReduceKind reduction = ReduceKind::Sum;
@@ -108,11 +94,8 @@ struct ReshardPlan {
     return size;
   }
   /// Whether all communication is among groups of one device.
-  bool movesNothing() const { return kind != SliceMove::Transfer && groupSize() == 1; }
-  bool reduces() const {
-    return kind == SliceMove::AllReduce || kind == SliceMove::ReduceScatter ||
-           kind == SliceMove::Reduce;
-  }
+  bool movesNothing() const { return kind != fusion::ReshardKind::Transfer && groupSize() == 1; }
+  bool reduces() const { return isReduction(kind); }
   /// Position in the group of a device of the group's mesh, where all of its axes communicate.
   int64_t groupPosition(int64_t worldRank) const;
 };

@@ -51,7 +51,8 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
     return std::nullopt;
   FailureOr<ReshardPlan> plan = planReshard(op);
   if (failed(plan) || plan->groupSize() == 1 ||
-      (plan->kind != SliceMove::ReduceScatter && plan->kind != SliceMove::AllToAll))
+      (plan->kind != fusion::ReshardKind::ReduceScatter &&
+       plan->kind != fusion::ReshardKind::AllToAll))
     return std::nullopt;
 
   // Where the owners' digits stand, next to each other: their dimension, and what adding 1 to
@@ -67,7 +68,7 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
     weight *= digit->dim == dim ? digit->target.size : 1;
 
   ScatteredDigit found;
-  if (plan->kind == SliceMove::AllToAll) {
+  if (plan->kind == fusion::ReshardKind::AllToAll) {
     auto sources = getSources(from, *plan);
     if (!sources)
       return std::nullopt;

@@ -14,28 +14,33 @@
 using namespace mlir;
 using namespace tandem;
 
-static std::optional<hostir::CollectiveKind> getCollective(SliceMove kind) {
+static std::optional<hostir::CollectiveKind> getCollective(fusion::ReshardKind kind) {
+  using fusion::ReshardKind;
   switch (kind) {
-  case SliceMove::AllGather:
+  case ReshardKind::AllGather:
     return hostir::CollectiveKind::AllGather;
-  case SliceMove::AllReduce:
+  case ReshardKind::AllReduce:
     return hostir::CollectiveKind::AllReduce;
-  case SliceMove::ReduceScatter:
+  case ReshardKind::ReduceScatter:
     return hostir::CollectiveKind::ReduceScatter;
-  case SliceMove::AllToAll:
+  case ReshardKind::AllToAll:
     return hostir::CollectiveKind::AllToAll;
-  case SliceMove::OwnerMoves:
-  case SliceMove::Broadcast:
+  case ReshardKind::OwnerMoves:
+  case ReshardKind::Broadcast:
     return hostir::CollectiveKind::Broadcast;
-  case SliceMove::Reduce:
+  case ReshardKind::Reduce:
     return hostir::CollectiveKind::Reduce;
-  case SliceMove::Gather:
+  case ReshardKind::Gather:
     return hostir::CollectiveKind::Gather;
-  case SliceMove::Scatter:
+  case ReshardKind::Scatter:
     return hostir::CollectiveKind::Scatter;
-  case SliceMove::Copy:
-  case SliceMove::LocalSlice:
-  case SliceMove::Transfer:
+  case ReshardKind::Nothing:
+  case ReshardKind::Slice:
+  case ReshardKind::Permute:
+  case ReshardKind::SendRecv:
+  case ReshardKind::Sequence:
+  case ReshardKind::Unsupported:
+  case ReshardKind::Transfer:
     return std::nullopt;
   }
   return std::nullopt;
@@ -43,9 +48,10 @@ static std::optional<hostir::CollectiveKind> getCollective(SliceMove kind) {
 
 /// Whether the collective has a dimension for the ranks on one side. The other dimensions must
 /// agree, so views of other kinds keep dimensions of extent 1.
-static bool hasRankDim(SliceMove kind) {
-  return kind == SliceMove::AllGather || kind == SliceMove::ReduceScatter ||
-         kind == SliceMove::AllToAll || kind == SliceMove::Gather || kind == SliceMove::Scatter;
+static bool hasRankDim(fusion::ReshardKind kind) {
+  return kind == fusion::ReshardKind::AllGather || kind == fusion::ReshardKind::ReduceScatter ||
+         kind == fusion::ReshardKind::AllToAll || kind == fusion::ReshardKind::Gather ||
+         kind == fusion::ReshardKind::Scatter;
 }
 
 /// A message from device `from` of `fromMesh` to device `to` of `toMesh`, on a channel of these
@@ -119,7 +125,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   if (failed(plan))
     return plan.report();
   bool direct = loop.sendsMessages && !plan->reduces() && getCollective(plan->kind);
-  if (plan->kind == SliceMove::Transfer || direct) {
+  if (plan->kind == fusion::ReshardKind::Transfer || direct) {
     Transfer(program, loc, *plan, sourceBuffer, targetBuffer, stream).emit();
     return success();
   }
@@ -153,7 +159,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   Value there;
   if (deputy != plan->root)
     there = hostir::allocLike(builder, loc, target, stream);
-  bool arrives = there && plan->kind == SliceMove::Broadcast;
+  bool arrives = there && plan->kind == fusion::ReshardKind::Broadcast;
   if (arrives)
     emitMessage(program, loc, plan->root, source, deputy, there, stream);
   bool isOrdered = program.isDeterministic() && reduction && plan->reduction == ReduceKind::Sum &&

@@ -64,8 +64,8 @@ public:
 
 private:
   /// Views have no dimension for the devices, and so may have dimensions of extent 1.
-  bool isAllReduce() const { return all.plan.kind == SliceMove::AllReduce; }
-  bool gathers() const { return all.plan.kind == SliceMove::AllGather; }
+  bool isAllReduce() const { return all.plan.kind == fusion::ReshardKind::AllReduce; }
+  bool gathers() const { return all.plan.kind == fusion::ReshardKind::AllGather; }
   SmallVector<fusion::ReshardOp> getReshards() const {
     SmallVector<fusion::ReshardOp> reshards{all.reshard};
     reshards.append(all.others);
@@ -319,8 +319,8 @@ static Obstacle verifyTogether(const StreamLoop &loop, ArrayRef<fusion::ReshardO
     Explained<ReshardPlan> found = planReshard(other);
     if (failed(found))
       return found.explanation();
-    if (plan.kind != SliceMove::AllGather || found->kind != plan.kind || found->mesh != plan.mesh ||
-        found->axes != plan.axes)
+    if (plan.kind != fusion::ReshardKind::AllGather || found->kind != plan.kind ||
+        found->mesh != plan.mesh || found->axes != plan.axes)
       return loop.explain()
              << "schedule direct: expected one reshard, or gathers among the same devices, "
                 "found others";
@@ -374,8 +374,9 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
     return plan.explanation();
   if (Obstacle why = verifyTogether(loop, reshards, *plan))
     return why;
-  bool isAllReduce = plan->kind == SliceMove::AllReduce;
-  if (!isAllReduce && plan->kind != SliceMove::AllGather && plan->kind != SliceMove::ReduceScatter)
+  bool isAllReduce = plan->kind == fusion::ReshardKind::AllReduce;
+  if (!isAllReduce && plan->kind != fusion::ReshardKind::AllGather &&
+      plan->kind != fusion::ReshardKind::ReduceScatter)
     return loop.explain()
            << "schedule direct: expected an all-gather, a reduce-scatter or an all-reduce, "
               "found another reshard";

@@ -15,42 +15,6 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-StringRef fusion::stringifyReshardKind(ReshardKind kind) {
-  switch (kind) {
-  case ReshardKind::Nothing:
-    return "nothing";
-  case ReshardKind::Slice:
-    return "slice";
-  case ReshardKind::AllGather:
-    return "all-gather";
-  case ReshardKind::AllReduce:
-    return "all-reduce";
-  case ReshardKind::ReduceScatter:
-    return "reduce-scatter";
-  case ReshardKind::AllToAll:
-    return "all-to-all";
-  case ReshardKind::Permute:
-    return "permute";
-  case ReshardKind::SendRecv:
-    return "send/recv";
-  case ReshardKind::Broadcast:
-    return "broadcast";
-  case ReshardKind::Scatter:
-    return "scatter";
-  case ReshardKind::Gather:
-    return "gather";
-  case ReshardKind::Reduce:
-    return "reduce";
-  case ReshardKind::Transfer:
-    return "transfer";
-  case ReshardKind::Sequence:
-    return "sequence";
-  case ReshardKind::Unsupported:
-    return "unsupported";
-  }
-  return "unsupported";
-}
-
 void fusion::appendSteps(SmallVectorImpl<ReshardStep> &steps, const Reshard &more) {
   if (more.kind == ReshardKind::Sequence)
     llvm::append_range(steps, more.steps);
@@ -78,9 +42,7 @@ std::string fusion::describeReshard(const ReshardStep &step) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << stringifyReshardKind(step.kind);
-  bool reduces = step.kind == ReshardKind::AllReduce || step.kind == ReshardKind::ReduceScatter ||
-                 step.kind == ReshardKind::Reduce;
-  if (reduces && step.reduceKind != ReduceKind::Sum)
+  if (isReduction(step.kind) && step.reduceKind != ReduceKind::Sum)
     os << " by " << stringifyReduceKind(step.reduceKind);
   if (!step.axes.empty()) {
     os << " over ";

@@ -64,7 +64,9 @@ FailureOr<SmallVector<int64_t>> fusion::findPieceSources(RankedTensorType from,
 static int64_t splitDim(AxesAttr axes) {
   int64_t found = -1;
   for (auto [dim, digits] : llvm::enumerate(axes.getDims()))
-    if (digits.hasDevice())
+    if (llvm::any_of(digits.getDigits(), [&](const Digit &digit) {
+          return digit.isDevice() && getDigitSize(digit, axes.getMesh()) > 1;
+        }))
       found = found == -1 ? static_cast<int64_t>(dim) : -2;
   return found;
 }
@@ -82,21 +84,20 @@ static bool sameDeviceSet(MeshAttr a, MeshAttr b) {
 
 Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to) {
   AxesAttr a = getAxes(from), b = getAxes(to);
+  auto numAxes = [&](auto &&counts) {
+    return llvm::count_if(a.getMesh().getAxes(),
+                          [&](const MeshAxis &axis) { return axis.size > 1 && counts(axis.name); });
+  };
+  int64_t summed =
+      numAxes([&](StringAttr axis) { return llvm::is_contained(a.getPartial(), axis); });
   Reshard result;
   result.to = b;
   result.reduceKind = a.getPartialKind();
   result.fromDim = splitDim(a);
   result.toDim = splitDim(b);
-  if (a.isPartial()) {
+  if (summed > 0) {
     // One device receives the partial sums of all devices; else they are summed on their own mesh.
-    auto numAxes = [&](auto &&counts) {
-      return llvm::count_if(a.getMesh().getAxes(), [&](const MeshAxis &axis) {
-        return axis.size > 1 && counts(axis.name);
-      });
-    };
-    int64_t summed =
-        numAxes([&](StringAttr axis) { return llvm::is_contained(a.getPartial(), axis); });
-    if (b.getMesh().numDevices() == 1 && summed > 0 && result.fromDim == -1 &&
+    if (b.getMesh().numDevices() == 1 && result.fromDim == -1 &&
         summed == numAxes([](StringAttr) { return true; })) {
       result.kind = ReshardKind::Reduce;
       result.root = b.getMesh().worldRank(0);

@@ -14,26 +14,10 @@
 
 namespace tandem::fusion {
 
-/// The rows of the reshard table (docs/fusion.md).
-enum class ReshardKind {
-  Nothing,       ///< no element changes devices (stream digits may differ)
-  Slice,         ///< replicated -> split: every device keeps a part of its data
-  AllGather,     ///< split on fromDim -> replicated
-  AllReduce,     ///< partial -> replicated
-  ReduceScatter, ///< partial -> split on toDim
-  AllToAll,      ///< split on fromDim -> split on toDim (or on fromDim in other blocks)
-  Permute,       ///< every device gets the whole shard of another device (`sources`)
-  SendRecv,      ///< as Permute, to another mesh
-  Broadcast,     ///< one device -> replicated on another mesh
-  Scatter,       ///< one device -> split on toDim on another mesh
-  Gather,        ///< split on fromDim -> one device
-  Reduce,        ///< partial -> one device
-  Transfer,      ///< any other move of data: each device gets the missing parts from their owners
-  Sequence,      ///< several of the above in a row: `steps`
-  Unsupported,   ///< `reason` states what was found and what is accepted
-};
-
-StringRef stringifyReshardKind(ReshardKind kind);
+inline bool isReduction(ReshardKind kind) {
+  return kind == ReshardKind::AllReduce || kind == ReshardKind::ReduceScatter ||
+         kind == ReshardKind::Reduce;
+}
 
 /// One row of the reshard table, on one or more mesh axes at once. The group is the product of
 /// `axes`, row-major.
@@ -60,6 +44,11 @@ struct Reshard : ReshardStep {
   std::string reason;             ///< Unsupported
 
   bool isSupported() const { return kind != ReshardKind::Unsupported; }
+  /// Whether a row reduces.
+  bool reduces() const {
+    return isReduction(kind) ||
+           llvm::any_of(steps, [](const ReshardStep &step) { return isReduction(step.kind); });
+  }
 };
 
 /// The row in words: `reduce-scatter by max over gpu onto dimension 1`.

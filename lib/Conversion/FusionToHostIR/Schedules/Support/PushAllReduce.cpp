@@ -339,7 +339,7 @@ bool tandem::isAllReduceLoop(const StreamLoop &loop) {
   if (reshards.size() != 1 || loop.streamSizes.empty() || loop.accumulators.contains(reshards[0]))
     return false;
   FailureOr<ReshardPlan> plan = planReshard(reshards[0]);
-  return succeeded(plan) && plan->kind == SliceMove::AllReduce;
+  return succeeded(plan) && plan->kind == fusion::ReshardKind::AllReduce;
 }
 
 Explained<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerOrder order,
