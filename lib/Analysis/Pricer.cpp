@@ -10,6 +10,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace tandem;
 
@@ -26,23 +27,25 @@ std::unique_ptr<Pricer> tandem::createPricer(MLIRContext *context, const Pricer:
 }
 
 namespace {
-/// Attributes and types are unique in their context: their addresses identify them.
+/// Attributes and types are unique in their context: there their addresses identify them.
 class SignatureWriter {
 public:
+  explicit SignatureWriter(bool byContent) : byContent(byContent) {}
+
   void add(Operation &op) {
-    add(op.getName().getAsOpaquePointer());
+    add(op.getName().getIdentifier());
     for (NamedAttribute attribute : op.getAttrDictionary()) {
       if (isName(attribute.getName()))
         continue;
-      add(attribute.getName().getAsOpaquePointer());
-      add(attribute.getValue().getAsOpaquePointer());
+      add(attribute.getName());
+      add(attribute.getValue());
     }
     add(op.getNumOperands());
     for (Value operand : op.getOperands()) {
       auto [known, isNew] = numbers.try_emplace(operand, numbers.size());
       add(known->second);
       if (isNew) // defined outside the op
-        add(operand.getType().getAsOpaquePointer());
+        add(operand.getType());
     }
     add(op.getNumResults());
     for (Value result : op.getResults())
@@ -59,8 +62,62 @@ private:
            attribute == "arg_attrs" || attribute == "res_attrs";
   }
 
-  void add(const void *pointer) { add(reinterpret_cast<uintptr_t>(pointer)); }
   void add(uint64_t number) { text.append(reinterpret_cast<const char *>(&number), sizeof number); }
+  void add(ArrayRef<int64_t> numbers) {
+    add(numbers.size());
+    for (int64_t number : numbers)
+      add(number);
+  }
+  void add(StringRef word) {
+    add(word.size());
+    text += word;
+  }
+
+  void add(Type type) {
+    if (!byContent)
+      return add(reinterpret_cast<uintptr_t>(type.getAsOpaquePointer()));
+    add(type.getAbstractType().getName());
+    if (auto shaped = dyn_cast<ShapedType>(type))
+      add(shaped.getShape());
+    else if (auto integer = dyn_cast<IntegerType>(type))
+      add(integer.getWidth());
+    addParts(type);
+  }
+
+  /// By content, without what no cost depends on: floats and the elements of constants.
+  void add(Attribute attribute) {
+    if (!byContent)
+      return add(reinterpret_cast<uintptr_t>(attribute.getAsOpaquePointer()));
+    add(attribute.getAbstractAttribute().getName());
+    llvm::TypeSwitch<Attribute>(attribute)
+        .Case([&](StringAttr string) { add(string.getValue()); })
+        .Case([&](IntegerAttr integer) { add(integer.getValue().getLimitedValue()); })
+        .Case([&](mlir::DenseI64ArrayAttr array) { add(array.asArrayRef()); })
+        .Case([&](ReduceKindAttr kind) { add(static_cast<uint64_t>(kind.getValue())); })
+        .Case([&](MeshAttr mesh) {
+          for (const MeshAxis &axis : mesh.getAxes()) {
+            add(axis.name.getValue());
+            add(axis.size);
+          }
+          add(mesh.getDevices());
+        })
+        .Case([&](fusion::DimAxesAttr dim) {
+          for (const fusion::Digit &digit : dim.getDigits()) {
+            add(static_cast<uint64_t>(digit.kind));
+            add(digit.axis ? digit.axis.getValue() : "");
+            add(digit.size);
+          }
+        })
+        .Case([&](fusion::AxesAttr axes) { add(static_cast<uint64_t>(axes.getPartialKind())); })
+        .Case([&](fusion::ScheduleAttr schedule) { add(schedule.getName()); });
+    addParts(attribute);
+  }
+
+  /// The attributes and types of an attribute or type: an encoding, the dimensions of axes.
+  template <typename T> void addParts(T whole) {
+    whole.walkImmediateSubElements([&](Attribute part) { part ? add(part) : add(0); },
+                                   [&](Type part) { add(part); });
+  }
 
   void add(Region &region) {
     add(region.getBlocks().size());
@@ -75,15 +132,16 @@ private:
 
   void define(Value value) {
     numbers.try_emplace(value, numbers.size());
-    add(value.getType().getAsOpaquePointer());
+    add(value.getType());
   }
 
+  bool byContent;
   llvm::DenseMap<Value, uint64_t> numbers;
 };
 } // namespace
 
-std::string tandem::getSignature(Operation *op) {
-  SignatureWriter writer;
+std::string tandem::getSignature(Operation *op, bool byContent) {
+  SignatureWriter writer(byContent);
   writer.add(*op);
   return std::move(writer.text);
 }

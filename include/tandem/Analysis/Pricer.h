@@ -28,8 +28,9 @@ namespace tandem {
 int64_t getWorldSize(func::FuncOp func);
 
 /// The operations, attributes, types and data flow of an op and its regions, without names and
-/// locations. Ops of one context with equal signatures have equal prices.
-std::string getSignature(Operation *op);
+/// locations. Ops of one context with equal signatures have equal prices. `byContent`: it is the
+/// same in all contexts and processes, however ops are printed; else it has addresses.
+std::string getSignature(Operation *op, bool byContent = false);
 
 /// How a candidate differs from a plainer one: for how much it must gain.
 struct Difference {

@@ -180,9 +180,7 @@ private:
     std::string signature;
     returned = findReturned(op);
     if (pricer) {
-      signature = getSignature(op);
-      signature.append(reinterpret_cast<const char *>(returned.data()),
-                       returned.size() * sizeof(unsigned));
+      signature = getKey(op);
       // Equal loops may have different candidates: option `among` names loops.
       for (CandidateAttr candidate : allowed)
         signature.append(candidate ? "|" + candidate.str() : "|");
@@ -244,17 +242,20 @@ private:
     return plan.uses - offered;
   }
 
-  /// Of the loop's text, without names and locations, and of what the channels can do: unlike
-  /// getSignature(), it is the same in all processes.
-  std::string getHash(StreamLoopOp op) const {
-    std::string text;
-    llvm::raw_string_ostream os(text);
-    op->print(os, OpPrintingFlags().printGenericOpForm().useLocalScope());
-    os << (pass.collectives ? " collectives" : "") << (pass.oneSided ? " one-sided" : "");
-    if (deterministic)
-      os << ' ' << deterministic.getValue();
+  /// What its price depends on. `byContent`: see getSignature.
+  std::string getKey(StreamLoopOp op, bool byContent = false) const {
+    std::string key = getSignature(op, byContent);
     for (unsigned result : returned)
-      os << " returned " << result;
+      key += " " + std::to_string(result);
+    return key;
+  }
+
+  /// Of the loop's key and of what the channels can do; the same in all processes.
+  std::string getHash(StreamLoopOp op) const {
+    std::string text = getKey(op, /*byContent=*/true);
+    text += {pass.collectives ? 'c' : '-', pass.oneSided ? 'o' : '-'};
+    if (deterministic)
+      text += deterministic.getValue();
     return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
   }
 
@@ -308,10 +309,7 @@ private:
 
   FailureOr<double> price(const Trial &trial, Pricer &pricer) const {
     StreamLoopOp loop = trial.getLoop();
-    std::string signature = getSignature(loop);
-    signature.append(reinterpret_cast<const char *>(returned.data()),
-                     returned.size() * sizeof(unsigned));
-    return pricer.price(loop, signature, [&] { return trial.lower(pass.workers); });
+    return pricer.price(loop, getKey(loop), [&] { return trial.lower(pass.workers); });
   }
 
   /// Puts the trial's loop in the place of `op`, with its plan.

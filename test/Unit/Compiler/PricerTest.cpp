@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <tuple>
@@ -108,6 +109,46 @@ TEST_F(PricerTest, NamesDoNotMatterAndSchedulesDo) {
   // Another pricer of the same context knows them too; another machine has its own prices.
   EXPECT_EQ(push, *price(*makePricer(), gatherMatmul("push")));
   EXPECT_NE(push, *price(*makePricer(TANDEM_MACHINES "/h100x8.json"), gatherMatmul("push")));
+}
+
+/// Measured choices of other processes, and of builds with another printer, are found by it.
+TEST_F(PricerTest, SignaturesByContentAreTheSameInAllContexts) {
+  std::string plain = gatherMatmul("pipeline");
+  auto signatureOf = [](std::string text, StringRef replaced = "", StringRef by = "") {
+    for (size_t at = 0; !replaced.empty() && (at = text.find(replaced, at)) != std::string::npos;
+         at += by.size())
+      text.replace(at, replaced.size(), by);
+    mlir::MLIRContext other(makeRegistry(), mlir::MLIRContext::Threading::DISABLED);
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &other);
+    EXPECT_TRUE(module) << text;
+    return module ? getSignature(*module, /*byContent=*/true) : "";
+  };
+  EXPECT_EQ(signatureOf(plain), signatureOf(gatherMatmul("pipeline", "other")));
+  EXPECT_EQ(signatureOf(plain), signatureOf(plain, "%g", "%renamed"));
+  EXPECT_EQ(signatureOf(plain), signatureOf(plain, "{schedule =", "{ schedule  ="));
+  struct {
+    StringRef what, replaced, by;
+  } differences[] = {
+      {"an extent", "4096", "2048"},
+      {"an element type of as many bits", "bf16", "f16"},
+      {"the size of a mesh axis", "\"x\" = 8", "\"x\" = 4"},
+      {"the name of a mesh axis", "\"x\"", "\"y\""},
+      {"the devices of a mesh", "8]>", "8], devices = [1, 0, 2, 3, 4, 5, 6, 7]>"},
+      {"the size of a digit", "stream(\"x\")", "stream(4)"},
+      {"a schedule", "<pipeline>", "<ring>"},
+      {"an option", "<pipeline>", "<pipeline, combine = whole>"},
+      {"an op", "return %y",
+       "%z = arith.addf %y, %y : tensor<8192x8192xbf16, #result>\n  return %z"},
+      {"an operand", "return %y",
+       "%z = fusion.matmul %g, %w : tensor<8192x4096xbf16, #slices>, "
+       "tensor<4096x8192xbf16, #columns> -> "
+       "tensor<8192x8192xbf16, #result>\n  return %z"},
+  };
+  std::map<std::string, StringRef> known = {{signatureOf(plain), "nothing"}};
+  for (auto [what, replaced, by] : differences) {
+    auto [entry, isNew] = known.try_emplace(signatureOf(plain, replaced, by), what);
+    EXPECT_TRUE(isNew) << what.str() << " and " << entry->second.str();
+  }
 }
 
 TEST_F(PricerTest, FailsSilentlyWhereACandidateCannotBeLowered) {
