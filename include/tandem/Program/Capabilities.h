@@ -58,6 +58,39 @@ private:
   uint32_t bits = 0;
 };
 
+/// Sizes by which schedules choose their form, as measured on H100 and H200. Also in section
+/// `selection` of a machine file, by these names.
+struct Thresholds {
+  /// Bytes that each device sends whole to all others in an all-reduce by one kernel: the second
+  /// half of a two-shot all-reduce costs more than these.
+  int64_t oneShot = 256 * 1024;
+  /// Larger values are no candidates for one kernel: a library's ring adds as it sends.
+  int64_t kernel = 16 * 1024 * 1024;
+  /// Of each thread block of the kernel, on the side where a device has all bytes; where words
+  /// carry flags, a thread has one unit of 16 bytes for each peer.
+  int64_t block = 16 * 1024, blockByWords = 8 * 1024;
+  /// Up to so many bytes one block is quicker, as several must count each other before a signal.
+  int64_t oneBlock = 32 * 1024;
+  /// The other SMs are left to kernels that peers may wait for.
+  int64_t mostBlocks = 64;
+  int64_t pushBlocks = 8; ///< that fill a link
+  /// Of an all-reduce in slices: SMs copy shorter rows, which the matmul lacks, and prices leave
+  /// that out.
+  int64_t row = 1024;
+
+  /// Calls `visit(name, number, whether it is in bytes)` for each.
+  template <typename Visit> void forEach(Visit visit) {
+    visit("one_shot", oneShot, true);
+    visit("kernel", kernel, true);
+    visit("block", block, true);
+    visit("block_by_words", blockByWords, true);
+    visit("one_block", oneBlock, true);
+    visit("most_blocks", mostBlocks, false);
+    visit("push_blocks", pushBlocks, false);
+    visit("row", row, true);
+  }
+};
+
 /// What a candidate must gain over a plainer one, because predictions have errors: a fraction of
 /// the plainer one's time, and seconds, which matter in short loops. Section `selection` of a
 /// machine file.
@@ -73,6 +106,7 @@ struct Margins {
   double secondsOfGathers = 3e-6; ///< of gathers by copy engines
   double secondsOfKernel = 1e-6;  ///< of one kernel for a collective
   double secondsOfSplit = 50e-6;  ///< of an all-reduce that becomes two reshards
+  Thresholds thresholds;
 };
 
 } // namespace tandem::program

@@ -69,9 +69,9 @@ void FusionFormLoopsPass::form(const StreamLoop &group, Block &block) {
   fusion::ScheduleSourceAttr source;
   if (group.schedule)
     source = fusion::ScheduleSourceAttr::get(&getContext(), fusion::ScheduleSource::Annotation);
-  auto loop = fusion::StreamLoopOp::create(builder, group.place->getLoc(),
-                                           ValueRange(yielded).getTypes(), inputs.getArrayRef(),
-                                           group.schedule, source, ArrayAttr(), StringAttr());
+  auto loop = fusion::StreamLoopOp::create(
+      builder, group.place->getLoc(), ValueRange(yielded).getTypes(), inputs.getArrayRef(),
+      group.schedule, source, ArrayAttr(), StringAttr(), DictionaryAttr());
   Block *body = builder.createBlock(&loop.getBody());
   IRMapping local;
   for (Value input : inputs)

@@ -301,6 +301,11 @@ Explained<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op) {
   loop.moveReshardsFirst();
   loop.place = op;
   loop.schedule = op.getScheduleAttr();
+  if (DictionaryAttr thresholds = op.getThresholdsAttr())
+    loop.thresholds.forEach([&](StringRef name, int64_t &value, bool) {
+      if (auto number = thresholds.getAs<IntegerAttr>(name))
+        value = number.getInt();
+    });
   return loop;
 }
 

@@ -10,6 +10,7 @@
 
 #include "SlicePlaces.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Program/Capabilities.h"
 #include "tandem/Support/Explained.h"
 
 namespace tandem {
@@ -40,6 +41,7 @@ struct StreamLoop {
   SmallVector<Operation *> before, after;
   /// The schedule of a loop op, or the annotation of its reshards while loops are formed.
   fusion::ScheduleAttr schedule;
+  program::Thresholds thresholds; ///< of the machine
   /// The op at which errors are reported.
   Operation *place = nullptr;
 

@@ -28,7 +28,7 @@ namespace {
 
 using nlohmann::json;
 
-enum class Unit : uint8_t { Time, Bandwidth, Rate, Count };
+enum class Unit : uint8_t { Time, Bandwidth, Rate, Count, Bytes };
 
 struct UnitName {
   const char *text;
@@ -39,6 +39,7 @@ constexpr UnitName kUnits[] = {
     {"s", Unit::Time, 1},         {"ms", Unit::Time, 1e-3},       {"us", Unit::Time, 1e-6},
     {"ns", Unit::Time, 1e-9},     {"GB/s", Unit::Bandwidth, 1e9}, {"TB/s", Unit::Bandwidth, 1e12},
     {"GFLOP/s", Unit::Rate, 1e9}, {"TFLOP/s", Unit::Rate, 1e12},  {"1", Unit::Count, 1},
+    {"B", Unit::Bytes, 1},        {"KiB", Unit::Bytes, 1024},
 };
 
 /// "us" out of an array, shortened where it is long.
@@ -492,10 +493,16 @@ private:
   }
 
   void selection(const Object &root) {
-    Object object =
-        root.object("selection", {"gain", "gain_of_copies", "gain_of_stores", "tolerance", "time",
-                                  "time_of_gathers", "time_of_kernel", "time_of_split"});
     program::Margins &margins = machine.margins;
+    std::vector<const char *> known = {"gain",           "gain_of_copies", "gain_of_stores",
+                                       "tolerance",      "time",           "time_of_gathers",
+                                       "time_of_kernel", "time_of_split"};
+    margins.thresholds.forEach([&](const char *name, int64_t &, bool) { known.push_back(name); });
+    Object object = root.object("selection", known);
+    margins.thresholds.forEach([&](const char *name, int64_t &value, bool isBytes) {
+      if (object.has(name))
+        value = std::llround(object.number(name, isBytes ? Unit::Bytes : Unit::Count, 1, 1e12));
+    });
     object.number("gain", Unit::Count, 0, 1, margins.gain);
     object.number("gain_of_copies", Unit::Count, 0, 1, margins.gainOfCopies);
     object.number("gain_of_stores", Unit::Count, 0, 1, margins.gainOfStores);

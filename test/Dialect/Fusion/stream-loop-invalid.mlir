@@ -116,3 +116,33 @@ func.func @source_without_schedule(%x: !whole) -> !whole {
   }) : (!whole) -> !whole
   return %0 : !whole
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!s = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!w = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+func.func @unknown_threshold(%x: !s) -> !w {
+  // expected-error @+1 {{expected known thresholds and positive numbers, found "most" = 3 : i64}}
+  %0 = fusion.stream_loop (%x) {thresholds = {most = 3 : i64}} : (!s) -> !w {
+  ^bb0(%y: !s):
+    %1 = fusion.reshard %y : !s -> !w
+    fusion.yield %1 : !w
+  }
+  return %0 : !w
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!s = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!w = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+func.func @threshold_of_nothing(%x: !s) -> !w {
+  // expected-error @+1 {{expected known thresholds and positive numbers, found "most_blocks" = 0 : i64}}
+  %0 = fusion.stream_loop (%x) {thresholds = {most_blocks = 0 : i64}} : (!s) -> !w {
+  ^bb0(%y: !s):
+    %1 = fusion.reshard %y : !s -> !w
+    fusion.yield %1 : !w
+  }
+  return %0 : !w
+}

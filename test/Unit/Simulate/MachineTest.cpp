@@ -75,6 +75,12 @@ TEST(Machine, MarginsAreThoseOfItsFile) {
   EXPECT_EQ(margins.gain, 0.5);
   EXPECT_EQ(margins.secondsOfSplit, 2e-3);
   EXPECT_EQ(margins.seconds, program::Margins().seconds);
+  program::Thresholds sizes =
+      toyMachine({{"/selection", R"({"row": [2, "KiB", "toy"], "most_blocks": [3, "1", "toy"]})"}})
+          .margins.thresholds;
+  EXPECT_EQ(sizes.row, 2048);
+  EXPECT_EQ(sizes.mostBlocks, 3);
+  EXPECT_EQ(sizes.kernel, program::Thresholds().kernel);
 }
 
 // Numbers of the H200's own file against what was measured there (ms).
@@ -264,7 +270,13 @@ INSTANTIATE_TEST_SUITE_P(
             "links.node.bandwidth: expected [value, unit, source], found 385"},
         Bad{"margin", "/selection", R"({"gains": 1})",
             "selection.gains: unknown field, expected one of gain, gain_of_copies, gain_of_stores, "
-            "tolerance, time, time_of_gathers, time_of_kernel, time_of_split"},
+            "tolerance, time, time_of_gathers, time_of_kernel, time_of_split, one_shot, kernel, "
+            "block, "
+            "block_by_words, one_block, most_blocks, push_blocks, row"},
+        Bad{"threshold", "/selection", R"({"kernel": [0, "KiB", "toy"]})",
+            "selection.kernel: expected a number from 0.0009765625 to 976562500, found 0"},
+        Bad{"thresholdUnit", "/selection", R"({"most_blocks": [1, "KiB", "toy"]})",
+            "selection.most_blocks: expected one of the units 1, found \"KiB\""},
         Bad{"unit", "/links/node/bandwidth", R"([385, "us", "toy"])",
             "links.node.bandwidth: expected one of the units GB/s, TB/s, found \"us\""},
         Bad{"source", "/links/node/bandwidth", R"([385, "GB/s", "hearsay"])",

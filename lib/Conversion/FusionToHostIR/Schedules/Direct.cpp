@@ -18,19 +18,6 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Up to so many bytes each device sends all it has to all others: the second half of a two-shot
-/// all-reduce costs more than these bytes. Between two devices both forms send as much.
-static constexpr int64_t kMostForOneShot = 256 * 1024;
-/// Bytes (on the side where a device has all of them) for each thread block, and the most blocks:
-/// half of an H100's SMs are left to other kernels, which peers may wait for (on 2 of them, 128
-/// blocks took up to 9 % less). With one signal per step, several blocks must count each other
-/// before it, which costs 2 us on H100: one block is quicker up to so many bytes.
-static constexpr int64_t kBytesOfBlock = 16 * 1024, kMostBlocks = 64, kMostOfOneBlock = 32 * 1024;
-/// With words that carry a flag, a thread has one unit of 16 bytes for each peer.
-static constexpr int64_t kBytesOfBlockByWords = 8 * 1024;
-/// Larger values are not worth a price: a ring of a library's collective adds as it sends.
-static constexpr int64_t kMostOfCandidate = 16 * 1024 * 1024;
-
 //===----------------------------------------------------------------------===//
 // Commands
 //===----------------------------------------------------------------------===//
@@ -354,7 +341,9 @@ static Explained<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_
   if (byWords && shots == "two")
     return all.loop.explain()
            << "schedule direct, signals with words: expected one shot, found two";
-  if (shots == "one" || (shots != "two" && (devices == 2 || bytes <= kMostForOneShot || byWords)))
+  // Between two devices both forms send as much.
+  if (shots == "one" ||
+      (shots != "two" && (devices == 2 || byWords || bytes <= all.loop.thresholds.oneShot)))
     cut.reset();
   return cut;
 }
@@ -410,13 +399,14 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
   if (all.blocks > 1024)
     return loop.explain() << "schedule direct: expected at most 1024 thread blocks, found "
                           << all.blocks;
-  if (all.blocks == 0 && signals == Signals::Step && bytes <= kMostOfOneBlock)
+  const program::Thresholds &sizes = loop.thresholds;
+  if (all.blocks == 0 && signals == Signals::Step && bytes <= sizes.oneBlock)
     all.blocks = 1;
   if (all.blocks == 0)
     all.blocks =
-        std::clamp<int64_t>(signals == Signals::LL ? llvm::divideCeil(sent, kBytesOfBlockByWords)
-                                                   : llvm::divideCeil(bytes, kBytesOfBlock),
-                            1, kMostBlocks);
+        std::clamp<int64_t>(signals == Signals::LL ? llvm::divideCeil(sent, sizes.blockByWords)
+                                                   : llvm::divideCeil(bytes, sizes.block),
+                            1, sizes.mostBlocks);
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   for (fusion::ReshardOp other : all.others)
     llvm::erase(all.consumers, other.getOperation());
@@ -432,7 +422,7 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   if (!loop.streamSizes.empty() || reshards.empty())
     return;
   std::optional<Bytes> bytes = countBytes(reshards);
-  if (!bytes || bytes->whole > kMostOfCandidate)
+  if (!bytes || bytes->whole > loop.thresholds.kernel)
     return;
   MLIRContext *context = loop.place->getContext();
   fusion::ReshardKind kind = getKind(reshards.front());

@@ -492,7 +492,7 @@ LogicalResult PushReduce::emit(ArrayRef<Batch> batches) {
 // The schedule
 //===----------------------------------------------------------------------===//
 
-/// Streams that copy at once, of candidates: the default size of the pool.
+/// Streams that copy at once, of candidates: the default size of the pool of the compiler.
 static constexpr int64_t kCopies = 4;
 
 namespace {
@@ -743,7 +743,10 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     candidates.push_back({getPush({{"by", "sms"}})});
   if (!loop.streamSizes.empty() && (ScatterLoop::isScatterLoop(loop) || isAllReduceLoop(loop)))
     candidates.push_back({getPush({{"by", "epilogue"}})});
-  addSliced(loop, getPush({}), getAllReduceFactors, candidates);
+  auto getAllReduces = [&](fusion::ReshardOp op) {
+    return getAllReduceFactors(op, loop.thresholds.row);
+  };
+  addSliced(loop, getPush({}), getAllReduces, candidates);
   addSliced(loop, getPush({{"by", "epilogue"}}), getAllReduceRows, candidates);
   for (int64_t streams : {0, 2}) {
     addSliced(loop, getPush({{"streams", streams}}), getOwnerFactor, candidates);
@@ -758,7 +761,7 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
               {getPush({{"combine", "whole"}}), std::pair(static_cast<unsigned>(number), factor)});
   // Sums by the matmuls of two devices.
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
-    SmallVector<fusion::StreamFactor> sums = getAllReduceFactors(reshard);
+    SmallVector<fusion::StreamFactor> sums = getAllReduces(reshard);
     for (const auto &factors : {getOwnerFactor(reshard), getFineOwnerFactors(reshard)})
       llvm::copy_if(factors, std::back_inserter(sums),
                     [](const fusion::StreamFactor &factor) { return factor.toOwners; });

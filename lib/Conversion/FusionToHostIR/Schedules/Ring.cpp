@@ -437,7 +437,8 @@ class Ring : public Schedule {
 
 } // namespace
 
-/// With more devices, a ring of hops takes longer than anything else, and much time to price.
+/// With more devices, a ring's hops take longer than anything else by their number alone, and much
+/// time to price.
 static constexpr int64_t kMostDevices = 16;
 
 /// Whole shards both ways suit gathers that feed compute: both arrivals of a step do. Split shards

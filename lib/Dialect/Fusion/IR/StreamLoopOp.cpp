@@ -7,6 +7,7 @@
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Program/Capabilities.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -38,6 +39,16 @@ LogicalResult StreamLoopOp::verifyBoundary(TypeRange outside, TypeRange inside, 
 LogicalResult StreamLoopOp::verify() {
   if (getSchedule().has_value() != getSource().has_value())
     return emitOpError("expected a schedule with its source, or neither");
+  DictionaryAttr thresholds = getThresholds().value_or(DictionaryAttr::get(getContext()));
+  for (NamedAttribute entry : thresholds) {
+    bool isKnown = false;
+    program::Thresholds().forEach(
+        [&](StringRef name, int64_t &, bool) { isKnown |= name == entry.getName(); });
+    auto number = dyn_cast<IntegerAttr>(entry.getValue());
+    if (!isKnown || !number || !number.getType().isInteger(64) || number.getInt() < 1)
+      return emitOpError() << "expected known thresholds and positive numbers, found "
+                           << entry.getName() << " = " << entry.getValue();
+  }
   Block &body = getBody().front();
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
   if (!yield)

@@ -449,6 +449,8 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
     `from` is the source of the schedule: `annotation` (kept, or an error), `cost` (the least price), `tuned` (measured)
     or `fallback`. `candidates` are what `fusion-select-schedule` has priced, for reports: the chosen one, the plainest,
     the fastest others. `signature` is a hash of the loop as it was formed, under which measured choices are stored.
+    `thresholds` are sizes of the machine file (section `selection`) by which schedules choose their form, unless all
+    are the usual ones.
 
     Constraints:
     - stream_loop_c1: there is one block argument per operand, and the two differ in stream digits at most.
@@ -456,6 +458,7 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
     - stream_loop_c3: the yielded values are distinct and are results of ops of the body.
     - stream_loop_c4: the body consists of reshards without a schedule, ops that compute locally, and constants.
     - stream_loop_c5: a schedule comes with its source.
+    - stream_loop_c6: each threshold is a known one and a positive number.
 
     Example:
     ```mlir
@@ -471,7 +474,7 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, OptionalAttr<Fusion_ScheduleAttr>:$schedule,
                        OptionalAttr<Fusion_ScheduleSourceAttr>:$source,
                        OptionalAttr<TypedArrayAttrBase<Mesh_PricedCandidateAttr, "priced candidates">>:$candidates,
-                       OptionalAttr<StrAttr>:$signature);
+                       OptionalAttr<StrAttr>:$signature, OptionalAttr<DictionaryAttr>:$thresholds);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{

@@ -7,6 +7,8 @@
 
 #include "OneSided.h"
 
+#include "tandem/Program/FusedExchange.h"
+
 using namespace mlir;
 using namespace tandem;
 using program::Capability;
@@ -77,9 +79,6 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
   return success();
 }
 
-/// On H200, 8 SMs filled a link; on H100 next to a matmul, 6 did as well as 12.
-static constexpr int64_t kPushBlocks = 8, kMostPushBlocks = 1024;
-
 SmallVector<fusion::ScheduleOption, 0>
 tandem::withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool reduces) {
   using Option = fusion::ScheduleOption;
@@ -114,8 +113,8 @@ Explained<std::optional<int64_t>> tandem::getPushBlocks(const StreamLoop &loop,
   if (gather->gathers.size() != 1)
     return loop.explain() << "schedule " << name << ", by = sms: expected one gather, found "
                           << gather->gathers.size();
-  if (blocks > kMostPushBlocks)
-    return loop.explain() << "schedule " << name << ": expected at most " << kMostPushBlocks
-                          << " thread blocks, found " << blocks;
-  return std::optional<int64_t>(blocks ? blocks : kPushBlocks);
+  if (blocks > static_cast<int64_t>(program::kMostExchangeBlocks))
+    return loop.explain() << "schedule " << name << ": expected at most "
+                          << program::kMostExchangeBlocks << " thread blocks, found " << blocks;
+  return std::optional<int64_t>(blocks ? blocks : loop.thresholds.pushBlocks);
 }

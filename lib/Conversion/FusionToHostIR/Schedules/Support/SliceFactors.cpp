@@ -14,12 +14,9 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Among more devices one slice per owner is fine enough; prices would take several times as long.
+/// Among more devices one slice per owner is fine enough; prices would take several times as long
+/// (of the compiler, whatever the machine).
 static constexpr int64_t kFewDevices = 16;
-/// On H100, SMs copy puts with shorter rows. The matmul lacks these SMs, and prices leave that out.
-/// Example, on 4 H100: an all-reduce in 32 slices of 8192 columns was predicted to gain. It took
-/// 1.24 times as long as the baseline.
-static constexpr int64_t kLeastRowBytes = 1024;
 
 static int64_t getGroupSize(const fusion::Reshard &reshard, MeshAttr mesh) {
   int64_t size = 1;
@@ -72,7 +69,8 @@ SmallVector<fusion::StreamFactor> tandem::getFineOwnerFactors(fusion::ReshardOp 
   return getOwnerFactors(op, {2, 4}, kFewDevices);
 }
 
-SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp op) {
+SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp op,
+                                                              int64_t leastRow) {
   auto found = classify(op);
   if (!found || found->first.kind != fusion::ReshardKind::AllReduce || found->second > kFewDevices)
     return {};
@@ -88,7 +86,7 @@ SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp 
       bool hasRows =
           llvm::any_of(ArrayRef(*shape).take_front(dim), [](int64_t n) { return n > 1; });
       int64_t run = llvm::product_of(ArrayRef(*shape).drop_front(dim)) / count;
-      if (!hasRows || run * elementBits >= 8 * kLeastRowBytes)
+      if (!hasRows || run * elementBits >= 8 * leastRow)
         factors.push_back({dim, count, 1, /*toOwners=*/false, each});
     }
   return factors;

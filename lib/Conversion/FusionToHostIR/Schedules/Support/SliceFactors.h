@@ -20,9 +20,9 @@ SmallVector<fusion::StreamFactor> getOwnerFactor(fusion::ReshardOp op);
 /// to hide the transfer that comes first or last.
 SmallVector<fusion::StreamFactor> getFineOwnerFactors(fusion::ReshardOp op);
 /// 1, 2, 4 and 8 slices for each device along each dimension of an all-reduce, if there are at most
-/// 16 devices: each device reduces its slices and hands them out. Not with short rows, which copy
-/// engines do not move.
-SmallVector<fusion::StreamFactor> getAllReduceFactors(fusion::ReshardOp op);
+/// 16 devices: each device reduces its slices and hands them out. Not with rows of less
+/// than `leastRow` bytes, which copy engines do not move.
+SmallVector<fusion::StreamFactor> getAllReduceFactors(fusion::ReshardOp op, int64_t leastRow);
 /// One slice of the rows for each device of an all-reduce.
 SmallVector<fusion::StreamFactor> getAllReduceRows(fusion::ReshardOp op);
 /// 2, 4 and 8 slices along each dimension of a gather or reduction.
