@@ -181,7 +181,7 @@ static bool canRunAsAnnotated(StreamLoop group) {
   group.moveReshardsFirst(); // as sort() does in the end
   findAnnotation(group);
   const Schedule *schedule = group.schedule ? getSchedule(group.schedule) : nullptr;
-  return !schedule || succeeded(schedule->match(group));
+  return !schedule || (!verifyRules(group) && succeeded(schedule->match(group)));
 }
 
 /// Whether a reshard, as a further one of the group's, would keep an annotated schedule from

@@ -29,6 +29,8 @@ Explained<std::unique_ptr<LoopPlan>> LoopPlan::make(StreamLoop loop,
     return loop.explain() << "expected a registered schedule, found " << attribute;
   loop.schedule = attribute;
   auto made = std::unique_ptr<LoopPlan>(new LoopPlan{std::move(loop), {}});
+  if (Obstacle why = verifyRules(made->loop))
+    return why;
   Explained<SchedulePlan> plan = schedule->match(made->loop);
   if (failed(plan))
     return plan.explanation();

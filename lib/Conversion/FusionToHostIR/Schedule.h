@@ -17,7 +17,6 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <variant>
 
 namespace tandem {
 
@@ -39,12 +38,6 @@ struct SchedulePlan {
   bool addsBiasSeparately = false;
 };
 
-/// An option of a schedule, by name. A number 0, an empty word and an empty list are not given.
-struct ScheduleOption {
-  StringRef name;
-  std::variant<int64_t, StringRef, ArrayRef<int64_t>> value;
-};
-
 /// A schedule with options that is worth a price.
 struct Candidate {
   fusion::ScheduleAttr schedule;
@@ -61,9 +54,8 @@ public:
   /// The name and the options, which attributes are verified against.
   virtual fusion::ScheduleInfo getInfo() const = 0;
   StringRef getName() const { return getInfo().name; }
-  /// The attribute with these options.
-  fusion::ScheduleAttr getAttr(MLIRContext *context,
-                               std::initializer_list<ScheduleOption> options = {}) const;
+  /// The attribute with options as they are written: "by = sms, streams = 2".
+  fusion::ScheduleAttr getAttr(MLIRContext *context, const Twine &options = "") const;
 
   /// Appends what is worth a price for the loop: options, and slices to try. Candidates that do not
   /// match are passed over later.
@@ -90,6 +82,9 @@ public:
 /// The schedule that an attribute names, or null. In a context with registered schedules attributes
 /// are verified, so there is one.
 const Schedule *getSchedule(fusion::ScheduleAttr schedule);
+
+/// Why the schedule of the loop does not take it, by its rules.
+Obstacle verifyRules(const StreamLoop &loop);
 
 /// Whether the schedule does so (Schedule::combinesWhole); null or unknown ones do not.
 bool combinesWhole(fusion::ScheduleAttr schedule);

@@ -17,7 +17,7 @@ func.func @all_to_all(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -
 !y = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 
 func.func @shots_of_a_gather(%0: !x) -> !y {
-  // expected-error @below {{schedule direct, two shots: expected an all-reduce, found another reshard}}
+  // expected-error @below {{schedule direct: expected an all-reduce with shots = two, found a gather}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two">} : !x -> !y
   return %1 : !y
 }
@@ -77,7 +77,7 @@ func.func @many(%0: !t) -> !y {
 !y = tensor<6x8xf32, #fusion.axes<#tp, [-, -]>>
 
 func.func @words(%0: !t) -> !y {
-  // expected-error @below {{schedule direct, signals with words: expected one shot, found two}}
+  // expected-error @below {{schedule direct: expected no signals = word with shots = two, found both}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", signals = "word">} : !t -> !y
   return %1 : !y
 }

@@ -23,7 +23,7 @@ func.func @replicated(%x: !x, %w: !w) -> !y {
 !y = tensor<48x16xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>
 func.func @spread_reduction(%x: !x, %w: !w) -> !y {
   %0 = fusion.matmul %x, %w : !x, !w -> !terms
-  // expected-error @below {{schedule hierarchical: expected a gather with 'spread', found a reduction}}
+  // expected-error @below {{schedule hierarchical: expected a gather with spread = send, found a reduction}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<hierarchical, spread = "send">} : !terms -> !y
   return %1 : !y
 }

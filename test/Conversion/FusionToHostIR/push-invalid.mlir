@@ -205,7 +205,7 @@ func.func @two_dims(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node"), didx(
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @merged_copies(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
-  // expected-error @below {{schedule push: expected no 'merge' with 'copies', found both}}
+  // expected-error @below {{schedule push: expected no 'copies' with 'merge', found both}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2, merge = [2, 2]>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
 }
@@ -215,7 +215,7 @@ func.func @merged_copies(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @copies_by_sms(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
-  // expected-error @below {{schedule push: expected no 'copies' with by = sms, found both}}
+  // expected-error @below {{schedule push: expected no by = sms with 'copies', found both}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2, by = sms>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
 }
@@ -225,7 +225,7 @@ func.func @copies_by_sms(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @all_reduce(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
-  // expected-error @below {{schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce}}
+  // expected-error @below {{schedule push: expected a gather or an all-to-all or a reduction with 'copies', found an all-reduce}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, copies = 2>} : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
 }
@@ -241,7 +241,7 @@ func.func @all_reduce(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -], p
 
 func.func @reduction_by_sms(%0: !x, %1: !w) -> !r {
   %2 = fusion.matmul %0, %1 : !x, !w -> !p
-  // expected-error @below {{schedule push, by = sms: expected a gather, found a reduction}}
+  // expected-error @below {{schedule push: expected a gather with by = sms, found a reduction}}
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = sms>} : !p -> !r
   return %3 : !r
 }
@@ -290,7 +290,7 @@ func.func @two_gathers_by_sms(%0: !s, %1: !s) -> !g {
 !g = tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
 
 func.func @gather_with_sum(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> !g {
-  // expected-error @below {{schedule push, sum = matmul: expected a reduction}}
+  // expected-error @below {{schedule push: expected a reduction or an all-reduce with sum = matmul, found a gather}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, sum = matmul>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
   return %1 : !g
 }
@@ -336,7 +336,7 @@ func.func @other_terms_with_sum(%0: !x, %1: !w) -> !r {
 
 func.func @merge_with_sum(%0: !x, %1: !w) -> !r {
   %2 = fusion.matmul %0, %1 : !x, !w -> !p
-  // expected-error @below {{schedule push, sum = matmul: expected no 'merge'}}
+  // expected-error @below {{schedule push: expected no 'merge' with sum = matmul, found both}}
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, sum = matmul, merge = [1, 1]>} : !p -> !r
   return %3 : !r
 }
@@ -347,7 +347,7 @@ func.func @merge_with_sum(%0: !x, %1: !w) -> !r {
 !g = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
 
 func.func @gather_by_epilogue(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> !g {
-  // expected-error @below {{schedule push, by = epilogue: expected a reduction, found a gather}}
+  // expected-error @below {{schedule push: expected a reduction or an all-reduce with by = epilogue, found a gather}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, by = epilogue>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> !g
   return %1 : !g
 }
@@ -407,7 +407,7 @@ func.func @columns_by_epilogue(%0: !x, %1: !w) -> !r {
 
 func.func @streams_by_epilogue(%0: !x, %1: !w) -> !r {
   %2 = fusion.matmul %0, %1 : !x, !w -> !p
-  // expected-error @below {{schedule push, by = epilogue: expected no 'merge', 'streams' or 'copies'}}
+  // expected-error @below {{schedule push: expected no 'streams' with by = epilogue, found both}}
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, by = epilogue, streams = 2>} : !p -> !r
   return %3 : !r
 }

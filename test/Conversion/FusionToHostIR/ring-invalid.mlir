@@ -37,7 +37,7 @@ func.func @odd_slices(%x: !x, %w: !w) -> !y {
 !y = tensor<96x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 func.func @buffers_of_a_reduction(%x: !x, %w: !w) -> !y {
   %0 = fusion.matmul %x, %w : !x, !w -> !terms
-  // expected-error @below {{schedule ring: expected a gather with the option 'buffers', found a reduction}}
+  // expected-error @below {{schedule ring: expected a gather with 'buffers', found a reduction}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring, buffers = 2>} : !terms -> !y
   return %1 : !y
 }
@@ -64,7 +64,7 @@ func.func @three_buffers(%x: !x, %w: !w) -> !y {
 !w = tensor<16x24xf32, #fusion.axes<#tp, [-, -]>>
 !y = tensor<96x24xf32, #fusion.axes<#tp, [stream("x"), -]>>
 func.func @adds_of_a_gather(%x: !x, %w: !w) -> !y {
-  // expected-error @below {{schedule ring: expected a reduction with the option 'adds', found a gather}}
+  // expected-error @below {{schedule ring: expected a reduction with adds = matmul, found a gather}}
   %0 = fusion.reshard %x {schedule = #fusion.schedule<ring, adds = "matmul">} : !x -> !slices
   %1 = fusion.matmul %0, %w : !slices, !w -> !y
   return %1 : !y

@@ -16,10 +16,13 @@
 #include "mlir/Pass/PassManager.h"
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
+#include <fstream>
 #include <gtest/gtest.h>
 #include <map>
+#include <sstream>
 #include <thread>
 
 using namespace mlir;
@@ -268,6 +271,79 @@ func.func @f(%t: !t) -> !y {
   });
   EXPECT_EQ(rows, (SmallVector<int64_t>{4, 8, 16}));
   EXPECT_EQ(columns, (SmallVector<int64_t>{4, 8}));
+}
+
+/// Kernels push the slices of gathers, and those of reductions from matmuls.
+TEST_F(ScheduleTest, CandidatesFollowTheRules) {
+  auto module = parseSourceString<ModuleOp>(gatherMatmul("pipeline"), &context);
+  PassManager passes(&context);
+  passes.addNestedPass<func::FuncOp>(createFusionFormLoops());
+  ASSERT_TRUE(module && succeeded(passes.run(*module)));
+  SmallVector<std::string> candidates;
+  module->walk([&](fusion::StreamLoopOp op) {
+    FailureOr<StreamLoop> loop = getStreamLoop(op);
+    ASSERT_TRUE(succeeded(loop));
+    for (const Candidate &candidate : getCandidates(*loop))
+      candidates.push_back(candidate.schedule.str());
+  });
+  EXPECT_TRUE(llvm::is_contained(candidates, "push, by = sms"));
+  EXPECT_FALSE(llvm::is_contained(candidates, "push, by = epilogue"));
+}
+
+/// The rows of the table of docs/schedules.md: what goes with an option.
+TEST(ScheduleRules, AreTheTableOfThePage) {
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.getOrLoadDialect<fusion::FusionDialect>();
+  const auto *schedules = fusion::ScheduleRegistry::get(&context);
+  ASSERT_TRUE(schedules);
+  auto list = [](const auto &parts, auto describe) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    llvm::interleaveComma(parts, os, [&](const auto &part) { os << describe(part); });
+    return text;
+  };
+  auto describe = [](const fusion::ScheduleChoice &choice) {
+    return "`" + (choice.word.empty() ? choice.option : choice.option + " = " + choice.word).str() +
+           "`";
+  };
+  auto describeLoop = [](fusion::LoopKind kind) {
+    const char *names[] = {"gather", "all-to-all", "reduction", "all-reduce"};
+    return names[static_cast<int>(kind)];
+  };
+  std::string table =
+      "| schedule | option | loops | not with | only with |\n|---|---|---|---|---|\n";
+  for (StringRef name : schedules->getNames())
+    for (const fusion::ScheduleRule &rule : schedules->lookup(name)->rules)
+      table += "| `" + name.str() + "` | " + describe(rule.choice) + " | " +
+               list(rule.loops, describeLoop) + " | " + list(rule.without, describe) + " | " +
+               (rule.with ? describe(*rule.with) : "") + " |\n";
+  std::ifstream file(TANDEM_DOCS "/schedules.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  EXPECT_NE(page.str().find("\n\n" + table + "\n"), std::string::npos) << table;
+}
+
+TEST(ScheduleRules, AreVerified) {
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.getOrLoadDialect<fusion::FusionDialect>();
+  auto isLegal = [&](StringRef text) {
+    return bool(fusion::CandidateAttr::fromStr(&context, text));
+  };
+  for (const char *text : {"push, by = sms, blocks = 4", "push, merge = [1, 1, 2], streams = 2",
+                           "push, copies = 1, by = sms", "push, sum = matmul, by = epilogue",
+                           "direct, shots = two, signals = block", "gated, by = sms, blocks = 1"})
+    EXPECT_TRUE(isLegal(text)) << text;
+  for (const char *text :
+       {"push, blocks = 1", "push, by = epilogue, blocks = 4", "push, merge = [1, 1], copies = 2",
+        "push, copies = 2, by = sms", "push, streams = 2, by = epilogue",
+        "push, copies = 2, by = epilogue", "push, merge = [1, 1], by = epilogue",
+        "push, sum = matmul, merge = [1, 1]", "direct, shots = two, signals = word",
+        "gated, blocks = 4"})
+    EXPECT_FALSE(isLegal(text)) << text;
 }
 
 } // namespace

@@ -254,7 +254,8 @@ class Direct : public Schedule {
     return {"direct",
             {{"shots", Option::Kind::Word, 0, {"auto", "one", "two"}},
              {"blocks", Option::Kind::Integer},
-             {"signals", Option::Kind::Word, 0, {"step", "block", "word"}}}};
+             {"signals", Option::Kind::Word, 0, {"step", "block", "word"}}},
+            {{{"shots", "two"}, {fusion::LoopKind::AllReduce}, {{"signals", "word"}}}}};
   }
   size_t getMostGathers() const override { return program::kMostExchangeShapes; }
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
@@ -338,9 +339,6 @@ static Explained<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_
            << "schedule direct, two shots: expected a dimension that is a multiple of the "
            << devices << " devices, found none";
   bool byWords = all.signals == program::ExchangeSignals::LL;
-  if (byWords && shots == "two")
-    return all.loop.explain()
-           << "schedule direct, signals with words: expected one shot, found two";
   // Between two devices both forms send as much.
   if (shots == "one" ||
       (shots != "two" && (devices == 2 || byWords || bytes <= all.loop.thresholds.oneShot)))
@@ -375,9 +373,6 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
   StringRef word = loop.schedule.getWord("signals");
   using Signals = program::ExchangeSignals;
   Signals signals = word == "block" ? Signals::Block : word == "word" ? Signals::LL : Signals::Step;
-  if (!isAllReduce && loop.schedule.getWord("shots") == "two")
-    return loop.explain()
-           << "schedule direct, two shots: expected an all-reduce, found another reshard";
   DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, signals, {}, {}};
   all.others.append(std::next(reshards.begin()), reshards.end());
   int64_t bytes = ofAll->whole, sent = ofAll->sent;
@@ -436,12 +431,14 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   for (StringRef signals : {"step", "block", "word"})
     for (StringRef shots : {"one", "two"}) {
       bool byWords = signals == "word", two = shots == "two";
-      if (two && (byWords || !isAllReduce))
+      if ((two && (byWords || !isAllReduce)) || (byWords && !canUseWords))
         continue;
-      if (byWords && !canUseWords)
-        continue;
-      candidates.push_back({getAttr(context, {{"shots", isAllReduce ? shots : ""},
-                                              {"signals", signals == "step" ? "" : signals}})});
+      SmallVector<std::string, 2> options;
+      if (isAllReduce)
+        options.push_back(("shots = " + shots).str());
+      if (signals != "step")
+        options.push_back(("signals = " + signals).str());
+      candidates.push_back({getAttr(context, llvm::join(options, ", "))});
     }
 }
 

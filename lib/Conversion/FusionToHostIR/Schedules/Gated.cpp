@@ -443,7 +443,7 @@ namespace {
 /// For gathers of rows that matmuls read: each of these is one kernel that waits for the rows
 /// (docs/gated.md). What else the loop computes runs after them.
 class Gated : public Schedule {
-  fusion::ScheduleInfo getInfo() const override { return {"gated", withPushOptions({})}; }
+  fusion::ScheduleInfo getInfo() const override { return withPushOptions({"gated", {}}); }
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
@@ -458,7 +458,7 @@ Explained<SchedulePlan> Gated::match(const StreamLoop &loop) const {
     return gather.explanation();
   if (std::string obstacle = findObstacle(*gather); !obstacle.empty())
     return loop.explain() << "schedule gated: expected " << obstacle;
-  Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather);
+  Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, *gather);
   if (failed(blocks))
     return blocks.explanation();
   SchedulePlan plan{[gather = *gather, blocks = *blocks](ProgramBuilder &program) {
@@ -472,9 +472,8 @@ Explained<SchedulePlan> Gated::match(const StreamLoop &loop) const {
 
 void Gated::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   // A machine without gated kernels has no price for it.
-  MLIRContext *context = loop.place->getContext();
-  for (StringRef by : {"", "sms"}) {
-    fusion::ScheduleAttr schedule = getAttr(context, {{"by", by}});
+  for (StringRef options : {"", "by = sms"}) {
+    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext(), options);
     if (!loop.streamSizes.empty())
       candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);

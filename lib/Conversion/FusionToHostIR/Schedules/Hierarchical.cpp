@@ -492,7 +492,9 @@ class Hierarchical : public Schedule {
     using Option = fusion::ScheduleOption;
     return {"hierarchical",
             {{"merge", Option::Kind::Word, 0, {"none", "node"}},
-             {"spread", Option::Kind::Word, 0, {"put", "send"}}}};
+             {"spread", Option::Kind::Word, 0, {"put", "send"}}},
+            {{{"merge", "node"}, {fusion::LoopKind::Gather}},
+             {{"spread", "send"}, {fusion::LoopKind::Gather}}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
@@ -509,17 +511,17 @@ void Hierarchical::getCandidates(const StreamLoop &loop,
   };
   if (llvm::none_of(loop.reshards(), isAcrossNodes))
     return;
-  auto add = [&](std::initializer_list<ScheduleOption> options) {
+  auto add = [&](StringRef options) {
     fusion::ScheduleAttr schedule = getAttr(loop.place->getContext(), options);
     if (!loop.streamSizes.empty())
       candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);
   };
-  add({});
-  add({{"merge", "node"}});
+  add("");
+  add("merge = node");
   // Results of the program cannot be put to: messages save a copy.
   if (loop.ops.size() == loop.reshards().size())
-    add({{"spread", "send"}});
+    add("spread = send");
 }
 
 Explained<SchedulePlan> Hierarchical::match(const StreamLoop &loop) const {
@@ -536,12 +538,6 @@ Explained<SchedulePlan> Hierarchical::match(const StreamLoop &loop) const {
     Explained<Nodes> nodes = Nodes::match(loop, scatter->scattered.plan);
     if (failed(nodes))
       return nodes.explanation();
-    if (merges)
-      return loop.explain()
-             << "schedule hierarchical: expected a gather with 'merge', found a reduction";
-    if (sends)
-      return loop.explain()
-             << "schedule hierarchical: expected a gather with 'spread', found a reduction";
     return SchedulePlan{[scatter = *scatter, nodes = *nodes](ProgramBuilder &program) {
                           return HierarchicalReduce(scatter, nodes, program).emit();
                         },

@@ -50,8 +50,8 @@ class Pipeline : public Schedule {
 } // namespace
 
 fusion::ScheduleAttr tandem::getBaseline(const StreamLoop &loop) {
-  StringRef combine = combinesWhole(loop.schedule) ? "whole" : "";
-  return Pipeline().getAttr(loop.place->getContext(), {{getCombineOption().name, combine}});
+  MLIRContext *context = loop.place->getContext();
+  return Pipeline().getAttr(context, combinesWhole(loop.schedule) ? "combine = whole" : "");
 }
 
 std::optional<SchedulePlan> tandem::planIfNothingMoves(const StreamLoop &loop) {

@@ -502,13 +502,23 @@ namespace {
 class Push : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
-    return {"push", withPushOptions({{"streams", Option::Kind::Integer},
-                                     {"copies", Option::Kind::Integer},
-                                     {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
-                                     {"sum", Option::Kind::Word, 0, {"reduce", "matmul"}},
-                                     getCombineOption(),
-                                     {"merge", Option::Kind::Integers, 1}},
-                                    /*reduces=*/true)};
+    using fusion::LoopKind;
+    fusion::ScheduleChoice copies{"copies", "", 1}, streams{"streams", "", 1}, merge{"merge"};
+    SmallVector<LoopKind, 4> sliced{LoopKind::Gather, LoopKind::AllToAll, LoopKind::Reduction},
+        summed{LoopKind::Reduction, LoopKind::AllReduce};
+    fusion::ScheduleInfo info{"push",
+                              {{"streams", Option::Kind::Integer},
+                               {"copies", Option::Kind::Integer},
+                               {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
+                               {"sum", Option::Kind::Word, 0, {"reduce", "matmul"}},
+                               getCombineOption(),
+                               {"merge", Option::Kind::Integers, 1}}};
+    info.rules = {{merge, sliced, {copies}},
+                  {streams, sliced},
+                  {copies, sliced, {{"by", "sms"}}},
+                  {{"by", "epilogue"}, summed, {merge, streams, copies}},
+                  {{"sum", "matmul"}, summed, {merge}}};
+    return withPushOptions(std::move(info), /*reduces=*/true);
   }
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   bool combinesWhole(fusion::ScheduleAttr schedule) const override {
@@ -519,37 +529,19 @@ class Push : public Schedule {
 
 } // namespace
 
-/// Whether the loop asks for slices that their matmul stores, of which `scatter` is the reduction
-/// to devices; null for other loops.
-static Explained<bool> matchEpilogue(const StreamLoop &loop, const ScatterLoop *scatter) {
-  if (!isByEpilogue(loop))
-    return false;
-  if (!scatter || !scatter->reduces())
-    return refuseEpilogue(loop,
-                          Twine("a reduction, found ") + (scatter ? "an all-to-all" : "a gather"));
-  if (Obstacle why =
-          verifyEpiloguePush(loop, scatter->scatter, scatter->digits, scatter->producers.size()))
-    return why;
-  return true;
-}
-
-/// Whether the option `sum` asks for matmuls that add what has arrived. `plan`: of a reduction,
-/// else null.
-static Explained<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan *plan) {
+/// Whether the option `sum` asks for matmuls that add what has arrived. `plan`: of the reduction,
+/// if it does.
+static Explained<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan &plan) {
   fusion::ScheduleAttr schedule = loop.schedule;
   if (schedule.getWord("sum") != "matmul")
     return false;
   auto expect = [&](const Twine &what) {
     return loop.explain() << "schedule push, sum = matmul: expected " << what;
   };
-  if (!plan || !plan->reduces())
-    return expect("a reduction");
-  if (!schedule.getIntegers("merge").empty())
-    return expect("no 'merge'");
-  if (plan->groupSize() != 2)
-    return expect("2 devices, found " + Twine(plan->groupSize()));
+  if (plan.groupSize() != 2)
+    return expect("2 devices, found " + Twine(plan.groupSize()));
   fusion::ReshardOp reshard = loop.reshards().front();
-  if (plan->reduction != ReduceKind::Sum || loop.getProducts(reshard.getInput()).empty())
+  if (plan.reduction != ReduceKind::Sum || loop.getProducts(reshard.getInput()).empty())
     return expect("a sum of products without bias");
   return true;
 }
@@ -587,8 +579,6 @@ static Explained<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
   ArrayRef<int64_t> merge = schedule.getIntegers("merge");
   if (merge.empty())
     return SmallVector<Batch>();
-  if (schedule.getInteger("copies") > 1)
-    return loop.explain() << "schedule push: expected no 'merge' with 'copies', found both";
   int64_t sum = std::accumulate(merge.begin(), merge.end(), int64_t(0));
   if (sum != devices)
     return loop.explain() << "schedule push: expected 'merge' to sum to the " << devices
@@ -619,19 +609,12 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
     return why;
   bool copies = loop.schedule.getInteger("copies") > 1;
   if (isAllReduceLoop(loop)) {
-    if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
-        copies)
-      return loop.explain()
-             << "schedule push: expected no 'merge', 'streams' or 'copies' for an all-reduce";
     Explained<ReshardPlan> plan = planReshard(loop.reshards().front());
     if (failed(plan))
       return plan.explanation();
     if (Obstacle why = verifyOrder(loop, plan->groupSize()))
       return why;
-    if (Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, /*gather=*/nullptr);
-        failed(blocks))
-      return blocks.explanation();
-    Explained<bool> sums = isSumByMatmul(loop, &*plan);
+    Explained<bool> sums = isSumByMatmul(loop, *plan);
     if (failed(sums))
       return sums.explanation();
     if (*sums && isByEpilogue(loop))
@@ -642,26 +625,25 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
     Explained<ScatterLoop> scatter = ScatterLoop::match(loop);
     if (failed(scatter))
       return scatter.explanation();
-    Explained<bool> sums = isSumByMatmul(loop, &scatter->scattered.plan);
+    Explained<bool> sums = isSumByMatmul(loop, scatter->scattered.plan);
     if (failed(sums))
       return sums.explanation();
     Explained<SmallVector<Batch>> batches =
         getBatches(loop, scatter->scattered.plan, scatter->digits, /*reduces=*/true);
     if (failed(batches))
       return batches.explanation();
-    if (Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, /*gather=*/nullptr);
-        failed(blocks))
-      return blocks.explanation();
-    Explained<bool> epilogue = matchEpilogue(loop, &*scatter);
-    if (failed(epilogue))
-      return epilogue.explanation();
-    SchedulePlan plan{[scatter = *scatter, batches = *batches, epilogue = *epilogue,
-                       sums = *sums](ProgramBuilder &program) {
-                        return PushReduce(scatter, program, epilogue, sums).emit(batches);
-                      },
-                      {Capability::OneSided},
-                      /*addsInRankOrder=*/!*sums};
-    plan.uses.add(Capability::EpilogueStore, *epilogue).add(Capability::LinkPerPair, copies);
+    bool epilogue = isByEpilogue(loop);
+    if (epilogue)
+      if (Obstacle why = verifyEpiloguePush(loop, scatter->scatter, scatter->digits,
+                                            scatter->producers.size()))
+        return why;
+    SchedulePlan plan{
+        [scatter = *scatter, batches = *batches, epilogue, sums = *sums](ProgramBuilder &program) {
+          return PushReduce(scatter, program, epilogue, sums).emit(batches);
+        },
+        {Capability::OneSided},
+        /*addsInRankOrder=*/!*sums};
+    plan.uses.add(Capability::EpilogueStore, epilogue).add(Capability::LinkPerPair, copies);
     return plan;
   }
   Explained<GatherLoop> gather = GatherLoop::match(loop);
@@ -671,16 +653,9 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
       getBatches(loop, gather->plan, gather->digits, /*reduces=*/false);
   if (failed(batches))
     return batches.explanation();
-  Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, &*gather);
+  Explained<std::optional<int64_t>> blocks = getPushBlocks(loop, *gather);
   if (failed(blocks))
     return blocks.explanation();
-  if (*blocks && copies)
-    return loop.explain() << "schedule push: expected no 'copies' with by = sms, found both";
-  for (auto *verify :
-       {+[](const StreamLoop &loop) { return matchEpilogue(loop, /*scatter=*/nullptr); },
-        +[](const StreamLoop &loop) { return isSumByMatmul(loop, /*plan=*/nullptr); }})
-    if (Explained<bool> asked = verify(loop); failed(asked))
-      return asked.explanation();
   SchedulePlan plan{
       [gather = *gather, batches = *batches, blocks = *blocks](ProgramBuilder &program) {
         return PushGather(gather, program, blocks).emit(batches);
@@ -712,95 +687,89 @@ static bool isCombined(fusion::ReshardOp gather, int64_t dim) {
 }
 
 void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
-  auto getPush = [&](std::initializer_list<ScheduleOption> options) {
+  auto getPush = [&](const Twine &options = "") {
     return getAttr(loop.place->getContext(), options);
   };
-  auto getMerged = [&](int64_t streams, ArrayRef<int64_t> merge, StringRef by = "") {
-    return getPush({{"streams", streams}, {"by", by}, {"order", "xor"}, {"merge", merge}});
-  };
   // Few devices at first (of a reduction: at last), then as many as there have been. Example of 8:
-  // 1, 1, 2, 4.
+  // 1, 1, 2, 4. Nothing for other numbers.
   auto getMerge = [](int64_t devices, bool reduces) {
-    SmallVector<int64_t> merge;
+    SmallVector<std::string> merge;
     if (!llvm::isPowerOf2_64(devices) || devices < 4)
-      return merge;
-    merge.push_back(1);
+      return std::string();
+    merge.push_back("1");
     for (int64_t count = 1; count < devices; count *= 2)
-      merge.push_back(count);
+      merge.push_back(std::to_string(count));
     if (reduces)
       std::reverse(merge.begin(), merge.end());
-    return merge;
+    return "order = xor, merge = [" + llvm::join(merge, ", ") + "]";
   };
+  fusion::ScheduleAttr plain = getPush(), onTwo = getPush("streams = 2"), sms = getPush("by = sms"),
+                       epilogue = getPush("by = epilogue");
   if (!loop.streamSizes.empty() && !loop.reshards().empty()) {
-    SmallVector<int64_t> merge = getMerge(loop.numSlices(), ScatterLoop::isScatterLoop(loop));
-    for (int64_t streams : {0, 2})
-      candidates.push_back({getPush({{"streams", streams}})});
-    for (int64_t streams : {0, 2})
-      if (!merge.empty())
-        candidates.push_back({getMerged(streams, merge)});
+    std::string merge = getMerge(loop.numSlices(), ScatterLoop::isScatterLoop(loop));
+    candidates.append({{plain}, {onTwo}});
+    if (!merge.empty())
+      candidates.append({{getPush(merge)}, {getPush(merge + ", streams = 2")}});
   }
-  if (!loop.streamSizes.empty() && !ScatterLoop::isScatterLoop(loop) && !isAllReduceLoop(loop))
-    candidates.push_back({getPush({{"by", "sms"}})});
-  if (!loop.streamSizes.empty() && (ScatterLoop::isScatterLoop(loop) || isAllReduceLoop(loop)))
-    candidates.push_back({getPush({{"by", "epilogue"}})});
+  if (!loop.streamSizes.empty())
+    candidates.append({{sms}, {epilogue}});
   auto getAllReduces = [&](fusion::ReshardOp op) {
     return getAllReduceFactors(op, loop.thresholds.row);
   };
-  addSliced(loop, getPush({}), getAllReduces, candidates);
-  addSliced(loop, getPush({{"by", "epilogue"}}), getAllReduceRows, candidates);
-  for (int64_t streams : {0, 2}) {
-    addSliced(loop, getPush({{"streams", streams}}), getOwnerFactor, candidates);
-    addSliced(loop, getPush({{"streams", streams}}), getFineOwnerFactors, candidates);
+  addSliced(loop, plain, getAllReduces, candidates);
+  addSliced(loop, epilogue, getAllReduceRows, candidates);
+  for (fusion::ScheduleAttr schedule : {plain, onTwo}) {
+    addSliced(loop, schedule, getOwnerFactor, candidates);
+    addSliced(loop, schedule, getFineOwnerFactors, candidates);
   }
+  using Slices = std::pair<unsigned, fusion::StreamFactor>;
+  auto forEach = [&](auto getFactors, auto visit) {
+    for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
+      for (const fusion::StreamFactor &factor : getFactors(reshard))
+        visit(reshard, Slices(number, factor));
+  };
+  auto getOwnerFactors = [](fusion::ReshardOp op) {
+    SmallVector<fusion::StreamFactor> factors = getOwnerFactor(op);
+    llvm::append_range(factors, getFineOwnerFactors(op));
+    return factors;
+  };
   // Weight gradients, which add up slices of rows, as one matmul behind the loop.
-  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
-    for (const auto &factors : {getOwnerFactor(reshard), getFineOwnerFactors(reshard)})
-      for (const fusion::StreamFactor &factor : factors)
-        if (!factor.toOwners && isCombined(reshard, factor.dim))
-          candidates.push_back(
-              {getPush({{"combine", "whole"}}), std::pair(static_cast<unsigned>(number), factor)});
+  forEach(getOwnerFactors, [&](fusion::ReshardOp op, const Slices &slices) {
+    if (!slices.second.toOwners && isCombined(op, slices.second.dim))
+      candidates.push_back({getPush("combine = whole"), slices});
+  });
   // Sums by the matmuls of two devices.
-  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
-    SmallVector<fusion::StreamFactor> sums = getAllReduces(reshard);
-    for (const auto &factors : {getOwnerFactor(reshard), getFineOwnerFactors(reshard)})
-      llvm::copy_if(factors, std::back_inserter(sums),
-                    [](const fusion::StreamFactor &factor) { return factor.toOwners; });
-    for (const fusion::StreamFactor &factor : sums) {
-      if (factor.count == 2 * factor.perOwner)
-        candidates.push_back(
-            {getPush({{"sum", "matmul"}}), std::pair(static_cast<unsigned>(number), factor)});
-    }
-  }
-  addSliced(loop, getPush({{"copies", kCopies}}), getOwnerFactor, candidates);
-  addSliced(loop, getPush({{"copies", kCopies}}), getFineOwnerFactors, candidates);
+  auto getSums = [&](fusion::ReshardOp op) {
+    SmallVector<fusion::StreamFactor> sums = getAllReduces(op);
+    llvm::append_range(sums, getOwnerFactors(op));
+    return sums;
+  };
+  forEach(getSums, [&](fusion::ReshardOp, const Slices &slices) {
+    if (slices.second.count == 2 * slices.second.perOwner)
+      candidates.push_back({getPush("sum = matmul"), slices});
+  });
+  fusion::ScheduleAttr copies = getPush("copies = " + Twine(kCopies));
+  addSliced(loop, copies, getOwnerFactor, candidates);
+  addSliced(loop, copies, getFineOwnerFactors, candidates);
   // One kernel for all slices.
-  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop))) {
-    SmallVector<fusion::StreamFactor> factors = getOwnerFactor(reshard);
-    llvm::append_range(factors, getFineOwnerFactors(reshard));
-    for (const fusion::StreamFactor &factor : factors) {
-      if (!factor.toOwners)
-        candidates.push_back(
-            {getPush({{"by", "sms"}}), std::pair(static_cast<unsigned>(number), factor)});
-    }
-  }
-  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
-    for (const fusion::StreamFactor &factor : getOwnerFactor(reshard)) {
-      std::pair slices(static_cast<unsigned>(number), factor);
-      SmallVector<int64_t> merge = getMerge(factor.count, factor.toOwners);
-      for (int64_t streams : {0, 2})
-        if (!merge.empty())
-          candidates.push_back({getMerged(streams, merge), slices});
-      if (factor.toOwners)
-        candidates.push_back({getPush({{"by", "epilogue"}}), slices});
-      if (factor.toOwners && factor.count == 2)
-        candidates.push_back({getPush({{"by", "epilogue"}, {"sum", "matmul"}}), slices});
-      // One kernel that pushes also pays with one matmul behind it.
-      if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
-        continue;
-      if (!merge.empty())
-        candidates.push_back({getMerged(/*streams=*/0, merge, "sms"), slices});
-      candidates.push_back({getMerged(/*streams=*/0, {factor.count}, "sms"), slices});
-    }
+  forEach(getOwnerFactors,
+          [&](fusion::ReshardOp, const Slices &slices) { candidates.push_back({sms, slices}); });
+  forEach(getOwnerFactor, [&](fusion::ReshardOp, const Slices &slices) {
+    const fusion::StreamFactor &factor = slices.second;
+    std::string merge = getMerge(factor.count, factor.toOwners);
+    if (!merge.empty())
+      candidates.append({{getPush(merge), slices}, {getPush(merge + ", streams = 2"), slices}});
+    candidates.push_back({epilogue, slices});
+    if (factor.count == 2)
+      candidates.push_back({getPush("by = epilogue, sum = matmul"), slices});
+    // One kernel that pushes also pays with one matmul behind it.
+    if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
+      return;
+    if (!merge.empty())
+      candidates.push_back({getPush(merge + ", by = sms"), slices});
+    candidates.push_back(
+        {getPush("order = xor, by = sms, merge = [" + Twine(factor.count) + "]"), slices});
+  });
 }
 
 std::unique_ptr<Schedule> tandem::createPushSchedule() { return std::make_unique<Push>(); }

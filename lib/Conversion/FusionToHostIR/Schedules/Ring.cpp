@@ -429,7 +429,9 @@ class Ring : public Schedule {
             {{"directions", Option::Kind::Integer},
              {"split", Option::Kind::Word, 0, {"no", "yes"}},
              {"adds", Option::Kind::Word, 0, {"behind", "matmul"}},
-             {"buffers", Option::Kind::Integer}}};
+             {"buffers", Option::Kind::Integer}},
+            {{{"adds", "matmul"}, {fusion::LoopKind::Reduction}},
+             {{"buffers"}, {fusion::LoopKind::Gather}}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
@@ -446,8 +448,8 @@ static constexpr int64_t kMostDevices = 16;
 /// ways, each matmul may add to the sum that has arrived.
 void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   MLIRContext *context = loop.place->getContext();
-  fusion::ScheduleAttr oneWay = getAttr(context), bothWays = getAttr(context, {{"directions", 2}}),
-                       split = getAttr(context, {{"split", "yes"}});
+  fusion::ScheduleAttr oneWay = getAttr(context), bothWays = getAttr(context, "directions = 2"),
+                       adding = getAttr(context, "directions = 2, adds = matmul");
   bool reduces = ScatterLoop::isScatterLoop(loop);
   if (!loop.streamSizes.empty())
     candidates.push_back({reduces ? oneWay : bothWays});
@@ -463,9 +465,8 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   addSliced(loop, bothWays, getFactor(true), candidates);
   addSliced(loop, oneWay, getFactor(false), candidates);
   if (loop.ops.size() == loop.reshards().size())
-    addSliced(loop, split, getFineOwnerFactors, candidates);
+    addSliced(loop, getAttr(context, "split = yes"), getFineOwnerFactors, candidates);
   // Matmuls that add to what has arrived need halves that travel both ways, and sums in f32.
-  fusion::ScheduleAttr adding = getAttr(context, {{"directions", 2}, {"adds", "matmul"}});
   auto getHalves = [](fusion::ReshardOp op) {
     SmallVector<fusion::StreamFactor> factors;
     if (fusion::getAxes(op.getInput()).isPartial() && op.getType().getElementType().isF32())
@@ -491,9 +492,6 @@ Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {
     Explained<Form> form = Form::match(loop, scatter->digits.numSlices());
     if (failed(form))
       return form.explanation();
-    if (form->isDoubleBuffered)
-      return loop.explain()
-             << "schedule ring: expected a gather with the option 'buffers', found a reduction";
     if (addsInMatmul && !scatter->canAdd())
       return loop.explain()
              << "schedule ring: expected partial sums in f32 of matmuls without bias, with "
@@ -510,9 +508,6 @@ Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {
     return gather.explanation();
   if (Obstacle why = gather->verifyForwarded())
     return why;
-  if (addsInMatmul)
-    return loop.explain()
-           << "schedule ring: expected a reduction with the option 'adds', found a gather";
   Explained<Form> form = Form::match(loop, gather->digits.numSlices());
   if (failed(form))
     return form.explanation();

@@ -7,26 +7,14 @@
 
 #include "../LoopPlan.h"
 
+#include "Support/SliceFactors.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
-
-fusion::ScheduleAttr Schedule::getAttr(MLIRContext *context,
-                                       std::initializer_list<ScheduleOption> options) const {
-  Builder builder(context);
-  NamedAttrList given;
-  for (const ScheduleOption &option : options) {
-    if (const auto *number = std::get_if<int64_t>(&option.value); number && *number)
-      given.set(option.name, builder.getI64IntegerAttr(*number));
-    if (const auto *word = std::get_if<StringRef>(&option.value); word && !word->empty())
-      given.set(option.name, builder.getStringAttr(*word));
-    if (const auto *list = std::get_if<ArrayRef<int64_t>>(&option.value); list && !list->empty())
-      given.set(option.name, builder.getDenseI64ArrayAttr(*list));
-  }
-  return fusion::ScheduleAttr::get(context, getName(), given.getDictionary(context));
-}
 
 namespace {
 /// The schedules of one context: those of the project, the unoverlapped baseline first, then those
@@ -49,6 +37,10 @@ public:
     const auto *found =
         llvm::find_if(infos, [&](const fusion::ScheduleInfo &info) { return info.name == name; });
     return found == infos.end() ? nullptr : found;
+  }
+  const Schedule *getSchedule(StringRef name) const {
+    const fusion::ScheduleInfo *info = lookup(name);
+    return info ? schedules[info - infos.begin()].get() : nullptr;
   }
   SmallVector<StringRef> getNames() const override {
     SmallVector<StringRef> names =
@@ -84,10 +76,15 @@ static ArrayRef<std::unique_ptr<Schedule>> getSchedules(MLIRContext *context) {
 }
 
 const Schedule *tandem::getSchedule(fusion::ScheduleAttr schedule) {
-  for (const std::unique_ptr<Schedule> &known : getSchedules(schedule.getContext()))
-    if (known->getName() == schedule.getName())
-      return known.get();
-  return nullptr;
+  const auto *registry = fusion::ScheduleRegistry::get(schedule.getContext());
+  return registry ? static_cast<const Registry *>(registry)->getSchedule(schedule.getName())
+                  : nullptr;
+}
+
+fusion::ScheduleAttr Schedule::getAttr(MLIRContext *context, const Twine &options) const {
+  std::string more = options.str();
+  return cast<fusion::ScheduleAttr>(parseAttribute(
+      ("#fusion.schedule<" + getName() + (more.empty() ? "" : ", ") + more + ">").str(), context));
 }
 
 bool tandem::combinesWhole(fusion::ScheduleAttr schedule) {
@@ -102,10 +99,66 @@ size_t tandem::getMostGathers(MLIRContext *context) {
   return most;
 }
 
+static StringRef describeLoop(fusion::LoopKind kind) {
+  switch (kind) {
+  case fusion::LoopKind::Gather:
+    return "a gather";
+  case fusion::LoopKind::AllToAll:
+    return "an all-to-all";
+  case fusion::LoopKind::Reduction:
+    return "a reduction";
+  case fusion::LoopKind::AllReduce:
+    return "an all-reduce";
+  }
+  return "";
+}
+
+/// Of what needs most: a loop may gather before it reduces.
+static fusion::LoopKind getLoopKind(ArrayRef<fusion::ReshardOp> reshards) {
+  fusion::LoopKind kind = fusion::LoopKind::Gather;
+  for (fusion::ReshardOp op : reshards) {
+    fusion::Reshard reshard = fusion::classifyReshard(op.getInput().getType(), op.getType());
+    kind =
+        std::max(kind, reshard.kind == fusion::ReshardKind::AllReduce  ? fusion::LoopKind::AllReduce
+                       : reshard.reduces()                             ? fusion::LoopKind::Reduction
+                       : reshard.kind == fusion::ReshardKind::AllToAll ? fusion::LoopKind::AllToAll
+                                                                       : fusion::LoopKind::Gather);
+  }
+  return kind;
+}
+
+/// The rule by which the schedule does not take such loops, or null.
+static const fusion::ScheduleRule *findRule(fusion::ScheduleAttr schedule, fusion::LoopKind loop) {
+  const auto *registry = fusion::ScheduleRegistry::get(schedule.getContext());
+  for (const fusion::ScheduleRule &rule : registry->lookup(schedule.getName())->rules)
+    if (!rule.loops.empty() && rule.choice.isMade(schedule.getOptions()) &&
+        !llvm::is_contained(rule.loops, loop))
+      return &rule;
+  return nullptr;
+}
+
+Obstacle tandem::verifyRules(const StreamLoop &loop) {
+  fusion::LoopKind kind = getLoopKind(loop.reshards());
+  const fusion::ScheduleRule *rule = findRule(loop.schedule, kind);
+  if (!rule || movesNothing(loop.reshards()))
+    return std::nullopt;
+  Explanation why = loop.explain() << "schedule " << loop.schedule.getName() << ": expected ";
+  llvm::interleave(
+      rule->loops, why, [&](fusion::LoopKind taken) { why << describeLoop(taken); }, " or ");
+  return std::move(why) << " with " << rule->choice.str() << ", found " << describeLoop(kind);
+}
+
 SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
   SmallVector<Candidate> candidates;
   for (const std::unique_ptr<Schedule> &schedule : getSchedules(loop.place->getContext()))
     schedule->getCandidates(loop, candidates);
+  SmallVector<fusion::ReshardOp> reshards = loop.reshards(), numbered = getNumberedReshards(loop);
+  llvm::erase_if(candidates, [&](const Candidate &candidate) {
+    ArrayRef<fusion::ReshardOp> moved = reshards;
+    if (candidate.slices)
+      moved = ArrayRef(numbered).slice(candidate.slices->first, 1);
+    return findRule(candidate.schedule, getLoopKind(moved)) != nullptr;
+  });
   return candidates;
 }
 

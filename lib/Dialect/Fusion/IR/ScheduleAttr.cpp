@@ -44,6 +44,18 @@ bool ScheduleAttr::takesSequences() const {
   return info && info->takesSequences;
 }
 
+bool ScheduleChoice::isMade(DictionaryAttr options) const {
+  Attribute value = options.get(option);
+  if (auto given = dyn_cast_if_present<StringAttr>(value))
+    return given.getValue() == word;
+  auto number = dyn_cast_if_present<IntegerAttr>(value);
+  return number ? number.getInt() > above : bool(value);
+}
+
+std::string ScheduleChoice::str() const {
+  return word.empty() ? ("'" + option + "'").str() : (option + " = " + word).str();
+}
+
 /// value ::= integer | `[` integer (`,` integer)* `]` | word | string
 static Attribute parseValue(AsmParser &parser) {
   Builder &builder = parser.getBuilder();
@@ -175,6 +187,17 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     }
     if (failed(verifyOption(emitError, *option, given.getValue())))
       return failure();
+  }
+  for (const ScheduleRule &rule : info->rules) {
+    if (!rule.choice.isMade(options))
+      continue;
+    if (rule.with && !rule.with->isMade(options))
+      return emitError() << "schedule " << name << ": expected " << rule.choice.str()
+                         << " only with " << rule.with->str();
+    for (const ScheduleChoice &other : rule.without)
+      if (other.isMade(options))
+        return emitError() << "schedule " << name << ": expected no " << other.str() << " with "
+                           << rule.choice.str() << ", found both";
   }
   return success();
 }

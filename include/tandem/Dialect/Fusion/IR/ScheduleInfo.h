@@ -13,8 +13,12 @@
 #ifndef TANDEM_DIALECT_FUSION_IR_SCHEDULEINFO_H
 #define TANDEM_DIALECT_FUSION_IR_SCHEDULEINFO_H
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/DialectInterface.h"
 #include "tandem/Support/LLVM.h"
+
+#include <optional>
+#include <string>
 
 namespace tandem::fusion {
 
@@ -31,10 +35,34 @@ struct ScheduleOption {
   SmallVector<StringRef> words{}; ///< accepted values of Word
 };
 
-/// A schedule's name and options, for verification.
+/// What a loop moves.
+enum class LoopKind { Gather, AllToAll, Reduction, AllReduce };
+
+/// A choice: an option with this word, or with numbers above `above`.
+struct ScheduleChoice {
+  StringRef option;
+  StringRef word{};
+  int64_t above = 0;
+
+  bool isMade(mlir::DictionaryAttr options) const;
+  /// "by = sms", or "'merge'".
+  std::string str() const;
+};
+
+/// A row of the table of legal combinations: what goes with a choice. The verifier of attributes,
+/// planning, candidates and docs/schedules.md read it.
+struct ScheduleRule {
+  ScheduleChoice choice;
+  SmallVector<LoopKind, 4> loops{};         ///< that take it; empty: all
+  SmallVector<ScheduleChoice, 0> without{}; ///< what is not chosen next to it
+  std::optional<ScheduleChoice> with{};     ///< what is chosen next to it
+};
+
+/// A schedule's name and options, and which of these go together.
 struct ScheduleInfo {
   StringRef name;
   SmallVector<ScheduleOption, 0> options;
+  SmallVector<ScheduleRule, 0> rules{};
   /// Whether the schedule accepts a reshard of several rows, which `fusion-insert-reshards`
   /// otherwise writes out as a sequence.
   bool takesSequences = false;

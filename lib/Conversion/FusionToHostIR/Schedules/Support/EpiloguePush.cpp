@@ -22,9 +22,6 @@ Explanation tandem::refuseEpilogue(const StreamLoop &loop, const Twine &expected
 
 Obstacle tandem::verifyEpiloguePush(const StreamLoop &loop, fusion::ReshardOp reduction,
                                     const OwnerDigits &digits, size_t producers) {
-  if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1 ||
-      loop.schedule.getInteger("copies") > 1)
-    return refuseEpilogue(loop, "no 'merge', 'streams' or 'copies'");
   if (digits.devices > program::kMostGatedTargets)
     return refuseEpilogue(loop, "at most " + Twine(program::kMostGatedTargets) +
                                     " devices, found " + Twine(digits.devices));

@@ -79,14 +79,15 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
   return success();
 }
 
-SmallVector<fusion::ScheduleOption, 0>
-tandem::withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool reduces) {
+fusion::ScheduleInfo tandem::withPushOptions(fusion::ScheduleInfo info, bool reduces) {
   using Option = fusion::ScheduleOption;
-  options.push_back({"by", Option::Kind::Word, 0, {"engines", "sms"}});
+  info.options.push_back({"by", Option::Kind::Word, 0, {"engines", "sms"}});
   if (reduces)
-    options.back().words.push_back("epilogue");
-  options.push_back({"blocks", Option::Kind::Integer});
-  return options;
+    info.options.back().words.push_back("epilogue");
+  info.options.push_back({"blocks", Option::Kind::Integer});
+  info.rules.push_back({{"by", "sms"}, {fusion::LoopKind::Gather}});
+  info.rules.push_back({{"blocks"}, {}, {}, fusion::ScheduleChoice{"by", "sms"}});
+  return info;
 }
 
 program::CapabilitySet tandem::usesOfPush(std::optional<int64_t> blocks) {
@@ -96,23 +97,14 @@ program::CapabilitySet tandem::usesOfPush(std::optional<int64_t> blocks) {
 }
 
 Explained<std::optional<int64_t>> tandem::getPushBlocks(const StreamLoop &loop,
-                                                        const GatherLoop *gather) {
+                                                        const GatherLoop &gather) {
   StringRef name = loop.schedule.getName();
   int64_t blocks = loop.schedule.getInteger("blocks");
-  if (loop.schedule.getWord("by") != "sms") {
-    if (blocks)
-      return loop.explain() << "schedule " << name << ": expected 'blocks' only with by = sms";
+  if (loop.schedule.getWord("by") != "sms")
     return std::optional<int64_t>();
-  }
-  if (!gather)
-    return loop.explain() << "schedule " << name
-                          << ", by = sms: expected a gather, found a reduction";
-  if (gather->isPersonalized)
-    return loop.explain() << "schedule " << name
-                          << ", by = sms: expected a gather, found an all-to-all";
-  if (gather->gathers.size() != 1)
+  if (gather.gathers.size() != 1)
     return loop.explain() << "schedule " << name << ", by = sms: expected one gather, found "
-                          << gather->gathers.size();
+                          << gather.gathers.size();
   if (blocks > static_cast<int64_t>(program::kMostExchangeBlocks))
     return loop.explain() << "schedule " << name << ": expected at most "
                           << program::kMostExchangeBlocks << " thread blocks, found " << blocks;

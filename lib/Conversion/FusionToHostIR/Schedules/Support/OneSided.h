@@ -47,14 +47,14 @@ private:
   int64_t devices, firstSignal;
 };
 
-/// Also the options `by` and `blocks`: slices are pushed by copy engines or by SMs. `reduces`: the
-/// schedule has reductions, too, whose slices may also be pushed by the kernel that computes them.
-SmallVector<fusion::ScheduleOption, 0>
-withPushOptions(SmallVector<fusion::ScheduleOption, 0> options, bool reduces = false);
+/// Also the options `by` and `blocks` and their rules: slices are pushed by copy engines or by SMs.
+/// `reduces`: the schedule has reductions, too, whose slices may also be pushed by the kernel that
+/// computes them.
+fusion::ScheduleInfo withPushOptions(fusion::ScheduleInfo info, bool reduces = false);
 /// What a plan uses whose slices so many thread blocks push; none: copy engines do.
 program::CapabilitySet usesOfPush(std::optional<int64_t> blocks);
-/// The thread blocks that push; none: copy engines do. `gather`: null for other loops.
-Explained<std::optional<int64_t>> getPushBlocks(const StreamLoop &loop, const GatherLoop *gather);
+/// The thread blocks that push the slices of a gather; none: copy engines do.
+Explained<std::optional<int64_t>> getPushBlocks(const StreamLoop &loop, const GatherLoop &gather);
 
 } // namespace tandem
 
