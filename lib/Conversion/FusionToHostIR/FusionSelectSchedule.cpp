@@ -137,21 +137,12 @@ private:
       if (!pricer)
         return func.emitError() << error;
     }
-    auto getDictionary = [&](program::Thresholds thresholds) {
-      NamedAttrList list;
-      thresholds.forEach([&](StringRef name, int64_t &value, bool) {
-        list.set(name, Builder(func.getContext()).getI64IntegerAttr(value));
-      });
-      return list.getDictionary(func.getContext());
-    };
-    DictionaryAttr thresholds =
-        getDictionary(pricer ? pricer->getMargins().thresholds : program::Thresholds());
     size_t numbered =
         llvm::count_if(loops, [](StreamLoopOp loop) { return !loop.getReshards().empty(); });
     size_t number = 0;
     for (StreamLoopOp loop : loops) {
-      if (thresholds != getDictionary({}))
-        loop.setThresholdsAttr(thresholds);
+      if (pricer)
+        setThresholds(loop, pricer->getMargins().thresholds);
       allowed = loop.getReshards().empty() ? SmallVector<CandidateAttr>()
                                            : getAllowed(number++, numbered);
       if (failed(select(loop, pricer.get())))

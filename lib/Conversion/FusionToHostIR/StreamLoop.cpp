@@ -309,6 +309,20 @@ Explained<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op) {
   return loop;
 }
 
+static DictionaryAttr getDictionary(MLIRContext *context, program::Thresholds thresholds) {
+  NamedAttrList list;
+  thresholds.forEach([&](StringRef name, int64_t &value, bool) {
+    list.set(name, Builder(context).getI64IntegerAttr(value));
+  });
+  return list.getDictionary(context);
+}
+
+void tandem::setThresholds(fusion::StreamLoopOp loop, const program::Thresholds &thresholds) {
+  DictionaryAttr dictionary = getDictionary(loop.getContext(), thresholds);
+  if (dictionary != getDictionary(loop.getContext(), {}))
+    loop.setThresholdsAttr(dictionary);
+}
+
 std::string tandem::describeReshards(fusion::StreamLoopOp loop) {
   std::string text;
   for (fusion::ReshardOp op : loop.getReshards()) {

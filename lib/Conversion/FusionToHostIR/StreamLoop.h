@@ -97,6 +97,9 @@ Explained<SmallVector<int64_t>> getStreamDigits(Operation *op);
 /// whole before and after. None if its ops do not run in one loop.
 Explained<StreamLoop> getStreamLoop(fusion::StreamLoopOp loop);
 
+/// Keeps the machine's thresholds with the loop, unless they are the usual ones.
+void setThresholds(fusion::StreamLoopOp loop, const program::Thresholds &thresholds);
+
 /// The kinds of a loop's reshards, for people: "all-gather and all-gather"; "" if it has none.
 std::string describeReshards(fusion::StreamLoopOp loop);
 
