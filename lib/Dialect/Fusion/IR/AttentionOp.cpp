@@ -18,7 +18,7 @@ LogicalResult AttentionOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t
     form.scale = getScale()->convertToDouble();
   form.zigzag = getZigzag();
   form.keyCount = getKeyCount();
-  return append(
+  return appendShape(
       *this, shapes::attention(shapeOf(getQuery()), shapeOf(getKey()), shapeOf(getValue()), form),
       shapes);
 }

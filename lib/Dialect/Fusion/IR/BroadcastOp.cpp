@@ -12,9 +12,9 @@ using namespace mlir;
 using namespace tandem::fusion;
 
 LogicalResult BroadcastOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  return append(*this,
-                shapes::broadcastTo(shapeOf(getInput()), shapeOf(getResult()), getDims().vec()),
-                shapes);
+  return appendShape(
+      *this, shapes::broadcastTo(shapeOf(getInput()), shapeOf(getResult()), getDims().vec()),
+      shapes);
 }
 
 LogicalResult BroadcastOp::verify() {

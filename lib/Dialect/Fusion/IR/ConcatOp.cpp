@@ -15,7 +15,7 @@ LogicalResult ConcatOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> 
   std::vector<shapes::Shape> operands;
   for (Value input : getInputs())
     operands.push_back(shapeOf(input));
-  return append(*this, shapes::concat(operands, getDim()), shapes);
+  return appendShape(*this, shapes::concat(operands, getDim()), shapes);
 }
 
 LogicalResult ConcatOp::verify() {

@@ -14,7 +14,7 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 LogicalResult GroupedMatmulOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  return append(
+  return appendShape(
       *this,
       shapes::groupedMatmul(shapeOf(getX()), shapeOf(getW()), shapeOf(getEnds()), getTransposeB()),
       shapes);

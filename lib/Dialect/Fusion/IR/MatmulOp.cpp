@@ -23,7 +23,7 @@ LogicalResult MatmulOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> 
   std::optional<shapes::Shape> bias;
   if (getBias())
     bias = shapeOf(getBias());
-  return append(
+  return appendShape(
       *this,
       shapes::matmul(shapeOf(getLhs()), shapeOf(getRhs()), getTransposeA(), getTransposeB(), bias),
       shapes);

@@ -48,8 +48,8 @@ LogicalResult fusion::verifyShape(Operation *op, StringRef what, ArrayRef<int64_
                            << ", found [" << formatShape(found) << "]";
 }
 
-LogicalResult fusion::append(Operation *op, const shapes::Inferred &inferred,
-                             SmallVectorImpl<SmallVector<int64_t>> &shapes) {
+LogicalResult fusion::appendShape(Operation *op, const shapes::Inferred &inferred,
+                                  SmallVectorImpl<SmallVector<int64_t>> &shapes) {
   if (!inferred.error.empty())
     return op->emitOpError() << inferred.error;
   shapes.emplace_back(ArrayRef(inferred.shape));

@@ -21,8 +21,8 @@ inline shapes::Shape shapeOf(Value value) {
 }
 
 /// Appends an inferred shape; reports its error at `op`.
-LogicalResult append(Operation *op, const shapes::Inferred &inferred,
-                     SmallVectorImpl<SmallVector<int64_t>> &shapes);
+LogicalResult appendShape(Operation *op, const shapes::Inferred &inferred,
+                          SmallVectorImpl<SmallVector<int64_t>> &shapes);
 
 /// The result of an op of fusion has the shape that the op infers.
 LogicalResult verifyInferred(Operation *op);

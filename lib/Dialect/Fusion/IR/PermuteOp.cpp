@@ -16,7 +16,7 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 LogicalResult PermuteOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  return append(*this, shapes::permute(shapeOf(getInput()), getPermutation().vec()), shapes);
+  return appendShape(*this, shapes::permute(shapeOf(getInput()), getPermutation().vec()), shapes);
 }
 
 LogicalResult PermuteOp::verify() {

@@ -13,7 +13,8 @@ using namespace mlir;
 using namespace tandem::fusion;
 
 LogicalResult ReduceOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  return append(*this, shapes::reduce(shapeOf(getInput()), getDims().vec(), getKeepDims()), shapes);
+  return appendShape(*this, shapes::reduce(shapeOf(getInput()), getDims().vec(), getKeepDims()),
+                     shapes);
 }
 
 LogicalResult ReduceOp::verify() {

@@ -166,7 +166,8 @@ LogicalResult ReshapeOp::verify() {
   // With `?` the groups say more.
   SmallVector<SmallVector<int64_t>> shapes;
   if ((getType().hasStaticShape() &&
-       failed(append(*this, shapes::reshape(shapeOf(getInput()), shapeOf(getResult())), shapes))) ||
+       failed(appendShape(*this, shapes::reshape(shapeOf(getInput()), shapeOf(getResult())),
+                          shapes))) ||
       failed(inferResultShapes(shapes)))
     return failure();
   return verifyElementType(*this, "the result", getType(), getInput().getType().getElementType());

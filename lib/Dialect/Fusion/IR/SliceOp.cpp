@@ -20,10 +20,10 @@ static bool takesWhole(SliceOp op, int64_t dim) {
 }
 
 LogicalResult SliceOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  return append(*this,
-                shapes::slice(shapeOf(getInput()), shapeOf(getResult()), getOffsets().vec(),
-                              getSteps().vec()),
-                shapes);
+  return appendShape(*this,
+                     shapes::slice(shapeOf(getInput()), shapeOf(getResult()), getOffsets().vec(),
+                                   getSteps().vec()),
+                     shapes);
 }
 
 LogicalResult SliceOp::verify() {

@@ -16,9 +16,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -35,6 +37,13 @@ struct Inferred {
 };
 
 inline Inferred wrong(std::string error) { return {{}, std::move(error)}; }
+
+inline std::string join(std::initializer_list<std::string_view> parts) {
+  std::string all;
+  for (std::string_view part : parts)
+    all.append(part);
+  return all;
+}
 
 /// Equal, or one is unknown.
 inline bool areCompatible(int64_t a, int64_t b) { return a == b || a < 0 || b < 0; }
@@ -391,28 +400,27 @@ inline CallDims callDims(const std::vector<Shape> &shapes, size_t numResults,
                          : numResults == 1 ? "the result"
                                            : "result " + std::to_string(i);
     if (part.size() != shapes[i].size())
-      return wrong("expected " + std::to_string(shapes[i].size()) + " dims of " + tensor +
-                   ", found \"" + part + '"');
+      return wrong(join({"expected ", std::to_string(shapes[i].size()), " dims of ", tensor,
+                         ", found \"", part, "\""}));
     if (i < numResults && CallDims::lettersOf(part) != letters)
-      return wrong("expected the parallel dimensions '" + letters +
-                   "' in all results, in this order, "
-                   "found '" +
-                   CallDims::lettersOf(part) + "' in " + tensor);
+      return wrong(join({"expected the parallel dimensions '", letters,
+                         "' in all results, in this order, found '", CallDims::lettersOf(part),
+                         "' in ", tensor}));
     for (size_t dim = 0; dim < part.size(); ++dim) {
       const char c = part[dim];
       if (c == '_')
         continue;
       if (c < 'a' || c > 'z')
-        return wrong("expected lower-case letters and '_' as dims of " + tensor + ", found \"" +
-                     part + '"');
+        return wrong(join(
+            {"expected lower-case letters and '_' as dims of ", tensor, ", found \"", part, "\""}));
       const std::string letter = std::string("'") + c + "'";
       if (part.find(c) != dim)
-        return wrong("expected the dims of " + tensor + " to be distinct, found " + letter +
-                     " twice");
+        return wrong(
+            join({"expected the dims of ", tensor, " to be distinct, found ", letter, " twice"}));
       size_t number = letters.find(c);
       if (number == std::string::npos)
-        return wrong("expected every parallel dimension in the result, found " + letter + " of " +
-                     tensor + " only");
+        return wrong(join({"expected every parallel dimension in the result, found ", letter,
+                           " of ", tensor, " only"}));
       if (!areCompatible(extents[number], shapes[i][dim]))
         return wrong("expected equal extents of the dimensions " + letter +
                      found(extents[number], shapes[i][dim]));
