@@ -387,3 +387,26 @@ def test_digits():
     assert repr(tp[tandem.didx("x") * stream(2), None]) == '#fusion.axes<#tp, [didx("x") * stream(2), -]>'
     assert repr(tp.axes(stream(), tandem.serial(2), partial="x", op="max")) == \
         '#fusion.axes<#tp, [stream, serial(2)], partial = max ["x"]>'
+
+
+def test_dtypes_of_libraries():
+    import ml_dtypes
+    rows = tandem.Mesh("tp", x=1)["x"]
+
+    class Torch:  # torch.bfloat16 has no name
+        def __repr__(self):
+            return "torch.bfloat16"
+
+    given = ["bfloat16", ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16), Torch(), np.float32, np.dtype("int8"), np.bool_, bool,
+             ml_dtypes.float8_e4m3fn]
+    found = [tandem.Tensor(dtype, (4,), rows).dtype for dtype in given]
+    assert found == ["bf16"] * 4 + ["f32", "i8", "i1", "i1", "f8E4M3FN"]
+
+    @tandem.fuse(x=tandem.Tensor(np.float32, (4,), rows), results=rows)
+    def halves(x):
+        return x.astype(np.float16)
+
+    with tandem.local_world(1) as world:
+        assert world.run(lambda context: halves(np.ones(4, np.float32)))[0].dtype == np.float16
+    with pytest.raises(tandem.ArgumentError, match="found <class 'numpy.complex64'>"):
+        tandem.Tensor(np.complex64, (4,), rows)

@@ -77,7 +77,7 @@ def traced(function, **options):
     (lambda: tandem.Mesh("m", x=2, devices=["a"]), "mesh: devices: expected a number of at least 0, found 'a'"),
     (lambda: tandem.Mesh("m", x=2, devices=3), "mesh: devices: expected ranks such as"),
     (lambda: tp.axes(None, partial=3), "axes: partial: expected names of mesh axes, found 3"),
-    (lambda: traced(lambda x: tandem.matmul(x, x, dtype="f31")), "matmul: expected a result of f32, found f31"),
+    (lambda: traced(lambda x: tandem.matmul(x, x, dtype="f31")), "matmul: expected a dtype of f32"),
     (lambda: traced(lambda x: tandem.matmul(x, x, gather="here")), "gather: expected before, after or cost, found 'here'"),
     (lambda: traced(lambda x: tandem.matmul(x, x, schedule='"')), "schedule: expected a name"),
     (lambda: traced(lambda x: x.reshard(3)), "reshard: expected axes such as"),

@@ -7,7 +7,19 @@ import re
 from ._errors import ArgumentError
 
 DTYPES = ("f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16", "f8E4M3FN", "f8E5M2")
+# NumPy, ml_dtypes and torch have these names.
+_LIBRARY_NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "int64": "i64", "int32": "i32", "int16": "i16",
+                  "int8": "i8", "bool": "i1", "bool_": "i1", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def dtype_name(given, what=""):
+    """"bf16" of "bf16", "bfloat16", torch.bfloat16, ml_dtypes.bfloat16 and numpy.dtype(ml_dtypes.bfloat16)."""
+    name = given if isinstance(given, str) else getattr(given, "__name__", None) or getattr(given, "name", None) or str(given)
+    name = _LIBRARY_NAMES.get(name.rpartition(".")[2], name)
+    if name not in DTYPES:
+        raise ArgumentError(f"{what}expected a dtype of {', '.join(DTYPES)}, or one of NumPy or torch, found {given!r}")
+    return name
 
 
 def _check_name(what, name):
@@ -191,18 +203,16 @@ class Tensor:
     """The type of an argument: `Tensor("f32", (None, 64), mesh["x", None])`.
 
     `shape` is the logical (global) one; a dimension of None has the extent that a call or `compile(shapes=...)` gives
-    it. `dtype` is one of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i64, i32, i16, i8, i1.
+    it. `dtype` is one of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i64, i32, i16, i8, i1, or one of NumPy or torch.
     """
 
     def __init__(self, dtype, shape, axes):
-        if dtype not in DTYPES:
-            raise ArgumentError(f"expected a dtype of {', '.join(DTYPES)}, found {dtype!r}")
         if not isinstance(axes, Axes):
             raise ArgumentError(f"expected axes such as mesh[\"x\", None], found {axes!r}")
         shape = _sequence("shape", shape, "extents such as (None, 64)")
         if len(shape) != len(axes.digits):
             raise ArgumentError(f"expected axes with one entry per dimension: {len(shape)}, found {len(axes.digits)}")
-        self.dtype, self.axes = dtype, axes
+        self.dtype, self.axes = dtype_name(dtype), axes
         self.shape = tuple(None if extent is None else _integer("shape", extent, 0) for extent in shape)
 
     def __repr__(self):

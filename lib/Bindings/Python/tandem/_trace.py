@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from ._errors import ArgumentError
-from ._mesh import DTYPES, Axes, _integer, _sequence
+from ._mesh import DTYPES, Axes, _integer, _sequence, dtype_name
 from ._tandem import shapes
 
 _LARGEST_FP8 = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
@@ -322,7 +322,7 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
 
 def _product_dtype(what, a, b, dtype):
     """Of the product of a and b, as wanted or by default."""
-    dtype = dtype or shapes.product_type(a.dtype)
+    dtype = dtype_name(dtype, f"{what}: ") if dtype else shapes.product_type(a.dtype)
     error = shapes.product_error(a.dtype, b.dtype, dtype)
     if error:
         raise ArgumentError(f"{what}: {error}")
@@ -337,6 +337,7 @@ def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, trans
     its columns (`scale_b`), like torch's `_scaled_mm`. `scale_result`, f32[], is for a `dtype` of 8 bits: 448 / (the
     largest number to expect). Such results are saturated.
     """
+    dtype = dtype_name(dtype, "scaled_matmul: ")
     if dtype not in ("f32", "f16", "bf16", *_FP8):
         raise ArgumentError(f"scaled_matmul: expected a result of f32, f16, bf16 or 8-bit floats, found {dtype!r}")
     product = matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, dtype="f32", gather=gather, schedule=schedule)
@@ -461,14 +462,12 @@ def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
 def cast(value, dtype):
     """The value in another dtype, as NumPy: floats are rounded to nearest, and towards zero to integers; truth values
     become 0 and 1; what is not 0 becomes true."""
-    value = _value("astype", value)
+    value, dtype = _value("astype", value), dtype_name(dtype, "astype: ")
     old = value.dtype
     if old == dtype:
         return value
     widths = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1,
               "f8E4M3FN": 8, "f8E5M2": 8}
-    if dtype not in widths:
-        raise ArgumentError(f"astype: expected a dtype of {', '.join(widths)}, found {dtype!r}")
     if dtype == "i1":
         return value != 0
     if old in _FLOATS and dtype in _FLOATS:
