@@ -9,7 +9,6 @@
 
 #include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/FusedExchange.h"
-#include "tandem/Program/Gated.h"
 #include "tandem/Program/RowCopy.h"
 #include "tandem/Program/stream_program_generated.h"
 
@@ -35,9 +34,6 @@ using replay::View;
 /// of 19.
 static constexpr double kUnaligned = 7;
 
-/// Bytes that a GPU's matmul loads at a time.
-static constexpr uint64_t kLoad = 16;
-
 /// Of where all rows begin.
 static uint64_t rowAlignment(const Layout &layout, uint64_t address) {
   uint64_t bits = address;
@@ -47,15 +43,8 @@ static uint64_t rowAlignment(const Layout &layout, uint64_t address) {
   return machine::alignmentOf(bits);
 }
 
-/// rowAlignment() of a product's result and factors.
-struct MatmulAlignment {
-  uint64_t out = machine::kCacheLine;
-  machine::RowAlignment factors;
-  uint64_t least() const { return std::min({out, factors.left, factors.right}); }
-};
-
-static MatmulAlignment alignmentsOf(const replay::World &world, const View &out, const View &left,
-                                    const View &right) {
+MatmulAlignment alignmentsOf(const replay::World &world, const View &out, const View &left,
+                             const View &right) {
   auto of = [&](const View &view) { return rowAlignment(world.layoutOf(view), view.address); };
   return {of(out), {of(left), of(right)}};
 }
@@ -194,68 +183,6 @@ void CommandCosts::findPartsAlone() {
       }
 }
 
-/// The limits of kernels of schedules; program::describeGated knows all.
-bool CommandCosts::hasGatedKernel(const Rank &rank, CommandId gated) const {
-  const Command *first = &world.commands[gated] + 1, *end = first + world.commands[gated].aux;
-  auto count = [&](Kind kind) {
-    return std::count_if(first, end, [&](const Command &part) { return part.kind == kind; });
-  };
-  // A kernel does not add in the order of a deterministic program.
-  if (world.isDeterministic || count(Kind::WaitSignal) > program::kMostGates)
-    return false;
-  std::set<uint32_t> shapes;
-  for (const Command *part = first; part != end; ++part) {
-    const View *out = world.operand(rank, *part, 0), *a = world.operand(rank, *part, 1),
-               *b = world.operand(rank, *part, 2);
-    if (part->kind != Kind::Matmul)
-      continue;
-    if (!out || !a || !b)
-      return false;
-    // What kernels of gated matmuls compute (docs/gated.md).
-    const Layout &to = world.layoutOf(*out), &from = world.layoutOf(*a);
-    if ((to.dtype != DType::F16 && to.dtype != DType::BF16) || from.dtype != to.dtype ||
-        to.shape[1] % 8 != 0 || from.shape[1] % 8 != 0 ||
-        alignmentsOf(world, *out, *a, *b).least() < kLoad)
-      return false;
-    shapes.insert(a->layout);
-  }
-  if (count(Kind::Put) == 0)
-    return ownRowsAreTiles(rank, first, end);
-  return machine.hasEpiloguePush() && count(Kind::WaitSignal) == 0 && shapes.size() == 1 &&
-         count(Kind::Matmul) <= program::kMostGatedTargets;
-}
-
-/// Whether the rows of the first parts that lie in another buffer than those of the last part begin
-/// and end at tiles, or at the last row.
-bool CommandCosts::ownRowsAreTiles(const Rank &rank, const Command *first,
-                                   const Command *end) const {
-  struct Part {
-    const View *out, *a;
-  };
-  std::vector<Part> parts;
-  for (const Command *part = first; part != end; ++part)
-    if (part->kind == Kind::Matmul)
-      if (Part views{world.operand(rank, *part, 0), world.operand(rank, *part, 1)};
-          views.out && views.a && world.layoutOf(*views.out).shape[0] > 0)
-        parts.push_back(views);
-  uint64_t origin = ~uint64_t(0);
-  for (const Part &part : parts)
-    origin = std::min(origin, part.out->address);
-  int64_t begin = INT64_MAX, last = 0, rows = 0;
-  for (const Part &part : parts) {
-    const Layout &layout = world.layoutOf(*part.out);
-    uint64_t bytes = static_cast<uint64_t>(layout.strides[0]) * sizeOf(layout.dtype);
-    auto row = static_cast<int64_t>((part.out->address - origin) / std::max<uint64_t>(bytes, 1));
-    rows = std::max(rows, row + layout.shape[0]);
-    if (part.a->buffer == parts.back().a->buffer)
-      continue;
-    begin = std::min(begin, row);
-    last = std::max(last, row + layout.shape[0]);
-  }
-  return last == 0 || (begin % program::kOwnRowsUnit == 0 &&
-                       (last % program::kOwnRowsUnit == 0 || last == rows));
-}
-
 void CommandCosts::findExchangeKernels() {
   for (const Rank &rank : world.ranks)
     for (CommandId c = rank.begin; c < rank.end; ++c)
@@ -322,95 +249,6 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   double most = machine.memory[static_cast<size_t>(work)].most();
   return moved / std::min(most, exchangeBlocks(part) * machine.exchange.memory) +
          words / machine.exchange.wordReads;
-}
-
-/// Tiles with which kernels of gated matmuls are built (Tiles.txt). A cluster computes
-/// `clusterRows` of them below each other. `rate`: elements of the result per second, relative to
-/// tiles of 128 x 256, from the times of waves in docs/gated.md.
-constexpr struct {
-  double rows, columns, clusterRows, rate;
-} kTiles[] = {{128, 256, 2, 1},   {128, 192, 1, 0.97}, {128, 128, 2, 0.9}, {256, 192, 2, 1.04},
-              {128, 96, 2, 0.79}, {128, 64, 2, 0.6},   {64, 128, 1, 0.57}};
-
-/// Rows times the extent of K.
-static double areaOf(const replay::World &world, const Rank &rank, const Command &matmul) {
-  const Layout &left = world.layoutOf(*world.operand(rank, matmul, 1));
-  return static_cast<double>(left.shape[0]) * static_cast<double>(left.shape[1]);
-}
-
-CommandCosts::GatedKernel CommandCosts::tiled(const Rank &rank, CommandId head) const {
-  // Rows are counted once, with their first slices of K. All parts have the same columns.
-  // `lateOfPart`: rows of the last part if they wait. Slices of K of the same rows follow each
-  // other.
-  double rows = 0, area = 0, columns = 0, late = 0, lateOfPart = 0;
-  DType dtype = DType::BF16;
-  machine::RowAlignment alignment; // the least of all parts
-  GatedKernel kernel;
-  for (CommandId c = head + 1; c <= head + world.commands[head].aux; ++c) {
-    const Command &part = world.commands[c];
-    kernel.waits |= part.kind == Kind::WaitSignal;
-    if (part.kind != Kind::Matmul)
-      continue;
-    const View *out = world.operand(rank, part, 0), *a = world.operand(rank, part, 1);
-    const Layout &left = world.layoutOf(*a);
-    columns = static_cast<double>(world.layoutOf(*out).shape[1]);
-    auto [ofLeft, ofRight] = alignmentsOf(world, *out, *a, *world.operand(rank, part, 2)).factors;
-    alignment = {std::min(alignment.left, ofLeft), std::min(alignment.right, ofRight)};
-    dtype = left.dtype;
-    auto rowsOfPart = static_cast<double>(left.shape[0]);
-    if (!(part.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate))) {
-      rows += rowsOfPart;
-      late += lateOfPart;
-    }
-    lateOfPart = kernel.waits ? rowsOfPart : 0;
-    area += areaOf(world, rank, part);
-  }
-  if (!(rows > 0 && area > 0 && columns > 0))
-    return kernel;
-  auto left = static_cast<double>(world.commands[head].value);
-  kernel.sms = std::max(machine.sms - left, 1.0);
-  kernel.depth = area / rows;
-  // The machine file has the time of the tiles that are the best for the whole product. `prepare`
-  // takes those that are the best for this and the rows that come late (GatedKernels.cpp).
-  late = std::min(late + lateOfPart, std::ceil(rows / 2));
-  double best = 0, bestOfWhole = 0, whole = 0;
-  for (const auto &tile : kTiles) {
-    GatedKernel one = kernel;
-    one.tileRows = tile.rows * tile.clusterRows;
-    one.tilesPerRow = std::ceil(columns / tile.columns) * tile.clusterRows;
-    one.wave = tile.rows * tile.columns / tile.rate;
-    double ofWhole = one.waves(rows) * one.wave;
-    double seconds = ofWhole + one.waves(late) * one.wave;
-    if (bestOfWhole == 0 || ofWhole < bestOfWhole)
-      bestOfWhole = ofWhole;
-    if (best > 0 && seconds >= best)
-      continue;
-    best = seconds;
-    whole = ofWhole;
-    kernel = one;
-  }
-  double seconds = machine.gatedMatmulSeconds(dtype, rows, columns, kernel.depth, alignment, left) *
-                   whole / bestOfWhole;
-  kernel.unit = seconds / area;
-  kernel.wave = seconds / kernel.waves(rows);
-  return kernel;
-}
-
-const CommandCosts::GatedKernel &CommandCosts::gatedKernel(const Rank &rank, const Command &part) {
-  auto [found, added] = gated.try_emplace(part.partner);
-  if (added)
-    found->second = tiled(rank, part.partner);
-  return found->second;
-}
-
-double CommandCosts::GatedKernel::waves(double rows) const {
-  return std::ceil(std::ceil(rows / tileRows) * tilesPerRow / sms);
-}
-
-CommandCosts::GatedRows CommandCosts::gatedRows(const Rank &rank, const Command &part) {
-  const Layout &left = world.layoutOf(*world.operand(rank, part, 1));
-  return {static_cast<double>(left.shape[0]),
-          static_cast<double>(left.shape[1]) / gatedKernel(rank, part).depth};
 }
 
 /// Bytes of the elements, without those that strides of 0 repeat.

@@ -11,12 +11,29 @@
 #include "tandem/Replay/Machine.h"
 #include "tandem/Replay/World.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <unordered_map>
 #include <vector>
 
 namespace tandem::simulate {
+
+/// Bytes that a GPU's matmul loads at a time.
+inline constexpr uint64_t kLoad = 16;
+
+/// To what the rows of a product's result and factors are aligned, in bytes: where all of them
+/// begin.
+struct MatmulAlignment {
+  uint64_t out = machine::kCacheLine;
+  machine::RowAlignment factors;
+  uint64_t least() const { return std::min({out, factors.left, factors.right}); }
+};
+MatmulAlignment alignmentsOf(const replay::World &world, const replay::View &out,
+                             const replay::View &left, const replay::View &right);
+
+/// Rows of a matmul times the extent of K.
+double areaOf(const replay::World &world, const replay::Rank &rank, const replay::Command &matmul);
 
 /// Computes and caches the machine's costs of a world's commands.
 class CommandCosts {
