@@ -5,5 +5,5 @@
 #   docker build -t tandem . && docker run --rm -it -v "$PWD:/tandem" tandem tools/dev test
 FROM debian:12
 COPY tools/dev /opt/setup/tools/dev
-RUN /opt/setup/tools/dev setup && rm -rf /var/lib/apt/lists/*
+RUN /opt/setup/tools/dev setup && rm -rf /var/lib/apt/lists/* && git config --system --add safe.directory /tandem
 WORKDIR /tandem

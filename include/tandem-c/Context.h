@@ -43,7 +43,7 @@ typedef struct tandem_launch {
   void (*note_begun)(void *user, uint64_t runs);
   uint64_t (*begun_by_all)(void *user);
   /* Optional; any thread, without waiting. For messages: names ranks that have begun fewer than
-   * `runs` runs or show no life, in `text`, of at most `size` bytes with its end; else "". */
+   * `runs` runs or send no heartbeat, in `text`, of at most `size` bytes with its end; else "". */
   void (*late)(void *user, uint64_t runs, char *text, size_t size);
 } tandem_launch;
 
@@ -146,8 +146,8 @@ int tandem_context_compares_runs(tandem_context *context);
  * What follows a line break is not compared: it is for the message. */
 tandem_code tandem_context_agree(tandem_context *context, const char *call);
 /* TANDEM_OK, the code of the failed run after which the context cannot be used, or an error that
- * names a rank that has ended, given up or shows no life. Replays of graphs that have captured runs
- * report nothing: ask here when one has ended. Does not block. */
+ * names a rank that has ended, given up or sends no heartbeat. Replays of graphs that have captured
+ * runs report nothing: ask here when one has ended. Does not block. */
 tandem_code tandem_context_health(tandem_context *context);
 
 /* A command that has begun and has not ended. */

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Program/Files.h"
+#include "tandem/Program/FusedExchange.h"
 #include "tandem/Replay/Machine.h"
 
 #include <algorithm>
@@ -501,7 +502,8 @@ private:
     Object object = root.object("selection", known);
     margins.thresholds.forEach([&](const char *name, int64_t &value, bool isBytes) {
       if (object.has(name))
-        value = std::llround(object.number(name, isBytes ? Unit::Bytes : Unit::Count, 1, 1e12));
+        value = std::llround(object.number(name, isBytes ? Unit::Bytes : Unit::Count, 1,
+                                           isBytes ? 1e12 : program::kMostExchangeBlocks));
     });
     object.number("gain", Unit::Count, 0, 1, margins.gain);
     object.number("gain_of_copies", Unit::Count, 0, 1, margins.gainOfCopies);

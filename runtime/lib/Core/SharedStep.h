@@ -18,7 +18,7 @@ namespace tandem::core {
 
 /// What ends a step in which ranks wait for each other outside of the bootstrap's exchanges.
 struct WaitLimit {
-  /// How long a step may take while all ranks show life.
+  /// How long a step may take while all ranks send heartbeats.
   std::chrono::milliseconds timeout;
   /// Bootstrap::health(): its error ends a step at once. Null: nothing is known of the others.
   std::function<Status()> health = {};

@@ -389,6 +389,19 @@ def test_digits():
         '#fusion.axes<#tp, [stream, serial(2)], partial = max ["x"]>'
 
 
+def test_truth_values():
+    """NumPy's count, and numbers."""
+    rows = tandem.Mesh("tp", x=1)[None, None]
+
+    @tandem.fuse(x=tandem.Tensor("f32", (4, 4), rows), w=tandem.Tensor("f32", (8, 4), rows), results=tandem.Mesh("tp", x=1)[None])
+    def product(x, w):
+        return tandem.matmul(x, w, transpose_a=0, transpose_b=np.bool_(True)).sum(1, keepdims=0)
+
+    x, w = np.ones((4, 4), np.float32), np.ones((8, 4), np.float32)
+    with tandem.local_world(1) as world:
+        assert np.array_equal(world.run(lambda context: product(x, w))[0], (x @ w.T).sum(1))
+
+
 def test_dtypes_of_libraries():
     import ml_dtypes
     rows = tandem.Mesh("tp", x=1)["x"]

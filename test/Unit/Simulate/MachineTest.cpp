@@ -275,6 +275,8 @@ INSTANTIATE_TEST_SUITE_P(
             "block_by_words, one_block, most_blocks, push_blocks, row"},
         Bad{"threshold", "/selection", R"({"kernel": [0, "KiB", "toy"]})",
             "selection.kernel: expected a number from 0.0009765625 to 976562500, found 0"},
+        Bad{"thresholdBlocks", "/selection", R"({"push_blocks": [2000, "1", "toy"]})",
+            "selection.push_blocks: expected a number from 1 to 1024, found 2000"},
         Bad{"thresholdUnit", "/selection", R"({"most_blocks": [1, "KiB", "toy"]})",
             "selection.most_blocks: expected one of the units 1, found \"KiB\""},
         Bad{"unit", "/links/node/bandwidth", R"([385, "us", "toy"])",

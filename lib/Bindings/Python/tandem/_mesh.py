@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def dtype_name(given, what=""):
     """"bf16" of "bf16", "bfloat16", torch.bfloat16, ml_dtypes.bfloat16 and numpy.dtype(ml_dtypes.bfloat16)."""
-    name = given if isinstance(given, str) else getattr(given, "__name__", None) or getattr(given, "name", None) or str(given)
+    name = given if isinstance(given, str) else str(getattr(given, "__name__", None) or getattr(given, "name", None) or given)
     name = _LIBRARY_NAMES.get(name.rpartition(".")[2], name)
     if name not in DTYPES:
         raise ArgumentError(f"{what}expected a dtype of {', '.join(DTYPES)}, or one of NumPy or torch, found {given!r}")

@@ -297,7 +297,7 @@ def _compare(name, *given):
 
 def _reduce(kind, value, axis, keepdims):
     dims = _dims(value, axis)
-    shape = _inferred(kind, [value], shapes.reduce(value.shape, dims, keepdims))
+    shape = _inferred(kind, [value], shapes.reduce(value.shape, dims, bool(keepdims)))
     return Value("fusion.reduce", [value], shape, value.dtype, kind=kind, dims=dims, keepdims=keepdims)
 
 
@@ -313,7 +313,7 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
     a, transpose_a = _without_transpose(a, transpose_a)
     b, transpose_b = _without_transpose(b, transpose_b)
     operands = [a, b] if bias is None else [a, b, _value("matmul: bias", bias)]
-    shape = _inferred("matmul", operands, shapes.matmul(a.shape, b.shape, transpose_a, transpose_b, None if bias is None else bias.shape))
+    shape = _inferred("matmul", operands, shapes.matmul(a.shape, b.shape, bool(transpose_a), bool(transpose_b), None if bias is None else bias.shape))
     if bias is not None and bias.dtype != dtype:
         raise ArgumentError(f"matmul: expected a bias of {dtype}, found {bias!r}")
     return Value("fusion.matmul", operands, shape, dtype, transpose_a=transpose_a, transpose_b=transpose_b,
@@ -440,7 +440,7 @@ def grouped_matmul(x, w, ends, *, transpose_b=False, dtype=None, gather=None, sc
                             f"found {x!r}, {w!r} and {ends!r}")
     dtype = _product_dtype("grouped_matmul", x, w, dtype)
     operands = [x, w, ends]
-    shape = _inferred("grouped_matmul", operands, shapes.grouped_matmul(x.shape, w.shape, ends.shape, transpose_b))
+    shape = _inferred("grouped_matmul", operands, shapes.grouped_matmul(x.shape, w.shape, ends.shape, bool(transpose_b)))
     return Value("fusion.grouped_matmul", operands, shape, dtype,
                  attributes=(["transpose_b"] if transpose_b else []) + _annotations(gather, schedule))
 
@@ -455,7 +455,7 @@ def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
     attributes += ["causal"] if causal else []
     attributes += [f"zigzag = {_integer('attention: zigzag', zigzag, 1)} : i64"] if zigzag is not None else []
     operands = [query, key, value]
-    shape = _inferred("attention", operands, shapes.attention(*(one.shape for one in operands), causal, scale, zigzag))
+    shape = _inferred("attention", operands, shapes.attention(*(one.shape for one in operands), bool(causal), scale, zigzag))
     return Value("fusion.attention", operands, shape, query.dtype, attributes=attributes)
 
 

@@ -62,8 +62,8 @@ struct ChannelDesc {
   SymmetricMemory symmetric; ///< empty unless capabilities has OneSided
   /// Runs of the context's instances follow each other, in one order on all ranks.
   bool runsFollow = false;
-  /// While it is made: how long ranks that show life wait for each other, in each step outside of
-  /// the bootstrap's exchanges.
+  /// While it is made: how long ranks that send heartbeats wait for each other, in each step
+  /// outside of the bootstrap's exchanges.
   std::chrono::milliseconds timeout{60000};
 };
 
