@@ -61,21 +61,22 @@ private:
 /// Sizes by which schedules choose their form, as measured on H100 and H200. Also in section
 /// `selection` of a machine file, by these names.
 struct Thresholds {
-  /// Bytes that each device sends whole to all others in an all-reduce by one kernel: the second
-  /// half of a two-shot all-reduce costs more than these.
+  /// An all-reduce by one kernel takes one shot up to so many bytes of the value, else two. Up to
+  /// there the second shot costs more than sending the whole value to all others.
   int64_t oneShot = 256 * 1024;
-  /// Larger values are no candidates for one kernel: a library's ring adds as it sends.
+  /// Values of more bytes are no candidates for one kernel: a library's ring adds as it sends.
   int64_t kernel = 16 * 1024 * 1024;
-  /// Of each thread block of the kernel, on the side where a device has all bytes; where words
-  /// carry flags, a thread has one unit of 16 bytes for each peer.
+  /// Bytes for which the kernel has one thread block. Example: 1 MiB has 64 blocks. By LL a block
+  /// has fewer, as each thread has one unit of 16 bytes for each peer.
   int64_t block = 16 * 1024, blockByWords = 8 * 1024;
-  /// Up to so many bytes one block is quicker, as several must count each other before a signal.
+  /// Up to so many bytes one block is faster: several must count each other before they signal.
   int64_t oneBlock = 32 * 1024;
-  /// The other SMs are left to kernels that peers may wait for.
+  /// Thread blocks at most. The other SMs are left to kernels that peers may wait for.
   int64_t mostBlocks = 64;
-  int64_t pushBlocks = 8; ///< that fill a link
-  /// Of an all-reduce in slices: SMs copy shorter rows, which the matmul lacks, and prices leave
-  /// that out.
+  /// Thread blocks of a kernel that stores to a peer: so many fill a link.
+  int64_t pushBlocks = 8;
+  /// Least bytes of a row in an all-reduce in slices. SMs copy shorter rows and slow the matmul,
+  /// which prices leave out.
   int64_t row = 1024;
 
   /// Calls `visit(name, number, whether it is in bytes)` for each.

@@ -1,5 +1,4 @@
-//===- Heartbeat.cpp - which ranks live, what they have begun, and news of a failure ---*- C++
-//-*-===//
+//===- Heartbeat.cpp - which ranks are alive, and what they run -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

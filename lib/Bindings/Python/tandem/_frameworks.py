@@ -5,9 +5,8 @@
 import sys
 
 from ._errors import ArgumentError
+from ._mesh import NUMPY_NAMES
 
-_NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "f64": "float64", "i64": "int64",
-          "i8": "int8", "i1": "bool", "i16": "int16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 _FOREIGN = ("bf16", "f8E4M3FN", "f8E5M2")  # not NumPy's own
 _makers = {}  # type -> function
 
@@ -16,7 +15,7 @@ def _cupy(like, dtype, shape):
     cupy = sys.modules["cupy"]
     if dtype in _FOREIGN:
         raise ArgumentError(f"CuPy has no {dtype}: pass the results as out=")
-    return cupy.empty(shape, dtype=_NUMPY[dtype])
+    return cupy.empty(shape, dtype=NUMPY_NAMES[dtype])
 
 
 def _numpy(like, dtype, shape):
@@ -25,10 +24,10 @@ def _numpy(like, dtype, shape):
     except ImportError:
         raise ArgumentError("NumPy is not installed: pass the results as out=") from None
     if dtype not in _FOREIGN:
-        return numpy.empty(shape, dtype=_NUMPY[dtype])
+        return numpy.empty(shape, dtype=NUMPY_NAMES[dtype])
     if "ml_dtypes" not in sys.modules:
         raise ArgumentError(f"NumPy has no {dtype}: import ml_dtypes, or pass the results as out=")
-    return numpy.empty(shape, dtype=getattr(sys.modules["ml_dtypes"], _NUMPY[dtype]))
+    return numpy.empty(shape, dtype=getattr(sys.modules["ml_dtypes"], NUMPY_NAMES[dtype]))
 
 
 def _other(like, dtype, shape):

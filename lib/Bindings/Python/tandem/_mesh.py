@@ -6,17 +6,18 @@ import re
 
 from ._errors import ArgumentError
 
-DTYPES = ("f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16", "f8E4M3FN", "f8E5M2")
-# NumPy, ml_dtypes and torch have these names.
-_LIBRARY_NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "int64": "i64", "int32": "i32", "int16": "i16",
-                  "int8": "i8", "bool": "i1", "bool_": "i1", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2"}
+# By the name that NumPy, ml_dtypes and torch have for them.
+NUMPY_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "f64": "float64", "i64": "int64",
+               "i8": "int8", "i1": "bool", "i16": "int16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
+DTYPES = tuple(NUMPY_NAMES)
+_DTYPES_BY_NAME = {"bool_": "i1", **{name: dtype for dtype, name in NUMPY_NAMES.items()}}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def dtype_name(given, what=""):
     """"bf16" of "bf16", "bfloat16", torch.bfloat16, ml_dtypes.bfloat16 and numpy.dtype(ml_dtypes.bfloat16)."""
     name = given if isinstance(given, str) else str(getattr(given, "__name__", None) or getattr(given, "name", None) or given)
-    name = _LIBRARY_NAMES.get(name.rpartition(".")[2], name)
+    name = _DTYPES_BY_NAME.get(name.rpartition(".")[2], name)
     if name not in DTYPES:
         raise ArgumentError(f"{what}expected a dtype of {', '.join(DTYPES)}, or one of NumPy or torch, found {given!r}")
     return name

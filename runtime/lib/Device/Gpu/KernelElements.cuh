@@ -1,5 +1,4 @@
-//===- KernelElements.cuh - arithmetic of kernels, and where a thread's elements are ---*- CUDA
-//-*-===//
+//===- KernelElements.cuh - a thread's elements, and arithmetic -*- CUDA -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -38,7 +38,7 @@ struct ScheduleOption {
 /// What a loop moves.
 enum class LoopKind { Gather, AllToAll, Reduction, AllReduce };
 
-/// A choice: an option with this word, or with numbers above `above`.
+/// An option that has this word, or a number above `above`. Example: `by = sms`.
 struct ScheduleChoice {
   StringRef option;
   StringRef word{};
@@ -49,13 +49,13 @@ struct ScheduleChoice {
   std::string str() const;
 };
 
-/// A row of the table of legal combinations: what goes with a choice. The verifier of attributes,
-/// planning, candidates and docs/schedules.md read it.
+/// A row of the table of legal combinations: what may stand next to a choice. Read by the verifier
+/// of attributes, by planning, by candidates and by docs/schedules.md.
 struct ScheduleRule {
   ScheduleChoice choice;
-  SmallVector<LoopKind, 4> loops{};         ///< that take it; empty: all
-  SmallVector<ScheduleChoice, 0> without{}; ///< what is not chosen next to it
-  std::optional<ScheduleChoice> with{};     ///< what is chosen next to it
+  SmallVector<LoopKind, 4> loops{};         ///< that the choice works for; empty: all
+  SmallVector<ScheduleChoice, 0> without{}; ///< that it excludes
+  std::optional<ScheduleChoice> with{};     ///< that it needs
 };
 
 /// A schedule's name and options, and which of these go together.
