@@ -63,7 +63,7 @@ def explain(tools, kind, shape, machine):
         with open(path, "w") as file:
             file.write(source(kind, shape, mesh, digits, "f32" if target.startswith("cpu") else "bf16"))
         done = subprocess.run([os.path.join(tools, "tandem-compile"), path, "--explain", f"--target={target}",
-                               f"--machine={name}", "--no-oracle", "--check=false"], capture_output=True, text=True)
+                               f"--machine={name}", "--no-reference", "--check=false"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{kind} {shape} on {name}: {done.stderr}")
     return done.stdout

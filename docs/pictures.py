@@ -60,7 +60,7 @@ def simulated(tools, name, trace):
     with tempfile.TemporaryDirectory() as scratch:
         program = os.path.join(scratch, "p.tsp")
         subprocess.run([os.path.join(tools, "tandem-compile"), os.path.join(DOCS, "overlap.mlir"), f"--entry={name}",
-                        "--target=cuda-peer", "--no-oracle", "-o", program], check=True)
+                        "--target=cuda-peer", "--no-reference", "-o", program], check=True)
         subprocess.run([os.path.join(tools, "tandem-sim"), program, "--machine=h100x2", f"--trace={trace}"], check=True,
                        stdout=subprocess.DEVNULL)
 

@@ -82,7 +82,7 @@ const std::string &ProgramCache::get(const builder::Fusion &fusion, const std::s
   options.struct_size = sizeof options;
   options.target = target.c_str();
   options.machine = machine.empty() ? nullptr : machine.c_str();
-  options.no_oracle = 1;
+  options.no_reference = 1;
   builder::Program program = builder::compile(fusion, &options);
   if (!program.ok) {
     programs.erase(at);

@@ -95,7 +95,7 @@ private:
   CompileResult &result;
   std::string entry;
   bool isLowered = false, isDeterministic = false;
-  std::string withOracle; ///< the file with the unsharded reference, unless `result.output` has it
+  std::string withReference; ///< the file with the reference, unless `result.output` has it
 };
 
 bool isCandidate(Operation &op) {
@@ -119,7 +119,7 @@ LogicalResult Compilation::findEntry() {
   if (wanted.empty())
     llvm::erase_if(candidates, [](Operation *op) {
       auto program = dyn_cast<hostir::ProgramOp>(op);
-      return program && program.getOracleOf();
+      return program && program.getReferenceOf();
     });
   if (candidates.size() != 1) {
     InFlightDiagnostic diag =
@@ -178,7 +178,7 @@ LogicalResult Compilation::lower() {
 #undef TANDEM_OPTION_LIBRARY
   lowering.entry = entry;
   lowering.workers = options.baseline ? 1 : options.workers;
-  lowering.oracle = options.oracle || proves();
+  lowering.reference = options.reference || proves();
   for (const auto &[axis, size] : options.mesh)
     lowering.mesh.push_back(axis + "=" + std::to_string(size));
   for (int64_t device : options.devices)
@@ -247,9 +247,9 @@ LogicalResult Compilation::translate() {
   translation.rank = options.rank;
   translation.numRanks = options.numRanks;
   translation.producer = version();
-  translation.withOracle = options.oracle;
-  if (!options.oracle && proves())
-    translation.withOracleToo = &withOracle;
+  translation.withReference = options.reference;
+  if (!options.reference && proves())
+    translation.withReferenceToo = &withReference;
   translation.maxCommands = options.maxCommands;
   StreamProgramStats stats;
   FailureOr<std::string> program = translateToStreamProgram(module, entry, translation, &stats);
@@ -283,9 +283,9 @@ LogicalResult Compilation::verify() {
     if ((*file)->hasRank(rank))
       if (auto program = (*file)->rankProgram(rank); !program)
         return fail(program.status());
-  if ((*file)->hasOracle())
-    if (auto oracle = (*file)->oracle(); !oracle)
-      return fail(oracle.status()) << "; leave the reference out (--no-oracle)";
+  if ((*file)->hasReference())
+    if (auto reference = (*file)->reference(); !reference)
+      return fail(reference.status()) << "; leave the reference out (--no-reference)";
   return success();
 }
 
@@ -354,7 +354,7 @@ LogicalResult Compilation::addCertificate() {
     return module.emitError("a certificate is of all ranks: rank ")
            << *options.rank << " alone has none";
   Expected<Certificate> certificate =
-      certify(result, options, withOracle.empty() ? result.output : withOracle);
+      certify(result, options, withReference.empty() ? result.output : withReference);
   Expected<std::string> certified = certificate ? withCertificate(result.output, *certificate)
                                                 : Expected<std::string>(certificate.status());
   result.isUnproven = certified.status().code() == Code::InvalidProgram;

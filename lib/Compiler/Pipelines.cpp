@@ -156,7 +156,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-specialize",
                                     "fusion-erase-dead-ops",
                                     "fusion-bound-extents",
-                                    "fusion-outline-oracle",
+                                    "fusion-outline-reference",
                                     "fusion-pad-extents",
                                     "fusion-propagate-axes",
                                     "fusion-insert-reshards",
@@ -219,8 +219,8 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   builder.addOnFunctions(fusion::createFusionBoundExtents({log}));
 
   // Copied before any pass makes decisions, so that no such pass can be wrong in both.
-  if (options.oracle)
-    builder.addOnModule(fusion::createFusionOutlineOracle({log}));
+  if (options.reference)
+    builder.addOnModule(fusion::createFusionOutlineReference({log}));
 
   // Behind the reference, which is not padded.
   builder.addOnFunctions(fusion::createFusionPadExtents({log}));

@@ -66,9 +66,9 @@ public:
     if (besideCompute && !getCapabilities().has(Capability::StoresBesideCompute))
       return false;
     // One kernel in the place of a collective, and all else is the same.
-    bool isKernel = !besideCompute && !(uses & program::CapabilitySet{Capability::StepSignals,
-                                                                      Capability::BlockSignals,
-                                                                      Capability::WordSignals})
+    bool isKernel = !besideCompute && !(uses & program::CapabilitySet{Capability::SimpleProtocol,
+                                                                      Capability::BlockProtocol,
+                                                                      Capability::LLProtocol})
                                            .empty();
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
     bool beside = uses.has(Capability::OneSided)
@@ -198,7 +198,7 @@ FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, boo
                                             bool fused) const {
   StreamProgramOptions translation;
   translation.target = kTarget;
-  translation.withOracle = false;
+  translation.withReference = false;
   UniformRanks uniform;
   translation.uniform = byClasses ? &uniform : nullptr;
   FailureOr<std::string> bytes = translateToStreamProgram(module, name, translation);

@@ -46,7 +46,7 @@ public:
 
   std::string run() {
     appendTo(out, "program @{} {}of {}\n", program.name(),
-             program.isOracle() ? "oracle " : fmt::format("rank {} ", program.rank()),
+             program.isReference() ? "reference " : fmt::format("rank {} ", program.rank()),
              program.numRanks());
     appendTo(out, "  streams {}, events {}, arena {}, symmetric 2x{}, signals {}, commands {}\n",
              table.num_streams(), table.num_events(), table.arena_bytes(), table.symmetric_bytes(),
@@ -214,8 +214,8 @@ private:
       return sp::EnumNameReduceOp(command.reduce_op());
     if (name == "dims")
       return fmt::format("{:#x}", command.value());
-    if (name == "signals") {
-      const char *names[] = {"", " signals block", " signals word"};
+    if (name == "protocol") {
+      const char *names[] = {"", " protocol block", " protocol ll"};
       return names[command.op()];
     }
     auto kind = static_cast<CollectiveKind>(command.op());
@@ -350,8 +350,8 @@ std::string dumpIndex(const ProgramFile &file) {
           fmt::format(" varying {}{}", list(argument.varying()), argument.mask() ? " mask" : "");
     result += '\n';
   }
-  if (file.hasOracle())
-    result += fmt::format("  oracle bytes {}\n", index.oracle()->size());
+  if (file.hasReference())
+    result += fmt::format("  reference bytes {}\n", index.reference()->size());
   if (const Certificate *certificate = file.certificate())
     result += toText(*certificate);
   return result;

@@ -29,7 +29,7 @@ ExchangeMemory exchangeMemory(const sp::RankProgram &data) {
   for (uint32_t i = 0; i < sizeOfVector(data.commands()); ++i) {
     const sp::Command &head = *data.commands()->Get(i);
     const sp::Exchange *exchange = exchangeOf(data, head);
-    if (!exchange || head.op() == static_cast<uint8_t>(ExchangeSignals::Step))
+    if (!exchange || head.op() == static_cast<uint8_t>(ExchangeProtocol::Simple))
       continue;
     auto kind = static_cast<ExchangeKind>(exchange->kind());
     uint64_t members = data.channels()->Get(exchange->channel())->group()->size(),
@@ -49,7 +49,7 @@ ExchangeMemory exchangeMemory(const sp::RankProgram &data) {
     uint64_t bytes = sizeOf(type);
     for (uint32_t d = 0; d < sizeOfVector(layout.shape()); ++d)
       bytes *= static_cast<uint64_t>(layout.shape()->Get(d));
-    if (head.op() != static_cast<uint8_t>(ExchangeSignals::LL) || !follows || bytes == 0 ||
+    if (head.op() != static_cast<uint8_t>(ExchangeProtocol::LL) || !follows || bytes == 0 ||
         members > kMaxLLRanks || bytes > kMaxLLBytes ||
         !exchangeKernelType(type, /*added=*/!isAllGather(kind)))
       continue;

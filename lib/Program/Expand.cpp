@@ -186,7 +186,7 @@ private:
     TANDEM_RETURN_IF_ERROR(verifyMemory(exchange, kind));
     if (kind == ExchangeKind::Push && head.op() != 0)
       return invalid("expected one signal per step of a push, which other commands await");
-    if (head.op() == static_cast<uint8_t>(ExchangeSignals::LL) && (isTwoShot(kind) || values > 1))
+    if (head.op() == static_cast<uint8_t>(ExchangeProtocol::LL) && (isTwoShot(kind) || values > 1))
       return invalid("protocol LL: expected one shot and one value, found {} shots and {} values",
                      isTwoShot(kind) ? 2 : 1, values);
     return Status();

@@ -48,7 +48,7 @@ public:
   std::string_view source() const override { return sourceName; }
   uint32_t rank() const override { return thisRank; }
   uint32_t numRanks() const override { return ranks; }
-  bool isOracle() const override { return oracle; }
+  bool isReference() const override { return reference; }
   uint64_t contentHash() const override { return hash; }
   const std::vector<ArgumentInfo> &arguments() const override { return args; }
   std::vector<Shard> shards() const override;
@@ -59,7 +59,7 @@ public:
 
   std::string sourceName;
   uint32_t thisRank = 0, ranks = 0;
-  bool oracle = false;
+  bool reference = false;
   uint64_t hash = 0;
   std::vector<ArgumentInfo> args;
   std::vector<Layout> layouts;

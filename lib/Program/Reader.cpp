@@ -86,7 +86,9 @@ public:
   bool hasRank(uint32_t rank) const override {
     return rank < numRanks() && table->ranks()->Get(rank)->size() != 0;
   }
-  bool hasOracle() const override { return table->oracle() && table->oracle()->size() != 0; }
+  bool hasReference() const override {
+    return table->reference() && table->reference()->size() != 0;
+  }
   const sp::Index &index() const override { return *table; }
   const Certificate *certificate() const override { return proof ? &*proof : nullptr; }
 
@@ -102,11 +104,11 @@ public:
     return load(*table->ranks()->Get(rank), rank, numRanks(), false);
   }
 
-  Expected<std::shared_ptr<const Program>> oracle() const override {
-    if (!hasOracle())
+  Expected<std::shared_ptr<const Program>> reference() const override {
+    if (!hasReference())
       return Status(Code::InvalidArgument,
                     fmt::format("{}: the file has no unsharded reference", source->name));
-    return load(*table->oracle(), 0, 1, true);
+    return load(*table->reference(), 0, 1, true);
   }
 
   Status open() {
@@ -171,14 +173,14 @@ private:
   }
 
   Expected<std::shared_ptr<const Program>> load(const sp::Blob &blob, uint32_t rank, uint32_t ranks,
-                                                bool isOracle) const {
-    std::string where = isOracle ? fmt::format("{}: oracle: ", source->name)
-                                 : fmt::format("{}: rank {}: ", source->name, rank);
+                                                bool isReference) const {
+    std::string where = isReference ? fmt::format("{}: reference: ", source->name)
+                                    : fmt::format("{}: rank {}: ", source->name, rank);
     auto program = std::make_shared<ProgramImpl>();
     program->sourceName = source->name;
     program->thisRank = rank;
     program->ranks = ranks;
-    program->oracle = isOracle;
+    program->reference = isReference;
     program->hash = hash;
     program->indexBytes = indexBytes;
     program->indexTable = table;

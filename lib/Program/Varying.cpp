@@ -41,7 +41,7 @@ public:
   std::string_view source() const override { return whole->source(); }
   uint32_t rank() const override { return whole->rank(); }
   uint32_t numRanks() const override { return whole->numRanks(); }
-  bool isOracle() const override { return whole->isOracle(); }
+  bool isReference() const override { return whole->isReference(); }
   uint64_t contentHash() const override { return whole->contentHash(); }
   const std::vector<ArgumentInfo> &arguments() const override { return args; }
   const Layout &layout(uint32_t i) const override { return whole->layout(i); }

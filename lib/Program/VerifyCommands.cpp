@@ -10,7 +10,7 @@
 #include "tandem/Program/BuiltinKernels.h"
 #include "tandem/Program/ByteSet.h"
 #include "tandem/Program/Commands.h"
-#include "tandem/Program/ExchangeSignals.h"
+#include "tandem/Program/ExchangeProtocol.h"
 #include "tandem/Program/FusedExchange.h"
 
 #include <algorithm>
@@ -474,8 +474,8 @@ private:
         (command.value() == 0 || command.value() > kMostExchangeBlocks))
       return invalid("field value: expected 1 to {} thread blocks, found {}", kMostExchangeBlocks,
                      command.value());
-    if (command.kind() == sp::CommandKind::fused_exchange && command.op() >= kNumExchangeSignals)
-      return invalid("field op: expected a way to signal below {}, found {}", kNumExchangeSignals,
+    if (command.kind() == sp::CommandKind::fused_exchange && command.op() >= kNumExchangeProtocols)
+      return invalid("field op: expected a protocol below {}, found {}", kNumExchangeProtocols,
                      command.op());
     // Its parts are compared with each other.
     if (command.kind() == sp::CommandKind::fused_exchange && command.aux() > kMostExchangeParts)

@@ -503,15 +503,15 @@ Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
   for (uint32_t r = 0; r < index.num_ranks(); ++r)
     TANDEM_RETURN_IF_ERROR(verifyBlob(*index.ranks()->Get(r), fileSize)
                                .withPrefix(fmt::format("index: ranks[{}]: ", r)));
-  if (index.oracle())
-    TANDEM_RETURN_IF_ERROR(verifyBlob(*index.oracle(), fileSize).withPrefix("index: oracle: "));
+  if (const sp::Blob *blob = index.reference())
+    TANDEM_RETURN_IF_ERROR(verifyBlob(*blob, fileSize).withPrefix("index: reference: "));
   return Status();
 }
 
 Status verifyRankProgram(ProgramImpl &program, const ProgramLimits &limits) {
   TANDEM_RETURN_IF_ERROR(TableVerifier(program, limits).run());
   TANDEM_RETURN_IF_ERROR(verifyCommands(program));
-  for (uint32_t i = 0; program.oracle && i < program.args.size(); ++i)
+  for (uint32_t i = 0; program.reference && i < program.args.size(); ++i)
     if (!shardOf(*program.table->shards()->Get(i), program.args[i].localShape)
              .isWhole(program.args[i].shape))
       return invalid("shards[{}] (argument \"{}\"): expected the whole tensor in the unsharded "

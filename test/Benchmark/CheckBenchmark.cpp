@@ -24,7 +24,7 @@ const std::string &gatherMatmul(uint32_t ranks) {
   if (bytes.empty()) {
     compiler::CompileOptions options;
     options.mesh = {{"x", ranks}};
-    options.oracle = false;
+    options.reference = false;
     options.verifyOutput = false;
     bytes =
         compiler::compileFile(std::string(TANDEM_PROGRAMS) + "/allgather-matmul-p2p.mlir", options)
@@ -142,7 +142,7 @@ void checkSlices(benchmark::State &state) {
       "  return %y : {4}\n}}\n",
       kRanks, rows, owned, columns, result, types);
   compiler::CompileOptions options;
-  options.oracle = false;
+  options.reference = false;
   options.verifyOutput = false;
   compiler::CompileResult compiled = compiler::compileText(text, options);
   if (!compiled)

@@ -249,7 +249,7 @@ void compileSlices(benchmark::State &state) {
   std::string text = slicedGather(64, 16, state.range(0));
   compiler::CompileOptions options;
   options.target = "cpu-local";
-  options.oracle = false;
+  options.reference = false;
   options.verifyOutput = options.check = false;
   uint64_t commands = 0;
   for (auto _ : state) {

@@ -48,7 +48,7 @@ CompileOptions makeOptions() {
   CompileOptions options;
   options.target = "cuda-peer";
   options.machine = TANDEM_MACHINES "/h200x8.json";
-  options.oracle = false;
+  options.reference = false;
   return options;
 }
 

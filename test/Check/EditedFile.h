@@ -27,7 +27,7 @@ struct RankLists {
 /// The lists of a rank as they stand in a verified program.
 RankLists listsOf(const Program &program);
 
-/// `file` (the bytes of a .tsp) with the lists of `rank` replaced; all else, also the oracle,
+/// `file` (the bytes of a .tsp) with the lists of `rank` replaced; all else, also the reference,
 /// stays.
 std::string replaceLists(const std::string &file, uint32_t rank, const RankLists &lists);
 

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       dumpKernels(**program);
       (*program)->shards();
     }
-  (*file)->oracle().status().ignore();
+  (*file)->reference().status().ignore();
   auto world = replay::World::load(**file);
   if (!world)
     return 0;

@@ -7,8 +7,8 @@
 // are tested in a build without the compiler. SLOWER multiplies how late a rank is:
 //
 //   matmul-RANKS.tsp     all-gather of x by send and receive, then out = x * w, one rank's rows a
-//                        matmul; with an oracle
-//   gather-RANKS.tsp     the same without matmul, i32; with an oracle
+//                        matmul; with a reference
+//   gather-RANKS.tsp     the same without matmul, i32; with a reference
 //   wrong-3.tsp          as matmul, but rank 2 multiplies the wrong rows: verification must fail
 //   long-3.tsp           passes a megabyte round many times: a run takes a second or two
 //   partial-RANKS.tsp    copies a partial argument: its terms add up to the logical value
@@ -103,22 +103,22 @@ ProgramSpec gather(uint32_t size, DType dtype, bool matmul, int64_t sliceRows = 
         rank.copy(0, result(i), slot(i));
     }
   }
-  RankSpec oracle;
-  oracle.shards = {whole({rows, kInner})};
+  RankSpec reference;
+  reference.shards = {whole({rows, kInner})};
   if (matmul)
-    oracle.shards.push_back(whole({kInner, kColumns}));
-  oracle.shards.push_back(whole(outShape));
-  uint32_t x = oracle.view(oracle.argument(0, rows * kInner * bytes), dtype, {rows, kInner});
+    reference.shards.push_back(whole({kInner, kColumns}));
+  reference.shards.push_back(whole(outShape));
+  uint32_t x = reference.view(reference.argument(0, rows * kInner * bytes), dtype, {rows, kInner});
   uint32_t out =
-      oracle.view(oracle.argument(outArgument, product(outShape) * bytes), dtype, outShape);
+      reference.view(reference.argument(outArgument, product(outShape) * bytes), dtype, outShape);
   if (matmul)
-    oracle.add(
-        sp::CommandKind::matmul, 0,
-        {out, x,
-         oracle.view(oracle.argument(1, kInner * kColumns * bytes), dtype, {kInner, kColumns})});
+    reference.add(sp::CommandKind::matmul, 0,
+                  {out, x,
+                   reference.view(reference.argument(1, kInner * kColumns * bytes), dtype,
+                                  {kInner, kColumns})});
   else
-    oracle.copy(0, out, x);
-  spec.oracle = oracle;
+    reference.copy(0, out, x);
+  spec.reference = reference;
   return spec;
 }
 
@@ -212,8 +212,8 @@ ProgramSpec large(bool wrong, bool refused) {
     fill(rank, wrong ? 1024 : elements);
     rank.channel({0, 1}, refused ? TwoSided | OneSided | Collectives : TwoSided);
   }
-  spec.oracle.emplace();
-  fill(*spec.oracle, elements);
+  spec.reference.emplace();
+  fill(*spec.reference, elements);
   return spec;
 }
 
@@ -390,8 +390,8 @@ ProgramSpec partial(uint32_t size, DType dtype) {
     for (ShardSpec &shard : rank.shards)
       shard.term = rank.rank;
   }
-  spec.oracle.emplace();
-  fill(*spec.oracle);
+  spec.reference.emplace();
+  fill(*spec.reference);
   return spec;
 }
 
@@ -428,13 +428,13 @@ ProgramSpec vast(bool result) {
     uint32_t x = rank.view(rank.argument(0, bytes), DType::F64, {elements});
     rank.copy(0, rank.view(rank.argument(1, bytes), DType::F64, {elements}), x);
   }
-  RankSpec oracle;
-  oracle.shards = {whole(shapes[0]), whole(shapes[1])};
-  uint32_t x = oracle.argument(0, uint64_t(shapes[0][0]) * 8);
-  uint32_t out = oracle.argument(1, uint64_t(shapes[1][0]) * 8);
-  oracle.copy(0, oracle.view(out, DType::F64, {2 * elements}),
-              oracle.view(x, DType::F64, {2 * elements}));
-  spec.oracle = oracle;
+  RankSpec reference;
+  reference.shards = {whole(shapes[0]), whole(shapes[1])};
+  uint32_t x = reference.argument(0, uint64_t(shapes[0][0]) * 8);
+  uint32_t out = reference.argument(1, uint64_t(shapes[1][0]) * 8);
+  reference.copy(0, reference.view(out, DType::F64, {2 * elements}),
+                 reference.view(x, DType::F64, {2 * elements}));
+  spec.reference = reference;
   return spec;
 }
 

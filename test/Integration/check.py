@@ -8,7 +8,7 @@
    error. (--all: every combination; else each function on three numbers of devices, numbers and ways in turn.)
    Numbers of slices and orders of tokens that do not fit 5, 6 or 7 devices are skipped.
 2. check-mutants breaks the programs in one place. What the checker lets through (or only its lint warns of) is run, twice
-   in a row: it must end, and agree with the oracle. Anything else is a bug of the checker.
+   in a row: it must end, and agree with the reference. Anything else is a bug of the checker.
 """
 
 import collections

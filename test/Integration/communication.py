@@ -1,7 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every kind of communication between devices and meshes (test/Programs/Communication), with every rank as the root,
-every reduction and meshes of every shape: compiled, run on real ranks, compared with the oracle and with NumPy.
+every reduction and meshes of every shape: compiled, run on real ranks, compared with the reference and with NumPy.
 
   communication.py [--all] [-v] [PATTERN...]     (see harness.py)
 

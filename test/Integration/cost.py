@@ -47,7 +47,7 @@ def slack(microseconds, least_gain=0.06):
 def simulate(test, path, entry, target, machine, *options, may_refuse=None):
     """Microseconds of a function that is compiled with `options`; None if it is refused for the reason `may_refuse`."""
     program = test.path(f"{entry}{len(options)}.tsp")
-    done = harness.run([harness.tool("tandem-compile"), path, f"--entry={entry}", f"--target={target}", "--no-oracle",
+    done = harness.run([harness.tool("tandem-compile"), path, f"--entry={entry}", f"--target={target}", "--no-reference",
                         "--check=false", *options, "-o", program])
     if may_refuse and done.code == 1 and may_refuse.search(done.err):
         return None

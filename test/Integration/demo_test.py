@@ -42,7 +42,7 @@ class Demo(harness.Test):
                 one.alone, one.together, one.message = alone * 1e-6, together * 1e-6, message * 1e-6
                 one.choose_link()
                 one.write_machine()
-                baseline, push = (one.predict(one.compile(name, quiet=True, more=["--no-oracle"]), one.machine)
+                baseline, push = (one.predict(one.compile(name, quiet=True, more=["--no-reference"]), one.machine)
                                   for name in ("baseline", "push"))
                 self.assertLess(push, 0.9 * baseline)
 

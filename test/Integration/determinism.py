@@ -149,8 +149,8 @@ LOOPS["sum"] = LOOPS["reduction"].replace("%w: !w", '%u: !w {fusion.name = "u"},
 PIPELINE = ("pipeline", "pipeline, streams = 3")
 EXCHANGE = ("exchange", "exchange, streams = 3")
 PUSH = ("push", "push, streams = 2", "push, copies = 2", "push, order = xor")
-DIRECT = ("direct", "direct, shots = one", "direct, blocks = 3", "direct, signals = block", "direct, signals = word")
-TWO_SHOTS = ("direct, shots = two", "direct, shots = two, signals = block")
+DIRECT = ("direct", "direct, shots = one", "direct, blocks = 3", "direct, protocol = block", "direct, protocol = ll")
+TWO_SHOTS = ("direct, shots = two", "direct, protocol = block, shots = two")
 RING = ("ring", "ring, directions = 2", "ring, buffers = 2")
 HIERARCHICAL = ("hierarchical", "hierarchical, spread = send")
 REFUSALS = ("adds partial sums in an order of its own, but|expected matmuls without bias, which it adds to rounded products|"

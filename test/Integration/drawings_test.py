@@ -59,7 +59,7 @@ class Drawn(harness.CombinationTest):
     def check(self):
         arguments = self.combination.arguments(self)
         program = self.path("program.tsp")
-        done = harness.run([harness.tool("tandem-compile"), *arguments, "--target=cpu-local", "--no-oracle", "--check=false",
+        done = harness.run([harness.tool("tandem-compile"), *arguments, "--target=cpu-local", "--no-reference", "--check=false",
                             "-o", program], limit=120)
         if self.combination.devices in check.SOME_DO_NOT_FIT and check.DOES_NOT_FIT.search(done.err):
             self.skipTest("not for so many devices")

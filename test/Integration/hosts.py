@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The programs of test/Programs between 2, 3 and 4 hosts (namespaces.py; needs root): compared with their oracle and
+"""The programs of test/Programs between 2, 3 and 4 hosts (namespaces.py; needs root): compared with their reference and
 with NumPy, over UCX, with ranks in any order and started as by any launcher.
 
   hosts.py [--all] [-v] [PATTERN...]     (see harness.py)

@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every program of test/Programs: compiled, run on real ranks, compared with its oracle (tandem-run --verify) and with
+"""Every program of test/Programs: compiled, run on real ranks, compared with its reference (tandem-run --verify) and with
 a NumPy reference that knows nothing of the compiler.
 
   programs.py [--all] [-v] [PATTERN...]     (see harness.py)

@@ -51,7 +51,7 @@ class Races(harness.CombinationTest):
         function = self.combination.function
         mesh = function.mesh(self.combination.devices) if function.axes else []
         done = harness.run([COMPILER, function.path, f"--entry={function.name}", *mesh,
-                            "--no-oracle", "-o", program])
+                            "--no-reference", "-o", program])
         self.assertEqual(done.code, 0, str(done))
         done = harness.tandem_run(program, "--channel=local", "--repeat=3", f"--kernels={harness.KERNELS}")
         self.assertEqual(done.code, 0, str(done))

@@ -26,7 +26,7 @@ class SeveralTest(harness.Test):
         """A copy in which one rank's program is not what its hash says."""
         with open(program(name), "rb") as file:
             data = bytearray(file.read())
-        # The last rank's lies at the end, before the oracle; the first's behind the header.
+        # The last rank's lies at the end, before the reference; the first's behind the header.
         data[100 if rank == 0 else len(data) // 2] ^= 1
         path = self.path(f"corrupt-{name}-{rank}.tsp")
         with open(path, "wb") as file:
@@ -92,7 +92,7 @@ class Several(SeveralTest):
                        "0 passed, 2 failed")
 
     def test_refused_before_it_ran(self):
-        """By one rank (its part is damaged), by all (no oracle; a channel that lacks something): the next one runs."""
+        """By one rank (its part is damaged), by all (no reference; a channel that lacks something): the next one runs."""
         damaged = self.corrupt("matmul-3", 0)
         files = [damaged, program("matmul-3"), damaged, program("long-3"), program("needs-all-3"), program("gather-3")]
         for channel in ("ucx", "local"):

@@ -12,7 +12,7 @@
 // FUSION: fusion.stream_loop schedule <exchange> from fallback (
 // FUSION: %[[G:.+]] = fusion.reshard %{{.+}} : {{.*}}[didx("x"), -, -]>> -> {{.*}}[stream, -, -]>>
 // FUSION: fusion.matmul %[[G]]
-// FUSION-LABEL: func.func private @allgather_matmul_p2p__oracle(
+// FUSION-LABEL: func.func private @allgather_matmul_p2p__reference(
 // FUSION-NOT: fusion.reshard
 // FUSION: fusion.matmul
 //

@@ -14,7 +14,7 @@
 // FUSION: fusion.stream_loop schedule <pipeline> from fallback (
 // FUSION: %[[G:.+]] = fusion.reshard %{{.+}} : {{.*}}[-, didx("x"), -, -]>> -> {{.*}}[stream, -, -, -]>>
 // FUSION: fusion.matmul %[[G]]
-// FUSION-LABEL: func.func private @allgather_matmul__oracle(
+// FUSION-LABEL: func.func private @allgather_matmul__reference(
 // FUSION-NOT: fusion.reshard
 // FUSION: fusion.matmul
 //

@@ -12,7 +12,7 @@
 // FUSION-LABEL: func.func @allgather_p2p(
 // FUSION: fusion.stream_loop schedule <exchange> from fallback (
 // FUSION: fusion.reshard %{{.+}}
-// FUSION-LABEL: func.func private @allgather_p2p__oracle(
+// FUSION-LABEL: func.func private @allgather_p2p__reference(
 // FUSION-NOT: fusion.reshard
 //
 // HOSTIR-LABEL: hostir.program @allgather_p2p(

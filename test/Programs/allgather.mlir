@@ -12,7 +12,7 @@
 // FUSION-LABEL: func.func @allgather(
 // FUSION: fusion.stream_loop schedule <pipeline> from fallback (
 // FUSION: fusion.reshard %{{.+}} : {{.*}}[-, didx("x"), -]>> -> {{.*}}[stream, -, -]>>
-// FUSION-LABEL: func.func private @allgather__oracle(
+// FUSION-LABEL: func.func private @allgather__reference(
 // FUSION-NOT: fusion.reshard
 //
 // HOSTIR-LABEL: hostir.program @allgather(

@@ -10,7 +10,7 @@
 // FUSION: fusion.stream_loop schedule <pipeline> from fallback (
 // FUSION: %[[P:.+]] = fusion.reduce sum %{{.+}} dims [1] : {{.*}} -> {{.*}}partial = ["x"]>>
 // FUSION: fusion.reshard %[[P]]
-// FUSION-LABEL: func.func private @allreduce__oracle(
+// FUSION-LABEL: func.func private @allreduce__reference(
 // FUSION: fusion.reduce
 // FUSION-NOT: fusion.reshard
 //

@@ -46,10 +46,10 @@
 //
 // How the kernel signals is a word of the command. Its parts are the same.
 //
-// SIGNALS: s0 fused_exchange 11 parts by 1 blocks signals word
+// SIGNALS: s0 fused_exchange 11 parts by 1 blocks protocol ll
 // SIGNALS-NEXT: s0   copy
-// SIGNALS: s0 fused_exchange 11 parts by 1 blocks signals word
-// SIGNALS: s0 fused_exchange 23 parts by 2 blocks signals block
+// SIGNALS: s0 fused_exchange 11 parts by 1 blocks protocol ll
+// SIGNALS: s0 fused_exchange 23 parts by 2 blocks protocol block
 //
 // A gather stores the own shard to one place of all.
 //
@@ -65,21 +65,21 @@
 // SCATTER-NEXT: s0   copy sym[[ROWS:[0-9]+]]+1536:f32[24,16] <- buf[[P:[0-9]+]]+1536:f32[24,16]
 // SCATTER-NEXT: s0   put c0 sym[[ROWS]]+1536:f32[24,16] <- buf[[P]]:f32[24,16] to 0
 // SCATTER: s0   reduce sum arg2:f32[24,16] <- sym[[ROWS]]:f32[2,24,16] dims 0x1
-// SCATTER: s0 fused_exchange 5 parts by 1 blocks signals block
+// SCATTER: s0 fused_exchange 5 parts by 1 blocks protocol block
 // SCATTER-NEXT: s0   copy sym[[COLUMNS:[0-9]+]]+1536:f32[48,8] <- buf[[Q:[0-9]+]]+32:f32[48,8]{16,1}
 // SCATTER-NEXT: s0   put c0 sym[[COLUMNS]]+1536:f32[48,8] <- buf[[Q]]:f32[48,8]{16,1} to 0
 // SCATTER: s0   reduce sum arg3:f32[48,8] <- sym[[COLUMNS]]:f32[2,48,8] dims 0x1
 //
-// RETURNS: s0 fused_exchange 6 parts by 1 blocks signals block
+// RETURNS: s0 fused_exchange 6 parts by 1 blocks protocol block
 // RETURNS-NEXT: s0   copy sym[[ALL:[0-9]+]]+2304:f32[24,24] <- arg0:f32[24,24]
 // RETURNS-NEXT: s0   copy arg3+2304:f32[24,24] <- arg0:f32[24,24]
 // RETURNS-NEXT: s0   put c0 sym[[ALL]]+2304:f32[24,24] <- arg0:f32[24,24] to 0
 // RETURNS: s0   wait_signal
 // RETURNS-NEXT: s0   copy arg3:f32[24,24] <- sym[[ALL]]:f32[24,24]
-// RETURNS: s0 fused_exchange 9 parts by 1 blocks signals block
+// RETURNS: s0 fused_exchange 9 parts by 1 blocks protocol block
 // RETURNS: s0   copy arg4
 //
-// ODD: s0 fused_exchange 9 parts by 1 blocks signals block
+// ODD: s0 fused_exchange 9 parts by 1 blocks protocol block
 // ODD-NEXT: s0   copy sym[[SLOTS:[0-9]+]]+224:f32[56] <- buf[[OWN:[0-9]+]]+224:f32[56]
 // ODD-NEXT: s0   put c0 sym[[SLOTS]]+224:f32[56] <- buf[[OWN]]:f32[56] to 0
 // ODD: s0   reduce sum arg2+224:f32[56] <- sym[[SLOTS]]:f32[2,56] dims 0x1
@@ -144,11 +144,11 @@ func.func @direct_alone(%a: !a {fusion.name = "a", fusion.shape = ["x", 256, 16]
 func.func @direct_signals(%x: !x {fusion.name = "x"}, %t: !x1 {fusion.name = "t"}, %w: !w {fusion.name = "w"})
     -> (!y {fusion.name = "y"}, !y1 {fusion.name = "z"}, !y1 {fusion.name = "u"}) {
   %0 = fusion.matmul %x, %w : !x, !w -> !t
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "one", signals = "word">} : !t -> !y
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "one", protocol = "ll">} : !t -> !y
   %2 = fusion.matmul %t, %w : !x1, !w -> !t1
-  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "one", signals = "word">} : !t1 -> !y1
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "one", protocol = "ll">} : !t1 -> !y1
   %4 = fusion.matmul %t, %w : !x1, !w -> !t1
-  %5 = fusion.reshard %4 {schedule = #fusion.schedule<direct, shots = "two", signals = "block", blocks = 2>} : !t1 -> !y1
+  %5 = fusion.reshard %4 {schedule = #fusion.schedule<direct, shots = "two", protocol = "block", blocks = 2>} : !t1 -> !y1
   return %1, %3, %5 : !y, !y1, !y1
 }
 
@@ -170,7 +170,7 @@ func.func @direct_scatter(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}
   %0 = fusion.matmul %x, %w : !x, !w -> !t
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, blocks = 2>} : !t -> !sy
   %2 = fusion.matmul %x, %w : !x, !w -> !t
-  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, signals = "block">} : !t -> !sz
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, protocol = "block">} : !t -> !sz
   return %1, %3 : !sy, !sz
 }
 
@@ -180,13 +180,13 @@ func.func @direct_scatter(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}
 !pg = tensor<?x7xf32, #fusion.axes<#tp, [-, -]>>
 func.func @direct_words(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"}, %w: !w {fusion.name = "w"}, %u: !gw {fusion.name = "u"}, %p: !px {fusion.name = "p", fusion.shape = ["x", 7]})
     -> (!gy {fusion.name = "y"}, !sy {fusion.name = "r"}, !sz {fusion.name = "c"}, !pg {fusion.name = "g"}) {
-  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct, signals = "word", blocks = 3>} : !gx -> !gg
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct, protocol = "ll", blocks = 3>} : !gx -> !gg
   %1 = fusion.matmul %0, %u : !gg, !gw -> !gy
   %2 = fusion.matmul %v, %w : !x, !w -> !t
-  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, signals = "word">} : !t -> !sy
+  %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, protocol = "ll">} : !t -> !sy
   %4 = fusion.matmul %v, %w : !x, !w -> !t
-  %5 = fusion.reshard %4 {schedule = #fusion.schedule<direct, signals = "word">} : !t -> !sz
-  %6 = fusion.reshard %p {schedule = #fusion.schedule<direct, signals = "word">} : !px -> !pg
+  %5 = fusion.reshard %4 {schedule = #fusion.schedule<direct, protocol = "ll">} : !t -> !sz
+  %6 = fusion.reshard %p {schedule = #fusion.schedule<direct, protocol = "ll">} : !px -> !pg
   return %1, %3, %5, %6 : !gy, !sy, !sz, !pg
 }
 
@@ -194,9 +194,9 @@ func.func @direct_words(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"},
 
 func.func @direct_returns(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"}, %w: !w {fusion.name = "w"})
     -> (!gg {fusion.name = "g"}, !y {fusion.name = "y"}) {
-  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct, signals = "block">} : !gx -> !gg
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<direct, protocol = "block">} : !gx -> !gg
   %1 = fusion.matmul %v, %w : !x, !w -> !t
-  %2 = fusion.reshard %1 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !t -> !y
+  %2 = fusion.reshard %1 {schedule = #fusion.schedule<direct, shots = "two", protocol = "block">} : !t -> !y
   return %0, %2 : !gg, !y
 }
 
@@ -207,7 +207,7 @@ func.func @direct_returns(%x: !gx {fusion.name = "x"}, %v: !x {fusion.name = "v"
 !oy = tensor<7x16xf32, #fusion.axes<#tp, [-, -]>>
 func.func @direct_odd_rows(%x: !ox {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!oy {fusion.name = "y"}, !oy {fusion.name = "z"}) {
   %0 = fusion.matmul %x, %w : !ox, !w -> !ot
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", signals = "block">} : !ot -> !oy
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", protocol = "block">} : !ot -> !oy
   %2 = fusion.matmul %x, %w : !ox, !w -> !ot
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<direct, shots = "two">} : !ot -> !oy
   %4 = math.tanh %3 : !oy

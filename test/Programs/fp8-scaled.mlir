@@ -53,14 +53,14 @@ func.func @contracted(%x: !xk {fusion.name = "x"}, %w: !wk {fusion.name = "w"}, 
 
 // The rows of 8 bits are gathered by one kernel, which moves bytes.
 //
-// DIRECT: s0 fused_exchange 4 parts by 1 blocks signals block
+// DIRECT: s0 fused_exchange 4 parts by 1 blocks protocol block
 // DIRECT: put c0 sym[[X:[0-9]+]]:f8E4M3FN[24,32] <- arg0:f8E4M3FN[24,32] to 1
 // DIRECT: matmul arg4:bf16[48,12] = sym[[X]]:f8E4M3FN[48,32]
 
 !xd = tensor<48x32xf8E4M3FN, #fusion.axes<#tp, [didx("x"), -]>>
 func.func @scaled_direct(%x: !xd {fusion.name = "x"}, %sx: !sx {fusion.name = "sx"}, %w: !w {fusion.name = "w"}, %sw: !sw {fusion.name = "sw"})
     -> (!y {fusion.name = "y"}) {
-  %g = fusion.reshard %x {schedule = #fusion.schedule<direct, signals = "block">} : !xd -> !x
+  %g = fusion.reshard %x {schedule = #fusion.schedule<direct, protocol = "block">} : !xd -> !x
   %0 = fusion.matmul %g, %w {transpose_b} : !x, !w -> !p
   %1 = fusion.broadcast %sx dims [0] : !sx -> !p
   %2 = arith.mulf %0, %1 : !p

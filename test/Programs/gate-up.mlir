@@ -9,7 +9,7 @@
 // FUSION-LABEL: func.func @gate_up(
 // FUSION-COUNT-1: fusion.reshard
 // FUSION-NOT: fusion.reshard
-// FUSION-LABEL: func.func private @gate_up__oracle(
+// FUSION-LABEL: func.func private @gate_up__reference(
 //
 // HOSTIR-LABEL: hostir.program @gate_up(
 // HOSTIR: hostir.group
@@ -17,7 +17,7 @@
 // HOSTIR: hostir.matmul
 // HOSTIR: hostir.launch
 // HOSTIR-NOT: hostir.group
-// HOSTIR-LABEL: hostir.program private @gate_up__oracle(
+// HOSTIR-LABEL: hostir.program private @gate_up__reference(
 //
 // Nothing is kept whole: slices of 2x16 and 2x6 f32 only.
 //

@@ -26,7 +26,7 @@
 //
 // PLANNED-LABEL: hostir.program @mlp_data_parallel(
 // PLANNED-NOT: hostir.collective
-// PLANNED-LABEL: hostir.program private @mlp_data_parallel__oracle(
+// PLANNED-LABEL: hostir.program private @mlp_data_parallel__reference(
 //
 // RANK1: argument arg7 result "dw2" f32[24,16] axes [didx("tp") * didx("dp"), -]
 // RANK1: launch

@@ -25,7 +25,7 @@
 // FUSION: fusion.matmul {{.*}} {transpose_b} {{.*}}, partial = ["x"]>>
 // FUSION: fusion.reshard {{.*}} -> {{.*}}[didx("x") * stream(2), -]>>
 // FUSION-NOT: fusion.reshard
-// FUSION-LABEL: func.func private @mlp__oracle(
+// FUSION-LABEL: func.func private @mlp__reference(
 //
 // HOSTIR-LABEL: hostir.program @mlp(
 // HOSTIR: hostir.collective all_gather
@@ -35,11 +35,11 @@
 // HOSTIR: hostir.launch
 // HOSTIR: hostir.collective reduce_scatter
 // HOSTIR-NOT: hostir.collective
-// HOSTIR-LABEL: hostir.program private @mlp__oracle(
+// HOSTIR-LABEL: hostir.program private @mlp__reference(
 //
 // PLANNED-LABEL: hostir.program @mlp(
 // PLANNED-NOT: hostir.collective
-// PLANNED-LABEL: hostir.program private @mlp__oracle(
+// PLANNED-LABEL: hostir.program private @mlp__reference(
 //
 // RANK1: argument arg7 result "dw2" f32[24,16] axes [didx("x"), -]
 // RANK1: launch

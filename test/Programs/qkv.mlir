@@ -9,7 +9,7 @@
 // FUSION-LABEL: func.func @qkv(
 // FUSION-COUNT-1: fusion.reshard
 // FUSION-NOT: fusion.reshard
-// FUSION-LABEL: func.func private @qkv__oracle(
+// FUSION-LABEL: func.func private @qkv__reference(
 //
 // HOSTIR-LABEL: hostir.program @qkv(
 // HOSTIR-SAME: %[[WQ:[^:]+]]: memref<16x18xf32> {{.*}} %[[WK:[^:]+]]: memref<16x6xf32> {{.*}} %[[WV:[^:]+]]: memref<16x6xf32>
@@ -18,7 +18,7 @@
 // HOSTIR: hostir.matmul %{{.+}}, %[[WK]] to
 // HOSTIR: hostir.matmul %{{.+}}, %[[WV]] to
 // HOSTIR-NOT: hostir.group
-// HOSTIR-LABEL: hostir.program private @qkv__oracle(
+// HOSTIR-LABEL: hostir.program private @qkv__reference(
 //
 // PLANNED-LABEL: hostir.program @qkv(
 // PLANNED-SAME: arena_bytes = 2304

@@ -13,7 +13,7 @@
 // FUSION-LABEL: func.func @row_parallel_backward(
 // FUSION-COUNT-1: fusion.reshard
 // FUSION-NOT: fusion.reshard
-// FUSION-LABEL: func.func private @row_parallel_backward__oracle(
+// FUSION-LABEL: func.func private @row_parallel_backward__reference(
 //
 // HOSTIR-LABEL: hostir.program @row_parallel_backward(
 // HOSTIR-SAME: %[[X:[^:]+]]: memref<48x6xf32> {{.*}} %[[W:[^:]+]]: memref<6x16xf32> {{.*}} %[[DY:[^:]+]]: memref<12x16xf32> {{.*}} %[[DX:[^:]+]]: memref<48x6xf32> {{.*}} %[[DW:[^:]+]]: memref<6x16xf32>

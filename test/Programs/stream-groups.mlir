@@ -23,7 +23,7 @@
 // HOSTIR: hostir.matmul
 // HOSTIR: hostir.collective reduce_scatter
 // HOSTIR-NOT: hostir.collective
-// HOSTIR-LABEL: hostir.program private @block__oracle(
+// HOSTIR-LABEL: hostir.program private @block__reference(
 func.func @block(
     %x: tensor<48x16xf32, #rows> {fusion.name = "x"},
     %w1: tensor<16x24xf32, #columns> {fusion.name = "w1"},
@@ -61,7 +61,7 @@ func.func @block(
 // HOSTIR: hostir.sync %{{.+}} after %[[MAIN]]
 // HOSTIR: hostir.matmul
 // HOSTIR: hostir.sync %[[MAIN]] after
-// HOSTIR-LABEL: hostir.program private @loops_apart__oracle(
+// HOSTIR-LABEL: hostir.program private @loops_apart__reference(
 func.func @loops_apart(
     %x: tensor<16x24xf32, #columns> {fusion.name = "x"},
     %w: tensor<24x12xf32, #r> {fusion.name = "w"})
@@ -85,7 +85,7 @@ func.func @loops_apart(
 // HOSTIR: hostir.sync %[[MAIN:.+]] after %[[S]]
 // HOSTIR: hostir.reduce sum {{.*}} dims [0] on %[[MAIN]]
 // HOSTIR: hostir.sync %[[S]] after %[[MAIN]]
-// HOSTIR-LABEL: hostir.program private @several_results__oracle(
+// HOSTIR-LABEL: hostir.program private @several_results__reference(
 func.func @several_results(
     %x: tensor<16x24xf32, #columns> {fusion.name = "x"},
     %w: tensor<24x12xf32, #r> {fusion.name = "w"})

@@ -2,7 +2,7 @@
 // RUN: tandem-compile %s --entry=chosen -o %t.tsp && tandem-check %t.tsp | FileCheck %s
 // RUN: tandem-compile %s --entry=subtracted -o %t.tsp && tandem-check %t.tsp | FileCheck %s
 
-// Fused kernels fold what the oracle's single ones compute of the same constants: that is no wrong result.
+// Fused kernels fold what the reference's single ones compute of the same constants: that is no wrong result.
 // CHECK: data: checked
 // CHECK: no error
 

@@ -10,7 +10,7 @@
 // CHECK: hostir.launch
 // CHECK-NOT: hostir.launch
 // CHECK-NOT: scf.if
-// CHECK: hostir.program private @f__oracle(
+// CHECK: hostir.program private @f__reference(
 #m = #tandem.mesh<"m", ["x" = 2], devices = [1, 3]>
 !columns = tensor<16x8xf32, #fusion.axes<#m, [-, didx("x")]>>
 !slices = tensor<16x8xf32, #fusion.axes<#m, [stream(4), -]>>

@@ -14,7 +14,7 @@ namespace tandem::test {
 
 /// The sum of all ranks' "x" [columns] in everybody's "y", by one fused exchange on stream 0:
 /// command `head` of each rank. Two shots: of slices, so `columns` is a multiple of the ranks; then
-/// a copy behind the exchange. `signals`: program::ExchangeSignals.
+/// a copy behind the exchange. `signals`: program::ExchangeProtocol.
 struct ExchangeSpec : ProgramSpec {
   explicit ExchangeSpec(uint32_t ranks, bool twoShots = false, int64_t columns = 16,
                         uint64_t blocks = 2, uint8_t signals = 0);

@@ -267,9 +267,9 @@ std::string ProgramSpec::encode() const {
   std::vector<sp::Blob> blobs;
   for (const RankSpec &rank : ranks)
     blobs.push_back(append(encodeRank(rank)));
-  sp::Blob oracleBlob(0, 0, 0);
-  if (oracle)
-    oracleBlob = append(encodeRank(*oracle));
+  sp::Blob referenceBlob(0, 0, 0);
+  if (reference)
+    referenceBlob = append(encodeRank(*reference));
 
   flatbuffers::FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<sp::Argument>> args;
@@ -279,7 +279,7 @@ std::string ProgramSpec::encode() const {
                                             a.varying.empty() ? nullptr : &a.varying, a.mask));
   builder.Finish(sp::CreateIndexDirect(builder, name.c_str(), "cpu-local", "test",
                                        static_cast<uint32_t>(ranks.size()), 7, false, &args, &blobs,
-                                       &oracleBlob, deterministic));
+                                       &referenceBlob, deterministic));
   std::string index(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
   sp::Blob place = append(index);
 
@@ -323,7 +323,7 @@ bool rehash(std::string &file) {
     if (index->ranks())
       for (const sp::Blob *blob : *index->ranks())
         fix(blob);
-    fix(index->oracle());
+    fix(index->reference());
     std::memcpy(file.data() + header.indexOffset, bytes, header.indexSize);
   }
   header.indexHash = XXH3_64bits(file.data() + header.indexOffset, header.indexSize);

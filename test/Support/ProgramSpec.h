@@ -144,7 +144,7 @@ struct ProgramSpec {
   std::string name = "program";
   std::vector<ArgumentSpec> arguments;
   std::vector<RankSpec> ranks;
-  std::optional<RankSpec> oracle;
+  std::optional<RankSpec> reference;
   sp::Determinism deterministic = sp::Determinism::none;
 
   explicit ProgramSpec(uint32_t numRanks = 1);

@@ -1,9 +1,9 @@
 // RUN: tandem-compile %s --dump --rank=1 --ranks=6 | FileCheck %s
 // RUN: tandem-compile %s --dump --rank=4 --ranks=6 | FileCheck %s --check-prefix=FOUR
 // RUN: tandem-compile %s --dump --rank=0 --ranks=6 | FileCheck %s --check-prefix=OUTSIDE
-// RUN: tandem-compile %s --dump --rank=oracle | FileCheck %s --check-prefix=ORACLE
+// RUN: tandem-compile %s --dump --rank=reference | FileCheck %s --check-prefix=REFERENCE
 
-// Where the pieces of arguments lie, on a mesh that is a part of the world; and the oracle, whose arguments are whole.
+// Where the pieces of arguments lie, on a mesh that is a part of the world; and the reference, whose arguments are whole.
 
 #part = #tandem.mesh<"part", ["x" = 2, "y" = 2], devices = [5, 1, 4, 2]>
 #one = #tandem.mesh<"one", []>
@@ -12,7 +12,7 @@
 // CHECK: argument arg0 input "arg0" f16[8,4] axes [serial(2) * didx("y"), didx("x")] mesh @part["x" = 2, "y" = 2]
 // CHECK: argument arg1 input "terms" f16[8,4] axes [-, -] mesh @part{{.*}} partial max of 2
 // CHECK: argument arg2 result "res0" f16[8,4] axes [stream, didx("x")]
-// CHECK: oracle bytes
+// CHECK: reference bytes
 // CHECK: program @shards rank 1 of 6
 // CHECK: argument arg0 {{.*}} local [4,2] shard 8+[2,2,2]:[16,4,1]
 // CHECK: argument arg1 {{.*}} partial max term 0 of 2 local [8,4] shard 0+[8,4]:[4,1]
@@ -29,9 +29,9 @@
 // OUTSIDE-NEXT: argument arg2 {{.*}} absent
 // OUTSIDE-NOT: 0 s0
 
-// ORACLE: program @shards oracle of 1
-// ORACLE: argument arg0 {{.*}} local [8,4] shard 0+[8,4]:[4,1]
-// ORACLE: 0 s0 copy arg2:f16[8,4] <- arg0:f16[8,4] bytes 64
+// REFERENCE: program @shards reference of 1
+// REFERENCE: argument arg0 {{.*}} local [8,4] shard 0+[8,4]:[4,1]
+// REFERENCE: 0 s0 copy arg2:f16[8,4] <- arg0:f16[8,4] bytes 64
 
 hostir.program @shards(
     %a: memref<4x2xf16> {hostir.type = tensor<8x4xf16, #fusion.axes<#part, [serial(2) * didx("y"), didx("x")]>>},
@@ -45,11 +45,11 @@ hostir.program @shards(
   }
 }
 
-hostir.program private @shards_oracle(
+hostir.program private @shards_reference(
     %a: memref<8x4xf16> {hostir.type = tensor<8x4xf16, #fusion.axes<#one, [-, -]>>},
     %b: memref<8x4xf16> {hostir.name = "terms", hostir.type = tensor<8x4xf16, #fusion.axes<#one, [-, -]>>},
     %c: memref<8x4xf16> {hostir.result, hostir.type = tensor<8x4xf16, #fusion.axes<#one, [-, -]>>})
-    attributes {oracle_of = @shards} {
+    attributes {reference_of = @shards} {
   %main = hostir.main_stream
   hostir.copy %a to %c on %main : memref<8x4xf16> to memref<8x4xf16>
 }

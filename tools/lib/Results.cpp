@@ -226,14 +226,14 @@ std::vector<Tensor> run::makeInputs(uint64_t seed, const Program &program) {
 Expected<Reference> run::computeReference(const ProgramFile &file, std::vector<Tensor> &inputs,
                                           const KernelList &kernels,
                                           std::optional<int64_t> extent) {
-  auto oracle = file.oracle();
-  if (!oracle)
-    return oracle.status().withPrefix("oracle: ");
+  auto program = file.reference();
+  if (!program)
+    return program.status().withPrefix("reference: ");
   Reference reference;
-  reference.paths = pathsToResults(**oracle);
-  auto computed = runOracle(*oracle, inputs, kernels, extent);
+  reference.paths = pathsToResults(**program);
+  auto computed = runReference(*program, inputs, kernels, extent);
   if (!computed)
-    return computed.status().withPrefix("oracle: ");
+    return computed.status().withPrefix("reference: ");
   reference.results = std::move(*computed);
   return reference;
 }

@@ -74,7 +74,7 @@ struct ResultReport {
   Comparison comparison;
 };
 
-/// What the oracle says to a program's inputs.
+/// What the reference says to a program's inputs.
 struct Reference {
   std::vector<Tensor> results;
   std::vector<Path> paths;

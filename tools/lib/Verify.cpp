@@ -1,4 +1,4 @@
-//===- Verify.cpp - gathered results against the oracle ---------*- C++ -*-===//
+//===- Verify.cpp - gathered results against the reference ---------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -238,9 +238,10 @@ std::vector<Path> run::pathsToResults(const Program &program) {
   return results;
 }
 
-Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> oracle,
-                                             std::vector<Tensor> &inputs, const KernelList &kernels,
-                                             std::optional<int64_t> extent) {
+Expected<std::vector<Tensor>> run::runReference(std::shared_ptr<const Program> reference,
+                                                std::vector<Tensor> &inputs,
+                                                const KernelList &kernels,
+                                                std::optional<int64_t> extent) {
   ContextOptions options;
   options.device = createCpuDevice();
   options.bootstrap = createSelfBootstrap();
@@ -248,13 +249,13 @@ Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> orac
   TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
   for (const tandem_kernel *kernel : kernels)
     TANDEM_RETURN_IF_ERROR(context->registerKernel(*kernel));
-  TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, oracle));
+  TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, reference));
   if (extent) {
     TANDEM_RETURN_IF_ERROR(instance->setExtent(*extent));
-    oracle = atExtent(oracle, *extent);
+    reference = atExtent(reference, *extent);
   }
   std::vector<Tensor> results;
-  const auto &arguments = oracle->arguments();
+  const auto &arguments = reference->arguments();
   results.reserve(arguments.size());
   size_t nextInput = 0;
   for (uint32_t i = 0; i < arguments.size(); ++i) {

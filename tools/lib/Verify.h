@@ -1,4 +1,4 @@
-//===- Verify.h - gathered results against the oracle -----------*- C++ -*-===//
+//===- Verify.h - gathered results against the reference -----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -66,11 +66,12 @@ std::vector<Path> pathsToResults(const Program &program);
 /// the last bit.
 Comparison compare(const Tensor &out, const Tensor &reference, const Path &path, bool reducedWire);
 
-/// Runs the oracle on device cpu. `inputs` are the logical tensors of the input arguments, in
+/// Runs the reference on device cpu. `inputs` are the logical tensors of the input arguments, in
 /// order; gives the results, in order. `extent`: of the dimensions that vary.
-Expected<std::vector<Tensor>> runOracle(std::shared_ptr<const Program> oracle,
-                                        std::vector<Tensor> &inputs, const KernelList &kernels = {},
-                                        std::optional<int64_t> extent = {});
+Expected<std::vector<Tensor>> runReference(std::shared_ptr<const Program> reference,
+                                           std::vector<Tensor> &inputs,
+                                           const KernelList &kernels = {},
+                                           std::optional<int64_t> extent = {});
 
 /// The rank that holds logical element `element` (of a term, if one is named), the lowest if
 /// several do.

@@ -44,10 +44,10 @@ cl::list<std::string> mesh("mesh", cl::desc("sizes of mesh axes that are `?`"),
 cl::list<std::string> shape("shape", cl::desc("shapes of arguments that have `?` extents"),
                             cl::value_desc("arg0=8x64,..."), cl::CommaSeparated, cl::cat(category));
 cl::opt<std::string> rank("rank",
-                          cl::desc("rank to write or dump: a number, all, or (dump) oracle"),
+                          cl::desc("rank to write or dump: a number, all, or (dump) reference"),
                           cl::init("all"), cl::cat(category));
-cl::opt<bool> noOracle("no-oracle", cl::desc("leave the unsharded reference out of the file"),
-                       cl::cat(category));
+cl::opt<bool> noReference("no-reference", cl::desc("leave the unsharded reference out of the file"),
+                          cl::cat(category));
 cl::list<std::string> disablePass("disable-pass", cl::desc("pass to skip"), cl::value_desc("name"),
                                   cl::CommaSeparated, cl::cat(category));
 cl::opt<std::string> emit("emit", cl::desc("output: tsp (default) or hostir"), cl::init("tsp"),
@@ -112,8 +112,8 @@ int parseOptions(compiler::CompileOptions &options) {
     return fail("--emit: expected tsp or hostir, found \"" + emit + "\"");
   if (options.bound < 0)
     return fail("--bound: expected at least 1, found " + llvm::Twine(options.bound));
-  if (noOracle)
-    options.oracle = false;
+  if (noReference)
+    options.reference = false;
   options.disabledPasses.assign(disablePass.begin(), disablePass.end());
   options.certify = rank == "all" && (options.check || explainChoices);
   options.output = emit == "hostir" ? compiler::Output::HostIR : compiler::Output::StreamProgram;
@@ -151,19 +151,19 @@ int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {
     return 0;
   };
   uint32_t number = 0;
-  if (rank == "oracle") {
-    if (add((*file)->oracle()))
+  if (rank == "reference") {
+    if (add((*file)->reference()))
       return 1;
   } else if (rank != "all") {
     if (llvm::StringRef(rank).getAsInteger(10, number))
-      return fail("--rank: expected a number, all or oracle, found \"" + rank + "\"");
+      return fail("--rank: expected a number, all or reference, found \"" + rank + "\"");
     if (add((*file)->rankProgram(number)))
       return 1;
   } else {
     for (number = 0; number < (*file)->numRanks(); ++number)
       if ((*file)->hasRank(number) && add((*file)->rankProgram(number)))
         return 1;
-    if ((*file)->hasOracle() && add((*file)->oracle()))
+    if ((*file)->hasReference() && add((*file)->reference()))
       return 1;
   }
   return write(text);
@@ -201,13 +201,13 @@ int main(int argc, char **argv) {
     return fail("\"" + input + "\" is a stream program: print it with --dump");
 
   compiler::CompileOptions options;
-  bool oracleOnly = dump && rank == "oracle";
-  if (oracleOnly)
+  bool referenceOnly = dump && rank == "reference";
+  if (referenceOnly)
     rank = "0";
   if (int code = parseOptions(options))
     return code;
-  if (oracleOnly)
-    rank = "oracle";
+  if (referenceOnly)
+    rank = "reference";
   if (explainChoices && rank != "all")
     return fail("--explain needs all ranks, without --rank");
   if (!dump && !explainChoices && outputPath.empty() &&

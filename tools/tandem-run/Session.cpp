@@ -268,7 +268,7 @@ private:
     whole = program = *mine;
     if (options.noNative)
       TANDEM_RETURN_IF_ERROR(refuseNativeCode(*whole).withPrefix("--no-native: "));
-    if (options.verify && !file->hasOracle())
+    if (options.verify && !file->hasReference())
       return Status(Code::InvalidArgument, "--verify: the file has no unsharded reference");
     return Status::success();
   }

@@ -23,7 +23,7 @@ namespace tandem::run {
 class HangNotes;
 
 /// One rank's part in a job, for all of its programs. The runtime is used through its C API, as an
-/// embedder would; files are read in C++, because only tools look at shards and oracles.
+/// embedder would; files are read in C++, because only tools look at shards and references.
 struct RankJob {
   const Options &options;
   Bootstrap &bootstrap;
@@ -44,7 +44,7 @@ struct RankJob {
 /// Makes inputs, runs, gathers and compares, and gives back all memory but the context's.
 /// Collective. `bytes`: of the .tsp; `program`: its file, to be named. Fills `report` on rank 0.
 /// What fails this program alone is Report::failure on all ranks: one of them cannot take it, and
-/// nothing has run; or a result does not agree with the oracle. An error: the ranks cannot go on
+/// nothing has run; or a result does not agree with the reference. An error: the ranks cannot go on
 /// together. It is this rank's; the others end with one of their own.
 Status runRank(RankJob &job, const std::string &program, std::string_view bytes, Report &report);
 

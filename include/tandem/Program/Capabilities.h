@@ -11,7 +11,7 @@
 #ifndef TANDEM_PROGRAM_CAPABILITIES_H
 #define TANDEM_PROGRAM_CAPABILITIES_H
 
-#include "tandem/Program/ExchangeSignals.h"
+#include "tandem/Program/ExchangeProtocol.h"
 
 #include <cstdint>
 #include <initializer_list>
@@ -22,18 +22,18 @@ enum class Capability : uint8_t {
   OneSided,      ///< of the target's channels: puts and signals. A plan cannot run without it.
   GatedMatmul,   ///< kernels for gated matmuls (docs/gated.md)
   EpilogueStore, ///< ... that store what they compute to peers
-  /// A kernel for fused exchanges (docs/fused-exchange.md) that signals in this way, at a known
-  /// cost; in the order of ExchangeSignals.
-  StepSignals,
-  BlockSignals,
-  WordSignals,
+  /// A kernel for fused exchanges (docs/fused-exchange.md) with this protocol, at a known
+  /// cost; in the order of ExchangeProtocol.
+  SimpleProtocol,
+  BlockProtocol,
+  LLProtocol,
   StoresBesideCompute, ///< ... whose costs are known next to a matmul, too
   LinkPerPair,         ///< a link between any two devices of a node
 };
 
-inline Capability capabilityOf(ExchangeSignals signals) {
-  return static_cast<Capability>(static_cast<uint8_t>(Capability::StepSignals) +
-                                 static_cast<uint8_t>(signals));
+inline Capability capabilityOf(ExchangeProtocol protocol) {
+  return static_cast<Capability>(static_cast<uint8_t>(Capability::SimpleProtocol) +
+                                 static_cast<uint8_t>(protocol));
 }
 
 class CapabilitySet {
@@ -68,7 +68,7 @@ struct Thresholds {
   int64_t kernel = 16 * 1024 * 1024;
   /// Bytes for which the kernel has one thread block. Example: 1 MiB has 64 blocks. By LL a block
   /// has fewer, as each thread has one unit of 16 bytes for each peer.
-  int64_t block = 16 * 1024, blockByWords = 8 * 1024;
+  int64_t block = 16 * 1024, blockLL = 8 * 1024;
   /// Up to so many bytes one block is faster: several must count each other before they signal.
   int64_t oneBlock = 32 * 1024;
   /// Thread blocks at most. The other SMs are left to kernels that peers may wait for.
@@ -84,7 +84,7 @@ struct Thresholds {
     visit("one_shot", oneShot, true);
     visit("kernel", kernel, true);
     visit("block", block, true);
-    visit("block_by_words", blockByWords, true);
+    visit("block_ll", blockLL, true);
     visit("one_block", oneBlock, true);
     visit("most_blocks", mostBlocks, false);
     visit("push_blocks", pushBlocks, false);

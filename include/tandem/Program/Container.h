@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A `.tsp` file is this header, then blobs at 64-byte aligned offsets: the `Index`, the rank
-// programs, the oracle, the `Certificate`. stream_program.fbs describes their contents.
+// programs, the reference, the `Certificate`. stream_program.fbs describes their contents.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,11 +34,11 @@ inline constexpr uint64_t kAlignment = 64;
 struct Header {
   char magic[8];
   uint32_t version;
-  uint32_t reserved;    ///< 0
-  uint64_t fileSize;    ///< bytes of the whole file
-  uint64_t indexOffset; ///< from the start of the file
-  uint64_t indexSize;   ///< bytes
-  uint64_t indexHash; ///< XXH3-64 of the index blob, which holds the hashes of programs and oracle
+  uint32_t reserved;          ///< 0
+  uint64_t fileSize;          ///< bytes of the whole file
+  uint64_t indexOffset;       ///< from the start of the file
+  uint64_t indexSize;         ///< bytes
+  uint64_t indexHash;         ///< XXH3-64 of the index blob, which holds the hashes of the programs
   uint64_t certificateOffset; ///< from the start of the file; 0: there is none
   uint32_t certificateSize;   ///< bytes
   uint32_t certificateHash;   ///< the low half of its XXH3-64

@@ -13,7 +13,7 @@
 #define TANDEM_PROGRAM_EXPAND_H
 
 #include "tandem/Program/Commands.h"
-#include "tandem/Program/ExchangeSignals.h"
+#include "tandem/Program/ExchangeProtocol.h"
 
 #include <vector>
 
@@ -67,7 +67,7 @@ inline bool isTwoShot(ExchangeKind kind) { return kind == ExchangeKind::TwoShotA
 inline bool isAllGather(ExchangeKind kind) { return kind == ExchangeKind::AllGather; }
 inline bool reduces(ExchangeKind kind) { return !isAllGather(kind) && kind != ExchangeKind::Push; }
 
-/// The LL protocol (ExchangeSignals::LL): the most members, and the most bytes of a value that a
+/// The LL protocol (ExchangeProtocol::LL): the most members, and the most bytes of a value that a
 /// member sends to another one.
 inline constexpr uint32_t kMaxLLRanks = 8;
 inline constexpr uint64_t kMaxLLBytes = uint64_t(1) << 19;

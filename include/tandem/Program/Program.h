@@ -60,7 +60,7 @@ struct ArgumentInfo {
   ArgumentInfo at(int64_t extent) const;
 };
 
-/// One rank's verified program, or the oracle (the unsharded reference). Immutable and thread-safe;
+/// One rank's verified program, or the unsharded reference. Immutable and thread-safe;
 /// keeps its file's bytes alive.
 class Program {
 public:
@@ -69,9 +69,9 @@ public:
   /// Its origin for messages: a path, or "memory".
   virtual std::string_view source() const = 0;
   virtual uint32_t rank() const = 0;
-  /// World size; 1 for the oracle.
+  /// World size; 1 for the reference.
   virtual uint32_t numRanks() const = 0;
-  virtual bool isOracle() const = 0;
+  virtual bool isReference() const = 0;
   /// Equal for all programs of one file.
   virtual uint64_t contentHash() const = 0;
   /// Of the whole program: equal for ranks that may run together, also where each has a file of its
@@ -103,10 +103,10 @@ public:
   virtual uint32_t numRanks() const = 0;
   /// True if the file holds that rank's program (`--rank=r` writes only one).
   virtual bool hasRank(uint32_t rank) const = 0;
-  virtual bool hasOracle() const = 0;
+  virtual bool hasReference() const = 0;
   /// Returns the program after full verification. Any thread.
   virtual Expected<std::shared_ptr<const Program>> rankProgram(uint32_t rank) const = 0;
-  virtual Expected<std::shared_ptr<const Program>> oracle() const = 0;
+  virtual Expected<std::shared_ptr<const Program>> reference() const = 0;
   virtual const sp::Index &index() const = 0;
   /// What was proven of the file's programs; null if it has no certificate, or one of another
   /// content.

@@ -15,7 +15,7 @@
 
 #include "tandem/Program/Capabilities.h"
 #include "tandem/Program/Commands.h"
-#include "tandem/Program/ExchangeSignals.h"
+#include "tandem/Program/ExchangeProtocol.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 
@@ -167,13 +167,13 @@ struct ExchangeKernel {
   /// 1: these numbers hold next to a matmul; 0: not known.
   double besideCompute = 0;
   double blockSignal = 0; ///< as `signal`, where each block signals; 0: not known
-  double wordSignal = 0;  ///< from a word's store until peers see it; 0: not known
+  double llSignal = 0;    ///< from a word's store until peers see it; 0: not known
   /// Bytes of words from peers that a kernel reads per second to add their values.
-  double wordReads = std::numeric_limits<double>::infinity();
+  double llReads = std::numeric_limits<double>::infinity();
 
-  bool prices(program::ExchangeSignals signals) const {
-    return signals == program::ExchangeSignals::Step ||
-           (signals == program::ExchangeSignals::Block ? blockSignal : wordSignal) > 0;
+  bool prices(program::ExchangeProtocol protocol) const {
+    return protocol == program::ExchangeProtocol::Simple ||
+           (protocol == program::ExchangeProtocol::Block ? blockSignal : llSignal) > 0;
   }
 };
 

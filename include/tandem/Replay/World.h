@@ -267,7 +267,7 @@ struct World {
   std::vector<std::vector<CommandId>> incoming;
   std::vector<Mismatch> mismatches;
   /// The unsharded reference on one rank; null if the file has none.
-  std::shared_ptr<const World> oracle;
+  std::shared_ptr<const World> reference;
 };
 
 /// One command's access to the memory of one rank.

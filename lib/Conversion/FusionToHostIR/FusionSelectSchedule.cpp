@@ -128,7 +128,7 @@ private:
     SmallVector<StreamLoopOp> loops(func.getOps<StreamLoopOp>());
     // The unsharded reference is for one rank: there is nothing to choose.
     std::unique_ptr<Pricer> pricer;
-    if (!pass.machine.empty() && !loops.empty() && !func->hasAttr(kOracleOfAttrName)) {
+    if (!pass.machine.empty() && !loops.empty() && !func->hasAttr(kReferenceOfAttrName)) {
       std::string error;
       pricer = createPricer(func.getContext(),
                             {pass.machine, pass.workers, pass.collectives, pass.oneSided,

@@ -143,8 +143,8 @@ FailureOr<hostir::ProgramOp> Converter::makeProgram(func::FuncOp func) {
   properties.sym_visibility = func.getSymVisibilityAttr();
   properties.arg_attrs = builder.getArrayAttr(attributes);
   properties.workers = builder.getI64IntegerAttr(workers);
-  if (auto oracleOf = func->getAttrOfType<FlatSymbolRefAttr>(fusion::kOracleOfAttrName))
-    properties.oracle_of = oracleOf;
+  if (auto referenceOf = func->getAttrOfType<FlatSymbolRefAttr>(fusion::kReferenceOfAttrName))
+    properties.reference_of = referenceOf;
   properties.deterministic = func->getAttrOfType<StringAttr>(fusion::kDeterministicAttrName);
   Block *body = new Block();
   state.addRegion()->push_back(body);
@@ -234,10 +234,10 @@ LogicalResult Converter::convert(func::FuncOp func) {
   if (failed(program))
     return failure();
 
-  // The oracle is for one rank, whatever the world.
-  bool isOracle = func->hasAttr(fusion::kOracleOfAttrName);
+  // The reference is for one rank, whatever the world.
+  bool isReference = func->hasAttr(fusion::kReferenceOfAttrName);
   ProgramBuilder builder(*program, workers,
-                         std::max<int64_t>(getWorldSize(func), isOracle ? 1 : ranks));
+                         std::max<int64_t>(getWorldSize(func), isReference ? 1 : ranks));
   Block &body = program->getBody().front();
   for (BlockArgument argument : func.getArguments()) {
     Value buffer = body.getArgument(argument.getArgNumber());
@@ -297,7 +297,7 @@ LogicalResult Converter::convert(func::FuncOp func) {
                        func.getResultAttrOfType<DenseI64ArrayAttr>(returned->getOperandNumber(),
                                                                    fusion::kExtentsAttrName),
                        builder.getBuffer(returned->get()), buffer);
-  if (!isOracle)
+  if (!isReference)
     program->setChoicesAttr(getChoices(func));
   return success();
 }

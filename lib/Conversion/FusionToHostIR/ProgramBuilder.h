@@ -29,7 +29,7 @@ public:
   bool isDeterministic() { return program.getDeterministic().has_value(); }
   /// Whether sums of matmuls round each product, as the text says: in these programs and in the
   /// reference.
-  bool roundsAsWritten() { return isDeterministic() || program.getOracleOf(); }
+  bool roundsAsWritten() { return isDeterministic() || program.getReferenceOf(); }
 
   //===--------------------------------------------------------------------===//
   // Buffers

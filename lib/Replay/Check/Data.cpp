@@ -100,8 +100,9 @@ static bool hasOrder(const World &world) {
 
 /// Checks what the evaluation relies on and the reader does not verify. Empty if it holds.
 static std::string whatIsWrong(const World &world) {
-  const World &oracle = *world.oracle;
-  bool isFine = oracle.mismatches.empty() && oracle.arguments.size() == world.arguments.size();
+  const World &reference = *world.reference;
+  bool isFine = reference.mismatches.empty();
+  isFine &= reference.arguments.size() == world.arguments.size();
   return isFine ? "" : "the unsharded reference is not a program of one rank";
 }
 
@@ -116,7 +117,7 @@ std::string whatDiffers(const World &world, const World &other) {
   }
   if (!same)
     return "the other program has other arguments or another number of ranks";
-  return other.oracle ? whatIsWrong(other) : "";
+  return other.reference ? whatIsWrong(other) : "";
 }
 
 namespace {
@@ -141,19 +142,19 @@ public:
   /// `other`: see CheckOptions::sameBits.
   Sampler(const World &world, const World *other, bool copies, double budget, Findings &findings)
       : world(world), other(other), copies(copies), left(budget), findings(findings),
-        each(std::max(dataSteps(world) / std::max(dataSteps(*world.oracle), 1.0), 1.0)),
+        each(std::max(dataSteps(world) / std::max(dataSteps(*world.reference), 1.0), 1.0)),
         seen(world.commands.size()) {}
 
   enum Outcome : uint8_t { TooLarge, Mismatch, Done };
-  /// Done: `findings` holds the errors. Mismatch: the oracle's operands keep different indices.
+  /// Done: `findings` holds the errors. Mismatch: the reference's operands keep different indices.
   Outcome attempt(const Density &density) {
-    DataRun oracle(*world.oracle, {true, false, 0}, density, left / each);
-    oracle.run();
-    left -= oracle.steps();
-    last = oracle.steps();
-    if (oracle.unknowns())
+    DataRun reference(*world.reference, {true, false, 0}, density, left / each);
+    reference.run();
+    left -= reference.steps();
+    last = reference.steps();
+    if (reference.unknowns())
       return Mismatch;
-    if (oracle.failed())
+    if (reference.failed())
       return TooLarge;
     for (bool rounded : {false, true}) {
       if (rounded && (!(copies || other) || !isRight()))
@@ -164,7 +165,7 @@ public:
       last += run.steps();
       if (run.failed())
         return TooLarge;
-      (rounded ? compareCopies : compareResults)(world, run, oracle, findings);
+      (rounded ? compareCopies : compareResults)(world, run, reference, findings);
       if (rounded && other && isRight()) {
         DataRun theirs(*other, {false, true, 0}, density, left);
         theirs.run();
@@ -172,7 +173,7 @@ public:
         last += theirs.steps();
         if (theirs.failed())
           return TooLarge;
-        compareBits(world, run, *other, theirs, oracle, findings);
+        compareBits(world, run, *other, theirs, reference, findings);
       }
       for (size_t i = 0; i < seen.size(); ++i)
         seen[i] = std::max(seen[i], run.seen()[i]);
@@ -233,7 +234,7 @@ private:
   double left;       ///< of the budget
   double last = 0;   ///< cost of the last attempt
   Findings &findings;
-  const double each; ///< cost of the ranks relative to the oracle
+  const double each; ///< cost of the ranks relative to the reference
   std::vector<uint8_t> seen;
 };
 
@@ -246,7 +247,7 @@ static std::string checkSample(const World &world, const CheckOptions &options, 
   auto budget = static_cast<double>(options.dataSteps);
   if (static_cast<double>(world.commands.size()) * kCommandSteps > budget)
     return large;
-  for (const World *w : {&world, world.oracle.get()})
+  for (const World *w : {&world, world.reference.get()})
     for (const Rank &rank : w->ranks)
       for (const Shard &shard : rank.shards)
         if (shard.shape.size() > kMaxRank)
@@ -270,16 +271,16 @@ static std::string checkSample(const World &world, const CheckOptions &options, 
 std::string checkData(const World &world, const CheckOptions &options, Findings &findings,
                       bool &decided) {
   decided = false;
-  if (!world.oracle)
+  if (!world.reference)
     return "not checked: the program has no unsharded reference";
   std::string wrong = whatIsWrong(world);
   if (!wrong.empty())
     return "not checked: " + wrong;
   bool copies = hasCopies(world);
   const World *other = options.sameBits;
-  double steps = dataSteps(world) * (copies || other ? 2 : 1) + dataSteps(*world.oracle) +
+  double steps = dataSteps(world) * (copies || other ? 2 : 1) + dataSteps(*world.reference) +
                  (other ? dataSteps(*other) : 0);
-  for (const World *w : {&world, world.oracle.get(), other})
+  for (const World *w : {&world, world.reference.get(), other})
     if (!w)
       continue;
     else if (const Kernel *kernel = nativeKernel(*w))
@@ -287,24 +288,24 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
   if (steps > static_cast<double>(options.dataSteps))
     return checkSample(world, options, copies, steps, findings, decided);
   unsigned orders = 1;
-  if (hasOrder(world) || hasOrder(*world.oracle))
+  if (hasOrder(world) || hasOrder(*world.reference))
     orders = static_cast<unsigned>(
         std::clamp(static_cast<double>(options.dataSteps) / steps, 1.0, double(kMaxOrders)));
   for (unsigned way = 0; way < orders && countWrong(findings) == 0; ++way) {
-    DataRun oracle(*world.oracle, {true, false, way}), run(world, {false, false, way});
-    oracle.run();
+    DataRun reference(*world.reference, {true, false, way}), run(world, {false, false, way});
+    reference.run();
     run.run();
-    compareResults(world, run, oracle, findings);
+    compareResults(world, run, reference, findings);
     if (!(copies || other) || countWrong(findings) != 0 || way + 1 < orders)
       continue;
     DataRun rounded(world, {false, true, 0});
     rounded.run();
-    compareCopies(world, rounded, oracle, findings);
+    compareCopies(world, rounded, reference, findings);
     if (!other || countWrong(findings) != 0)
       continue;
     DataRun theirs(*other, {false, true, 0});
     theirs.run();
-    compareBits(world, rounded, *other, theirs, oracle, findings);
+    compareBits(world, rounded, *other, theirs, reference, findings);
   }
   decided = true;
   return fmt::format("checked, {:.3g} steps", steps);

@@ -103,7 +103,7 @@ private:
 
 /// The purpose of a run.
 struct DataMode {
-  bool oracle = false; ///< partial inputs hold the logical values
+  bool reference = false; ///< partial inputs hold the logical values
   /// Sums of floats depend on their order, and values on where they are rounded: what differs in
   /// the last bit differs.
   bool rounded = false;
@@ -192,7 +192,7 @@ private:
   /// ... with all indices of repeated dimensions.
   Elements readAll(uint32_t rank, const replay::Command &command, uint32_t k);
   /// ... of a command that moves it. Fails for a materialised broadcast, which has all indices on
-  /// the ranks but only some in the oracle.
+  /// the ranks but only some in the reference.
   Elements readMoved(uint32_t rank, const replay::Command &command, uint32_t k);
   void write(uint32_t rank, const replay::Command &command, uint32_t k, const Elements &from);
   void writeView(uint32_t rank, const replay::View &view, const Elements &from);
@@ -234,16 +234,16 @@ std::string whatDiffers(const World &world, const World &other);
 std::string checkData(const World &world, const CheckOptions &options, Findings &findings,
                       bool &decided);
 
-/// Reports results of `run` that differ from `oracle`, a run with the same kept indices.
-void compareResults(const World &world, const DataRun &run, const DataRun &oracle,
+/// Reports results of `run` that differ from `reference`, a run with the same kept indices.
+void compareResults(const World &world, const DataRun &run, const DataRun &reference,
                     Findings &findings);
-/// Reports replicas of a result with different values in `run`, at the indices kept in `oracle`.
-void compareCopies(const World &world, const DataRun &run, const DataRun &oracle,
+/// Reports replicas of a result with different values in `run`, at the indices kept in `reference`.
+void compareCopies(const World &world, const DataRun &run, const DataRun &reference,
                    Findings &findings);
 /// Reports results of `run` that differ from those of `other`, both rounded, at the indices kept in
-/// `oracle`. The programs have the same arguments.
+/// `reference`. The programs have the same arguments.
 void compareBits(const World &world, const DataRun &run, const World &otherWorld,
-                 const DataRun &other, const DataRun &oracle, Findings &findings);
+                 const DataRun &other, const DataRun &reference, Findings &findings);
 
 } // namespace tandem::check
 

@@ -1,4 +1,4 @@
-//===- DataCompare.cpp - results that are not the oracle's ---*- C++ -*-===//
+//===- DataCompare.cpp - results that are not the reference's ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,15 +19,15 @@ namespace {
 
 class Comparison {
 public:
-  Comparison(const World &world, const DataRun &run, const DataRun &oracle, Findings &findings)
-      : world(world), run(run), oracle(oracle), findings(findings) {}
+  Comparison(const World &world, const DataRun &run, const DataRun &reference, Findings &findings)
+      : world(world), run(run), reference(reference), findings(findings) {}
 
-  /// `exact`: compares with the oracle; else only replicas with each other.
+  /// `exact`: compares with the reference; else only replicas with each other.
   void compare(uint32_t argument, bool exact) {
     a = argument;
     diagnosis = exact ? Diagnosis::WrongResult : Diagnosis::CopiesDiffer;
     const Argument &info = world.arguments[a];
-    expected = oracle.argument(0, a).read(0, logical());
+    expected = reference.argument(0, a).read(0, logical());
     known.clear();
     if (!exact)
       return compareHolders("are rounded differently from another rank's");
@@ -45,7 +45,7 @@ public:
   void compareBits(uint32_t argument, const Comparison &other) {
     a = argument;
     diagnosis = Diagnosis::BitsDiffer;
-    expected = oracle.argument(0, a).read(0, logical());
+    expected = reference.argument(0, a).read(0, logical());
     known.clear();
     for (uint32_t t = 0; t < world.arguments[a].terms; ++t) {
       Term theirs = other.termOf(a, t, expected);
@@ -70,7 +70,7 @@ private:
   /// A term of a result (its value, if it is not partial), from the first rank that holds each
   /// element.
   Term termOf(uint32_t argument, uint32_t t, const Elements &elements) const {
-    Comparison own(world, run, oracle, findings);
+    Comparison own(world, run, reference, findings);
     own.a = argument;
     own.expected = elements;
     Term term(elements.size());
@@ -175,11 +175,11 @@ private:
   }
 
   const World &world;
-  const DataRun &run, &oracle;
+  const DataRun &run, &reference;
   Findings &findings;
   Diagnosis diagnosis = Diagnosis::WrongResult;
   uint32_t a = 0;
-  Elements expected;             ///< from the oracle
+  Elements expected;             ///< from the reference
   std::map<Value, size_t> known; ///< index in `expected`
   /// Per term: from the first rank that holds the element.
   std::vector<Term> terms;
@@ -187,28 +187,28 @@ private:
 
 } // namespace
 
-void compareResults(const World &world, const DataRun &run, const DataRun &oracle,
+void compareResults(const World &world, const DataRun &run, const DataRun &reference,
                     Findings &findings) {
-  Comparison comparison(world, run, oracle, findings);
+  Comparison comparison(world, run, reference, findings);
   for (uint32_t a = 0; a < world.arguments.size(); ++a)
     if (world.arguments[a].isResult)
       comparison.compare(a, true);
 }
 
-void compareCopies(const World &world, const DataRun &run, const DataRun &oracle,
+void compareCopies(const World &world, const DataRun &run, const DataRun &reference,
                    Findings &findings) {
-  Comparison comparison(world, run, oracle, findings);
+  Comparison comparison(world, run, reference, findings);
   for (uint32_t a = 0; a < world.arguments.size(); ++a)
     if (world.arguments[a].isResult)
       comparison.compare(a, false);
 }
 
 void compareBits(const World &world, const DataRun &run, const World &otherWorld,
-                 const DataRun &other, const DataRun &oracle, Findings &findings) {
-  Comparison comparison(world, run, oracle, findings), theirs(otherWorld, other, oracle, findings);
+                 const DataRun &other, const DataRun &reference, Findings &findings) {
+  Comparison ours(world, run, reference, findings), theirs(otherWorld, other, reference, findings);
   for (uint32_t a = 0; a < world.arguments.size(); ++a)
     if (world.arguments[a].isResult)
-      comparison.compareBits(a, theirs);
+      ours.compareBits(a, theirs);
 }
 
 } // namespace tandem::check

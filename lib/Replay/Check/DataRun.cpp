@@ -26,7 +26,7 @@ using namespace replay;
 static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t element,
                        uint32_t term) {
   Value value = field::hash(0x696e707574, argument, element);
-  if (mode.oracle || !info.partial || info.terms <= 1)
+  if (mode.reference || !info.partial || info.terms <= 1)
     return value;
   auto random = [&](uint32_t t) { return field::hash(argument, element, t, 0x7465726d); };
   if (info.partialOp == ReduceOp::Sum) {
@@ -131,7 +131,7 @@ void DataRun::makeMemory() {
       if (view.space != Space::Symmetric)
         (view.space == Space::Arena ? arena : arguments[view.argument]) |=
             widthOf(world.layoutOf(view).dtype);
-    uint64_t salt = field::mix(mode.oracle ? ~uint64_t(0) : r);
+    uint64_t salt = field::mix(mode.reference ? ~uint64_t(0) : r);
     ranks[r].arena = DataMemory(rank.arenaBytes, arena, field::mix(salt + 1));
     ranks[r].symmetric = DataMemory(rank.symmetricBytes, symmetric, field::mix(salt + 2));
     for (uint32_t a = 0; a < arguments.size(); ++a)

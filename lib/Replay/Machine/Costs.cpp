@@ -230,9 +230,9 @@ program::CapabilitySet Machine::capabilities() const {
   program::CapabilitySet set;
   set.add(Capability::GatedMatmul, hasGatedMatmuls());
   set.add(Capability::EpilogueStore, hasEpiloguePush());
-  for (auto signals : {program::ExchangeSignals::Step, program::ExchangeSignals::Block,
-                       program::ExchangeSignals::LL})
-    set.add(program::capabilityOf(signals), hasExchangeKernel && exchange.prices(signals));
+  for (auto protocol : {program::ExchangeProtocol::Simple, program::ExchangeProtocol::Block,
+                        program::ExchangeProtocol::LL})
+    set.add(program::capabilityOf(protocol), hasExchangeKernel && exchange.prices(protocol));
   set.add(Capability::StoresBesideCompute, exchange.besideCompute > 0);
   set.add(Capability::LinkPerPair, node.topology == Topology::Mesh);
   return set;

@@ -474,7 +474,7 @@ private:
     if (object.has("fused_exchange"))
       fusedExchange(object.object("fused_exchange",
                                   {"startup", "signal", "count", "block_stores", "block_memory",
-                                   "beside_compute", "block_signal", "word_signal", "word_reads"}));
+                                   "beside_compute", "block_signal", "ll_signal", "ll_reads"}));
   }
 
   void fusedExchange(const Object &object) {
@@ -489,8 +489,8 @@ private:
     object.number("block_memory", Unit::Bandwidth, 1, 1e18, kernel.memory);
     object.number("beside_compute", Unit::Count, 0, 1, kernel.besideCompute);
     object.number("block_signal", Unit::Time, 0, 1, kernel.blockSignal);
-    object.number("word_signal", Unit::Time, 0, 1, kernel.wordSignal);
-    object.number("word_reads", Unit::Bandwidth, 1, 1e18, kernel.wordReads);
+    object.number("ll_signal", Unit::Time, 0, 1, kernel.llSignal);
+    object.number("ll_reads", Unit::Bandwidth, 1, 1e18, kernel.llReads);
   }
 
   void selection(const Object &root) {

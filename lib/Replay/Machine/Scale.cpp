@@ -49,7 +49,7 @@ void scaleLatency(Machine &m, double f) {
   m.exchange.signal *= f;
   m.exchange.count *= f;
   m.exchange.blockSignal *= f;
-  m.exchange.wordSignal *= f;
+  m.exchange.llSignal *= f;
 }
 
 void scaleIssue(Machine &m, double f) {
@@ -89,7 +89,7 @@ constexpr Parameter kParameters[] = {
        for (Curve &bandwidth : m.memory)
          bandwidth.scale(f);
        m.exchange.memory *= f;
-       m.exchange.wordReads *= f;
+       m.exchange.llReads *= f;
      }},
     {"copy.engines",
      [](Machine &m, double f) {

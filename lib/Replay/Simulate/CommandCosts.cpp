@@ -214,11 +214,11 @@ double CommandCosts::exchangeBlocks(CommandId command) const {
   return std::min(static_cast<double>(head.value), machine.sms);
 }
 
-program::ExchangeSignals CommandCosts::exchangeSignals(CommandId part) const {
+program::ExchangeProtocol CommandCosts::exchangeProtocol(CommandId part) const {
   const Command &found = world.commands[part];
   const Command &head = found.isFused ? world.commands[found.partner] : found;
-  auto signals = static_cast<program::ExchangeSignals>(head.op);
-  return machine.exchange.prices(signals) ? signals : program::ExchangeSignals::Step;
+  auto protocol = static_cast<program::ExchangeProtocol>(head.op);
+  return machine.exchange.prices(protocol) ? protocol : program::ExchangeProtocol::Simple;
 }
 
 double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
@@ -227,12 +227,12 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
     // The signals of a step are raised at once.
     if (world.commands[part - 1].kind == Kind::Signal)
       return 0;
-    switch (exchangeSignals(part)) {
-    case program::ExchangeSignals::Block:
+    switch (exchangeProtocol(part)) {
+    case program::ExchangeProtocol::Block:
       return machine.exchange.blockSignal;
-    case program::ExchangeSignals::LL:
-      return machine.exchange.wordSignal;
-    case program::ExchangeSignals::Step:
+    case program::ExchangeProtocol::LL:
+      return machine.exchange.llSignal;
+    case program::ExchangeProtocol::Simple:
       break;
     }
     return machine.exchange.signal + (exchangeBlocks(part) > 1 ? machine.exchange.count : 0);
@@ -242,13 +242,13 @@ double CommandCosts::exchangePart(const Rank &rank, CommandId part) const {
   double result = bytes(rank, command, 0), moved = result + bytes(rank, command, 1);
   // Half of each word is a flag. Own values are no words.
   double words =
-      command.kind == Kind::Reduce && exchangeSignals(part) == program::ExchangeSignals::LL
+      command.kind == Kind::Reduce && exchangeProtocol(part) == program::ExchangeProtocol::LL
           ? 2 * (bytes(rank, command, 1) - result)
           : 0;
   auto work = command.kind == Kind::Copy ? machine::MemoryWork::Copy : machine::MemoryWork::Reduce;
   double most = machine.memory[static_cast<size_t>(work)].most();
   return moved / std::min(most, exchangeBlocks(part) * machine.exchange.memory) +
-         words / machine.exchange.wordReads;
+         words / machine.exchange.llReads;
 }
 
 /// Bytes of the elements, without those that strides of 0 repeat.

@@ -88,11 +88,11 @@ public:
     return exchangeBlocks(part) * machine.exchange.stores;
   }
   /// How its kernel signals, as far as the machine file prices it.
-  program::ExchangeSignals exchangeSignals(replay::CommandId part) const;
+  program::ExchangeProtocol exchangeProtocol(replay::CommandId part) const;
   /// What a put of its kernel sends: half of each word may be a flag.
   double exchangeBytes(const replay::Rank &rank, replay::CommandId put) const {
     return bytes(rank, world.commands[put], 1) *
-           (exchangeSignals(put) == program::ExchangeSignals::LL ? 2 : 1);
+           (exchangeProtocol(put) == program::ExchangeProtocol::LL ? 2 : 1);
   }
   /// The SMs of a fused exchange, or of the one of a part.
   double exchangeBlocks(replay::CommandId command) const;

@@ -268,8 +268,8 @@ public:
                       fmt::format("{}: expected the programs of all ranks, found none of rank {}",
                                   file.name(), r));
     world.ranks.resize(file.numRanks());
-    if (file.hasOracle())
-      TANDEM_RETURN_IF_ERROR(loadOracle());
+    if (file.hasReference())
+      TANDEM_RETURN_IF_ERROR(loadReference());
     TANDEM_RETURN_IF_ERROR(loadRank(0));
     std::vector<std::thread> pool;
     for (unsigned t = 1; t < std::min<unsigned>(threads, file.numRanks()); ++t)
@@ -359,16 +359,16 @@ private:
     shared = common(program);
   }
 
-  Status loadOracle() {
-    TANDEM_ASSIGN_OR_RETURN(auto program, file.oracle());
-    auto oracle = std::make_shared<World>();
-    Loader loader(file, *oracle, 1, 1);
-    oracle->ranks.resize(1);
+  Status loadReference() {
+    TANDEM_ASSIGN_OR_RETURN(auto program, file.reference());
+    auto reference = std::make_shared<World>();
+    Loader loader(file, *reference, 1, 1);
+    reference->ranks.resize(1);
     loader.describeWorld(*program);
-    RankDecoder(*program, loader.interner, oracle->ranks[0], loader.lists[0]).run();
+    RankDecoder(*program, loader.interner, reference->ranks[0], loader.lists[0]).run();
     TANDEM_RETURN_IF_ERROR(loader.concatenate());
-    matchAll(*oracle);
-    world.oracle = std::move(oracle);
+    matchAll(*reference);
+    world.reference = std::move(reference);
     return Status();
   }
 

@@ -36,7 +36,7 @@ private:
   LogicalResult checkTarget(const Code &code);
   LogicalResult writeRanks();
   LogicalResult writeRank(Evaluator &evaluator, uint32_t rank);
-  LogicalResult writeOracle();
+  LogicalResult writeReference();
   /// Index.id.
   uint64_t programId();
   void writeIndex();
@@ -49,11 +49,11 @@ private:
   StringRef entry;
   const StreamProgramOptions &options;
   StreamProgramStats &stats;
-  hostir::ProgramOp program, oracle;
+  hostir::ProgramOp program, reference;
   std::unique_ptr<Code> code;
   std::vector<ArgumentInfo> arguments;
   std::vector<sp::Blob> ranks;
-  sp::Blob oracleBlob{0, 0, 0};
+  sp::Blob referenceBlob{0, 0, 0};
   uint32_t capabilities = 0;
   std::string file;
 };
@@ -67,11 +67,11 @@ LogicalResult Translation::findPrograms() {
     return diag;
   }
   for (auto other : module.getOps<hostir::ProgramOp>()) {
-    if (other.getOracleOf() != entry)
+    if (other.getReferenceOf() != entry)
       continue;
-    if (oracle)
+    if (reference)
       return other.emitOpError("a second unsharded reference of @") << entry;
-    oracle = other;
+    reference = other;
   }
   return success();
 }
@@ -169,34 +169,31 @@ LogicalResult Translation::writeRanks() {
   return success();
 }
 
-LogicalResult Translation::writeOracle() {
-  FailureOr<std::unique_ptr<Code>> oracleCode =
-      buildCode(oracle, /*numRanks=*/1, architecturesOf(options.target));
-  if (failed(oracleCode))
+LogicalResult Translation::writeReference() {
+  FailureOr<std::unique_ptr<Code>> code =
+      buildCode(reference, /*numRanks=*/1, architecturesOf(options.target));
+  if (failed(code))
     return failure();
-  FailureOr<std::vector<ArgumentInfo>> oracleArguments =
-      readArguments(oracle, (*oracleCode)->numRanks);
-  if (failed(oracleArguments))
+  FailureOr<std::vector<ArgumentInfo>> logical = readArguments(reference, (*code)->numRanks);
+  if (failed(logical))
     return failure();
-  bool alike = oracleArguments->size() == arguments.size();
-  for (size_t i = 0; alike && i < arguments.size(); ++i)
-    alike = (*oracleArguments)[i].shape == arguments[i].shape &&
-            (*oracleArguments)[i].dtype == arguments[i].dtype &&
-            (*oracleArguments)[i].isResult == arguments[i].isResult;
-  if (!alike) {
-    InFlightDiagnostic diag = oracle.emitOpError("expected the logical arguments of @")
+  auto isAlike = [](const ArgumentInfo &a, const ArgumentInfo &b) {
+    return a.shape == b.shape && a.dtype == b.dtype && a.isResult == b.isResult;
+  };
+  if (!llvm::equal(*logical, arguments, isAlike)) {
+    InFlightDiagnostic diag = reference.emitOpError("expected the logical arguments of @")
                               << entry << ", whose unsharded reference it is";
     diag.attachNote(program.getLoc()) << "see @" << entry;
     return diag;
   }
-  Evaluator evaluator(**oracleCode, options.maxCommands, options.maxSteps);
-  Matcher matcher(**oracleCode);
+  Evaluator evaluator(**code, options.maxCommands, options.maxSteps);
+  Matcher matcher(**code);
   std::vector<ShardInfo> shards;
-  if (failed(evaluator.run(0, &matcher)) || failed(findShards(oracle, *oracleArguments, 0, shards)))
+  if (failed(evaluator.run(0, &matcher)) || failed(findShards(reference, *logical, 0, shards)))
     return failure();
-  oracleBlob = append(evaluator.tables.finish(
+  referenceBlob = append(evaluator.tables.finish(
       0, shards, evaluator.signalSlots,
-      llvm::alignTo(static_cast<uint64_t>(oracle.getSymmetricBytes().value_or(0)), 64)));
+      llvm::alignTo(static_cast<uint64_t>(reference.getSymmetricBytes().value_or(0)), 64)));
   return success();
 }
 
@@ -236,7 +233,7 @@ void Translation::writeIndex() {
     determinism = *level == "batch" ? sp::Determinism::batch : sp::Determinism::bitwise;
   b.Finish(sp::CreateIndex(b, name, target, producer, code->numRanks, capabilities,
                            options.reducedWire || (code->receives && code->accumulatesRounded),
-                           argumentVector, rankVector, &oracleBlob, determinism, programId()));
+                           argumentVector, rankVector, &referenceBlob, determinism, programId()));
   sp::Blob blob = append({b.GetBufferPointer(), b.GetSize()});
   tandem::sp::Header header = {};
   std::copy(std::begin(tandem::sp::kMagic), std::end(tandem::sp::kMagic), header.magic);
@@ -271,15 +268,15 @@ FailureOr<std::string> Translation::run() {
   file.resize(tandem::sp::kAlignment); // space for the header
   if (failed(writeRanks()))
     return failure();
-  if (oracle && (options.withOracle || options.withOracleToo)) {
+  if (reference && (options.withReference || options.withReferenceToo)) {
     size_t end = file.size();
-    if (failed(writeOracle()))
+    if (failed(writeReference()))
       return failure();
-    if (!options.withOracle) {
+    if (!options.withReference) {
       writeIndex();
-      *options.withOracleToo = file;
+      *options.withReferenceToo = file;
       file.resize(end);
-      oracleBlob = sp::Blob(0, 0, 0);
+      referenceBlob = sp::Blob(0, 0, 0);
     }
   }
   writeIndex();

@@ -154,7 +154,7 @@ private:
   /// Whether floats are added in a given order. Not in the reference: it is compared within a
   /// tolerance.
   bool isOrdered() const {
-    return !programHandle->isOracle() &&
+    return !programHandle->isReference() &&
            programHandle->index().deterministic() != sp::Determinism::none;
   }
   Operand operand(uint32_t view) const;

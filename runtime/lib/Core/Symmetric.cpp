@@ -269,31 +269,31 @@ void InstanceImpl::addProtocol(FusedExchange &exchange, uint32_t i) const {
   const sp::Exchange &typed = *program::exchangeOf(data, head);
   const sp::Channel &channel = *data.channels()->Get(typed.channel());
   uint64_t first = firstExchangeWord(data, context.worldSize());
-  ExchangeProtocol &protocol = exchange.protocol.emplace();
-  protocol.usesLL = place->usesLL;
-  protocol.self = channel.self();
-  protocol.members = channel.group()->size();
-  protocol.firstSlot = typed.slot();
-  protocol.blocks = static_cast<uint32_t>(head.value());
-  protocol.firstFlag = first + place->first;
-  protocol.numFlags = place->size;
-  protocol.firstLL = first + memory.firstLL;
-  protocol.bufferLL = memory.bufferLL;
-  protocol.set = memory.size;
-  protocol.number = place->number;
-  protocol.numLL = memory.numLL;
+  ExchangeFlags &flags = exchange.flags.emplace();
+  flags.usesLL = place->usesLL;
+  flags.self = channel.self();
+  flags.members = channel.group()->size();
+  flags.firstSlot = typed.slot();
+  flags.blocks = static_cast<uint32_t>(head.value());
+  flags.firstFlag = first + place->first;
+  flags.numFlags = place->size;
+  flags.firstLL = first + memory.firstLL;
+  flags.bufferLL = memory.bufferLL;
+  flags.set = memory.size;
+  flags.number = place->number;
+  flags.numLL = memory.numLL;
   const sp::View &slots =
       *data.views()->Get(typed.scratch() == sp::kNoView ? typed.out()->Get(0) : typed.scratch());
   const Layout &layout = programHandle->layout(slots.layout());
-  protocol.slots = data.buffers()->Get(slots.buffer())->offset() + slots.offset();
-  protocol.slotBytes = static_cast<uint64_t>(layout.strides[0]) * sizeOf(layout.dtype);
+  flags.slots = data.buffers()->Get(slots.buffer())->offset() + slots.offset();
+  flags.slotBytes = static_cast<uint64_t>(layout.strides[0]) * sizeOf(layout.dtype);
   std::string key = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(typed.kind()),
-                                head.op(), protocol.members, protocol.blocks, protocol.usesLL,
-                                protocol.number, protocol.numLL, protocol.bufferLL);
+                                head.op(), flags.members, flags.blocks, flags.usesLL, flags.number,
+                                flags.numLL, flags.bufferLL);
   for (const FusedExchange::Step &step : exchange.steps)
     key += fmt::format(" {} {} {} {} {}", step.move.out.str(), step.move.in.str(), step.move.terms,
                        step.move.termStride, step.move.reduces ? step.move.reduceOp : 3);
-  protocol.key = XXH3_64bits(key.data(), key.size());
+  flags.key = XXH3_64bits(key.data(), key.size());
 }
 
 Status InstanceImpl::prepareRunBarrier() {

@@ -29,8 +29,8 @@ func.func @shots_of_a_gather(%0: !x) -> !y {
 !y = tensor<1024x516xf32, #fusion.axes<#tp, [didx("x"), -]>>
 
 func.func @words_of_a_scatter(%0: !t) -> !y {
-  // expected-error @below {{schedule direct, signals with words: expected at most 8 devices and 524288 bytes, found 4 and 528384}}
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, signals = "word">} : !t -> !y
+  // expected-error @below {{schedule direct, protocol = ll: expected at most 8 devices and 524288 bytes, found 4 and 528384}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, protocol = "ll">} : !t -> !y
   return %1 : !y
 }
 
@@ -77,7 +77,7 @@ func.func @many(%0: !t) -> !y {
 !y = tensor<6x8xf32, #fusion.axes<#tp, [-, -]>>
 
 func.func @words(%0: !t) -> !y {
-  // expected-error @below {{schedule direct: expected no signals = word with shots = two, found both}}
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", signals = "word">} : !t -> !y
+  // expected-error @below {{schedule direct: expected no protocol = ll with shots = two, found both}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<direct, shots = "two", protocol = "ll">} : !t -> !y
   return %1 : !y
 }

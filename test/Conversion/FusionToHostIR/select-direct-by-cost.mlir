@@ -1,6 +1,6 @@
 // RUN: %round transports.fused_exchange= > %t.steps.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.steps.json one-sided=true' | FileCheck %s --check-prefixes=FEW,MANY
-// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.word_signal='[2, "us"]' transports.fused_exchange.word_reads='[500, "GB/s"]' > %t.json
+// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.ll_signal='[2, "us"]' transports.fused_exchange.ll_reads='[500, "GB/s"]' > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefix=WITHOUT
 // RUN: %round > %t.none.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.none.json one-sided=true' | FileCheck %s --check-prefix=WITHOUT
@@ -20,10 +20,10 @@
 // FEW-LABEL: func @few
 // FEW: fusion.stream_loop schedule <direct, shots = two> from cost
 // SIGNALS-LABEL: func @few
-// SIGNALS: fusion.stream_loop schedule <direct, shots = two, signals = block> from cost
+// SIGNALS: fusion.stream_loop schedule <direct, protocol = block, shots = two> from cost
 // WITHOUT-NOT: direct
-// EXPLAIN: direct, shots = two, signals = block, by cost
-// EXPLAIN: {{.*}}us direct, shots = two, signals = block
+// EXPLAIN: direct, protocol = block, shots = two, by cost
+// EXPLAIN: {{.*}}us direct, protocol = block, shots = two
 // EXPLAIN: {{.*}}us pipeline
 // NCCL: pipeline
 // NCCL-NOT: direct
@@ -38,7 +38,7 @@ func.func @few(%x: !x, %w: !w) -> !y {
 !sa = tensor<8x8x1024xbf16, #fusion.axes<#tp, [didx("x"), -, -]>>
 
 // SIGNALS-LABEL: func @fewest
-// SIGNALS: fusion.stream_loop schedule <direct, shots = one, signals = word> from cost
+// SIGNALS: fusion.stream_loop schedule <direct, protocol = ll, shots = one> from cost
 func.func @fewest(%a: !sa) -> !sy {
   %0 = fusion.reduce sum %a dims [0] : !sa -> !st
   %1 = fusion.reshard %0 : !st -> !sy
@@ -106,7 +106,7 @@ func.func @scatter(%x: !x, %w: !w) -> !ry {
 !oy = tensor<65x4096xbf16, #fusion.axes<#tp, [-, -]>>
 
 // SIGNALS-LABEL: func @returned
-// SIGNALS: fusion.stream_loop schedule <direct, shots = two, signals = block> from cost
+// SIGNALS: fusion.stream_loop schedule <direct, protocol = block, shots = two> from cost
 func.func @returned(%x: !ox, %w: !w) -> !oy {
   %0 = fusion.matmul %x, %w : !ox, !w -> !ot
   %1 = fusion.reshard %0 : !ot -> !oy
@@ -114,7 +114,7 @@ func.func @returned(%x: !ox, %w: !w) -> !oy {
 }
 
 // SIGNALS-LABEL: func @read
-// SIGNALS: fusion.stream_loop schedule <direct, shots = two, signals = block> from cost
+// SIGNALS: fusion.stream_loop schedule <direct, protocol = block, shots = two> from cost
 func.func @read(%x: !ox, %w: !w) -> !oy {
   %0 = fusion.matmul %x, %w : !ox, !w -> !ot
   %1 = fusion.reshard %0 : !ot -> !oy

@@ -1,4 +1,4 @@
-// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.word_signal='[2, "us"]' transports.fused_exchange.word_reads='[500, "GB/s"]' > %t.json
+// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.ll_signal='[2, "us"]' transports.fused_exchange.ll_reads='[500, "GB/s"]' > %t.json
 // RUN: tandem-opt %s -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s
 
 // Two devices, too, run an all-reduce of 4 MiB as one kernel.

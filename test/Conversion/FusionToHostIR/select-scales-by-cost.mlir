@@ -1,4 +1,4 @@
-// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.word_signal='[2, "us"]' transports.fused_exchange.word_reads='[500, "GB/s"]' > %t.json
+// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.ll_signal='[2, "us"]' transports.fused_exchange.ll_reads='[500, "GB/s"]' > %t.json
 // RUN: tandem-opt %s -fusion-propagate-axes -fusion-insert-reshards -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=true' | FileCheck %s
 
 // Rows of 8 bits and their scales, which are gathered alike: one loop gathers both, though the scales are read behind the

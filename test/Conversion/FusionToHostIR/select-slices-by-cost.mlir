@@ -1,4 +1,4 @@
-// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.word_signal='[2, "us"]' transports.fused_exchange.word_reads='[500, "GB/s"]' > %t.json
+// RUN: %round transports.fused_exchange= transports.fused_exchange.block_signal='[4, "us"]' transports.fused_exchange.ll_signal='[2, "us"]' transports.fused_exchange.ll_reads='[500, "GB/s"]' > %t.json
 // RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule=machine=%t.json | FileCheck %s --check-prefixes=CHECK,PUSH
 // RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule='machine=%t.json one-sided=false' | FileCheck %s --check-prefixes=CHECK,WHOLE
 // RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule='machine=%t.json log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
@@ -59,7 +59,7 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: all-gather stays whole, not {{.*}} slices of dimension
 // CHECK-LABEL: func.func @tiny
-// PUSH: fusion.stream_loop schedule <direct, signals = word> from cost {{.*}}[-, -]>>
+// PUSH: fusion.stream_loop schedule <direct, protocol = ll> from cost {{.*}}[-, -]>>
 // WHOLE: fusion.stream_loop schedule <pipeline> from cost {{.*}}[-, -]>>
 func.func @tiny(%x: !x) -> !g {
   %g = fusion.reshard %x : !x -> !g

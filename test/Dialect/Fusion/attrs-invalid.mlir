@@ -184,7 +184,7 @@ func.func private @f() attributes {s = #fusion.schedule<push, order = {}>}
 
 // -----
 
-// expected-error @+1 {{expected an attribute of dialect 'fusion' on an operation, found 'fusion.speed'; known are 'fusion.schedule', 'fusion.gather', 'fusion.oracle_of'}}
+// expected-error @+1 {{expected an attribute of dialect 'fusion' on an operation, found 'fusion.speed'; known are 'fusion.schedule', 'fusion.gather', 'fusion.reference_of'}}
 func.func private @f() attributes {fusion.speed = 1 : i64}
 
 // -----
@@ -214,13 +214,13 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
 
 // -----
 
-// expected-error @+1 {{expected a symbol in 'fusion.oracle_of', found 1}}
-func.func private @f() attributes {fusion.oracle_of = 1 : i64}
+// expected-error @+1 {{expected a symbol in 'fusion.reference_of', found 1}}
+func.func private @f() attributes {fusion.reference_of = 1 : i64}
 
 // -----
 
-// expected-error @+1 {{expected 'fusion.oracle_of' on a function}}
-module attributes {fusion.oracle_of = @f} {}
+// expected-error @+1 {{expected 'fusion.reference_of' on a function}}
+module attributes {fusion.reference_of = @f} {}
 
 // -----
 

@@ -111,7 +111,7 @@ func.func @concat(%0: !some, %1: !none) -> !all {
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !row = tensor<4xf32, #fusion.axes<#tp, [-]>>
 
-// What constants are computed to, and moved to, in the function as in its oracle: kernels fold it, too, and the checker
+// What constants are computed to, and moved to, in the function as in its reference: kernels fold it, too, and the checker
 // compares what both compute.
 // CHECK-LABEL: @constants
 // CHECK-NEXT:    %[[C:.*]] = arith.constant dense<8.000000e-01> : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>

@@ -154,5 +154,5 @@ func.func @call_with_cost(%0: tensor<8x16xf32>, %1: tensor<4xi32>, %2: tensor<i3
   return
 }
 
-// CHECK-LABEL: func.func private @f__oracle() attributes {fusion.oracle_of = @f}
-func.func private @f__oracle() attributes {fusion.oracle_of = @f}
+// CHECK-LABEL: func.func private @f__reference() attributes {fusion.reference_of = @f}
+func.func private @f__reference() attributes {fusion.reference_of = @f}

@@ -150,9 +150,9 @@ hostir.program @in_place(%a: memref<8xf32>, %b: memref<8xf32>, %y: memref<8xf32>
 
 // -----
 
-// An oracle stays as it is.
+// A reference stays as it is.
 
-// CHECK-LABEL: hostir.program @oracle(
+// CHECK-LABEL: hostir.program @reference(
 // CHECK-COUNT-2: hostir.launch @negf
 hostir.kernel private @negf(%a: f32) -> f32 {
   %0 = arith.negf %a : f32
@@ -162,7 +162,7 @@ hostir.program @entry(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
   %s = hostir.main_stream
   hostir.launch @negf ins(%x : memref<8xf32>) outs(%y : memref<8xf32>) on %s
 }
-hostir.program @oracle(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) attributes {oracle_of = @entry} {
+hostir.program @reference(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) attributes {reference_of = @entry} {
   %s = hostir.main_stream
   %t = hostir.alloc on %s : memref<8xf32>
   hostir.launch @negf ins(%x : memref<8xf32>) outs(%t : memref<8xf32>) on %s

@@ -35,12 +35,12 @@ hostir.program @empty() attributes {workers = 4 : i64} {
 // CHECK: hostir.program private @attributes
 // CHECK-SAME: (%{{.*}}: memref<2x3xf32> {hostir.name = "x", hostir.type = tensor<8x3xf32, #fusion.axes<#tp, [didx("x"), -]>>},
 // CHECK-SAME:  %{{.*}}: memref<5xbf16, #hostir.symmetric> {hostir.name = "s"}, %{{.*}}: memref<8x3xf32> {hostir.result})
-// CHECK-SAME: attributes {arena_bytes = 128 : i64, oracle_of = @empty, symmetric_bytes = 0 : i64, workers = 2 : i64} {
+// CHECK-SAME: attributes {arena_bytes = 128 : i64, reference_of = @empty, symmetric_bytes = 0 : i64, workers = 2 : i64} {
 hostir.program private @attributes(
     %x: memref<2x3xf32> {hostir.name = "x", hostir.type = tensor<8x3xf32, #fusion.axes<#tp, [didx("x"), -]>>},
     %s: memref<5xbf16, #hostir.symmetric> {hostir.name = "s"},
     %r: memref<8x3xf32> {hostir.result})
-    attributes {workers = 2 : i64, oracle_of = @empty, arena_bytes = 128 : i64, symmetric_bytes = 0 : i64} {
+    attributes {workers = 2 : i64, reference_of = @empty, arena_bytes = 128 : i64, symmetric_bytes = 0 : i64} {
 }
 
 // CHECK-LABEL: hostir.program @who
@@ -123,9 +123,9 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
   hostir.signal %c0 = %c1 at %c1 via %ch on %s
   // CHECK: hostir.wait_signal %{{.*}} >= %{{.*}} via %{{.*}} on %{{.*}}
   hostir.wait_signal %c0 >= %c1 via %ch on %s
-  // CHECK: hostir.peer_exchange one_shot_all_reduce %{{.*}} to %{{.*}} scratch %{{.*}} slot 0 blocks 2 protocol word via %{{.*}} on %{{.*}} : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
+  // CHECK: hostir.peer_exchange one_shot_all_reduce %{{.*}} to %{{.*}} scratch %{{.*}} slot 0 blocks 2 protocol ll via %{{.*}} on %{{.*}} : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
   %scratch = hostir.alloc on %s : memref<4x3xf32, #hostir.symmetric>
-  hostir.peer_exchange one_shot_all_reduce %a to %b scratch %scratch slot 0 blocks 2 protocol word via %ch on %s
+  hostir.peer_exchange one_shot_all_reduce %a to %b scratch %scratch slot 0 blocks 2 protocol ll via %ch on %s
       : memref<3xf32> to memref<3xf32> scratch memref<4x3xf32, #hostir.symmetric>
   // CHECK: hostir.peer_exchange reduce_scatter {{.*}} slot 4 blocks 1 via %{{.*}} {reduction = #tandem<reduce_kind max>}
   hostir.peer_exchange reduce_scatter %g to %a scratch %scratch slot 4 blocks 1 via %ch on %s {reduction = #tandem<reduce_kind max>}

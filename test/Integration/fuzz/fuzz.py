@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Random fusions: each is compiled, run on all its ranks (threads of one process), compared with its oracle and with
+"""Random fusions: each is compiled, run on all its ranks (threads of one process), compared with its reference and with
 NumPy (reference.py, which shares nothing with the compiler), and a deterministic one with the bits of its baseline; or the
 compiler says in one of its own passes what it does not accept, at a place of the file.
 

@@ -99,8 +99,8 @@ class Operations:
 
     def direct(self):
         shots = self.random.choice(("", "", "", "one", "two"))
-        signals = self.random.choice(("", "", "", "block") + (() if shots == "two" else ("word",)))
-        options = "".join(f', {key} = "{value}"' for key, value in (("shots", shots), ("signals", signals)) if value)
+        protocol = self.random.choice(("", "", "", "block") + (() if shots == "two" else ("ll",)))
+        options = "".join(f', {key} = "{value}"' for key, value in (("shots", shots), ("protocol", protocol)) if value)
         return f"#fusion.schedule<direct{options}>"
 
     def reshard(self, value):

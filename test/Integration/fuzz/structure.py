@@ -26,11 +26,11 @@ def snapshot(folder, name):
 
 
 def entry(text):
-    """The lines of the function that is not the oracle."""
+    """The lines of the function that is not the reference."""
     lines, inside = [], False
     for line in text.splitlines():
         if re.match(r" *(func\.func|hostir\.program) ", line):
-            inside = "__oracle" not in line
+            inside = "__reference" not in line
         if inside:
             lines.append(line)
     return lines
@@ -115,7 +115,7 @@ def received(dump):
     """Elements that all ranks receive, and the number of commands that communicate."""
     elements = commands = 0
     for rank in dump.split("\nprogram ")[1:]:
-        if " oracle of " in rank.splitlines()[0]:
+        if " reference of " in rank.splitlines()[0]:
             continue
         commands += len(re.findall(r" (?:recv|send|collective) c\d+ ", rank))
         for shape in re.findall(r"\brecv c\d+ \S+?:\w+\[([\d,]*)\]", rank):
@@ -172,7 +172,7 @@ def wrong(program, folder, dump):
         expected = parts(program) + len(returned) - len(set(returned))
         if found > expected:
             return f"{found} loops, expected {expected}"
-        arena = max(map(int, re.findall(r" arena (\d+),", dump[:dump.index(" oracle of ")])))
+        arena = max(map(int, re.findall(r" arena (\d+),", dump[:dump.index(" reference of ")])))
         needs = slices_in_flight(program, lines)
         if arena > needs:
             return f"an arena of {arena} bytes, {needs} for the slices in flight"

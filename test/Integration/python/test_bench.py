@@ -242,7 +242,7 @@ def test_schedules():
     with pytest.raises(Usage, match="a power of 2"):
         fusions.Schedule("push:merge=double").of(3, False)
     programs = Programs("cuda-peer", 2)
-    for case, text, good in (("ag", "gated:by=sms", True), ("ar", "direct:signals=block", True), ("ar", "direct:shots=two:blocks=8", True),
+    for case, text, good in (("ag", "gated:by=sms", True), ("ar", "direct:protocol=block", True), ("ar", "direct:shots=two:blocks=8", True),
                              ("rs", "push:by=epilogue", True), ("ag", "push:by=epilogue", False), ("ar", "exchange", False)):
         schedule = fusions.Schedule(text)
         program, why = programs.get(text, lambda case=case, schedule=schedule: fusions.fused(Case(case, 64, 64, 64, "bf16"), 2, schedule))

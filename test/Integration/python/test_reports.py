@@ -53,7 +53,7 @@ hostir.program @copied(
 }
 hostir.program @doubled(
     %x: memref<2x4xf32> {hostir.name = "x", hostir.type = tensor<2x4xf32>},
-    %y: memref<2x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32>}) attributes {oracle_of = @copied} {
+    %y: memref<2x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32>}) attributes {reference_of = @copied} {
   %main = hostir.main_stream
   hostir.copy %x to %y on %main : memref<2x4xf32> to memref<2x4xf32>
   hostir.accumulate sum %x into %y on %main : memref<2x4xf32> to memref<2x4xf32>

@@ -25,7 +25,7 @@ struct Calls : DataSpec {
     x = split("x", false, {all, whole}, 0);
     w = DataSpec::whole("w", false, {whole});
     y = split("y", true, {all, 4}, 0);
-    RankSpec &reference = *oracle;
+    RankSpec &reference = *this->reference;
     reference.call(0, add(reference), {view(reference, y), view(reference, x), view(reference, w)},
                    {{0, all}, {0, 4}});
     for (RankSpec &rank : this->ranks)
@@ -126,7 +126,7 @@ struct TwoResults : DataSpec {
       rank.call(0, static_cast<uint32_t>(rank.kernels.size() - 1), {first, second, from},
                 {{offset, 6}});
     };
-    call(*oracle, false, 0);
+    call(*reference, false, 0);
     for (RankSpec &rank : ranks)
       call(rank, swapped && rank.rank == 1, 3 * rank.rank);
   }
@@ -145,7 +145,7 @@ struct Grouped : DataSpec {
     w = whole("w", false, {3, 4, 5});
     ends = split("ends", false, {2, 3}, 0, DType::I32);
     y = split("y", true, {2, 6, 5}, 0);
-    RankSpec &reference = *oracle;
+    RankSpec &reference = *this->reference;
     reference.call(
         0, add(reference),
         {view(reference, y), view(reference, x), view(reference, w), view(reference, ends)},

@@ -33,8 +33,8 @@ TEST(DataCorrect, BatchesThatRepeat) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {6, 2, 3}), w = spec.whole("w", false, {1, 3, 2});
   uint32_t y = spec.whole("y", true, {6, 2, 2});
-  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w));
+  RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+  matmul(reference, spec.view(reference, y), spec.view(reference, x), spec.view(reference, w));
   auto as = [&](uint32_t argument, const Shape &shape) {
     return rank.view(rank.views[spec.view(rank, argument)].buffer(), DType::F32, shape);
   };
@@ -46,8 +46,8 @@ TEST(DataCorrect, TransposedFactors) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {3, 2}), w = spec.whole("w", false, {4, 3});
   uint32_t y = spec.whole("y", true, {2, 4});
-  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w), 3);
+  RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+  matmul(reference, spec.view(reference, y), spec.view(reference, x), spec.view(reference, w), 3);
   // The same through strides.
   uint32_t xs = rank.views[spec.view(rank, x)].buffer(),
            ws = rank.views[spec.view(rank, w)].buffer();
@@ -61,8 +61,8 @@ TEST(DataCorrect, TypesOfOtherWidthInOnePlace) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {2, 2}, DType::F16);
   uint32_t y = spec.whole("y", true, {2, 2}, DType::F16);
-  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, x));
+  RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+  matmul(reference, spec.view(reference, y), spec.view(reference, x), spec.view(reference, x));
   std::vector<test::Instr> round = {instr(sp::ExprOp::load), instr(sp::ExprOp::store, 0, 0)};
   uint32_t place = rank.arena(16);
   rank.buffers.emplace_back(sp::Space::arena, 0, 0, 16, 0);
@@ -90,6 +90,6 @@ TEST(DataCorrect, LargeProgramIsSaidNotToBeChecked) {
   EXPECT_TRUE(run(spec, options).limits.empty());
 }
 
-TEST(DataCorrect, WithoutOracleNotChecked) {
+TEST(DataCorrect, WithoutReferenceNotChecked) {
   EXPECT_EQ(run(exchange(2)).data, "not checked: the program has no unsharded reference");
 }

@@ -26,14 +26,14 @@ static Instructions code(Instructions body) {
   return all;
 }
 
-/// y = f(a, b), by one kernel on the rank and by another in the oracle.
-static DataSpec elementwise(const Instructions &rankCode, const Instructions &oracleCode,
+/// y = f(a, b), by one kernel on the rank and by another in the reference.
+static DataSpec elementwise(const Instructions &rankCode, const Instructions &referenceCode,
                             DType dtype = DType::F32) {
   DataSpec spec(1);
   uint32_t a = spec.whole("a", false, {5}, dtype), b = spec.whole("b", false, {5}, dtype);
   uint32_t y = spec.whole("y", true, {5}, dtype);
-  for (RankSpec *rank : {&spec.ranks[0], &*spec.oracle})
-    rank->launch(0, kernel(*rank, 2, 1, rank == &spec.ranks[0] ? rankCode : oracleCode),
+  for (RankSpec *rank : {&spec.ranks[0], &*spec.reference})
+    rank->launch(0, kernel(*rank, 2, 1, rank == &spec.ranks[0] ? rankCode : referenceCode),
                  {spec.view(*rank, y), spec.view(*rank, a), spec.view(*rank, b)});
   return spec;
 }
@@ -192,7 +192,7 @@ TEST(DataKernels, OutputsExchanged) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {4});
   uint32_t y = spec.whole("y", true, {4}), z = spec.whole("z", true, {4});
-  for (RankSpec *rank : {&spec.ranks[0], &*spec.oracle}) {
+  for (RankSpec *rank : {&spec.ranks[0], &*spec.reference}) {
     uint32_t both = kernel(*rank, 1, 2,
                            {instr(ExprOp::load), instr(ExprOp::neg, 0), instr(ExprOp::store, 0, 0),
                             instr(ExprOp::store, 1, 1)});
@@ -301,7 +301,7 @@ TEST(DataKernels, CopiesWithAndWithoutAnEpilogue) {
       matmul(rank, product, spec.view(rank, x), spec.view(rank, w));
       rank.launch(0, relu, {out, product});
     };
-    emit(*spec.oracle, false);
+    emit(*spec.reference, false);
     for (RankSpec &rank : spec.ranks)
       emit(rank, !apart || rank.rank == 0);
     expectOnly(spec, apart ? std::set<std::string>{"copies-differ"} : std::set<std::string>());

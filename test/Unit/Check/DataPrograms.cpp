@@ -1,4 +1,4 @@
-//===- DataPrograms.cpp - small programs that have an oracle ---*- C++ -*-===//
+//===- DataPrograms.cpp - small programs that have a reference ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,14 +11,14 @@ namespace tandem::check {
 
 using sp::ExprOp;
 
-DataSpec::DataSpec(uint32_t ranks) : ProgramSpec(ranks) { oracle.emplace(); }
+DataSpec::DataSpec(uint32_t ranks) : ProgramSpec(ranks) { reference.emplace(); }
 
 uint32_t DataSpec::add(const std::string &name, bool isResult, const Shape &shape, DType dtype) {
   arguments.push_back({name, isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input,
                        static_cast<sp::DType>(dtype), shape});
   for (RankSpec &rank : ranks)
     rank.shards.push_back({true, 0, shape, test::denseStrides(shape), shape});
-  oracle->shards.push_back({true, 0, shape, test::denseStrides(shape), shape});
+  reference->shards.push_back({true, 0, shape, test::denseStrides(shape), shape});
   return static_cast<uint32_t>(arguments.size() - 1);
 }
 
@@ -126,8 +126,8 @@ DataSpec gatherMatmul(uint32_t ranks) {
   DataSpec spec(ranks);
   uint32_t x = spec.split("x", false, {ranks, 4}, 0);
   uint32_t w = spec.whole("w", false, {4, 4}), y = spec.whole("y", true, {ranks, 4});
-  matmul(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x),
-         spec.view(*spec.oracle, w));
+  matmul(*spec.reference, spec.view(*spec.reference, y), spec.view(*spec.reference, x),
+         spec.view(*spec.reference, w));
   for (RankSpec &rank : spec.ranks) {
     uint32_t gathered = DataSpec::temporary(rank, {ranks, 1, 4});
     uint32_t buffer = rank.views[gathered].buffer();
@@ -144,8 +144,8 @@ DataSpec splitContraction(uint32_t ranks) {
   DataSpec spec(ranks);
   uint32_t x = spec.split("x", false, {4, 2 * ranks}, 1);
   uint32_t w = spec.split("w", false, {2 * ranks, 4}, 0), y = spec.whole("y", true, {4, 4});
-  matmul(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x),
-         spec.view(*spec.oracle, w));
+  matmul(*spec.reference, spec.view(*spec.reference, y), spec.view(*spec.reference, x),
+         spec.view(*spec.reference, w));
   for (RankSpec &rank : spec.ranks) {
     uint16_t channel = spec.everyone(rank);
     uint32_t own = DataSpec::temporary(rank, {4, 4}), sum = spec.view(rank, y);
@@ -173,18 +173,18 @@ DataSpec kernels(uint32_t ranks) {
     uint32_t buffer = rank.views[spec.view(rank, b)].buffer();
     return rank.view(buffer, DType::F32, {rows, 4}, Shape{0, 1}, 0);
   };
-  RankSpec &oracle = *spec.oracle;
+  RankSpec &reference = *spec.reference;
   int64_t rows = 2 * int64_t(ranks);
-  uint32_t doubled = DataSpec::temporary(oracle, {rows, 4});
-  uint32_t shifted = DataSpec::temporary(oracle, {rows, 4});
+  uint32_t doubled = DataSpec::temporary(reference, {rows, 4});
+  uint32_t shifted = DataSpec::temporary(reference, {rows, 4});
   uint32_t twice = kernel(
-      oracle, 1, 1, {instr(ExprOp::load), instr(ExprOp::add, 0, 0), instr(ExprOp::store, 1, 0)});
-  uint32_t plus = kernel(oracle, 2, 1,
+      reference, 1, 1, {instr(ExprOp::load), instr(ExprOp::add, 0, 0), instr(ExprOp::store, 1, 0)});
+  uint32_t plus = kernel(reference, 2, 1,
                          {instr(ExprOp::load), instr(ExprOp::load, 1), instr(ExprOp::add, 0, 1),
                           instr(ExprOp::store, 2, 0)});
-  oracle.launch(0, twice, {doubled, spec.view(oracle, x)});
-  oracle.launch(0, plus, {shifted, doubled, bias(oracle, rows)});
-  reduce(oracle, spec.view(oracle, y), shifted, 2, sp::ReduceOp::max);
+  reference.launch(0, twice, {doubled, spec.view(reference, x)});
+  reference.launch(0, plus, {shifted, doubled, bias(reference, rows)});
+  reduce(reference, spec.view(reference, y), shifted, 2, sp::ReduceOp::max);
   for (RankSpec &rank : spec.ranks) {
     uint32_t fused =
         kernel(rank, 2, 1,
@@ -200,7 +200,7 @@ DataSpec kernels(uint32_t ranks) {
 DataSpec partials(uint32_t ranks, sp::ReduceOp op) {
   DataSpec spec(ranks);
   uint32_t x = spec.partial("x", false, {4}, op), y = spec.partial("y", true, {4}, op);
-  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+  spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, x));
   for (RankSpec &rank : spec.ranks) // its term is the next rank's
     exchangeMessages(rank, spec.everyone(rank), (rank.rank + 1) % ranks, spec.view(rank, x),
                      (rank.rank + ranks - 1) % ranks, spec.view(rank, y));
@@ -210,7 +210,7 @@ DataSpec partials(uint32_t ranks, sp::ReduceOp op) {
 DataSpec gatherMesh() {
   DataSpec spec(4);
   uint32_t x = spec.whole("x", false, {4, 4}), y = spec.whole("y", true, {4, 4});
-  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+  spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, x));
   for (RankSpec &rank : spec.ranks) {
     uint32_t row = rank.rank / 2, column = rank.rank % 2;
     rank.shards[x] = {true, row * 8 + column * 2, {2, 2}, {4, 1}, {2, 2}};

@@ -1,4 +1,4 @@
-//===- DataPrograms.h - small programs that have an oracle ---*- C++ -*-===//
+//===- DataPrograms.h - small programs that have a reference ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,8 +14,8 @@ namespace tandem::check {
 
 using test::Shape;
 
-/// A program and its oracle, which is a rank of its own. All is f32 unless said otherwise, dense,
-/// and runs on stream 0.
+/// A program and its reference, which is a rank of its own. All is f32 unless said otherwise,
+/// dense, and runs on stream 0.
 struct DataSpec : ProgramSpec {
   explicit DataSpec(uint32_t ranks);
 
@@ -65,7 +65,7 @@ DataSpec gatherMatmul(uint32_t ranks);
 /// and is added in the order of the ranks.
 DataSpec splitContraction(uint32_t ranks);
 /// y[i] = max over j of (2 x[i, j] + b[j]): a kernel, and a reduction; x [2 ranks, 4] split by
-/// rows. The oracle has two kernels.
+/// rows. The reference has two kernels.
 DataSpec kernels(uint32_t ranks);
 /// y is partial: the terms are each rank's x, of which y is the sum. x [4] partial.
 DataSpec partials(uint32_t ranks, sp::ReduceOp op = sp::ReduceOp::sum);

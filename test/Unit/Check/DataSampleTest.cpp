@@ -21,7 +21,8 @@ struct Large : DataSpec {
   Large() : DataSpec(2) {
     uint32_t x = whole("x", false, {kRows, kInner}), w = whole("w", false, {kInner, kColumns});
     uint32_t b = whole("b", false, {kColumns}), y = whole("y", true, {kRows, kColumns});
-    matmul(*oracle, view(*oracle, y), view(*oracle, x), view(*oracle, w), 0, view(*oracle, b));
+    matmul(*reference, view(*reference, y), view(*reference, x), view(*reference, w), 0,
+           view(*reference, b));
     RankSpec &first = ranks[0], &second = ranks[1];
     first.shards[x] = {false, 0, {0}, {1}, {0}};
     for (uint32_t argument : {w, b, y})
@@ -118,23 +119,23 @@ TEST(DataSample, BiasLeftOut) {
   expectOnly(spec, kWrong);
 }
 
-/// y[i] = max over j of f(x[i, j], b[j]); x is 65536 x 4096. Two kernels in the oracle.
+/// y[i] = max over j of f(x[i, j], b[j]); x is 65536 x 4096. Two kernels in the reference.
 static DataSpec elementwise(ExprOp op, sp::ReduceOp reduction) {
   constexpr int64_t rows = 65536, columns = 4096;
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {rows, columns}), b = spec.whole("b", false, {columns});
   uint32_t y = spec.whole("y", true, {rows});
-  for (RankSpec *rank : {&spec.ranks[0], &*spec.oracle}) {
-    bool isOracle = rank == &*spec.oracle;
+  for (RankSpec *rank : {&spec.ranks[0], &*spec.reference}) {
+    bool isReference = rank == &*spec.reference;
     uint32_t bias = rank->view(rank->views[spec.view(*rank, b)].buffer(), DType::F32,
                                {rows, columns}, Shape{0, 1}, 0);
     uint32_t made = DataSpec::temporary(*rank, {rows, columns});
     uint32_t f = kernel(*rank, 2, 1,
                         {instr(ExprOp::load), instr(ExprOp::load, 1),
-                         instr(isOracle ? ExprOp::sub : op, 0, 1), instr(ExprOp::exp, 2),
+                         instr(isReference ? ExprOp::sub : op, 0, 1), instr(ExprOp::exp, 2),
                          instr(ExprOp::store, 3, 0)});
     rank->launch(0, f, {made, spec.view(*rank, x), bias});
-    reduce(*rank, spec.view(*rank, y), made, 2, isOracle ? sp::ReduceOp::max : reduction);
+    reduce(*rank, spec.view(*rank, y), made, 2, isReference ? sp::ReduceOp::max : reduction);
   }
   return spec;
 }
@@ -150,7 +151,7 @@ TEST(DataSample, PartialResult) {
     DataSpec spec(2);
     uint32_t x = spec.split("x", false, {16384, 8192}, 0);
     uint32_t y = spec.partial("y", true, {8192});
-    reduce(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x), 1);
+    reduce(*spec.reference, spec.view(*spec.reference, y), spec.view(*spec.reference, x), 1);
     for (RankSpec &rank : spec.ranks)
       reduce(rank, spec.view(rank, y), spec.view(rank, x), 1);
     if (twice) {
@@ -169,7 +170,7 @@ TEST(DataSample, WhatNoIndexTouchesIsSaid) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {rows, 1024}), y = spec.whole("y", true, {rows, 1024});
   RankSpec &rank = spec.ranks[0];
-  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+  spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, x));
   uint32_t from = rank.views[spec.view(rank, x)].buffer();
   uint32_t to = rank.views[spec.view(rank, y)].buffer();
   rank.copy(0, rank.view(to, DType::F32, {rows, 1024}), rank.view(from, DType::F32, {rows, 1024}));
@@ -192,8 +193,8 @@ TEST(DataSample, CopiesOfAMatmulOfOtherShape) {
     DataSpec spec(2);
     uint32_t x = spec.whole("x", false, {kRows, kInner}), w = spec.whole("w", false, {kInner, 64});
     uint32_t y = spec.whole("y", true, {kRows, 64});
-    matmul(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x),
-           spec.view(*spec.oracle, w));
+    matmul(*spec.reference, spec.view(*spec.reference, y), spec.view(*spec.reference, x),
+           spec.view(*spec.reference, w));
     for (RankSpec &rank : spec.ranks) {
       int64_t parts = split && rank.rank == 1 ? 2 : 1;
       for (int64_t part = 0; part < parts; ++part) {
@@ -212,7 +213,7 @@ TEST(DataSample, Collectives) {
     DataSpec spec(2);
     uint32_t x = spec.split("x", false, {kRows, kInner}, dim);
     uint32_t y = spec.whole("y", true, {kRows, kInner});
-    spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+    spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, x));
     for (RankSpec &rank : spec.ranks) {
       uint32_t result = rank.views[spec.view(rank, y)].buffer();
       rank.collective(0, spec.everyone(rank), CollectiveKind::AllGather,

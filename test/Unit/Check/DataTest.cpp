@@ -76,8 +76,8 @@ TEST(Data, FactorsExchanged) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {4, 4}), w = spec.whole("w", false, {4, 4});
   uint32_t y = spec.whole("y", true, {4, 4});
-  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w));
+  RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+  matmul(reference, spec.view(reference, y), spec.view(reference, x), spec.view(reference, w));
   matmul(rank, spec.view(rank, y), spec.view(rank, w), spec.view(rank, x));
   expectOnly(spec, kWrong);
 }
@@ -86,7 +86,7 @@ TEST(Data, ArgumentsExchanged) {
   DataSpec spec(2);
   uint32_t a = spec.whole("a", false, {4}), b = spec.whole("b", false, {4});
   uint32_t y = spec.whole("y", true, {4});
-  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, a));
+  spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, a));
   for (RankSpec &rank : spec.ranks)
     rank.copy(0, spec.view(rank, y), spec.view(rank, rank.rank == 1 ? b : a));
   expectOnly(spec, kWrong);
@@ -97,7 +97,7 @@ TEST(Data, BufferFilledTooEarly) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {2, 4}), y = spec.whole("y", true, {2, 4});
   RankSpec &rank = spec.ranks[0];
-  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+  spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, x));
   uint32_t place = DataSpec::temporary(rank, {1, 4});
   rank.copy(0, place, spec.view(rank, x, 0));
   rank.copy(0, place, spec.view(rank, x, 1));
@@ -156,9 +156,9 @@ static DataSpec twoSteps(uint8_t first, uint8_t second, bool biasFirst, bool bia
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {2, 4}), w = spec.whole("w", false, {4, 2});
   uint32_t b = spec.whole("b", false, {2}), y = spec.whole("y", true, {2, 2});
-  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w), 0,
-         spec.view(oracle, b));
+  RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+  matmul(reference, spec.view(reference, y), spec.view(reference, x), spec.view(reference, w), 0,
+         spec.view(reference, b));
   uint32_t columns = rank.views[spec.view(rank, x)].buffer();
   auto half = [&](uint64_t k) {
     return rank.view(columns, DType::F32, {2, 2}, Shape{4, 1}, 8 * k);
@@ -189,9 +189,9 @@ static DataSpec plusTerm(const Shape &strides) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {2, 4}), w = spec.whole("w", false, {4, 2});
   uint32_t t = spec.whole("t", false, {2, 2}), y = spec.whole("y", true, {2, 2});
-  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w), 0,
-         spec.view(oracle, t));
+  RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+  matmul(reference, spec.view(reference, y), spec.view(reference, x), spec.view(reference, w), 0,
+         spec.view(reference, t));
   uint32_t term = rank.views[spec.view(rank, t)].buffer();
   matmul(rank, spec.view(rank, y), spec.view(rank, x), spec.view(rank, w), 0,
          rank.view(term, DType::F32, {2, 2}, strides, 0));
@@ -209,8 +209,8 @@ TEST(Data, BiasOfTheShapeOfTheResult) {
 TEST(Data, OtherDimensionReduced) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {4, 4}), y = spec.whole("y", true, {4});
-  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-  reduce(oracle, spec.view(oracle, y), spec.view(oracle, x), 1);
+  RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+  reduce(reference, spec.view(reference, y), spec.view(reference, x), 1);
   reduce(rank, spec.view(rank, y), spec.view(rank, x), 2);
   expectOnly(spec, kWrong);
 }
@@ -233,7 +233,7 @@ static DataSpec collectiveSum(CollectiveKind kind, sp::ReduceOp op) {
   uint32_t x = spec.split("x", false, {4, 4}, 0);
   bool scattered = kind == CollectiveKind::ReduceScatter;
   uint32_t y = scattered ? spec.split("y", true, {4}, 0) : spec.whole("y", true, {4});
-  reduce(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x), 1);
+  reduce(*spec.reference, spec.view(*spec.reference, y), spec.view(*spec.reference, x), 1);
   for (RankSpec &rank : spec.ranks) {
     uint32_t in = rank.views[spec.view(rank, x)].buffer();
     rank.collective(0, spec.everyone(rank), kind, spec.view(rank, y),
@@ -267,7 +267,7 @@ static DataSpec fromRoot(CollectiveKind kind, uint32_t root) {
   uint32_t x = spec.split("x", false, {9, 4}, 0);
   bool scatters = kind == CollectiveKind::Scatter;
   uint32_t y = scatters ? spec.split("y", true, {3, 4}, 0) : spec.whole("y", true, {3, 4});
-  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x, 0, 3));
+  spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, x, 0, 3));
   for (RankSpec &rank : spec.ranks) {
     uint32_t in = rank.views[spec.view(rank, x)].buffer();
     Shape shape = scatters ? Shape{3, 1, 4} : Shape{3, 4};
@@ -290,9 +290,9 @@ TEST(Data, RingTurnsTheOtherWay) {
   for (bool backwards : {false, true}) {
     DataSpec spec(3);
     uint32_t x = spec.split("x", false, {3, 4}, 0), y = spec.split("y", true, {3, 4}, 0);
-    RankSpec &oracle = *spec.oracle;
+    RankSpec &reference = *spec.reference;
     for (int64_t i = 0; i < 3; ++i)
-      oracle.copy(0, spec.view(oracle, y, i), spec.view(oracle, x, (i + 1) % 3));
+      reference.copy(0, spec.view(reference, y, i), spec.view(reference, x, (i + 1) % 3));
     for (RankSpec &rank : spec.ranks) {
       uint32_t next = (rank.rank + 1) % 3, last = (rank.rank + 2) % 3;
       exchangeMessages(rank, spec.everyone(rank), backwards ? last : next, spec.view(rank, x),
@@ -306,8 +306,8 @@ TEST(Data, PutIntoAnotherSlot) {
   for (uint32_t wrong : {0, 1}) {
     DataSpec spec(2);
     uint32_t x = spec.split("x", false, {4, 4}, 0), y = spec.whole("y", true, {2, 4});
-    RankSpec &oracle = *spec.oracle;
-    oracle.copy(0, spec.view(oracle, y), spec.view(oracle, x, 0, 2));
+    RankSpec &reference = *spec.reference;
+    reference.copy(0, spec.view(reference, y), spec.view(reference, x, 0, 2));
     for (RankSpec &rank : spec.ranks) {
       uint16_t channel = spec.everyone(rank);
       uint32_t buffer = rank.symmetric(32);
@@ -370,7 +370,7 @@ TEST(Data, CopiesOfATermThatDiffer) {
   DataSpec spec(2);
   uint32_t x = spec.whole("x", false, {4}), y = spec.partial("y", true, {4});
   spec.arguments[y].partialTerms = 1;
-  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+  spec.reference->copy(0, spec.view(*spec.reference, y), spec.view(*spec.reference, x));
   for (RankSpec &rank : spec.ranks) {
     rank.shards[y].term = 0;
     rank.copy(0, spec.view(rank, y), spec.view(rank, x));
@@ -398,9 +398,9 @@ TEST(Data, CopiesRoundedOtherwise) {
   // Three terms; rank 1 adds the last two in the other order.
   DataSpec spec(2);
   uint32_t x = spec.whole("x", false, {3, 4}), y = spec.whole("y", true, {1, 4});
-  RankSpec &oracle = *spec.oracle;
-  uint32_t flat = oracle.views[spec.view(oracle, y)].buffer();
-  reduce(oracle, oracle.view(flat, DType::F32, {4}), spec.view(oracle, x), 1);
+  RankSpec &reference = *spec.reference;
+  uint32_t flat = reference.views[spec.view(reference, y)].buffer();
+  reduce(reference, reference.view(flat, DType::F32, {4}), spec.view(reference, x), 1);
   for (RankSpec &rank : spec.ranks) {
     rank.copy(0, spec.view(rank, y), spec.view(rank, x, 0));
     accumulate(rank, spec.view(rank, y), spec.view(rank, x, 1));
@@ -426,9 +426,10 @@ TEST(Data, TermThatAMaximumLeavesOut) {
   for (int64_t left = 0; left < 8; ++left) {
     DataSpec spec(1);
     uint32_t x = spec.whole("x", false, {8, 2}), y = spec.whole("y", true, {1, 2});
-    RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
-    uint32_t flat = oracle.views[spec.view(oracle, y)].buffer();
-    reduce(oracle, oracle.view(flat, DType::F32, {2}), spec.view(oracle, x), 1, sp::ReduceOp::max);
+    RankSpec &rank = spec.ranks[0], &reference = *spec.reference;
+    uint32_t flat = reference.views[spec.view(reference, y)].buffer();
+    reduce(reference, reference.view(flat, DType::F32, {2}), spec.view(reference, x), 1,
+           sp::ReduceOp::max);
     rank.copy(0, spec.view(rank, y), spec.view(rank, x, left == 0 ? 1 : 0));
     for (int64_t i = 1; i < 8; ++i)
       if (i != left)
@@ -447,8 +448,8 @@ TEST(Data, CopiesOfAMatmulOfOtherShape) {
       DataSpec spec(2);
       uint32_t x = spec.whole("x", false, {2, inner}), w = spec.whole("w", false, {inner, 4});
       uint32_t y = spec.whole("y", true, {2, 4});
-      matmul(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x),
-             spec.view(*spec.oracle, w));
+      matmul(*spec.reference, spec.view(*spec.reference, y), spec.view(*spec.reference, x),
+             spec.view(*spec.reference, w));
       for (RankSpec &rank : spec.ranks) {
         if (!split || rank.rank == 0)
           matmul(rank, spec.view(rank, y), spec.view(rank, x), spec.view(rank, w));
@@ -468,8 +469,8 @@ TEST(Data, OrderedMatmulsOfOtherShapes) {
   spec.deterministic = sp::Determinism::bitwise;
   uint32_t x = spec.whole("x", false, {2, 4}), w = spec.whole("w", false, {4, 4});
   uint32_t y = spec.whole("y", true, {2, 4});
-  matmul(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x),
-         spec.view(*spec.oracle, w));
+  matmul(*spec.reference, spec.view(*spec.reference, y), spec.view(*spec.reference, x),
+         spec.view(*spec.reference, w));
   matmul(spec.ranks[0], spec.view(spec.ranks[0], y), spec.view(spec.ranks[0], x),
          spec.view(spec.ranks[0], w));
   RankSpec &rank = spec.ranks[1];
@@ -487,7 +488,7 @@ TEST(Data, CopiesOfASumOfOtherShape) {
       if (deterministic)
         spec.deterministic = sp::Determinism::bitwise;
       uint32_t x = spec.whole("x", false, {2, terms}), y = spec.whole("y", true, {2});
-      for (RankSpec *rank : {&*spec.oracle, spec.ranks.data()})
+      for (RankSpec *rank : {&*spec.reference, spec.ranks.data()})
         reduce(*rank, spec.view(*rank, y), spec.view(*rank, x), 2);
       RankSpec &other = spec.ranks[1];
       for (int64_t row : {0, 1})
@@ -501,9 +502,9 @@ TEST(Data, CopiesOfASumOfOtherShape) {
 static DataSpec sumOfRows(const std::vector<int64_t> &order) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {3, 4}), y = spec.whole("y", true, {1, 4});
-  RankSpec &oracle = *spec.oracle, &rank = spec.ranks[0];
-  uint32_t flat = oracle.views[spec.view(oracle, y)].buffer();
-  reduce(oracle, oracle.view(flat, DType::F32, {4}), spec.view(oracle, x), 1);
+  RankSpec &reference = *spec.reference, &rank = spec.ranks[0];
+  uint32_t flat = reference.views[spec.view(reference, y)].buffer();
+  reduce(reference, reference.view(flat, DType::F32, {4}), spec.view(reference, x), 1);
   rank.copy(0, spec.view(rank, y), spec.view(rank, x, order[0]));
   for (size_t i = 1; i < order.size(); ++i)
     accumulate(rank, spec.view(rank, y), spec.view(rank, x, order[i]));
@@ -528,7 +529,7 @@ static DataSpec productAndTerm(Addition how) {
   DataSpec spec(1);
   uint32_t x = spec.whole("x", false, {2, 3}), w = spec.whole("w", false, {3, 4});
   uint32_t b = spec.whole("b", false, {2, 4}), y = spec.whole("y", true, {2, 4});
-  for (RankSpec *rank : {&spec.ranks[0], &*spec.oracle}) {
+  for (RankSpec *rank : {&spec.ranks[0], &*spec.reference}) {
     bool isBias = rank != &spec.ranks[0] || how == Addition::Bias;
     if (!isBias && how == Addition::OntoOld)
       rank->copy(0, spec.view(*rank, y), spec.view(*rank, b));
@@ -562,7 +563,7 @@ TEST(Data, BitsOfWhatAMatmulAdds) {
 TEST(Data, BitsOfAProgramWithOtherArguments) {
   DataSpec other(1);
   uint32_t x = other.whole("x", false, {2, 2}), y = other.whole("z", true, {2, 2});
-  other.oracle->copy(0, other.view(*other.oracle, y), other.view(*other.oracle, x));
+  other.reference->copy(0, other.view(*other.reference, y), other.view(*other.reference, x));
   other.ranks[0].copy(0, other.view(other.ranks[0], y), other.view(other.ranks[0], x));
   auto file = ProgramFile::fromMemory(other.encode());
   ASSERT_TRUE(file) << file.status().message();

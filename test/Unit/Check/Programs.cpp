@@ -251,7 +251,7 @@ void expectOnly(const ProgramSpec &spec, const std::set<std::string> &names,
   EXPECT_EQ(diagnoses(report), names) << text;
   if (names.empty()) {
     EXPECT_TRUE(report.limits.empty()) << text;
-    EXPECT_EQ(report.data.substr(0, 4) != "not ", spec.oracle.has_value()) << text;
+    EXPECT_EQ(report.data.substr(0, 4) != "not ", spec.reference.has_value()) << text;
   }
 }
 

@@ -49,7 +49,7 @@ hostir.program @copied(
 }
 hostir.program @doubled(
     %x: memref<2x4xf32> {hostir.name = "x", hostir.type = tensor<2x4xf32>},
-    %y: memref<2x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32>}) attributes {oracle_of = @copied} {
+    %y: memref<2x4xf32> {hostir.name = "y", hostir.result, hostir.type = tensor<2x4xf32>}) attributes {reference_of = @copied} {
   %main = hostir.main_stream
   hostir.copy %x to %y on %main : memref<2x4xf32> to memref<2x4xf32>
   hostir.accumulate sum %x into %y on %main : memref<2x4xf32> to memref<2x4xf32>
@@ -64,12 +64,12 @@ const Certificate &certificateOf(const CompileResult &result) {
 }
 
 TEST(Compiler, ProvesByDefault) {
-  for (bool oracle : {true, false}) {
+  for (bool reference : {true, false}) {
     CompileOptions options = forRanks(3, 6);
-    options.oracle = oracle;
+    options.reference = reference;
     CompileResult result = compileText(kGather, options);
     ASSERT_TRUE(result) << result.errorText();
-    EXPECT_EQ((*ProgramFile::fromMemory(result.output))->hasOracle(), oracle);
+    EXPECT_EQ((*ProgramFile::fromMemory(result.output))->hasReference(), reference);
     const Certificate &certificate = certificateOf(result);
     EXPECT_EQ(certificate.data.rfind("checked", 0), 0u) << certificate.data;
     EXPECT_EQ(certificate.properties.front(), "deadlock");
@@ -82,10 +82,10 @@ TEST(Compiler, ProvesByDefault) {
 }
 
 TEST(Compiler, WrongResultsAreErrors) {
-  for (bool oracle : {true, false})
+  for (bool reference : {true, false})
     for (int call = 0; call < 2; ++call) { // what is wrong is not kept as proven
       CompileOptions options;
-      options.oracle = oracle;
+      options.reference = reference;
       CompileResult result = compileText(kWrong, options, "wrong.mlir");
       EXPECT_FALSE(result);
       EXPECT_TRUE(result.isUnproven && result.output.empty());
@@ -117,7 +117,7 @@ TEST(Compiler, TextToStreamProgram) {
   auto file = ProgramFile::fromMemory(result.output);
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ((*file)->name(), "gather");
-  EXPECT_TRUE((*file)->hasOracle());
+  EXPECT_TRUE((*file)->hasReference());
   auto program = (*file)->rankProgram(2);
   ASSERT_TRUE(program.ok()) << program.status().message();
   ASSERT_EQ((*program)->arguments().size(), 2u);

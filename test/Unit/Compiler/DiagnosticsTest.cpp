@@ -51,7 +51,7 @@ TEST(Diagnostics, NotTextAtAll) {
   refused(std::string(1 << 16, '('));
 }
 
-TEST(Diagnostics, OnceForTheFunctionAndItsOracle) {
+TEST(Diagnostics, OnceForTheFunctionAndItsReference) {
   CompileResult result = refused(R"mlir(
 #m = #tandem.mesh<"m", ["x" = 2]>
 !t = tensor<8xf32, #fusion.axes<#m, [didx("x")]>>

@@ -125,7 +125,7 @@ TEST(Family, SearchesFewSteps) {
   CompileOptions options;
   options.target = "cuda-peer";
   options.machine = TANDEM_MACHINES "/h200x8.json";
-  options.oracle = false;
+  options.reference = false;
   const FamilySteps steps{2048, 64, 2};
   const std::vector<int64_t> sizes = steps.list();
   EXPECT_EQ(sizes, (std::vector<int64_t>{64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}));

@@ -67,7 +67,7 @@ TEST(ModuleCompiler, EveryOptionCounts) {
   all[5].numRanks = 3;
   all[6].workers = 2;
   all[7].gather = "after";
-  all[8].oracle = false;
+  all[8].reference = false;
   all[9].disabledPasses = {"hostir-localize-buffers"};
   all[10].output = Output::HostIR;
   all[11].maxCommands = 1000;

@@ -196,7 +196,7 @@ std::optional<ByClasses> simulateBoth(const std::string &text, const std::string
                                       compiler::CompileOptions options = {}) {
   options.target = "cpu-local";
   options.output = compiler::Output::HostIR;
-  options.oracle = false;
+  options.reference = false;
   compiler::CompileResult lowered = compiler::compileText(text, options);
   if (!lowered)
     return std::nullopt;
@@ -326,7 +326,7 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   // One kernel instead of a collective: 3 %, in short loops 1 us.
   auto kernelGains = [&](double seconds, double plain) {
     return pricer->isWorth(seconds * 1e-6, plain * 1e-6,
-                           {{Capability::OneSided, Capability::BlockSignals}});
+                           {{Capability::OneSided, Capability::BlockProtocol}});
   };
   EXPECT_TRUE(kernelGains(8.9, 10));
   EXPECT_FALSE(kernelGains(9.1, 10));
@@ -336,7 +336,7 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   auto pushGains = [&](double seconds) {
     return pricer->isWorth(
         seconds * 1e-6, 1e-3,
-        {{Capability::OneSided, Capability::StepSignals, Capability::StoresBesideCompute},
+        {{Capability::OneSided, Capability::SimpleProtocol, Capability::StoresBesideCompute},
          /*isSliced=*/true,
          /*gathers=*/true});
   };

@@ -335,13 +335,13 @@ TEST(ScheduleRules, AreVerified) {
   };
   for (const char *text : {"push, by = sms, blocks = 4", "push, merge = [1, 1, 2], streams = 2",
                            "push, copies = 1, by = sms", "push, sum = matmul, by = epilogue",
-                           "direct, shots = two, signals = block", "gated, by = sms, blocks = 1"})
+                           "direct, protocol = block, shots = two", "gated, by = sms, blocks = 1"})
     EXPECT_TRUE(isLegal(text)) << text;
   for (const char *text :
        {"push, blocks = 1", "push, by = epilogue, blocks = 4", "push, merge = [1, 1], copies = 2",
         "push, copies = 2, by = sms", "push, streams = 2, by = epilogue",
         "push, copies = 2, by = epilogue", "push, merge = [1, 1], by = epilogue",
-        "push, sum = matmul, merge = [1, 1]", "direct, shots = two, signals = word",
+        "push, sum = matmul, merge = [1, 1]", "direct, protocol = ll, shots = two",
         "gated, blocks = 4"})
     EXPECT_FALSE(isLegal(text)) << text;
 }

@@ -82,14 +82,14 @@ TEST(FusedExchange, Dump) {
   EXPECT_NE(text.find("    4 s0   wait_signal c0 slot 1 value 1"), std::string::npos) << text;
 }
 
-TEST(FusedExchange, DumpOfSignals) {
-  for (auto [signals, word] : {std::pair(1, "block"), std::pair(2, "word")}) {
+TEST(FusedExchange, DumpOfProtocol) {
+  for (auto [protocol, name] : {std::pair(1, "block"), std::pair(2, "ll")}) {
     auto file = ProgramFile::fromMemory(
-        ExchangeSpec(2, false, 16, 2, static_cast<uint8_t>(signals)).encode());
+        ExchangeSpec(2, false, 16, 2, static_cast<uint8_t>(protocol)).encode());
     ASSERT_TRUE(file.ok());
     auto loaded = (*file)->rankProgram(0);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-    EXPECT_NE(dumpProgram(**loaded).find(std::string("5 parts by 2 blocks signals ") + word),
+    EXPECT_NE(dumpProgram(**loaded).find(std::string("5 parts by 2 blocks protocol ") + name),
               std::string::npos);
   }
 }
@@ -107,8 +107,7 @@ TEST(FusedExchange, FieldsOfTheCommand) {
               [](CommandSpec &c) { c.aux = 99; });
   expectError("field value: expected 1 to 1024 thread blocks, found 0",
               [](CommandSpec &c) { c.value = 0; });
-  expectError("field op: expected a way to signal below 3, found 3",
-              [](CommandSpec &c) { c.op = 3; });
+  expectError("field op: expected a protocol below 3, found 3", [](CommandSpec &c) { c.op = 3; });
 }
 
 ExchangePart copyOf(DType type, int64_t count, CommandKind kind = CommandKind::Copy) {

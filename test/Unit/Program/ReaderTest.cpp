@@ -172,52 +172,52 @@ TEST(Reader, Ranks) {
   EXPECT_EQ((*file)->numRanks(), 2u);
   EXPECT_TRUE((*file)->hasRank(1));
   EXPECT_FALSE((*file)->hasRank(2));
-  EXPECT_FALSE((*file)->hasOracle());
+  EXPECT_FALSE((*file)->hasReference());
   EXPECT_EQ((*file)->rankProgram(2).status().message(),
             "memory: no rank 2: the program is for 2 ranks");
-  EXPECT_EQ((*file)->oracle().status().message(), "memory: the file has no unsharded reference");
+  EXPECT_EQ((*file)->reference().status().message(), "memory: the file has no unsharded reference");
 }
 
-TEST(Reader, Oracle) {
+TEST(Reader, Reference) {
   ProgramSpec spec = sampleProgram();
-  RankSpec oracle;
-  oracle.shards = {{true, 0, {2, 4, 8}, {32, 8, 1}, {2, 4, 8}},
-                   {true, 0, {2, 4, 8}, {32, 8, 1}, {2, 4, 8}}};
-  uint32_t x = oracle.argument(0, 256), y = oracle.argument(1, 256);
-  oracle.copy(0, oracle.view(y, DType::F32, {64}), oracle.view(x, DType::F32, {64}));
-  spec.oracle = oracle;
+  RankSpec reference;
+  reference.shards = {{true, 0, {2, 4, 8}, {32, 8, 1}, {2, 4, 8}},
+                      {true, 0, {2, 4, 8}, {32, 8, 1}, {2, 4, 8}}};
+  uint32_t x = reference.argument(0, 256), y = reference.argument(1, 256);
+  reference.copy(0, reference.view(y, DType::F32, {64}), reference.view(x, DType::F32, {64}));
+  spec.reference = reference;
   auto file = ProgramFile::fromMemory(spec.encode());
   ASSERT_TRUE(file.ok());
-  auto program = (*file)->oracle();
+  auto program = (*file)->reference();
   ASSERT_TRUE(program.ok()) << program.status().message();
   EXPECT_EQ((*program)->numRanks(), 1u);
   EXPECT_EQ((*program)->arguments()[0].localShape, (std::vector<int64_t>{2, 4, 8}));
 }
 
-TEST(Reader, OracleHasNoPeers) {
+TEST(Reader, ReferenceHasNoPeers) {
   ProgramSpec spec = sampleProgram();
-  spec.oracle = spec.ranks[0];
+  spec.reference = spec.ranks[0];
   auto file = ProgramFile::fromMemory(spec.encode());
   ASSERT_TRUE(file.ok());
-  auto program = (*file)->oracle();
+  auto program = (*file)->reference();
   ASSERT_FALSE(program.ok());
-  EXPECT_NE(program.status().message().find("memory: oracle: channels[0]: group: rank 1 of 1"),
+  EXPECT_NE(program.status().message().find("memory: reference: channels[0]: group: rank 1 of 1"),
             std::string::npos)
       << program.status().message();
 }
 
-TEST(Reader, OracleHasWholeTensors) {
+TEST(Reader, ReferenceHasWholeTensors) {
   ProgramSpec spec(1);
   uint32_t x = spec.stacked("x", false, DType::F32, {8});
-  spec.oracle = spec.ranks[0];
+  spec.reference = spec.ranks[0];
   spec.arguments[x].shape = {16};
   auto file = ProgramFile::fromMemory(spec.encode());
   ASSERT_TRUE(file.ok()) << file.status().message();
-  auto program = (*file)->oracle();
+  auto program = (*file)->reference();
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(
       program.status().message(),
-      "memory: oracle: shards[0] (argument \"x\"): expected the whole tensor in the unsharded "
+      "memory: reference: shards[0] (argument \"x\"): expected the whole tensor in the unsharded "
       "reference");
 }
 

@@ -61,7 +61,7 @@ TEST(SimulateFusedExchange, SignalsOfBlocksAndWords) {
       without = withKernel(),
       with = withKernel(
           R"({"startup": [1, "ms", "toy"], "signal": [2, "ms", "toy"], "count": [5, "ms", "toy"],
-          "block_signal": [0.5, "ms", "toy"], "word_signal": [0.25, "ms", "toy"],
+          "block_signal": [0.5, "ms", "toy"], "ll_signal": [0.25, "ms", "toy"],
           "block_stores": [0.25, "GB/s", "toy"], "block_memory": [0.25, "GB/s", "toy"]})");
   EXPECT_NEAR(exchange(2).simulate(with).seconds, (4 + 1 + 4 + 2 + 7 + 6) * kMs, kNear);
   // Blocks do not count each other.
@@ -77,7 +77,7 @@ TEST(SimulateFusedExchange, SignalsOfBlocksAndWords) {
 TEST(SimulateFusedExchange, WordsFromPeersAreReadAtTheirOwnRate) {
   machine::Machine machine = withKernel(
       R"({"startup": [1, "ms", "toy"], "signal": [2, "ms", "toy"], "block_signal": [0.5, "ms", "toy"],
-          "word_signal": [0.25, "ms", "toy"], "word_reads": [0.5, "GB/s", "toy"],
+          "ll_signal": [0.25, "ms", "toy"], "ll_reads": [0.5, "GB/s", "toy"],
           "block_stores": [0.25, "GB/s", "toy"], "block_memory": [0.25, "GB/s", "toy"]})");
   // 2 MB of words from each peer, whose values also count as memory.
   EXPECT_NEAR(exchange(4, 2, 2).simulate(machine).seconds, (4 + 1 + 2 + 2 + 0.25 + 3 + 4) * kMs,

@@ -57,13 +57,13 @@ TEST(Machine, OffersWhatItsFileHas) {
   std::map<std::string, std::string> kernel{
       {"/transports/fused_exchange",
        R"({"startup": [1, "us", "toy"], "signal": [1, "us", "toy"]})"}};
-  EXPECT_TRUE(offers(kernel).has(Capability::StepSignals));
-  EXPECT_TRUE((offers(kernel) - program::CapabilitySet{Capability::StepSignals}).empty());
-  kernel["/transports/fused_exchange/word_signal"] = R"([1, "us", "toy"])";
+  EXPECT_TRUE(offers(kernel).has(Capability::SimpleProtocol));
+  EXPECT_TRUE((offers(kernel) - program::CapabilitySet{Capability::SimpleProtocol}).empty());
+  kernel["/transports/fused_exchange/ll_signal"] = R"([1, "us", "toy"])";
   kernel["/transports/fused_exchange/beside_compute"] = R"([1, "1", "toy"])";
-  EXPECT_TRUE(offers(kernel).has(Capability::WordSignals));
+  EXPECT_TRUE(offers(kernel).has(Capability::LLProtocol));
   EXPECT_TRUE(offers(kernel).has(Capability::StoresBesideCompute));
-  EXPECT_FALSE(offers(kernel).has(Capability::BlockSignals));
+  EXPECT_FALSE(offers(kernel).has(Capability::BlockProtocol));
 }
 
 TEST(Machine, MarginsAreThoseOfItsFile) {
@@ -235,13 +235,13 @@ TEST(Machine, ScalesWhatIsNamed) {
   EXPECT_EQ(machine.graph.engineStart, 6e-6);
   EXPECT_EQ(machine.graph.engineChange, 6e-6);
   machine.exchange.blockSignal = 4e-6;
-  machine.exchange.wordSignal = 2e-6;
-  machine.exchange.wordReads = 5e11;
+  machine.exchange.llSignal = 2e-6;
+  machine.exchange.llReads = 5e11;
   EXPECT_TRUE(machine.scale("link.latency", 2).ok());
   EXPECT_EQ(machine.exchange.blockSignal, 8e-6);
-  EXPECT_EQ(machine.exchange.wordSignal, 4e-6);
+  EXPECT_EQ(machine.exchange.llSignal, 4e-6);
   EXPECT_TRUE(machine.scale("memory.bandwidth", 2).ok());
-  EXPECT_EQ(machine.exchange.wordReads, 1e12);
+  EXPECT_EQ(machine.exchange.llReads, 1e12);
   EXPECT_THAT(machine.scale("link.width", 2).message(),
               HasSubstr("no parameter \"link.width\", expected one of link.bandwidth"));
   EXPECT_THAT(machine.scale("link.latency", 0).message(), HasSubstr("expected a factor above 0"));
@@ -272,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(
             "selection.gains: unknown field, expected one of gain, gain_of_copies, gain_of_stores, "
             "tolerance, time, time_of_gathers, time_of_kernel, time_of_split, one_shot, kernel, "
             "block, "
-            "block_by_words, one_block, most_blocks, push_blocks, row"},
+            "block_ll, one_block, most_blocks, push_blocks, row"},
         Bad{"threshold", "/selection", R"({"kernel": [0, "KiB", "toy"]})",
             "selection.kernel: expected a number from 0.0009765625 to 976562500, found 0"},
         Bad{"thresholdBlocks", "/selection", R"({"push_blocks": [2000, "1", "toy"]})",

@@ -213,9 +213,9 @@ TEST(Errors, Arguments) {
       "'hostir.program' op argument 0: arguments in symmetric memory are not supported yet\n");
 }
 
-TEST(Errors, Oracle) {
+TEST(Errors, Reference) {
   EXPECT_EQ(errorsOf(program("") +
-                     "hostir.program @o(%in: memref<8xf32>) attributes {oracle_of = @p} {\n}\n"),
+                     "hostir.program @o(%in: memref<8xf32>) attributes {reference_of = @p} {\n}\n"),
             "'hostir.program' op expected the logical arguments of @p, whose unsharded reference "
             "it is\nnote: "
             "see @p\n");

@@ -40,10 +40,10 @@ struct StreamProgramOptions {
   /// Partial sums are rounded on the wire (a ring): doubles the tolerances. Set automatically if
   /// the program itself receives and adds f16 or bf16.
   bool reducedWire = false;
-  /// Also translate the program whose `oracle_of` names the entry.
-  bool withOracle = true;
+  /// Also translate the program whose `reference_of` names the entry.
+  bool withReference = true;
   /// If given, and the result is without that program: the file with it, for a proof.
-  std::string *withOracleToo = nullptr;
+  std::string *withReferenceToo = nullptr;
   /// Most commands, and most evaluated operations, per rank. Exceeding it is an error at the
   /// operation reached: an endless loop, or nearly.
   uint64_t maxCommands = uint64_t(1) << 24;
@@ -55,7 +55,7 @@ struct StreamProgramOptions {
 /// Statistics of a translation.
 struct StreamProgramStats {
   uint32_t numRanks = 0;     ///< of the world
-  uint32_t ranks = 0;        ///< rank programs written, without the oracle
+  uint32_t ranks = 0;        ///< rank programs written, without the reference
   uint64_t commands = 0;     ///< of all of them
   uint64_t messages = 0;     ///< sends and receives
   uint64_t droppedSyncs = 0; ///< syncs that ordered nothing new

@@ -150,8 +150,8 @@ def load(path):
 
 
 # Texts may be paths. `bound` needs tandem_set_extent, which has no binding.
-_OPTIONS: dict = {{"oracle": "reference"}.get(name, name): (str, os.PathLike) if kind is str else kind
-                  for name, kind in _tandem.compile_options().items() if name != "bound"}
+_OPTIONS: dict = {name: (str, os.PathLike) if kind is str else kind for name, kind in _tandem.compile_options().items()
+                  if name != "bound"}
 
 
 def _named(what, given):
@@ -180,8 +180,7 @@ def _compile_text(text, name, mesh, shapes, options):
         if isinstance(value, os.PathLike):
             options[key] = os.fspath(value)
     with progress(f"compiling {name}"):
-        chosen = {**options, "oracle": options.get("reference", False)}
-        data, messages, loops = _tandem.compile(text, name, mesh, shapes, chosen)
+        data, messages, loops = _tandem.compile(text, name, mesh, shapes, {"reference": False, **options})
     lines = text.splitlines()
     diagnostics = []
     for severity, message, file, line, column in messages:

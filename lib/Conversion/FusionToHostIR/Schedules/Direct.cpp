@@ -35,7 +35,7 @@ struct DirectLoop {
   /// elements may be cut as one row instead (`DirectEmission::flatten`).
   std::optional<int64_t> cut;
   int64_t blocks = 1;
-  program::ExchangeSignals signals = program::ExchangeSignals::Step;
+  program::ExchangeProtocol protocol = program::ExchangeProtocol::Simple;
   SmallVector<Operation *> producers, consumers;
 };
 
@@ -216,7 +216,7 @@ LogicalResult DirectEmission::exchange() {
   hostir::PeerExchangeOp::create(
       builder, loc, getKind(), own, targets, copies, slots, /*value=*/Value(), cut,
       program.takeSignals(devices * (all.cut ? 2 : 1)), all.blocks,
-      static_cast<hostir::ExchangeSignals>(all.signals),
+      static_cast<hostir::ExchangeProtocol>(all.protocol),
       program.getChannel(all.plan.mesh, all.plan.axes, hostir::Capability::OneSided), stream,
       all.plan.reduces() ? ReduceKindAttr::get(context, all.plan.reduction) : ReduceKindAttr());
   for (const Ends &value : values)
@@ -254,8 +254,8 @@ class Direct : public Schedule {
     return {"direct",
             {{"shots", Option::Kind::Word, 0, {"auto", "one", "two"}},
              {"blocks", Option::Kind::Integer},
-             {"signals", Option::Kind::Word, 0, {"step", "block", "word"}}},
-            {{{"shots", "two"}, {fusion::LoopKind::AllReduce}, {{"signals", "word"}}}}};
+             {"protocol", Option::Kind::Word, 0, {"simple", "block", "ll"}}},
+            {{{"shots", "two"}, {fusion::LoopKind::AllReduce}, {{"protocol", "ll"}}}}};
   }
   size_t getMostGathers() const override { return program::kMostExchangeShapes; }
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
@@ -338,10 +338,10 @@ static Explained<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_
     return all.loop.explain()
            << "schedule direct, two shots: expected a dimension that is a multiple of the "
            << devices << " devices, found none";
-  bool byWords = all.signals == program::ExchangeSignals::LL;
+  bool isLL = all.protocol == program::ExchangeProtocol::LL;
   // Between two devices both forms send as much.
   if (shots == "one" ||
-      (shots != "two" && (devices == 2 || byWords || bytes <= all.loop.thresholds.oneShot)))
+      (shots != "two" && (devices == 2 || isLL || bytes <= all.loop.thresholds.oneShot)))
     cut.reset();
   return cut;
 }
@@ -370,18 +370,19 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
   std::optional<Bytes> ofAll = countBytes(reshards);
   if (!ofAll)
     return loop.explain() << "schedule direct: expected known extents, found " << reshard.getType();
-  StringRef word = loop.schedule.getWord("signals");
-  using Signals = program::ExchangeSignals;
-  Signals signals = word == "block" ? Signals::Block : word == "word" ? Signals::LL : Signals::Step;
-  DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, signals, {}, {}};
+  using Protocol = program::ExchangeProtocol;
+  auto protocol =
+      static_cast<Protocol>(hostir::symbolizeExchangeProtocol(loop.schedule.getWord("protocol"))
+                                .value_or(hostir::ExchangeProtocol::Simple));
+  DirectLoop all{loop, reshard, std::move(*plan), {}, {}, 1, protocol, {}, {}};
   all.others.append(std::next(reshards.begin()), reshards.end());
   int64_t bytes = ofAll->whole, sent = ofAll->sent;
-  if (signals == Signals::LL && !all.others.empty())
-    return loop.explain() << "schedule direct, signals with words: expected one gather, found "
+  if (protocol == Protocol::LL && !all.others.empty())
+    return loop.explain() << "schedule direct, protocol = ll: expected one gather, found "
                           << reshards.size();
-  if (signals == Signals::LL && (all.plan.groupSize() > program::kMaxLLRanks ||
-                                 static_cast<uint64_t>(sent) > program::kMaxLLBytes))
-    return loop.explain() << "schedule direct, signals with words: expected at most "
+  if (protocol == Protocol::LL && (all.plan.groupSize() > program::kMaxLLRanks ||
+                                   static_cast<uint64_t>(sent) > program::kMaxLLBytes))
+    return loop.explain() << "schedule direct, protocol = ll: expected at most "
                           << program::kMaxLLRanks << " devices and " << program::kMaxLLBytes
                           << " bytes, found " << all.plan.groupSize() << " and " << sent;
   if (isAllReduce) {
@@ -395,12 +396,12 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
     return loop.explain() << "schedule direct: expected at most 1024 thread blocks, found "
                           << all.blocks;
   const program::Thresholds &sizes = loop.thresholds;
-  if (all.blocks == 0 && signals == Signals::Step && bytes <= sizes.oneBlock)
+  if (all.blocks == 0 && protocol == Protocol::Simple && bytes <= sizes.oneBlock)
     all.blocks = 1;
   if (all.blocks == 0)
     all.blocks =
-        std::clamp<int64_t>(signals == Signals::LL ? llvm::divideCeil(sent, sizes.blockByWords)
-                                                   : llvm::divideCeil(bytes, sizes.block),
+        std::clamp<int64_t>(protocol == Protocol::LL ? llvm::divideCeil(sent, sizes.blockLL)
+                                                     : llvm::divideCeil(bytes, sizes.block),
                             1, sizes.mostBlocks);
   std::tie(all.producers, all.consumers) = loop.splitAround(reshard);
   for (fusion::ReshardOp other : all.others)
@@ -408,7 +409,7 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
   return SchedulePlan{[all = std::move(all)](ProgramBuilder &program) {
                         return DirectEmission(all, program).emit();
                       },
-                      {Capability::OneSided, program::capabilityOf(signals)}};
+                      {Capability::OneSided, program::capabilityOf(protocol)}};
 }
 
 /// Only machines with its kernel have a price for it.
@@ -424,20 +425,20 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   bool isAllReduce = kind == fusion::ReshardKind::AllReduce;
   // Other sums have no kernel.
   Type type = reshards.front().getType().getElementType();
-  bool canUseWords =
+  bool canUseLL =
       reshards.size() == 1 &&
       (kind == fusion::ReshardKind::AllGather || type.isF32() || type.isF16() || type.isBF16()) &&
       static_cast<uint64_t>(bytes->sent) <= program::kMaxLLBytes;
-  for (StringRef signals : {"step", "block", "word"})
+  for (StringRef protocol : {"simple", "block", "ll"})
     for (StringRef shots : {"one", "two"}) {
-      bool byWords = signals == "word", two = shots == "two";
-      if ((two && (byWords || !isAllReduce)) || (byWords && !canUseWords))
+      bool isLL = protocol == "ll", two = shots == "two";
+      if ((two && (isLL || !isAllReduce)) || (isLL && !canUseLL))
         continue;
       SmallVector<std::string, 2> options;
       if (isAllReduce)
         options.push_back(("shots = " + shots).str());
-      if (signals != "step")
-        options.push_back(("signals = " + signals).str());
+      if (protocol != "simple")
+        options.push_back(("protocol = " + protocol).str());
       candidates.push_back({getAttr(context, llvm::join(options, ", "))});
     }
 }

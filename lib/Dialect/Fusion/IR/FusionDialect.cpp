@@ -82,11 +82,11 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (attr.getName() == kScheduleAttrName || attr.getName() == kGatherAttrName)
     return verifyHint(op, attr);
   StringRef name = attr.getName().getValue();
-  if (name != kOracleOfAttrName && name != kDeterministicAttrName)
+  if (name != kReferenceOfAttrName && name != kDeterministicAttrName)
     return op->emitOpError() << "expected an attribute of dialect 'fusion' on an operation, found '"
                              << name << "'"
                              << suggestName(name, {kScheduleAttrName, kGatherAttrName,
-                                                   kOracleOfAttrName, kDeterministicAttrName});
+                                                   kReferenceOfAttrName, kDeterministicAttrName});
   if (!isa<FunctionOpInterface>(op))
     return op->emitOpError() << "expected '" << name << "' on a function";
   if (name == kDeterministicAttrName) {
@@ -97,7 +97,7 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return success();
   }
   if (!isa<FlatSymbolRefAttr>(attr.getValue()))
-    return op->emitOpError() << "expected a symbol in '" << kOracleOfAttrName << "', found "
+    return op->emitOpError() << "expected a symbol in '" << kReferenceOfAttrName << "', found "
                              << attr.getValue();
   return success();
 }

@@ -91,7 +91,7 @@ struct FusionInsertReshardsPass
       return signalPassFailure();
     // The unsharded reference has no reshards; report a bad machine only once.
     bool ordered = isDeterministic(getOperation());
-    if (gather == GatherMode::Cost && !getOperation()->hasAttr(kOracleOfAttrName) && !ordered &&
+    if (gather == GatherMode::Cost && !getOperation()->hasAttr(kReferenceOfAttrName) && !ordered &&
         failed(loadPricer()))
       return signalPassFailure();
     SmallVector<Operation *> ops;

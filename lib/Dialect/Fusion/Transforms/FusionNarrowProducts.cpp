@@ -52,7 +52,7 @@ struct FusionNarrowProducts : public fusion::impl::FusionNarrowProductsBase<Fusi
   void runOnOperation() override {
     func::FuncOp func = getOperation();
     // The reference, and programs whose results must not depend on the device, keep what they say.
-    if (func->hasAttr(kOracleOfAttrName) || isDeterministic(func))
+    if (func->hasAttr(kReferenceOfAttrName) || isDeterministic(func))
       return;
     PassLog say("fusion-narrow-products", log);
     unsigned narrowed = 0;

@@ -123,7 +123,8 @@ struct FusionPropagateAxesPass
       return;
     pricer.reset(); // that of the function before
     // Where a sum is added up decides its last bits: then no cost does.
-    if (!machine.empty() && !function->hasAttr(kOracleOfAttrName) && !isDeterministic(function)) {
+    if (!machine.empty() && !function->hasAttr(kReferenceOfAttrName) &&
+        !isDeterministic(function)) {
       std::string error;
       pricer = createPricer(
           &getContext(), {machine, workers, collectives, oneSided, getWorldSize(function)}, error);

@@ -177,7 +177,7 @@ struct FuseEpilogues : public hostir::impl::FuseEpiloguesBase<FuseEpilogues> {
 
   void runOnOperation() override {
     ProgramOp program = getOperation();
-    if (program.getOracleOf() || program.getDeterministic()) // these have no epilogues
+    if (program.getReferenceOf() || program.getDeterministic()) // these have no epilogues
       return markAllAnalysesPreserved();
     SmallVector<Operation *> products;
     program.walk<WalkOrder::PreOrder>([&](Operation *op) {

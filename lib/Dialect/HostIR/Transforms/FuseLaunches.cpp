@@ -293,7 +293,7 @@ struct FuseLaunches : public hostir::impl::FuseLaunchesBase<FuseLaunches> {
   void runOnOperation() override {
     Kernels kernels(getOperation());
     for (auto program : getOperation().getOps<ProgramOp>()) {
-      if (program.getOracleOf())
+      if (program.getReferenceOf())
         continue;
       SmallVector<Block *> blocks;
       program.walk([&](Block *block) {

@@ -110,9 +110,9 @@ struct WaitSignal {
       std::nullopt; ///< not of a run: the member whose signal between runs is awaited
 };
 
-/// How the members of a typed exchange signal, where that is not once per step: memory behind this
-/// rank's signals, as numbers of signals (program::ExchangeMemory).
-struct ExchangeProtocol {
+/// Where a typed exchange has its flags and LL buffers, if its protocol is not `simple`: memory
+/// after this rank's signals, as numbers of signals (program::ExchangeMemory).
+struct ExchangeFlags {
   uint64_t key = 0; ///< a hash of what must be equal on all members
   bool usesLL = false;
   uint32_t self = 0, members = 0; ///< index in the channel's group, and its size
@@ -143,8 +143,8 @@ struct FusedExchange {
   };
   std::vector<Step> steps;
   uint32_t blocks = 1; ///< thread blocks of the kernel
-  /// None, and where not all members have the kernel: one signal per step.
-  std::optional<ExchangeProtocol> protocol = std::nullopt;
+  /// None, and where not all members have the kernel: protocol `simple`.
+  std::optional<ExchangeFlags> flags = std::nullopt;
 };
 
 /// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,

@@ -80,8 +80,8 @@ private:
     auto wordOf = [&](uint32_t member, uint32_t slot) {
       if (!hasBlockFlags)
         return slotOf(member, slot);
-      const ExchangeProtocol &protocol = agreement->protocol;
-      uint64_t first = uint64_t(slot - protocol.firstSlot) * protocol.blocks;
+      const ExchangeFlags &flags = agreement->flags;
+      uint64_t first = uint64_t(slot - flags.firstSlot) * flags.blocks;
       return wordAt(member, agreement->all[member].firstFlag + first, frame);
     };
     ExchangeSignal *waits = arguments.waits, *signals = arguments.signals;
@@ -105,12 +105,12 @@ private:
   Status issueLL(GpuStream &stream, const Frame &frame) {
     gpu::LLArguments arguments;
     bool isCaptured = begin(arguments, stream);
-    const ExchangeProtocol &protocol = agreement->protocol;
+    const ExchangeFlags &flags = agreement->flags;
     // From 1 on: the words are 0 at first.
-    arguments.perRun = protocol.numLL;
-    arguments.value = protocol.number + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
-    arguments.bufferWords = protocol.bufferLL;
-    arguments.ranks = static_cast<int32_t>(protocol.members);
+    arguments.perRun = flags.numLL;
+    arguments.value = flags.number + 1 + (isCaptured ? 0 : frame.epoch * arguments.perRun);
+    arguments.bufferWords = flags.bufferLL;
+    arguments.ranks = static_cast<int32_t>(flags.members);
     arguments.own = static_cast<int32_t>(self);
     // First come the own value, perhaps its copy, and the puts; then the sum, or copies of what has
     // come from the members at distance 1, 2, ... (program::deriveParts).
@@ -123,14 +123,14 @@ private:
         arguments.copies[self] = addressOf(target, frame);
     }
     for (uint32_t k = 0; k < uses.targets.size() && !uses.move.reduces; ++k)
-      arguments.copies[(self + k + 1) % protocol.members] = addressOf(uses.targets[k], frame);
+      arguments.copies[(self + k + 1) % flags.members] = addressOf(uses.targets[k], frame);
     if (uses.move.reduces)
       arguments.sum = addressOf(uses.targets[0], frame);
     const Member &me = (*peers)[self];
-    for (uint32_t member = 0; member < protocol.members; ++member) {
+    for (uint32_t member = 0; member < flags.members; ++member) {
       arguments.buffers[member] = wordAt(member, agreement->all[member].firstLL, frame);
       arguments.slots[member] =
-          me.base + frame.parity * me.bufferBytes + protocol.slots + member * protocol.slotBytes;
+          me.base + frame.parity * me.bufferBytes + flags.slots + member * flags.slotBytes;
     }
     TANDEM_RETURN_IF_ERROR(ll->run(kernels, stream.native(), arguments, agreement->blocks));
     return stream.track(marker);
@@ -166,7 +166,7 @@ private:
 
 /// Null, if this rank does not support it.
 std::optional<gpu::LLPlan> planLL(const Kernels &kernels, const FusedExchange &exchange) {
-  if (!exchange.protocol->usesLL || exchange.steps.size() != 2)
+  if (!exchange.flags->usesLL || exchange.steps.size() != 2)
     return std::nullopt;
   const program::ExchangeMove &sends = exchange.steps[0].move, &uses = exchange.steps[1].move;
   if (sends.stores.empty() || !sends.in.sameShape(sends.out) || sends.in.dtype != sends.out.dtype ||
@@ -181,13 +181,13 @@ std::optional<gpu::LLPlan> planLL(const Kernels &kernels, const FusedExchange &e
 }
 
 /// Whether the flags and LL buffers of a member lie in the memory of its signals.
-bool isValid(const ExchangeCapability &of, const ExchangeProtocol &protocol, const Member &member) {
+bool isValid(const ExchangeCapability &of, const ExchangeFlags &flags, const Member &member) {
   uint64_t all = member.numSignals;
   if (of.set > all || of.firstFlag > all || of.firstLL > all || of.set % 2 != 0 ||
       of.firstLL % 2 != 0)
     return false;
-  return of.set + of.firstFlag + protocol.numFlags <= all &&
-         (!of.hasLL || of.set + of.firstLL + 2 * protocol.bufferLL <= all);
+  return of.set + of.firstFlag + flags.numFlags <= all &&
+         (!of.hasLL || of.set + of.firstLL + 2 * flags.bufferLL <= all);
 }
 
 } // namespace
@@ -215,14 +215,14 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
   for (size_t i = 0; i < agreements.size(); ++i) {
     ExchangeAgreement &one = *agreements[i];
     std::vector<ExchangeCapability> all(members.size());
-    one.blocks = one.protocol.blocks;
+    one.blocks = one.flags.blocks;
     bool agree = true, hasLL = true;
     for (uint32_t m = 0; m < members.size(); ++m) {
       std::memcpy(&all[m], members[m].data() + i * kBytes, kBytes);
       one.blocks = std::min(one.blocks, all[m].blocks);
       hasLL = hasLL && all[m].hasLL;
       agree = agree && all[m].key == one.own.key && all[m].blocks > 0 &&
-              isValid(all[m], one.protocol, peers[m]);
+              isValid(all[m], one.flags, peers[m]);
     }
     if (!agree) {
       log("an exchange signals once per step: not all members have its kernel");
@@ -234,10 +234,10 @@ void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
   // They share memory, as each of them waits for all members and they are numbered without gaps:
   // all, or none.
   for (const auto &one : agreements)
-    if (one->protocol.usesLL && numLL != one->protocol.numLL) {
+    if (one->flags.usesLL && numLL != one->flags.numLL) {
       one->usesLL = false;
       log(fmt::format("an exchange signals per block, not by LL: {} of {} have a kernel", numLL,
-                      one->protocol.numLL));
+                      one->flags.numLL));
     }
 }
 
@@ -293,13 +293,12 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
   auto operation = std::make_unique<ExchangeOperation>(
       std::move(peers), self, kernels, exchange, std::move(plan), std::move(arrivals),
       std::move(held), countRun, stopped, std::move(whyNoGraph));
-  if (exchange.protocol) {
+  if (exchange.flags) {
     auto agreement = std::make_shared<ExchangeAgreement>();
-    const ExchangeProtocol &protocol = *exchange.protocol;
+    const ExchangeFlags &flags = *exchange.flags;
     std::optional<gpu::LLPlan> ll = planLL(kernels, exchange);
-    agreement->protocol = protocol;
-    agreement->own = {protocol.key, protocol.firstFlag, protocol.firstLL, protocol.set,
-                      blocks,       ll.has_value()};
+    agreement->flags = flags;
+    agreement->own = {flags.key, flags.firstFlag, flags.firstLL, flags.set, blocks, ll.has_value()};
     operation->mayAgree(agreement, std::move(ll));
     agreements.push_back(std::move(agreement));
   }

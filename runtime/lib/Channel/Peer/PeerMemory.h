@@ -99,16 +99,16 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint
 
 /// What a member tells the others of a typed exchange for which it has the kernel.
 struct ExchangeCapability {
-  uint64_t key = 0; ///< ExchangeProtocol: the rest is where its memory lies
+  uint64_t key = 0; ///< ExchangeFlags: the rest is where its memory lies
   uint64_t firstFlag = 0, firstLL = 0, set = 0;
   uint32_t blocks = 0; ///< that can run at the same time
   uint32_t hasLL = 0;
 };
 /// What all members know, before the first run.
 struct ExchangeAgreement {
-  ExchangeProtocol protocol;
+  ExchangeFlags flags;
   ExchangeCapability own;
-  std::vector<ExchangeCapability> all; ///< once all have the kernel; empty: one signal per step
+  std::vector<ExchangeCapability> all; ///< once all have the kernel; empty: protocol `simple`
   uint32_t blocks = 0;                 ///< of all kernels
   bool usesLL = false;
 };

@@ -57,8 +57,8 @@ inline constexpr llvm::StringLiteral kNameAttrName = "fusion.name";
 /// `fusion.extents` on an argument or result: the extents of the embedder's tensor, if the type's
 /// are padded (fusion-pad-extents).
 inline constexpr llvm::StringLiteral kExtentsAttrName = "fusion.extents";
-/// `fusion.oracle_of` on a function: it is the unsharded reference of that function.
-inline constexpr llvm::StringLiteral kOracleOfAttrName = "fusion.oracle_of";
+/// `fusion.reference_of` on a function: it is the unsharded reference of that function.
+inline constexpr llvm::StringLiteral kReferenceOfAttrName = "fusion.reference_of";
 /// `fusion.deterministic` on a function: what the last bits of its results may not depend on.
 /// "bitwise": timing, schedule, slices and machine file; "batch": also the number of rows
 /// (docs/determinism.md).

@@ -350,10 +350,10 @@ def FusionPadExtents : Pass<"fusion-pad-extents", "::mlir::func::FuncOp"> {
   ];
 }
 
-def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
+def FusionOutlineReference : Pass<"fusion-outline-reference", "::mlir::ModuleOp"> {
   let summary = "Make the unsharded reference of each function";
   let description = [{
-    For each public function on tensors with axes, makes a private copy `@name__oracle`. In the copy every tensor is whole
+    For each public function on tensors with axes, makes a private copy `@name__reference`. In the copy every tensor is whole
     on a mesh of one device, and there are no reshards. No value is partial: reductions and contractions in the copy give
     the complete result.
 
@@ -367,8 +367,8 @@ def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
     After, in addition:
     ```mlir
     #one = #tandem.mesh<"one", []>
-    func.func private @f__oracle(%0: tensor<8x4xf32, #fusion.axes<#one, [-, -]>>) -> tensor<8x4xf32, #fusion.axes<#one, [-, -]>>
-        attributes {fusion.oracle_of = @f} {
+    func.func private @f__reference(%0: tensor<8x4xf32, #fusion.axes<#one, [-, -]>>) -> tensor<8x4xf32, #fusion.axes<#one, [-, -]>>
+        attributes {fusion.reference_of = @f} {
       return %0 : ...
     }
     ```
@@ -376,7 +376,7 @@ def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [LogOption];
   let statistics = [
-    Statistic<"numOracles", "oracles", "number of references made">
+    Statistic<"numReferences", "references", "number of references made">
   ];
 }
 

@@ -80,14 +80,14 @@ def HostIR_Capability : I32EnumAttr<"Capability", "capability of a channel", [
 }
 def HostIR_CapabilityAttr : EnumAttr<HostIR_Dialect, HostIR_Capability, "capability">;
 
-def HostIR_ExchangeSignals : I32EnumAttr<"ExchangeSignals", "how the kernel of an exchange tells peers of arrivals", [
-    I32EnumAttrCase<"Step", 0, "step">,
+def HostIR_ExchangeProtocol : I32EnumAttr<"ExchangeProtocol", "how the kernel of an exchange tells peers of arrivals", [
+    I32EnumAttrCase<"Simple", 0, "simple">,
     I32EnumAttrCase<"Block", 1, "block">,
-    I32EnumAttrCase<"Word", 2, "word">]> {
+    I32EnumAttrCase<"LL", 2, "ll">]> {
   let cppNamespace = "::tandem::hostir";
   let genSpecializedAttr = 0;
 }
-def HostIR_ExchangeSignalsAttr : EnumAttr<HostIR_Dialect, HostIR_ExchangeSignals, "exchange_signals">;
+def HostIR_ExchangeProtocolAttr : EnumAttr<HostIR_Dialect, HostIR_ExchangeProtocol, "exchange_protocol">;
 
 def HostIR_ExchangeKind : I32EnumAttr<"ExchangeKind", "what an exchange does", [
     I32EnumAttrCase<"AllGather", 0, "all_gather">,

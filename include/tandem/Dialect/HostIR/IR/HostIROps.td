@@ -52,7 +52,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     Argument attributes: `hostir.name` (its name in tools) and `hostir.type` (the logical tensor type with its axes,
     which gives each rank's shard). `hostir.parts` says that a result is several of the embedder's buffers, one after
     another: a list of name and type of each. Example: `memref<4x8xf32>` with four parts of `tensor<8xf32>`; row i is
-    buffer i. Each command reads or writes one of them. `workers` is the size of the pool of worker streams. `oracle_of` marks
+    buffer i. Each command reads or writes one of them. `workers` is the size of the pool of worker streams. `reference_of` marks
     an unsharded reference and names its program. `hostir-plan-buffers` writes `arena_bytes` and `symmetric_bytes`.
     `choices` says how loops of the fusion are run, for reports. In a `deterministic` program the order in which floats
     are added is a property of the program (docs/determinism.md): matmuls add in the order of K, reductions in that of
@@ -83,7 +83,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
                        OptionalAttr<StrAttr>:$sym_visibility,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs,
                        DefaultValuedAttr<I64Attr, "4">:$workers,
-                       OptionalAttr<FlatSymbolRefAttr>:$oracle_of,
+                       OptionalAttr<FlatSymbolRefAttr>:$reference_of,
                        OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<I64Attr>:$symmetric_bytes,
                        OptionalAttr<TypedArrayAttrBase<Mesh_ChoiceAttr, "choices">>:$choices,
                        OptionalAttr<StrAttr>:$deterministic);
@@ -461,7 +461,7 @@ def HostIR_PeerExchangeOp : HostIR_Command<"peer_exchange", [AttrSizedOperandSeg
     this device has added is only in the copy. The exchange has `slot` and the slots after it for itself: G of them, or 2 G with
     two shots. They are raised to `value` (1 if absent), which is relative to the run; an exchange in a loop has another one each time. A put_all
     waits for nothing: it stores all values to one peer after the other, and raises a slot to `value` + i after value i.
-    `hostir.wait_signal` awaits it. `protocol` is `step`, `block` or `word` and does not change the meaning: a signal when all thread blocks have
+    `hostir.wait_signal` awaits it. `protocol` is `simple`, `block` or `ll` and does not change the meaning: a signal when all thread blocks have
     stored, one for each block, or a flag in each word of data (LL). A device without such a kernel runs the copies, puts,
     signals, waits and reductions that the op stands for.
 
@@ -484,7 +484,7 @@ def HostIR_PeerExchangeOp : HostIR_Command<"peer_exchange", [AttrSizedOperandSeg
                        Arg<Variadic<HostIR_Buffer>, "", [MemWrite]>:$copies,
                        Arg<Optional<HostIR_Buffer>, "", [MemRead, MemWrite]>:$scratch, Optional<Index>:$value,
                        DefaultValuedAttr<I64Attr, "0">:$cut, I64Attr:$slot, I64Attr:$blocks,
-                       DefaultValuedAttr<HostIR_ExchangeSignalsAttr, "::tandem::hostir::ExchangeSignals::Step">:$protocol,
+                       DefaultValuedAttr<HostIR_ExchangeProtocolAttr, "::tandem::hostir::ExchangeProtocol::Simple">:$protocol,
                        HostIR_Channel:$channel, HostIR_Stream:$stream,
                        OptionalAttr<Mesh_ReduceKindAttr>:$reduction);
   let assemblyFormat = [{

@@ -14,7 +14,7 @@ KEYS: dict = {
     "push": {**_SLICED, "order": ("rotated", "xor"), "merge": "merge", "copies": None, "sum": ("reduce", "matmul"),
              "by": ("engines", "sms", "epilogue"), "blocks": None},
     "gated": {"slices": None, "by": ("engines", "sms"), "blocks": None},
-    "direct": {"shots": ("one", "two"), "signals": ("step", "block", "word"), "blocks": None}}
+    "direct": {"shots": ("one", "two"), "protocol": ("simple", "block", "ll"), "blocks": None}}
 DETERMINISTIC = ("bitwise", "batch")
 USUAL = "auto,pipeline,exchange,push,push:streams=2,push:merge=double"
 
@@ -51,7 +51,7 @@ class Schedule:
             elif key == "deterministic":
                 self.deterministic = value
             else:
-                self.options[key] = f'"{value}"' if key in ("shots", "signals") else value
+                self.options[key] = f'"{value}"' if key in ("shots", "protocol") else value
 
     def of(self, ranks, reduces):
         """As `schedule=` takes it."""

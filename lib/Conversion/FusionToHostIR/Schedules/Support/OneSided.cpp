@@ -46,11 +46,11 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
   bool isRagged = !gather.loop.raggedDigits.empty();
   SmallVector<Value> sources, targets;
   auto push = [&](Value first) {
-    using Signals = hostir::ExchangeSignals;
+    using Protocol = hostir::ExchangeProtocol;
     hostir::PeerExchangeOp::create(
         builder, loc, hostir::ExchangeKind::Push, sources, targets, /*copies=*/ValueRange(),
         /*scratch=*/Value(), program.math(loc).add(first, 1), /*cut=*/0, firstSignal, blocks,
-        Signals::Step, channel, stream, /*reduction=*/ReduceKindAttr());
+        Protocol::Simple, channel, stream, /*reduction=*/ReduceKindAttr());
     sources.clear();
     targets.clear();
   };
@@ -92,7 +92,7 @@ fusion::ScheduleInfo tandem::withPushOptions(fusion::ScheduleInfo info, bool red
 
 program::CapabilitySet tandem::usesOfPush(std::optional<int64_t> blocks) {
   return program::CapabilitySet{Capability::OneSided}
-      .add(Capability::StepSignals, blocks.has_value())
+      .add(Capability::SimpleProtocol, blocks.has_value())
       .add(Capability::StoresBesideCompute, blocks.has_value());
 }
 

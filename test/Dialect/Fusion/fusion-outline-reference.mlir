@@ -1,6 +1,6 @@
-// RUN: tandem-opt %s -fusion-outline-oracle | FileCheck %s
-// RUN: tandem-opt %s -fusion-outline-oracle -fusion-outline-oracle | FileCheck %s
-// RUN: tandem-opt %s -fusion-outline-oracle -fusion-propagate-axes -fusion-insert-reshards -fusion-verify | FileCheck %s --check-prefix=LATER
+// RUN: tandem-opt %s -fusion-outline-reference | FileCheck %s
+// RUN: tandem-opt %s -fusion-outline-reference -fusion-outline-reference | FileCheck %s
+// RUN: tandem-opt %s -fusion-outline-reference -fusion-propagate-axes -fusion-insert-reshards -fusion-verify | FileCheck %s --check-prefix=LATER
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 // CHECK-DAG: #one = #tandem.mesh<"one", []>
@@ -8,18 +8,18 @@
 // The function itself stays; the twin follows it.
 // CHECK-LABEL: func.func @layer(
 // CHECK-SAME:    tensor<64x32xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "x"}
-// CHECK-LABEL: func.func private @layer__oracle(
+// CHECK-LABEL: func.func private @layer__reference(
 // CHECK-SAME:    %arg0: tensor<64x32xf32, #fusion.axes<#one, [-, -]>> {fusion.name = "x"}
 // CHECK-SAME:    %arg1: tensor<32x16xf32, #fusion.axes<#one, [-, -]>>
 // CHECK-SAME:    -> (tensor<64xf32, #fusion.axes<#one, [-]>> {fusion.name = "y"})
-// CHECK-SAME:    attributes {fusion.oracle_of = @layer}
+// CHECK-SAME:    attributes {fusion.reference_of = @layer}
 // Neither partial values nor reshards are left, and undecided values are decided.
 // CHECK-NEXT:    %[[C:.*]] = arith.constant dense<2.000000e+00> : tensor<64x16xf32, #fusion.axes<#one, [-, -]>>
 // CHECK-NEXT:    %[[M:.*]] = fusion.matmul %arg0, %arg1 : {{.*}} -> tensor<64x16xf32, #fusion.axes<#one, [-, -]>>
 // CHECK-NEXT:    %[[P:.*]] = arith.mulf %[[M]], %[[C]] : tensor<64x16xf32, #fusion.axes<#one, [-, -]>>
 // CHECK-NEXT:    %[[R:.*]] = fusion.reduce sum %[[P]] dims [1] : {{.*}} -> tensor<64xf32, #fusion.axes<#one, [-]>>
 // CHECK-NEXT:    return %[[R]] : tensor<64xf32, #fusion.axes<#one, [-]>>
-// LATER-LABEL: func.func private @layer__oracle(
+// LATER-LABEL: func.func private @layer__reference(
 // LATER-NOT:     fusion.reshard
 // LATER:         return
 func.func @layer(%0: tensor<64x32xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "x"}, %1: tensor<32x16xf32>)
@@ -33,13 +33,13 @@ func.func @layer(%0: tensor<64x32xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusio
 }
 
 // No twin for what is private, has no body, or no axes.
-// CHECK-NOT: private{{.*}}oracle
+// CHECK-NOT: private{{.*}}reference
 // CHECK: func.func private @helper
-// CHECK-NOT: private{{.*}}oracle
+// CHECK-NOT: private{{.*}}reference
 // CHECK: func.func private @kernel
-// CHECK-NOT: private{{.*}}oracle
+// CHECK-NOT: private{{.*}}reference
 // CHECK: func.func @plain
-// CHECK-NOT: oracle
+// CHECK-NOT: reference
 func.func private @helper(%0: tensor<4xf32, #fusion.axes<#tp, [-]>>) {
   return
 }

@@ -1,4 +1,4 @@
-//===- FusionOutlineOracle.cpp - fusion-outline-oracle -*- C++ -*-===//
+//===- FusionOutlineReference.cpp - fusion-outline-reference -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 
 namespace tandem::fusion {
-#define GEN_PASS_DEF_FUSIONOUTLINEORACLE
+#define GEN_PASS_DEF_FUSIONOUTLINEREFERENCE
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
 } // namespace tandem::fusion
 
@@ -60,20 +60,20 @@ static void makeWhole(func::FuncOp twin) {
 }
 
 namespace {
-struct FusionOutlineOraclePass
-    : public fusion::impl::FusionOutlineOracleBase<FusionOutlineOraclePass> {
-  using FusionOutlineOracleBase::FusionOutlineOracleBase;
+struct FusionOutlineReferencePass
+    : public fusion::impl::FusionOutlineReferenceBase<FusionOutlineReferencePass> {
+  using FusionOutlineReferenceBase::FusionOutlineReferenceBase;
 
   void runOnOperation() override {
-    PassLog say("fusion-outline-oracle", log);
+    PassLog say("fusion-outline-reference", log);
     SymbolTable symbols(getOperation());
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      if (!function.isPublic() || function.isExternal() || function->hasAttr(kOracleOfAttrName) ||
-          !hasAxes(function))
+      if (!function.isPublic() || function.isExternal() ||
+          function->hasAttr(kReferenceOfAttrName) || !hasAxes(function))
         continue;
-      std::string name = function.getSymName().str() + "__oracle";
+      std::string name = function.getSymName().str() + "__reference";
       if (Operation *other = symbols.lookup(name)) {
-        auto of = other->getAttrOfType<FlatSymbolRefAttr>(kOracleOfAttrName);
+        auto of = other->getAttrOfType<FlatSymbolRefAttr>(kReferenceOfAttrName);
         if (of && of.getValue() == function.getSymName())
           continue;
         (function.emitOpError() << "expected the symbol @" << name
@@ -85,10 +85,10 @@ struct FusionOutlineOraclePass
       func::FuncOp twin = function.clone();
       twin.setSymName(name);
       twin.setPrivate();
-      twin->setAttr(kOracleOfAttrName, FlatSymbolRefAttr::get(function));
+      twin->setAttr(kReferenceOfAttrName, FlatSymbolRefAttr::get(function));
       makeWhole(twin);
       symbols.insert(twin, std::next(function->getIterator()));
-      ++numOracles;
+      ++numReferences;
       say(function.getLoc(),
           [&](raw_ostream &os) { os << "created the unsharded reference @" << name; });
     }
