@@ -645,7 +645,7 @@ def errors(rank, ranks):
                  lambda: torch.ops.tandem.matmul_all_reduce([x, x.double()], [w, w.double()], tt._ops._name(None)),
                  lambda: torch.ops.tandem.matmul_reduce_scatter([x, x.half()], [w, w.half()], 0, tt._ops._name(None)),
                  lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh(KIND, (ranks,))),
-                 lambda: tt.RowwiseParallel(input_layouts=Replicate()),
+                 lambda: tt.RowwiseParallel(input_layouts="all"),
                  lambda: tt.all_gather_matmul(x, w, group=dist.GroupMember.NON_GROUP_MEMBER),
                  lambda: tt.context(dist.GroupMember.NON_GROUP_MEMBER, "cpu"),
                  *([lambda: tt.matmul_reduce_scatter(torch.randn(ranks + 1, 2, 8), w),
@@ -959,8 +959,8 @@ def main(name, arguments):
     import matrix
     import merging
 
-    (function,) = (getattr(one, name) for one in (sys.modules[__name__], merging, features, gradients, matrix)
-                   if hasattr(one, name))
+    files = [sys.modules[__name__], merging, features, gradients, matrix, *filter(None, [sys.modules.get("models")])]
+    (function,) = (getattr(one, name) for one in files if hasattr(one, name))
     function(rank, ranks, *arguments)
     if name != "leaves":
         dist.destroy_process_group()

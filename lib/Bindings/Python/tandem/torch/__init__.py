@@ -5,7 +5,8 @@
 from ._groups import StoreBootstrap, context
 from ._inductor import CollectiveMatmulPass, overlap_compiled
 from ._ops import all_gather_matmul, column_parallel, matmul_all_reduce, matmul_reduce_scatter
-from ._parallel import ColwiseParallel, RowwiseParallel, column_linears, parallelize, plan
+from ._parallel import ColwiseParallel, RowwiseParallel, column_linears
+from ._parallelize import parallelize, plan
 from ._scaled import all_gather_scaled_matmul, scaled_matmul_reduce_scatter
 
 __all__ = ["CollectiveMatmulPass", "ColwiseParallel", "RowwiseParallel", "StoreBootstrap", "all_gather_matmul",

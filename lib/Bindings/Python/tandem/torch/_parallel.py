@@ -1,8 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Styles for torch.distributed.tensor.parallel.parallelize_module, and plans for models with usual names."""
+"""Styles for torch.distributed.tensor.parallel.parallelize_module."""
 
-import fnmatch
 import logging
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch.distributed as dist
 import torch.distributed.tensor.parallel as torch_parallel
 from torch import nn
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor.parallel import ParallelStyle, SequenceParallel, parallelize_module
+from torch.distributed.tensor.parallel import ParallelStyle, SequenceParallel
 
 import tandem
 
@@ -19,14 +18,6 @@ from . import _ops
 from ._unsupported import check_once, check_transforms
 
 log = logging.getLogger("tandem.torch")
-
-# Names of linear layers and norms in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
-_COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "wq", "wk", "wv", "w1", "w3", "c_fc", "fc1",
-            "dense_h_to_4h")
-_ROWS = ("o_proj", "down_proj", "wo", "w2", "c_proj", "fc2", "dense_4h_to_h", "out_proj")
-_NORMS = ("*norm*", "ln_*")
-# Layers that hold several projections one after another: with the styles below, a rank would get columns of one projection.
-_PACKED = ("qkv_proj", "gate_up_proj", "query_key_value", "c_attn", "Wqkv", "wqkv", "W_pack", "in_proj")
 
 
 class Linear(nn.Linear):
@@ -79,6 +70,12 @@ class _Linear(ParallelStyle):
         super().__init__()
         self.input_layout, self.output_layout = input_layouts, output_layouts
         self.use_local_output = use_local_output
+        self.follows = False  # DTensors keep their layout: whole ones and those that are split along the tokens are both good
+
+    @property
+    def is_direct(self):
+        """Whether the layer takes and returns whole hidden states, and its other side is split along the features."""
+        return (self.input_layout, self.output_layout) == self.direct
 
     def _apply(self, module, device_mesh):
         self._check(module, device_mesh)
@@ -108,7 +105,7 @@ class _Linear(ParallelStyle):
             raise tandem.ArgumentError(f"{name}: expected a mesh of one dimension, such as mesh[\"tp\"], found {mesh}")
         if problem := _problem(module):
             raise tandem.ArgumentError(f"{name}: {problem}")
-        features = module.weight.shape[self.weight_placement.dim]
+        features = module.weight.shape[self.weight_placement.dim] if isinstance(self.weight_placement, Shard) else 0
         if features % mesh.size():
             raise tandem.ArgumentError(f"{name}: expected features that {mesh.size()} ranks divide, found {features}")
         for key, placement in (("weight", self.weight_placement), ("bias", self.bias_placement)):
@@ -121,23 +118,33 @@ class _Linear(ParallelStyle):
         """(this rank's part of an input, its placement, its global shape or None)."""
         if not isinstance(x, DTensor):
             return x, self.input_layout, None
-        if x.device_mesh != mesh:
-            raise tandem.ArgumentError(f"expected a DTensor on {mesh}, found one on {x.device_mesh}")
+        _check_mesh(x, mesh)
         layout = Shard(_dim(self.input_layout, x)) if isinstance(self.input_layout, Shard) else self.input_layout
+        if self.follows and isinstance(x.placements[0], (Shard, Replicate)):
+            layout = x.placements[0]
         if x.placements != (layout,):
             x = x.redistribute(mesh, [layout])
         return x.to_local(), layout, x.shape
 
-    def _made(self, y, mesh, shape=None):
-        if self.use_local_output:
+    def _made(self, y, mesh, shape, layout):
+        """The result of a layer, of which the product has made `y`, this rank's part by `layout`."""
+        if self.use_local_output and layout == self.output_layout:
             return y
-        if shape is None:
-            return DTensor.from_local(y, mesh, [self.output_layout], run_check=False)
-        stride = [1] * len(shape)
-        for dim in range(len(shape) - 2, -1, -1):
-            stride[dim] = stride[dim + 1] * shape[dim + 1]
-        return DTensor.from_local(y, mesh, [self.output_layout], run_check=False, shape=torch.Size(shape),
-                                  stride=tuple(stride))
+        y = _global(y, mesh, layout, shape).redistribute(placements=[self.output_layout])
+        return y.to_local() if self.use_local_output else y
+
+
+def _global(x, mesh, layout, shape):
+    """The DTensor of a shape whose part on this rank is x."""
+    stride = [1] * len(shape)
+    for dim in range(len(shape) - 2, -1, -1):
+        stride[dim] = stride[dim + 1] * shape[dim + 1]
+    return DTensor.from_local(x, mesh, [layout], run_check=False, shape=torch.Size(shape), stride=tuple(stride))
+
+
+def _check_mesh(x, mesh):
+    if x.device_mesh != mesh:
+        raise tandem.ArgumentError(f"expected a DTensor on {mesh}, found one on {x.device_mesh}")
 
 
 class _Transpose(torch.autograd.Function):
@@ -160,8 +167,10 @@ class _Unchanged(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, y, name, weights):
-        ctx.mark_dirty(y)
         ctx.name, ctx.weights, ctx.version = name, weights, weights[0]._version
+        if y._is_view():  # to_local's; autograd allows no change of it
+            return y.view_as(y)
+        ctx.mark_dirty(y)
         return y
 
     @staticmethod
@@ -211,20 +220,28 @@ class ColwiseParallel(_Linear):
     """Column-parallel linear layer, a drop-in for torch's ColwiseParallel: each rank has some of the outputs.
 
     input_layouts: Shard(d), sequence parallelism: the gather along dimension d is hidden behind the product; or
-    Replicate(): in the backward pass the sum of the input's gradient is. output_layouts: Shard(-1).
+    Replicate(): in the backward pass the sum of the input's gradient is. output_layouts: Shard(-1); the product's result is
+    redistributed to any other.
 
     Each layer gathers its input. `column_linears` computes several layers of one input (q, k, v; gate, up) with one gather.
     """
 
     of_torch = torch_parallel.ColwiseParallel
     weight_placement, bias_placement = Shard(0), Shard(0)
+    direct = Replicate(), Shard(-1)
 
     def __init__(self, *, input_layouts=None, output_layouts=None, use_local_output=True):
         super().__init__(input_layouts=input_layouts or Replicate(), output_layouts=output_layouts or Shard(-1),
                          use_local_output=use_local_output)
-        if not isinstance(self.input_layout, (Shard, Replicate)) or self.output_layout != Shard(-1):
-            raise tandem.ArgumentError("ColwiseParallel: expected input_layouts Shard(d) or Replicate() and output_layouts "
-                                       f"Shard(-1), found {self.input_layout} and {self.output_layout}")
+        if not isinstance(self.input_layout, (Shard, Replicate)) or not isinstance(self.output_layout, (Shard, Replicate)):
+            raise tandem.ArgumentError("ColwiseParallel: expected input_layouts and output_layouts Shard(d) or Replicate(), "
+                                       f"found {self.input_layout} and {self.output_layout}")
+
+    def on_tokens(self, dim):
+        """The style for hidden states that are whole, or DTensors that are split along the tokens."""
+        style = ColwiseParallel()
+        style.follows = True
+        return style
 
     def _run(self, module, x):
         return self._products([module], x)[0]
@@ -233,7 +250,7 @@ class ColwiseParallel(_Linear):
         mesh = modules[0].weight.device_mesh
         group = mesh.get_group().group_name
         local, layout, shape = self._local(x, mesh)
-        weights = [_transpose(module.weight) for module in modules]
+        weights = [self._transposed(module) for module in modules]
         if isinstance(layout, Shard):
             dim = _dim(layout, local)
             tokens = None if shape is None else shape[dim]
@@ -243,35 +260,89 @@ class ColwiseParallel(_Linear):
         made = []
         for module, y in zip(modules, products):
             if module.bias is not None:
-                y = y + module.bias.to_local().to(y.dtype)  # they differ under autocast
-            made.append(self._made(y, mesh, (*y.shape[:-1], module.out_features)))
+                y = y + self._bias(module).to(y.dtype)  # they differ under autocast
+            made.append(self._made(y, mesh, (*y.shape[:-1], module.out_features), Shard(-1)))
         return made
+
+
+    def _transposed(self, module):
+        return _transpose(module.weight)
+
+    def _bias(self, module):
+        return module.bias.to_local()
+
+
+class SharedColumns(ColwiseParallel):
+    """Columns in fewer groups than there are ranks, such as key heads: neighbouring ranks compute the same group. All ranks
+    have the whole weight."""
+
+    weight_placement = bias_placement = Replicate()
+
+    def __init__(self, groups):
+        super().__init__()
+        self.groups = groups
+
+    def on_tokens(self, dim):
+        style = SharedColumns(self.groups)
+        style.follows = True
+        return style
+
+    def _check(self, module, mesh):
+        if mesh.size() % self.groups or module.out_features % self.groups:
+            raise tandem.ArgumentError(f"SharedColumns: expected groups that divide {mesh.size()} ranks and {module.out_features} "
+                                       f"features, found {self.groups}")
+        super()._check(module, mesh)
+
+    def _columns(self, module):
+        mesh, count = module.weight.device_mesh, module.out_features // self.groups
+        first = mesh.get_local_rank() * self.groups // mesh.size() * count
+        return slice(first, first + count)
+
+    def _transposed(self, module):
+        return _replica(module.weight)[self._columns(module)].t()
+
+    def _bias(self, module):
+        return _replica(module.bias)[self._columns(module)]
 
 
 class RowwiseParallel(_Linear):
     """Row-parallel linear layer, a drop-in for torch's RowwiseParallel: each rank has some of the inputs.
 
-    input_layouts: Shard(-1). output_layouts: Shard(d), sequence parallelism: a reduce-scatter along dimension d hidden
-    behind the product; or Replicate(): an all-reduce.
+    input_layouts: Shard(-1); any other is redistributed to it. output_layouts: Shard(d), sequence parallelism: a
+    reduce-scatter along dimension d hidden behind the product; or Replicate(): an all-reduce.
     """
 
     of_torch = torch_parallel.RowwiseParallel
     weight_placement, bias_placement = Shard(1), Replicate()
+    direct = Shard(-1), Replicate()
 
     def __init__(self, *, input_layouts=None, output_layouts=None, use_local_output=True):
         super().__init__(input_layouts=input_layouts or Shard(-1), output_layouts=output_layouts or Replicate(),
                          use_local_output=use_local_output)
-        if self.input_layout != Shard(-1) or not isinstance(self.output_layout, (Shard, Replicate)):
-            raise tandem.ArgumentError("RowwiseParallel: expected input_layouts Shard(-1) and output_layouts Shard(d) or "
-                                       f"Replicate(), found {self.input_layout} and {self.output_layout}")
+        if not isinstance(self.input_layout, (Shard, Replicate)) or not isinstance(self.output_layout, (Shard, Replicate)):
+            raise tandem.ArgumentError("RowwiseParallel: expected input_layouts and output_layouts Shard(d) or Replicate(), "
+                                       f"found {self.input_layout} and {self.output_layout}")
+
+    def on_tokens(self, dim):
+        """The style for hidden states that are split along the tokens."""
+        return RowwiseParallel(output_layouts=Shard(dim), use_local_output=False)
 
     def _run(self, module, x):
         mesh = module.weight.device_mesh
         group = mesh.get_group().group_name
-        local, _, _ = self._local(x, mesh)
+        if not isinstance(x, DTensor) and self.input_layout != Shard(-1):
+            x = DTensor.from_local(x, mesh, [self.input_layout], run_check=False)
+        local = x
+        if isinstance(x, DTensor):
+            _check_mesh(x, mesh)
+            features = Shard(x.dim() - 1)
+            local = (x if x.placements == (features,) else x.redistribute(mesh, [features])).to_local()
         weight = _transpose(module.weight)
         if isinstance(self.output_layout, Shard):
             dim = _dim(self.output_layout, local)
+            if dim == local.dim() - 1:
+                raise tandem.ArgumentError(f"RowwiseParallel: expected output_layouts of another dimension than the last one of "
+                                           f"{local.dim()}, found {self.output_layout}")
             if self.use_local_output and local.shape[dim] % mesh.size():
                 # The next layer could not tell how many tokens there are.
                 raise tandem.ArgumentError(f"RowwiseParallel: expected a number of tokens that {mesh.size()} ranks divide, "
@@ -283,7 +354,7 @@ class RowwiseParallel(_Linear):
             # Each rank adds it to its own rows.
             bias = _replica(module.bias) if isinstance(self.output_layout, Shard) else module.bias.to_local()
             y = y + bias.to(y.dtype)
-        return self._made(y, mesh, (*local.shape[:-1], module.out_features))
+        return self._made(y, mesh, (*local.shape[:-1], module.out_features), self.output_layout)
 
 
 def column_linears(x, layers):
@@ -329,6 +400,22 @@ def _watch(module, *_):
             one.register_post_accumulate_grad_hook(_add_up)
 
 
+def _add_up_hook(mesh):
+    """As `_watch`, for parameters that are the same tensor on all ranks: their gradients are summed before they are added."""
+    group = mesh.get_group()
+
+    def add_up(grad):
+        total = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=group)
+        return total
+
+    def watch(module, _):
+        for one in module.parameters(recurse=False):
+            if one.requires_grad and add_up not in (one._backward_hooks or {}).values():
+                one.register_hook(add_up)
+    return watch
+
+
 def _add_up(parameter):
     parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
 
@@ -352,138 +439,3 @@ class _OnTokens(ParallelStyle):
             module.register_parameter(key, nn.Parameter(whole, requires_grad=value.requires_grad))
         module.__class__ = _LocalLinear
         return module
-
-
-class _Plan:
-    """Finds the layers of a model by their names."""
-
-    def __init__(self, model, sequence_dim):
-        self.tokens = None if sequence_dim is None else Shard(sequence_dim)
-        self.styles = {}
-        self.unsplit = {}  # name -> what it is: named like a layer that is split, but cannot be
-        for name, part in model.named_modules():
-            last = name.rpartition(".")[2]
-            if last in _COLUMNS or last in _ROWS:
-                self._add(name, part, last in _COLUMNS)
-            elif last in _PACKED and next(part.parameters(), None) is not None:
-                self.unsplit[name] = "several projections in one layer"
-            elif self.tokens and any(fnmatch.fnmatch(last.lower(), one) for one in _NORMS) and not list(part.children()):
-                self.styles[name] = _Norm(sequence_dim=sequence_dim, use_local_output=True)
-        # A row-parallel layer needs a column-parallel one that feeds it.
-        parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, ColwiseParallel)}
-        self.styles = {name: style for name, style in self.styles.items()
-                       if not isinstance(style, RowwiseParallel) or self._parent(name) in parents}
-
-    @staticmethod
-    def _parent(name):
-        """The name of the module that has the layer, also for a part of a wrapper (q_proj.base_layer, q_proj.lora_A.default)."""
-        parts = name.split(".")
-        return ".".join(parts[:max(at for at, one in enumerate(parts) if one in _COLUMNS or one in _ROWS)])
-
-    def _add(self, name, part, is_column):
-        if isinstance(part, nn.Linear):
-            self.styles[name] = self._style(is_column)
-            return
-        base = getattr(part, "base_layer", None)
-        if not isinstance(base, nn.Linear):
-            if next(part.parameters(), None) is not None:
-                self.unsplit[name] = type(part).__name__
-            return
-        # peft: base_layer(x) + lora_B(lora_A(x)). Anything else with parameters of its own is not known.
-        adapters = {"base_layer": [], "lora_A": [], "lora_B": []}
-        for parameter, _ in part.named_parameters():
-            key, _, rest = parameter.partition(".")
-            if key not in adapters or rest.rpartition(".")[2] not in ("weight", "bias"):
-                self.unsplit[name] = f"{type(part).__name__} with the parameter {parameter}"
-                return
-        for key, layer in part.named_modules():
-            if isinstance(layer, nn.Linear):
-                adapters[key.partition(".")[0]].append(f"{name}.{key}")
-        self.styles[f"{name}.base_layer"] = self._style(is_column)
-        # The layer with few outputs or inputs that is not split works on this rank's tokens, as norms do.
-        for key in adapters["lora_B" if is_column else "lora_A"]:
-            self.styles[key] = self._style(is_column)
-        for key in adapters["lora_A" if is_column else "lora_B"] if self.tokens else ():
-            self.styles[key] = _OnTokens()
-
-    def _style(self, is_column):
-        return ColwiseParallel(input_layouts=self.tokens) if is_column else RowwiseParallel(output_layouts=self.tokens)
-
-    def check(self):
-        """Raises if a model would be half split: a layer next to split ones, or, where ranks have some of the tokens, one that
-        would see no others."""
-        parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, _Linear)}
-        wrong = [f"{name} ({what})" for name, what in self.unsplit.items()
-                 if parents and (self.tokens or name.rpartition(".")[0] in parents)]
-        if wrong:
-            raise tandem.ArgumentError(f"parallelize: expected an nn.Linear, or one with peft's LoRA, found {', '.join(wrong)}; "
-                                       "other layers of the model would be split: give a plan")
-
-
-def plan(module, sequence_dim=0):
-    """The plan that `parallelize` uses for a model with usual names: {"layers.0.self_attn.q_proj": ColwiseParallel, ..}.
-    Norms work on this rank's tokens (torch's SequenceParallel)."""
-    return _Plan(module, sequence_dim).styles
-
-
-def _named(module, chosen):
-    """(name, layer, style) of each layer that a plan names; patterns as in torch's parallelize_module."""
-    for name, part in module.named_modules():
-        for pattern, style in chosen.items():
-            parts, wanted = name.split("."), pattern.split(".")
-            if len(parts) == len(wanted) and all(map(fnmatch.fnmatch, parts, wanted)):
-                yield name, part, style
-                break
-
-
-def _check_layers(module, chosen, mesh):
-    """Raises, naming the layer, before anything is changed."""
-    names = {}
-    for name, part in module.named_modules():
-        for key, value in part.named_parameters(recurse=False):
-            names.setdefault(id(value), []).append(f"{name}.{key}")
-    for name, part, style in _named(module, chosen):
-        if not isinstance(style, (_Linear, _OnTokens)):
-            continue
-        try:
-            style._check(part, mesh)
-        except tandem.ArgumentError as error:
-            raise tandem.ArgumentError(f"layer {name}: {error}") from error
-        for key, value in part.named_parameters(recurse=False):
-            if len(tied := names[id(value)]) > 1:
-                raise tandem.ArgumentError(f"layer {name}: expected a {key} of its own, found one that is tied: "
-                                           f"{', '.join(tied)}; untie it, or leave the layer out of the plan")
-
-
-def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data_rank=0):
-    """Makes a model tensor-parallel, with communication hidden behind its matmuls; returns it.
-
-    mesh: a torch DeviceMesh of one dimension. parallelize_plan: as of torch's parallelize_module, with the styles of
-    this package or of torch; None: `plan(module, sequence_dim)`. sequence_dim: the dimension of the activations along
-    which tokens are split between the layers (sequence parallelism): each rank passes its own tokens to the model, and
-    gets its own back. None: every rank has all tokens. src_data_rank: the rank whose weights are split, as for torch;
-    None: each rank splits its own, which are the same on all ranks.
-
-    The product of a plain nn.Linear is overlapped. A subclass, or a layer whose forward was replaced or whose weight is a
-    subclass of tensors, keeps its forward: torch's style splits it, and the log says so.
-    Raises tandem.ArgumentError, and changes nothing, if no layer is found or one cannot be split.
-    """
-    if parallelize_plan is None:
-        found = _Plan(module, sequence_dim)
-        found.check()
-        chosen = found.styles
-    else:
-        found, chosen = None, dict(parallelize_plan)
-    if not any(isinstance(style, _Linear) for style in chosen.values()):
-        if found is None and chosen:
-            raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan, "
-                                       "found none")
-        others = "".join(f"; {name} is {what}" for name, what in (found.unsplit if found else {}).items())
-        raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
-                                   f"found none{others}: give a plan")
-    _check_layers(module, chosen, mesh)
-    module = parallelize_module(module, mesh, chosen, src_data_rank=src_data_rank)
-    for name, part in module.named_modules():
-        if isinstance(part, Linear):
-            part._tandem_name = name or type(part).__name__
-    return module

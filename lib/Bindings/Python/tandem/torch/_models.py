@@ -1,0 +1,323 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Plans for models of transformers: their own (`model.tp_plan`), or one of `_PLANS`.
+
+Linear layers get Tandem's styles. Experts and other layers that Tandem does not overlap get transformers' own.
+
+With sequence parallelism, every rank still passes all tokens to the model and gets all results. Only the layers of a stack
+work on tokens of their own: at its first layer the hidden states become a DTensor that is split along the tokens, and after
+its last layer they are whole again. So a layer reads the whole shape from them, and masks, positions and caches, which are
+made before, hold for all tokens. What does not know DTensors inside a layer (routers, layers that are not split) gets all
+tokens, and its result is split again."""
+
+import fnmatch
+import re
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import ParallelStyle
+
+import tandem
+
+from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _add_up_hook, _Linear, _Norm
+
+#: transformers' style of a linear layer -> Tandem's, for whole hidden states
+_LINEARS = {"colwise": lambda: ColwiseParallel(),
+            "colwise_gather_output": lambda: ColwiseParallel(output_layouts=Replicate()),
+            "colwise_rep": lambda: ColwiseParallel(output_layouts=Replicate()),
+            "rowwise": lambda: RowwiseParallel(),
+            "rowwise_split_input": lambda: RowwiseParallel(input_layouts=Replicate()),
+            "rowwise_rep": lambda: RowwiseParallel(input_layouts=Replicate())}
+
+
+def _attention(name, columns, row):
+    return {**{f"{name}.{one}": "colwise" for one in columns.split()}, f"{name}.{row}": "rowwise"}
+
+
+def _mlp(name, column, row):
+    return {f"{name}{column}": "colwise", f"{name}{row}": "rowwise"}
+
+
+_PROJECTIONS = "q_proj k_proj v_proj"
+_BART = {**_attention("layers.*.self_attn", _PROJECTIONS, "out_proj"), **_attention("layers.*.encoder_attn", _PROJECTIONS, "out_proj"),
+         **_mlp("layers.*.", "fc1", "fc2")}
+_BERT = {**_attention("layer.*.attention", "self.query self.key self.value", "output.dense"),
+         **_attention("layer.*.crossattention", "self.query self.key self.value", "output.dense"),
+         **_mlp("layer.*.", "intermediate.dense", "output.dense")}
+_CLIP = {**_attention("encoder.layers.*.self_attn", _PROJECTIONS, "out_proj"), **_mlp("encoder.layers.*.mlp.", "fc1", "fc2")}
+#: Models of transformers that have no plan, by their type: as transformers' plans, but a pattern is the end of a name.
+_PLANS = {
+    **dict.fromkeys(("bart", "m2m_100", "marian", "mbart", "opt", "pegasus", "whisper"), _BART),
+    **dict.fromkeys(("bert", "electra", "roberta", "xlm-roberta"), _BERT),
+    **dict.fromkeys(("clip", "siglip_vision_model"), _CLIP),
+    "bloom": _mlp("h.*.mlp.", "dense_h_to_4h", "dense_4h_to_h"),
+    "dinov2": {**_attention("layer.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layer.*.mlp.", "fc1", "fc2")},
+    "distilbert": {**_attention("layer.*.attention", "q_lin k_lin v_lin", "out_lin"), **_mlp("layer.*.ffn.", "lin1", "lin2")},
+    "vit": {**_attention("layers.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layers.*.mlp.", "fc1", "fc2")},
+    "wav2vec2": {**_attention("encoder.layers.*.attention", _PROJECTIONS, "out_proj"),
+                 **_mlp("encoder.layers.*.feed_forward.", "intermediate_dense", "output_dense")},
+}
+#: Numbers of heads by which layers give tensors their shapes: (type, pattern, attribute).
+_HEADS = [("opt", "layers.*.self_attn", "num_heads"), ("whisper", "layers.*.self_attn", "num_heads"),
+          ("whisper", "layers.*.encoder_attn", "num_heads")]
+#: Types whose layers work on [tokens, hidden], so that sequences are not a dimension there.
+_FLAT = ("opt",)
+
+
+def is_known(model):
+    """Whether the model is one of transformers. Then it is split by a plan, its own or one of `_PLANS`, or refused."""
+    return any(kind.__module__.startswith("transformers.") for kind in type(model).__mro__) and hasattr(model, "config")
+
+
+def plan(model, sequence_dim, mesh=None):
+    """The styles of layers, by their names. Raises if the model cannot be split over the mesh."""
+    kind = model.config.model_type
+    own, starts = getattr(model, "tp_plan", None), ""
+    if not own:
+        own, starts = _PLANS.get(kind), r"(.+\.)?"
+    if not own:
+        raise tandem.ArgumentError(f"parallelize: {type(model).__name__}: expected a model of transformers with a plan (tp_plan), "
+                                   f"or of type {', '.join(_PLANS)}, found the type {kind}: give a plan")
+    ranks = 1 if mesh is None else mesh.size()
+    _check_heads(model, ranks)
+    styles, parameters, names = {}, dict(model.named_parameters()), parameter_names(model)
+    for name, style in _resolved(model, own, starts):
+        module_name, _, key = name.rpartition(".") if name in parameters else (name, "", "")
+        module = model.get_submodule(module_name)
+        if style.startswith("embedding_") or style == "replicate":
+            continue  # whole on all ranks
+        if hasattr(module, "base_layer"):
+            raise tandem.ArgumentError(f"parallelize: layer {name}: expected a linear layer without adapters, found "
+                                       f"{type(module).__name__}: add adapters after the model is split, or give a plan")
+        if key == "" and isinstance(module, nn.Linear) and style in _LINEARS:
+            if all(len(names[id(one)]) == 1 for one in module.parameters()):  # else a head that is tied to the embedding
+                styles[name] = _LINEARS[style]()
+        elif key == "" and style == "replicated_with_grad_allreduce":
+            styles[name] = _OnHeads()
+        else:
+            styles.setdefault(module_name, _OfTransformers(model)).parts[key] = style
+    if (heads := _heads(model, "num_key_value_heads")) and heads < ranks:
+        _share_heads(model, styles, heads, ranks)
+    if sequence_dim is not None:
+        _add_sequence_parallelism(model, styles, sequence_dim)
+    for of, pattern, key in _HEADS if starts else ():
+        for name, _ in _resolved(model, {pattern: ""}, starts) if of == kind else ():
+            styles[name] = _DividesHeads(key, None, styles.get(name))
+    return styles
+
+
+def _resolved(model, patterns, starts):
+    """(name, style) of each layer and parameter that a pattern names. `starts`: what may come before a pattern."""
+    names = [name for name, _ in model.named_modules()] + [name for name, _ in model.named_parameters()]
+    for pattern, style in patterns.items():
+        matches = re.compile(starts + re.escape(pattern).replace(r"\*", r"[^.]+") + r"\Z").match
+        for name in filter(matches, names):
+            yield name, style
+
+
+def parameter_names(module):
+    """id of a parameter -> its names: several if it is tied."""
+    names = {}
+    for name, part in module.named_modules():
+        for key, value in part.named_parameters(recurse=False):
+            names.setdefault(id(value), []).append(f"{name}.{key}")
+    return names
+
+
+def _heads(model, key):
+    """A number of heads in the model's configuration, or None."""
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    heads = getattr(config, key, None)
+    return heads if isinstance(heads, int) else None
+
+
+def _check_heads(model, ranks):
+    """Raises unless each rank has whole heads. Changes nothing."""
+    for key in ("num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"):
+        if (heads := _heads(model, key)) and heads % ranks:
+            raise tandem.ArgumentError(f"parallelize: {type(model).__name__}: expected {key} that {ranks} ranks divide, found {heads}")
+    if (heads := _heads(model, "num_key_value_heads")) and heads % ranks and ranks % heads:
+        raise tandem.ArgumentError(f"parallelize: {type(model).__name__}: expected num_key_value_heads that divide {ranks} ranks, or "
+                                   f"that these divide, found {heads}")
+
+
+def _share_heads(model, styles, heads, ranks):
+    """For fewer key heads than ranks: several ranks have the same one."""
+    for name, style in list(styles.items()):
+        owner, _, last = name.rpartition(".")
+        attention = model.get_submodule(owner)
+        if last not in ("k_proj", "v_proj") or not isinstance(style, ColwiseParallel) or not style.is_direct or \
+                model.get_submodule(name).out_features != heads * getattr(attention, "head_dim", 0):
+            continue
+        if not hasattr(attention, "num_key_value_groups"):
+            raise tandem.ArgumentError(f"parallelize: layer {owner}: expected num_key_value_heads that {ranks} ranks divide, "
+                                       f"found {heads}")
+        styles[name] = SharedColumns(heads)
+        styles[owner] = _DividesHeads("num_key_value_groups", ranks // heads, None)
+
+
+class _DividesHeads(ParallelStyle):
+    """Gives a layer the number of heads that a rank has."""
+
+    def __init__(self, key, by, style):
+        super().__init__()
+        self.key, self.by, self.style = key, by, style
+
+    def _apply(self, module, device_mesh):
+        setattr(module, self.key, getattr(module, self.key) // (self.by or device_mesh.size()))
+        return module if self.style is None else self.style._apply(module, device_mesh)
+
+
+class _OnHeads(ParallelStyle):
+    """A norm that each rank applies to its own heads: the gradients of its parameters are summed over the ranks."""
+
+    is_direct = True
+
+    def _apply(self, module, device_mesh):
+        module.register_forward_pre_hook(_add_up_hook(device_mesh))
+        return module
+
+
+class _OfTransformers(ParallelStyle):
+    """Styles of transformers for a layer (key "") and for its parameters."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.parts = model, {}
+
+    def _apply(self, module, device_mesh):
+        for key, style in sorted(self.parts.items(), reverse=True):  # the layer itself last
+            style = self._style(style)
+            if key:
+                style.shard_param(module, key, device_mesh)
+            else:
+                module.config = getattr(module, "config", self.model.config.get_text_config())
+                style.install_forward(module, device_mesh)
+        return module
+
+    @staticmethod
+    def _style(name):
+        try:
+            from transformers.distributed.tensor_parallel import ALL_PARALLEL_STYLES
+            return ALL_PARALLEL_STYLES[name]
+        except (ImportError, KeyError):
+            raise tandem.ArgumentError(f"parallelize: expected a style of the installed transformers, found {name}: "
+                                       "give a plan, or use transformers 5.21 or later") from None
+
+    def check(self):
+        for name in self.parts.values():
+            self._style(name)
+
+
+class _Split(ParallelStyle):
+    """A layer of a stack: gets and returns hidden states that are split along the tokens. The last one returns all tokens."""
+
+    def __init__(self, dim, is_last):
+        super().__init__()
+        self.dim, self.is_last = dim, is_last
+
+    def _apply(self, module, device_mesh):
+        dim, mesh, is_last = self.dim, device_mesh, self.is_last
+
+        def before(_, args, kwargs):
+            if args:
+                return (_split(args[0], mesh, dim), *args[1:]), kwargs
+            return args, {**kwargs, "hidden_states": _split(kwargs["hidden_states"], mesh, dim)}
+
+        module.register_forward_pre_hook(before, with_kwargs=True)
+        if is_last:
+            module.register_forward_hook(lambda _, args, result: _map(result, _whole))
+        return module
+
+
+class _Whole(ParallelStyle):
+    """A part of such a layer that works on all tokens. `style`: its own."""
+
+    def __init__(self, dim, style):
+        super().__init__()
+        self.dim, self.style = dim, style
+
+    def _apply(self, module, device_mesh):
+        if self.style is not None:
+            module = self.style._apply(module, device_mesh)
+        dim, mesh = self.dim, device_mesh
+        splits = []  # whether the input was split, of each call that runs
+
+        def before(_, args, kwargs):
+            hidden = args[0] if args else kwargs.get("hidden_states")
+            splits.append((isinstance(hidden, DTensor), getattr(hidden, "shape", None)))
+            return _map(args, _whole), _map(kwargs, _whole)
+
+        def after(_, args, result):
+            was_split, shape = splits.pop()
+            if not was_split:
+                return result
+            return _map(result, lambda one: _split(one, mesh, dim) if one.shape == shape and not isinstance(one, DTensor) else one)
+
+        module.register_forward_pre_hook(before, with_kwargs=True)
+        module.register_forward_hook(after)
+        return module
+
+
+def _map(value, change):
+    """`value` with each tensor in it changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if type(value) in (tuple, list):
+        return type(value)(_map(one, change) for one in value)
+    if type(value) is dict:
+        return {key: _map(one, change) for key, one in value.items()}
+    return value
+
+
+def _split(x, mesh, dim):
+    if isinstance(x, DTensor):
+        return x
+    return DTensor.from_local(x, mesh, [Replicate()], run_check=False).redistribute(placements=[Shard(dim)])
+
+
+def _whole(x):
+    # Gathered along another dimension than the first it has gaps, which models do not expect.
+    return x.redistribute(placements=[Replicate()]).to_local().contiguous() if isinstance(x, DTensor) else x
+
+
+def _add_sequence_parallelism(model, styles, dim):
+    """Adds sequence parallelism to the styles."""
+    for stack_name, stack in model.named_modules():
+        if not isinstance(stack, nn.ModuleList) or not any(_under(stack_name, styles)):
+            continue
+        if any(isinstance(model.get_submodule(name), nn.ModuleList) for name in _ancestors(stack_name)):
+            continue  # experts of a layer
+        for number, layer in enumerate(stack):
+            name = f"{stack_name}.{number}"
+            if list(layer.parameters(recurse=False)) or model.config.model_type in _FLAT:
+                styles[name] = _Whole(dim, styles.get(name))  # it may combine its own parameters with the hidden states
+                continue
+            styles[name] = _Split(dim, number == len(stack) - 1)
+            for key, part in layer.named_children():
+                if any(True for _ in part.parameters()):
+                    _add_part(f"{name}.{key}", part, styles, dim)
+
+
+def _add_part(name, part, styles, dim):
+    if not list(part.children()) and all(one.dim() == 1 for one in part.parameters()):
+        styles[name] = _Norm(sequence_dim=dim, use_local_output=False)
+        return
+    layers = {f"{name}.{key}" if key else name for key, one in part.named_modules() if list(one.parameters(recurse=False))}
+    simple = (ColwiseParallel, RowwiseParallel, _OnHeads)
+    if not all(isinstance(styles.get(one), simple) and styles[one].is_direct for one in layers):
+        styles[name] = _Whole(dim, styles.get(name))
+        return
+    for one in layers:
+        if isinstance(styles[one], _Linear):
+            styles[one] = styles[one].on_tokens(dim)
+
+
+def _under(name, styles):
+    return (fnmatch.fnmatchcase(one, f"{name}.*") for one in styles)
+
+
+def _ancestors(name):
+    parts = name.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts)))

@@ -1,0 +1,159 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""parallelize, and the plan for models without one whose layers have usual names."""
+
+import fnmatch
+
+from torch import nn
+from torch.distributed.tensor import Shard
+from torch.distributed.tensor.parallel import parallelize_module
+
+import tandem
+
+from . import _models
+from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _Norm, _OnTokens
+
+# Names of linear layers and norms in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
+_COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "wq", "wk", "wv", "w1", "w3", "c_fc", "fc1",
+            "dense_h_to_4h")
+_ROWS = ("o_proj", "down_proj", "wo", "w2", "c_proj", "fc2", "dense_4h_to_h", "out_proj")
+_NORMS = ("*norm*", "ln_*")
+# Layers that hold several projections one after another: with the styles below, a rank would get columns of one projection.
+_PACKED = ("qkv_proj", "gate_up_proj", "query_key_value", "c_attn", "Wqkv", "wqkv", "W_pack", "in_proj")
+
+
+class _Plan:
+    """Finds the layers of a model by their names."""
+
+    def __init__(self, model, sequence_dim):
+        self.tokens = None if sequence_dim is None else Shard(sequence_dim)
+        self.styles = {}
+        self.unsplit = {}  # name -> what it is: named like a layer that is split, but cannot be
+        for name, part in model.named_modules():
+            last = name.rpartition(".")[2]
+            if last in _COLUMNS or last in _ROWS:
+                self._add(name, part, last in _COLUMNS)
+            elif last in _PACKED and next(part.parameters(), None) is not None:
+                self.unsplit[name] = "several projections in one layer"
+            elif self.tokens and any(fnmatch.fnmatch(last.lower(), one) for one in _NORMS) and not list(part.children()):
+                self.styles[name] = _Norm(sequence_dim=sequence_dim, use_local_output=True)
+        # A row-parallel layer needs a column-parallel one that feeds it.
+        parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, ColwiseParallel)}
+        self.styles = {name: style for name, style in self.styles.items()
+                       if not isinstance(style, RowwiseParallel) or self._parent(name) in parents}
+
+    @staticmethod
+    def _parent(name):
+        """The name of the module that has the layer, also for a part of a wrapper (q_proj.base_layer, q_proj.lora_A.default)."""
+        parts = name.split(".")
+        return ".".join(parts[:max(at for at, one in enumerate(parts) if one in _COLUMNS or one in _ROWS)])
+
+    def _add(self, name, part, is_column):
+        if isinstance(part, nn.Linear):
+            self.styles[name] = self._style(is_column)
+            return
+        base = getattr(part, "base_layer", None)
+        if not isinstance(base, nn.Linear):
+            if next(part.parameters(), None) is not None:
+                self.unsplit[name] = type(part).__name__
+            return
+        # peft: base_layer(x) + lora_B(lora_A(x)). Anything else with parameters of its own is not known.
+        adapters = {"base_layer": [], "lora_A": [], "lora_B": []}
+        for parameter, _ in part.named_parameters():
+            key, _, rest = parameter.partition(".")
+            if key not in adapters or rest.rpartition(".")[2] not in ("weight", "bias"):
+                self.unsplit[name] = f"{type(part).__name__} with the parameter {parameter}"
+                return
+        for key, layer in part.named_modules():
+            if isinstance(layer, nn.Linear):
+                adapters[key.partition(".")[0]].append(f"{name}.{key}")
+        self.styles[f"{name}.base_layer"] = self._style(is_column)
+        # The layer with few outputs or inputs that is not split works on this rank's tokens, as norms do.
+        for key in adapters["lora_B" if is_column else "lora_A"]:
+            self.styles[key] = self._style(is_column)
+        for key in adapters["lora_A" if is_column else "lora_B"] if self.tokens else ():
+            self.styles[key] = _OnTokens()
+
+    def _style(self, is_column):
+        return ColwiseParallel(input_layouts=self.tokens) if is_column else RowwiseParallel(output_layouts=self.tokens)
+
+    def check(self):
+        """Raises if a model would be half split: a layer next to split ones, or, where ranks have some of the tokens, one that
+        would see no others."""
+        parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, _Linear)}
+        wrong = [f"{name} ({what})" for name, what in self.unsplit.items()
+                 if parents and (self.tokens or name.rpartition(".")[0] in parents)]
+        if wrong:
+            raise tandem.ArgumentError(f"parallelize: expected an nn.Linear, or one with peft's LoRA, found {', '.join(wrong)}; "
+                                       "other layers of the model would be split: give a plan")
+
+
+def plan(module, sequence_dim=0):
+    """The plan that `parallelize` uses: {"layers.0.self_attn.q_proj": ColwiseParallel, ..}. With sequence parallelism, norms work
+    on this rank's tokens (torch's SequenceParallel)."""
+    return _models.plan(module, sequence_dim) if _models.is_known(module) else _Plan(module, sequence_dim).styles
+
+
+def _named(module, chosen):
+    """(name, layer, style) of each layer that a plan names; patterns as in torch's parallelize_module."""
+    for name, part in module.named_modules():
+        for pattern, style in chosen.items():
+            parts, wanted = name.split("."), pattern.split(".")
+            if len(parts) == len(wanted) and all(map(fnmatch.fnmatch, parts, wanted)):
+                yield name, part, style
+                break
+
+
+def _check_layers(module, chosen, mesh):
+    """Raises, naming the layer, before anything is changed."""
+    names = _models.parameter_names(module)
+    for name, part, style in _named(module, chosen):
+        if not isinstance(style, (_Linear, _OnTokens)):
+            if hasattr(style, "check"):
+                style.check()
+            continue
+        try:
+            style._check(part, mesh)
+        except tandem.ArgumentError as error:
+            raise tandem.ArgumentError(f"layer {name}: {error}") from error
+        for key, value in part.named_parameters(recurse=False):
+            if len(tied := names[id(value)]) > 1:
+                raise tandem.ArgumentError(f"layer {name}: expected a {key} of its own, found one that is tied: "
+                                           f"{', '.join(tied)}; untie it, or leave the layer out of the plan")
+
+
+def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data_rank=0):
+    """Makes a model tensor-parallel, with communication hidden behind its matmuls; returns it.
+
+    mesh: a torch DeviceMesh of one dimension. parallelize_plan: as of torch's parallelize_module, with the styles of
+    this package or of torch; None: `plan(module, sequence_dim)`. sequence_dim: the dimension of the activations along
+    which tokens are split between the layers (sequence parallelism): each rank passes its own tokens to the model, and
+    gets its own back. None: every rank has all tokens. src_data_rank: the rank whose weights are split, as for torch;
+    None: each rank splits its own, which are the same on all ranks.
+
+    The product of a plain nn.Linear is overlapped. A subclass, or a layer whose forward was replaced or whose weight is a
+    subclass of tensors, keeps its forward: torch's style splits it, and the log says so.
+    Raises tandem.ArgumentError, and changes nothing, if no layer is found or one cannot be split.
+    """
+    found = None
+    if parallelize_plan is not None:
+        chosen = dict(parallelize_plan)
+    elif _models.is_known(module):
+        chosen = _models.plan(module, sequence_dim, mesh)
+    else:
+        found = _Plan(module, sequence_dim)
+        found.check()
+        chosen = found.styles
+    if not any(isinstance(style, _Linear) for style in chosen.values()):
+        if found is None and chosen:
+            raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan, "
+                                       "found none")
+        others = "".join(f"; {name} is {what}" for name, what in (found.unsplit if found else {}).items())
+        raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
+                                   f"found none{others}: give a plan")
+    _check_layers(module, chosen, mesh)
+    module = parallelize_module(module, mesh, chosen, src_data_rank=src_data_rank)
+    for name, part in module.named_modules():
+        if isinstance(part, Linear):
+            part._tandem_name = name or type(part).__name__
+    return module

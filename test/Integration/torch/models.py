@@ -1,0 +1,240 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Small models of transformers: `parallelize` without a plan against the whole model (docs/models.md)."""
+
+import copy
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import torch.distributed as dist
+import transformers
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+
+import tandem
+import tandem.torch as tt
+
+transformers.logging.set_verbosity_error()
+
+_SIZES = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_HEAD = {"head_dim": 8}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_GPT = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 2,
+        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+_BERT = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 80}
+_IMAGE = {"image_size": 16, "patch_size": 4, "num_channels": 3}
+_VISION = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, **_IMAGE}
+_PAIR = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+         "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0,
+         "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "vocab_size": 96, "max_position_embeddings": 64, "pad_token_id": 0,
+         "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+
+
+def _ids(batch, tokens, generator):
+    return torch.randint(3, 96, (batch, tokens), generator=generator)
+
+
+def _of_text(batch, tokens, generator):
+    ids = _ids(batch, tokens, generator)
+    return {"input_ids": ids, "labels": ids}
+
+
+def _of_pair(batch, tokens, generator):
+    return {"input_ids": _ids(batch, tokens, generator), "labels": _ids(batch, tokens + 1, generator)}
+
+
+def _of_image(batch, tokens, generator):
+    return {"pixel_values": torch.randn(batch, 3, 16, 16, generator=generator)}
+
+
+def _of_image_and_text(batch, tokens, generator):
+    return {"input_ids": _ids(batch, tokens, generator), **_of_image(batch, tokens, generator)}
+
+
+def _of_sound(batch, tokens, generator):
+    return {"input_features": torch.randn(batch, 8, 32, generator=generator), "labels": _ids(batch, tokens, generator)}
+
+
+def _of_wave(batch, tokens, generator):
+    return {"input_values": torch.randn(batch, 16 * tokens, generator=generator)}
+
+
+def _decoder(kind, **sizes):
+    return "AutoModelForCausalLM", kind, {**_SIZES, **sizes}, _of_text
+
+
+def _pair(kind):
+    return "AutoModelForSeq2SeqLM", kind, _PAIR, _of_pair
+
+
+def _encoder(kind, **sizes):
+    return "AutoModelForMaskedLM", kind, {**_BERT, **sizes}, _of_text
+
+
+#: name -> (class, type of the configuration, its values, inputs of a batch of sequences)
+MODELS = {
+    **{kind: _decoder(kind) for kind in ("llama", "qwen2", "gpt_neox", "granite", "cohere", "starcoder2", "phi", "phi3", "olmo2", "smollm3")},
+    **{kind: _decoder(kind, **_HEAD) for kind in ("mistral", "qwen3", "gemma2", "gemma3_text", "glm4")},
+    "mixtral": _decoder("mixtral", num_local_experts=4, num_experts_per_tok=2),
+    "qwen2_moe": _decoder("qwen2_moe", shared_expert_intermediate_size=32, **_EXPERTS),
+    "qwen3_moe": _decoder("qwen3_moe", **_HEAD, **_EXPERTS),
+    "deepseek_v3": _decoder("deepseek_v3", n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, q_lora_rank=16,
+                            kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, n_group=2, topk_group=1,
+                            num_key_value_heads=4, first_k_dense_replace=1),
+    "gptj": ("AutoModelForCausalLM", "gptj", {**_GPT, "rotary_dim": 4}, _of_text),
+    "opt": ("AutoModelForCausalLM", "opt", {"vocab_size": 96, "hidden_size": 32, "ffn_dim": 64, "num_hidden_layers": 2, "dropout": 0.0,
+                                            "num_attention_heads": 4, "max_position_embeddings": 64, "word_embed_proj_dim": 32}, _of_text),
+    "bloom": ("AutoModelForCausalLM", "bloom", {"vocab_size": 96, "hidden_size": 32, "n_layer": 2, "n_head": 4}, _of_text),
+    **{kind: _encoder(kind) for kind in ("bert", "roberta", "xlm-roberta")},
+    "electra": _encoder("electra", embedding_size=32),
+    "distilbert": ("AutoModelForMaskedLM", "distilbert", {"vocab_size": 96, "dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4,
+                                                          "max_position_embeddings": 64, "dropout": 0.0, "attention_dropout": 0.0}, _of_text),
+    "vit": ("AutoModelForImageClassification", "vit", {**_VISION, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}, _of_image),
+    "dinov2": ("AutoModelForImageClassification", "dinov2", {**_VISION, "mlp_ratio": 2}, _of_image),
+    "siglip_vision": ("AutoModel", "siglip_vision_model", _VISION, _of_image),
+    "clip": ("AutoModel", "clip", {"text_config": {**_VISION, "vocab_size": 96, "max_position_embeddings": 64, "eos_token_id": 2},
+                                   "vision_config": _VISION, "projection_dim": 16}, _of_image_and_text),
+    **{kind: _pair(kind) for kind in ("bart", "mbart", "marian", "m2m_100", "pegasus")},
+    "whisper": ("AutoModelForSpeechSeq2Seq", "whisper", {**_PAIR, "num_mel_bins": 8, "max_source_positions": 16,
+                                                         "max_target_positions": 64}, _of_sound),
+    "wav2vec2": ("AutoModelForCTC", "wav2vec2", {"vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                                                 "intermediate_size": 64, "conv_dim": (16, 16), "conv_stride": (4, 4), "conv_kernel": (4, 4),
+                                                 "num_feat_extract_layers": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0,
+                                                 "feat_proj_dropout": 0.0, "final_dropout": 0.0, "layerdrop": 0.0, "activation_dropout": 0.0,
+                                                 "mask_time_prob": 0.0, "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}, _of_wave),
+}
+#: Those that `parallelize` refuses.
+REFUSED = {
+    "gpt2": ("AutoModelForCausalLM", "gpt2", _GPT, _of_text),
+    "falcon": ("AutoModelForCausalLM", "falcon", {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}, _of_text),
+    "mamba": ("AutoModelForCausalLM", "mamba", {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}, _of_text),
+    "albert": _encoder("albert", embedding_size=32),
+    "mpnet": _encoder("mpnet"),
+    "deberta-v2": _encoder("deberta-v2"),
+    "t5": ("AutoModelForSeq2SeqLM", "t5", {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
+                                           "dropout_rate": 0.0, "pad_token_id": 0, "decoder_start_token_id": 0}, _of_pair),
+}
+
+
+def make(kind):
+    name, configuration, values, inputs = {**MODELS, **REFUSED}[kind]
+    torch.manual_seed(0)
+    return getattr(transformers, name).from_config(transformers.AutoConfig.for_model(configuration, **values)).float(), inputs
+
+
+def _whole(x):
+    if not isinstance(x, DTensor):
+        return x
+    placement = x.placements[0]
+    if not hasattr(placement, "split_factor"):
+        return x.full_tensor()
+    # torch cannot gather parts of packed weights: each rank has a part of each of their parts.
+    local = x.to_local().detach().contiguous()
+    parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, local)
+    chunks = [part.chunk(placement.split_factor, placement.dim) for part in parts]
+    return torch.cat([chunk[at] for at in range(placement.split_factor) for chunk in chunks], placement.dim)
+
+
+def _close(what, found, expected, least=0.0):
+    error = (_whole(found.detach()) - expected.detach()).abs().max().item()
+    size = max(expected.abs().max().item(), least)
+    assert error <= 3e-4 * size, f"{what}: expected values up to {size}, found errors up to {error}"
+
+
+def _result(output):
+    return next(output[key] for key in ("logits", "logits_per_image", "last_hidden_state") if key in output)
+
+
+def of_transformers(rank, ranks, kind, dim):
+    """Results, loss, gradients, a step and generated tokens, for sequences of several lengths, with a mask and without."""
+    whole, inputs = make(kind)
+    split = copy.deepcopy(whole)
+    assert tt.parallelize(split, init_device_mesh("cpu", (ranks,)), sequence_dim=dim) is split
+    for one in (whole, split):
+        one.train()
+    for batch, tokens, is_masked in ((1, 8, False), (3, 7, True), (2, 16, False)):
+        given = inputs(batch, tokens, torch.Generator().manual_seed(tokens))
+        mask = None
+        if is_masked and inputs is _of_text:
+            mask = torch.ones(batch, tokens, dtype=torch.long)
+            mask[0, -2:], mask[1, :2] = 0, 0
+            given["attention_mask"] = mask
+        losses = []
+        for one in (split, whole):
+            one.zero_grad()
+            output = one(**given)
+            result = _result(output)
+            losses.append((result, output.loss if output.get("loss") is not None else _whole(result).square().mean()))
+            losses[-1][1].backward()
+        (found, found_loss), (expected, loss) = losses
+        if mask is not None:  # what a padded token computes is not used
+            found, expected = found * mask[..., None], expected * mask[..., None]
+        _close("result", found, expected)
+        _close("loss", found_loss, loss)
+        expected = {name: value.grad for name, value in whole.named_parameters() if value.grad is not None}
+        least = 1e-3 * max(grad.abs().max().item() for grad in expected.values())
+        for name, value in split.named_parameters():
+            if name in expected:
+                assert value.grad is not None, f"{name}: no gradient"
+                _close(f"gradient of {name}", value.grad, expected[name], least)
+    for one in (split, whole):
+        torch.optim.SGD(one.parameters(), lr=0.1).step()
+    for (name, found), expected in zip(split.named_parameters(), whole.parameters()):
+        _close(f"{name} after a step", found, expected, 1e-3)
+    if not whole.can_generate() or inputs not in (_of_text, _of_pair):
+        return
+    for one in (split, whole):
+        one.eval()
+    ids = _ids(2, 5, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        found, expected = (one.generate(ids, max_new_tokens=4, do_sample=False) for one in (split, whole))
+    assert found.tolist() == expected.tolist(), (found, expected)
+
+
+def refused_model(rank, ranks, kind, dim):
+    """The model is refused before anything has changed."""
+    split, _ = make(kind)
+    before = {name: value.clone() for name, value in split.state_dict().items()}
+    classes = [type(part) for part in split.modules()]
+    try:
+        tt.parallelize(split, init_device_mesh("cpu", (ranks,)), sequence_dim=dim)
+    except tandem.ArgumentError as error:
+        assert type(split).__name__ in str(error), error
+    else:
+        raise AssertionError(f"{kind}: not refused")
+    assert classes == [type(part) for part in split.modules()]
+    assert all(torch.equal(value, before[name]) for name, value in split.state_dict().items())
+
+
+def heads_of_model(rank, ranks):
+    """Heads that ranks do not divide, layers with adapters, and a plan of one's own."""
+    mesh = init_device_mesh("cpu", (ranks,))
+
+    def refuses(text, change, **options):
+        one, _ = make("llama")
+        change(one)
+        try:
+            tt.parallelize(one, mesh, **options)
+        except tandem.ArgumentError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"expected an error with {text}")
+
+    refuses(f"expected num_attention_heads that {ranks} ranks divide, found 3",
+            lambda one: setattr(one.config, "num_attention_heads", 3))
+    refuses(f"expected num_key_value_heads that divide {ranks} ranks, or that these divide, found 3",
+            lambda one: setattr(one.config, "num_key_value_heads", 3))
+
+    def adapt(one):
+        wrapper = torch.nn.Module()
+        wrapper.base_layer = one.model.layers[0].mlp.up_proj
+        one.model.layers[0].mlp.up_proj = wrapper
+    refuses("layer model.layers.0.mlp.up_proj: expected a linear layer without adapters", adapt, sequence_dim=1)
+    styles = tt.plan(make("llama")[0], None)
+    assert isinstance(styles["model.layers.0.self_attn.q_proj"], tt.ColwiseParallel)
+    assert isinstance(styles["model.layers.1.mlp.down_proj"], tt.RowwiseParallel)

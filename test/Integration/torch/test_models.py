@@ -1,0 +1,29 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models of transformers (docs/models.md). TANDEM_ALL_MODELS=1, as `tools/dev models` sets it: all of them, on 2 and 4 ranks."""
+
+import os
+
+import models
+import pytest
+from ranks import run
+
+ALL = bool(os.environ.get("TANDEM_ALL_MODELS"))
+#: A decoder, key heads that ranks share, norms of heads, packed projections, experts, an encoder, a pair, images.
+FEW = [("llama", 2), ("qwen2", 4), ("qwen3", 2), ("phi3", 2), ("mixtral", 2), ("bert", 2), ("whisper", 2), ("vit", 2)]
+
+
+@pytest.mark.parametrize("dim", [None, 1])
+@pytest.mark.parametrize("kind, ranks", [(kind, ranks) for kind in models.MODELS for ranks in (2, 4)] if ALL else FEW)
+def test_model(kind, ranks, dim):
+    run("of_transformers", ranks, kind, dim)
+
+
+@pytest.mark.parametrize("dim", [None, 1])
+@pytest.mark.parametrize("kind", models.REFUSED if ALL else ["gpt2"])
+def test_refused(kind, dim):
+    run("refused_model", 2, kind, dim)
+
+
+def test_heads():
+    run("heads_of_model", 4)
