@@ -7,6 +7,8 @@ import copy
 import functools
 import io
 import itertools
+import logging
+import os
 import random
 import time
 
@@ -132,6 +134,70 @@ def own_forward(rank, ranks):
         model.up_proj.forward = lambda x, before=before: 2 * before(x)
     tt.parallelize(split, _mesh(ranks), sequence_dim=None)
     _agree(rank, ranks, whole, split, None)
+
+
+    # Of all layers, as some libraries do.
+    whole, split = MLP(), MLP()
+    split.load_state_dict(whole.state_dict())
+    with pytest.MonkeyPatch.context() as patch:
+        before = nn.Linear.forward
+        patch.setattr(nn.Linear, "forward", lambda self, x: 2 * before(self, x))
+        tt.parallelize(split, _mesh(ranks), sequence_dim=None)
+        _agree(rank, ranks, whole, split, None)
+
+    class Doubled(torch.Tensor):  # a split tensor would not call this
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            made = super().__torch_function__(function, types, args, kwargs or {})
+            return 2 * made.as_subclass(torch.Tensor) if function is nn.functional.linear else made
+
+    model = MLP()
+    model.up_proj.weight = nn.Parameter(model.up_proj.weight.detach().as_subclass(Doubled))
+    _refused(tandem.ArgumentError, lambda: tt.parallelize(model, _mesh(ranks), sequence_dim=None), "layer up_proj", "Doubled")
+
+
+def names(rank, ranks):
+    """No layer stays whole next to split ones without a word."""
+    class Block(nn.Module):
+        def __init__(self, name, other="out_proj"):
+            super().__init__()
+            self.attention, self.mlp = nn.Module(), MLP()
+            setattr(self.attention, name, nn.Linear(8, 24))
+            setattr(self.attention, other, nn.Linear(8, 8))
+            self.mlp.qkv_norm = nn.LayerNorm(8)
+
+    for name in ("qkv", "to_qkv", "Wqkv", "kv_proj", "fused_qkv", "query_key_value", "c_attn"):
+        _refused(tandem.ArgumentError, lambda name=name: tt.parallelize(Block(name), _mesh(ranks)), f"attention.{name} (several")
+        tt.parallelize(Block(name), _mesh(ranks), sequence_dim=None)  # all ranks have all tokens
+    said, handler = [], logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("tandem.torch").addHandler(handler)
+    tt.parallelize(nn.Sequential(Block("mixer"), Block("router", "q_b_proj")), _mesh(ranks))
+    assert said == ["parallelize: these linear layers are not split, and work on this rank's tokens: *.attention.mixer, "
+                    "*.attention.router, *.attention.q_b_proj, *.attention.out_proj"], said
+    model = MLP()
+    model.extra, model.others = nn.Linear(8, 16), nn.Sequential(nn.Linear(8, 16), nn.ReLU())
+    model.up_proj = Adapted(model.up_proj)
+    tt.parallelize(model, _mesh(ranks), sequence_dim=None)
+    assert said[1:] == ["parallelize: these linear layers are not split: extra, others.*"], said
+    model = Block("qkv")
+    model.mlp.qkv = nn.Sequential(nn.Linear(8, 24), nn.Dropout())
+    _refused(tandem.ArgumentError, lambda: tt.parallelize(model, _mesh(ranks), sequence_dim=None), "mlp.qkv (several")
+    model.mlp.qkv = nn.ModuleDict({"q_proj": nn.Linear(8, 8), "v_proj": nn.Linear(8, 8)})  # no projection itself
+    tt.parallelize(model, _mesh(ranks), sequence_dim=None)
+    assert isinstance(model.mlp.qkv["q_proj"].weight, DTensor)
+    tt.parallelize(MLP(), _mesh(ranks))
+    assert len(said) == 2, said
+    logging.getLogger("tandem.torch").removeHandler(handler)
+    for plan in ({"nothing": tt.ColwiseParallel()}, {}, {"*.*": tt.RowwiseParallel()}):
+        _refused(tandem.ArgumentError, lambda plan=plan: tt.parallelize(MLP(), _mesh(ranks), plan), "found none")
+    tt.parallelize(MLP(), _mesh(ranks), {"gate*": tt.ColwiseParallel(), "*": tt.ColwiseParallel()})
+    layer = tt.parallelize(nn.Linear(8, 4), _mesh(ranks), tt.ColwiseParallel())
+    assert layer(torch.randn(2, 8)).shape == (2, 4 // ranks)
+    for plan in (_mesh(ranks).get_group(), None):
+        _refused(tandem.ArgumentError, lambda plan=plan: tt.parallelize(MLP(), plan), "mesh of one dimension")
+    for dim in ("0", 1.0, True):
+        _refused(tandem.ArgumentError, lambda dim=dim: tt.parallelize(MLP(), _mesh(ranks), sequence_dim=dim), "sequence_dim")
 
 
 def adapters(rank, ranks):
@@ -281,6 +347,12 @@ def transforms(rank, ranks):
         with torch.autograd.forward_ad.dual_level():
             dual = torch.autograd.forward_ad.make_dual(x.detach(), torch.ones_like(x))
             _refused(RuntimeError, lambda call=call, dual=dual: call(dual), name, "forward-mode")
+        y = call(x)
+        batched = functools.partial(torch.autograd.grad, y, x, torch.ones(3, *y.shape), is_grads_batched=True)
+        if name == "matmul_all_reduce":  # its gradients are local
+            close(batched()[0][1], torch.autograd.grad(call(x), x, torch.ones_like(y))[0])
+        else:
+            _refused(RuntimeError, batched, name, "a batch")
     # 8-bit floats have no gradients, nor have their scales.
     x8, w8, one = torch.ones(2, 16).to(torch.float8_e4m3fn), torch.ones(16, 4).to(torch.float8_e4m3fn), torch.tensor(1.0)
     scale = torch.tensor(1.0, requires_grad=True)
@@ -346,7 +418,19 @@ def life(rank, ranks):
     model.up_proj.weight = nn.Parameter(torch.ones(16, 8, dtype=torch.int8), requires_grad=False)
     _refused(tandem.ArgumentError, lambda: tt.parallelize(model, _mesh(ranks)), "layer up_proj", "int8", "quantised layers")
     assert not isinstance(model.gate_proj.weight, DTensor)
+    model = MLP()
+    model.up_proj = nn.LazyLinear(16)
+    _refused(tandem.ArgumentError, lambda: tt.parallelize(model, _mesh(ranks)), "layer up_proj", "uninitialised")
     _refused(tandem.ArgumentError, lambda: split.gate_proj(torch.randn(2, 7)), "layer gate_proj", "expected weights of 7 rows")
+    for layer, x, words in ((split.gate_proj, None, "NoneType"), (split.down_proj, [1.0], "list"),
+                            (split.down_proj, torch.tensor(1.0), "shape ()")):
+        _refused(tandem.ArgumentError, lambda layer=layer, x=x: layer(x), "layer", "_proj", words)
+    for dim in (2, 3, 4, -4):  # none of the input
+        other = tt.parallelize(MLP(), _mesh(ranks), sequence_dim=dim)
+        _refused(tandem.ArgumentError, lambda other=other: other(torch.randn(2, 2, 8)), "layer gate_proj", f"dimension {dim}" if dim != 2 else "2")
+    other = copy.deepcopy(split)
+    other.down_proj.weight = nn.Parameter(torch.ones(8, 8))
+    _refused(tandem.ArgumentError, lambda: other.down_proj(torch.randn(2, 8)), "layer down_proj", "weight", "DTensor")
     _refused(tandem.ArgumentError, lambda: tt.column_linears(torch.randn(2, 7), [split.gate_proj, split.up_proj]),
              "layer gate_proj, up_proj")
 
@@ -354,7 +438,8 @@ def life(rank, ranks):
 def late(rank, ranks):
     """The timeout is that of the process group or of the context, and a live rank is waited for."""
     assert tt._groups.timeout_of(dist.group.WORLD) == 1800
-    _refused(tandem.ArgumentError, lambda: tt.context(timeout=0), "timeout")
+    for timeout in (0, -1, float("inf"), float("nan"), "5", 4e9):
+        _refused(tandem.ArgumentError, lambda timeout=timeout: tt.context(timeout=timeout), "timeout")
     context = tt.context(timeout=40)
     assert tt.context() is context and tt.context(timeout=40) is context
     _refused(tandem.ArgumentError, lambda: tt.context(timeout=41), "40")
@@ -373,13 +458,36 @@ def disagree(rank, ranks, kind):
     start = time.monotonic()
     # A rank that prepares a program waits for others in another place than one that runs a program.
     rows, said = {"padded": (67 + rank, ("134 tokens", "136 tokens")), "known": (3 + rank, ("6 tokens", "8 tokens")),
-                  "new": (4 + rank, ("8 tokens", "10 tokens")), "operator": (3, ("all_gather_matmul", "matmul_all_reduce"))}[kind]
+                  "new": (4 + rank, ("8 tokens", "10 tokens")), "operator": (3, ("all_gather_matmul", "matmul_all_reduce")),
+                  "tokens": (2, ("3 tokens", "4 tokens")), "batches": (0, ("12 tokens", "float32, 2", "float32, 3")),
+                  "rows": (2, ("expected 1 of 3 rows on rank 1, found 2",) if rank else ("rank 1", "3 tokens")),
+                  "layer": (3 + rank, ("layer gate_proj", "6 tokens", "8 tokens", "a layer a DTensor"))}[kind]
     with pytest.raises(tandem.Error) as error:
         if kind == "operator" and rank == 1:
             tt.matmul_all_reduce(torch.ones(rows, 8), w)
+        elif kind == "tokens":
+            tt.all_gather_matmul(torch.ones(rows, 8), w, tokens=3 + rank)
+        elif kind == "rows":
+            tt.all_gather_matmul(torch.ones(2 - rank, 8), w, tokens=3)
+            tt.all_gather_matmul(torch.ones(rows, 8), w, tokens=3)
+        elif kind == "batches":
+            tt.matmul_all_reduce(torch.ones(2 + rank, 6 - 2 * rank, 8), w)
+        elif kind == "layer":
+            tt.parallelize(MLP(), _mesh(ranks))(torch.ones(rows, 8))
         else:
             gather(rows)
     assert all(text in str(error.value) for text in said), error.value
+    assert time.monotonic() - start < 60, "the timeout of the group is 1800 s"
+
+
+def ended(rank, ranks):
+    """A rank that ended is not waited for where the others make a program."""
+    w = torch.ones(8, 4)
+    tt.all_gather_matmul(torch.ones(4, 8), w)
+    if rank == 1:
+        os._exit(0)
+    start = time.monotonic()
+    _refused(tandem.Error, lambda: tt.all_gather_matmul(torch.ones(6, 8), w), "lost rank 1")
     assert time.monotonic() - start < 60, "the timeout of the group is 1800 s"
 
 
@@ -444,6 +552,13 @@ def gradients_of_fuse(rank, ranks):
     with torch.no_grad():
         close(gather(x, w, context=context), expected)
     close(gather(x, w.detach(), context=context), expected)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, x)
+        _refused(tandem.ArgumentError, lambda: gather(dual, w.detach(), context=context), "argument 0", "forward-mode")
+        close(gather(x, w.detach(), context=context), expected)
+    for transform in (torch.func.vmap, torch.func.grad, torch.func.jacrev):
+        _refused(tandem.ArgumentError, lambda transform=transform: transform(
+            lambda x: gather(x, w.detach(), context=context).sum())(x), "argument 0", "torch.func")
 
 
 class _Random(nn.Module):

@@ -7,7 +7,7 @@ import os
 import pytest
 from ranks import run
 
-FEATURES = ("own_forward", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "compiled_autograd", "late", "negative",
+FEATURES = ("own_forward", "names", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "compiled_autograd", "late", "ended", "negative",
             "gradients_of_fuse", "chained")
 
 
@@ -37,7 +37,7 @@ def test_operators(check):
     run(check, 2)
 
 
-@pytest.mark.parametrize("kind", ["padded", "known", "new", "operator"])
+@pytest.mark.parametrize("kind", ["padded", "known", "new", "operator", "tokens", "rows", "batches", "layer"])
 def test_ranks_that_disagree(kind):
     run("disagree", 2, kind)
 

@@ -5,8 +5,10 @@
 import datetime
 import logging
 import os
+import select
 import threading
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -61,12 +63,26 @@ class StoreBootstrap:
         self._store = dist.PrefixStore(f"tandem/{name}/{number}", c10d._get_process_group_store(group))
         self._timeout, self._exchange = datetime.timedelta(seconds=timeout), 0
         self.check = None  # called while it waits for ranks: its error ends the wait
-        self.node = _tandem.node()
-        nodes = self.all_gather(self.node.encode())
-        here = [rank for rank, other in enumerate(nodes) if other == self.node.encode()]
+        self.node, self._processes, space = _tandem.node(), select.poll(), os.readlink("/proc/self/ns/pid")
+        self._ranks = {}  # descriptor of a process of this host, which can be read when the process has ended -> rank
+        places = [one.decode().split(" ", 2) for one in self.all_gather(f"{os.getpid()} {space} {self.node}".encode())]
+        nodes = [node for _, _, node in places]
+        for rank, (pid, *place) in enumerate(places):
+            if place == [space, self.node] and int(pid) != os.getpid():
+                self._watch(rank, int(pid))
+        here = [rank for rank, other in enumerate(nodes) if other == self.node]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none can be distinguished
             self.local_rank, self.local_size = self.rank, self.world_size
+
+    def _watch(self, rank, pid):
+        try:
+            process = os.pidfd_open(pid)
+        except (AttributeError, OSError):
+            return  # this Python or system has none
+        weakref.finalize(self, os.close, process)
+        self._processes.register(process)
+        self._ranks[process] = rank
 
     def all_gather(self, data):
         """The bytes of all ranks, in the order of ranks."""
@@ -82,6 +98,9 @@ class StoreBootstrap:
                 self._store.check(keys)  # a store that is lost raises
                 if self.check:
                     self.check()
+                for process, _ in self._processes.poll(0):  # it has no more to say
+                    if not self._store.check([keys[self._ranks[process]]]):
+                        raise tandem.Error(f"lost rank {self._ranks[process]}: its process has ended") from error
                 if time.monotonic() >= until:
                     missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
                     raise tandem.Timeout(f"ranks {missing} of the group did not come within {self._timeout}") from error
@@ -107,8 +126,8 @@ def context(group=None, device=None, channels="", torch_memory=None, timeout=Non
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    if timeout is not None and not timeout > 0:
-        raise tandem.ArgumentError(f"context: expected a timeout of more than 0 seconds, found {timeout}")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout <= 4e6):
+        raise tandem.ArgumentError(f"context: expected a timeout of more than 0 seconds and at most 4000000, found {timeout!r}")
     _, made, bootstrap, has_torch_memory = _context(group.group_name, device, channels, torch_memory is not False, timeout)
     if timeout is not None and bootstrap._timeout.total_seconds() != timeout:
         raise tandem.ArgumentError(f"context: expected timeout={timeout} before the group is first used; its context has "
@@ -146,7 +165,7 @@ def _agree(name, device, call):
         if other != call.encode():
             raise tandem.ArgumentError(
                 f"expected the same call on all ranks of the group, found {call} on rank {bootstrap.rank} and {other.decode()} "
-                f"on rank {rank}; with other numbers of tokens on each rank, pass tokens=")
+                f"on rank {rank}; for other numbers of tokens on each rank, all_gather_matmul takes tokens=, a layer a DTensor")
 
 
 def _make_context(bootstrap, device, channels, torch_memory):

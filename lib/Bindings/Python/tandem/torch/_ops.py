@@ -110,10 +110,12 @@ def _prepare_gather(group, numbers, rows, weights):
     (x,), (dim, tokens, gathered) = rows, numbers
     dim, ranks = _check("all_gather_matmul", x, weights, dim), group[1].world_size
     tokens = _tokens_of(x, dim, group[0], tokens)
-    _check_piece(x, dim, group[0], tokens)
     *outer, _, columns = _folded(x.shape, dim)
     kinds, flags = _global(weights, ranks, 1), (gathered,)
-    bound, call = _padding.padded_rows(group, "all_gather_matmul", x, ranks, tokens, outer, columns, kinds, flags)
+    try:
+        bound, call = _padding.padded_rows(group, "all_gather_matmul", x, ranks, tokens, x.shape[:dim], columns, kinds, flags)
+    finally:
+        _check_piece(x, dim, group[0], tokens)  # the others know now that this rank makes another call, or none
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
@@ -146,9 +148,9 @@ def _prepare_scatter(group, numbers, rows, weights):
     (dim,), ranks = numbers, group[1].world_size
     dim = _check_sum("matmul_reduce_scatter", rows, weights, dim)
     kinds, shapes = _global(weights, ranks, 0), tuple(_shape(_folded(x.shape, dim), ranks, -1) for x in rows)
-    *outer, tokens, _ = shapes[0]
+    tokens = rows[0].shape[dim]
     here, columns = _piece(tokens, group[0]), tuple(shape[-1] for shape in shapes)
-    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter", rows[0], ranks, tokens, outer, columns, kinds)
+    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter", rows[0], ranks, tokens, rows[0].shape[:dim], columns, kinds)
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
@@ -175,7 +177,7 @@ def _prepare_scatter_backward(group, numbers, rows, weights):
     dim, ranks = dim % x.dim(), group[1].world_size
     (kind,), flags = _global(weights, ranks, 0), (need_x, need_weight)
     *outer, tokens, columns = _shape(_folded(x.shape, dim), ranks, -1)
-    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter_backward", x, ranks, tokens, outer, columns, kind,
+    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter_backward", x, ranks, tokens, x.shape[:dim], columns, kind,
                                        flags)
     if bound is not None:
         def padded(rows, weights):
@@ -203,7 +205,7 @@ def _prepare_reduce(group, numbers, rows, weights):
     _check_sum("matmul_all_reduce", rows, weights, 0)
     columns = tuple(x.shape[-1] * ranks for x in rows)
     kinds, tokens = _global(weights, ranks, 0), math.prod(shape)
-    bound, call = _padding.padded_rows(group, "matmul_all_reduce", rows[0], 1, tokens, [], columns, kinds)
+    bound, call = _padding.padded_rows(group, "matmul_all_reduce", rows[0], 1, tokens, shape[:-1], columns, kinds)
     if bound is not None:
         def padded(rows, weights):
             rows = [_padding.pad(x.reshape(tokens, -1), 0, 1, tokens, bound) for x in rows]
@@ -330,7 +332,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        check_once("all_gather_matmul")
+        check_once("all_gather_matmul", *grads)
         whole, *weights = ctx.saved_tensors
         used, transposes = _used(grads, weights)
         dx = None
@@ -360,7 +362,7 @@ class _Sum(torch.autograd.Function):
 
 def _gradients_of_scatter(x, weight, grad, need_x, need_weight, dim, group, rows=None):
     """(dx or None, dw or None)."""
-    check_once("matmul_reduce_scatter")
+    check_once("matmul_reduce_scatter", grad)
     made = _scatter_backward_op(x, weight, grad, dim, group, need_x, need_weight) if need_x or need_weight else []
     return made[0] if need_x else None, made[-1] if need_weight else None
 
@@ -415,7 +417,7 @@ class _Replicated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        check_once("column_parallel")
+        check_once("column_parallel", *grads)
         x, *weights = ctx.saved_tensors
         used, transposes = _used(grads, weights)
         dx = _reduce_op(used, transposes, ctx.group) if ctx.needs_input_grad[1] and used else None

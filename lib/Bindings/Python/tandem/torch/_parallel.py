@@ -30,8 +30,12 @@ class Linear(nn.Linear):
 
 def _results(layers, x, call):
     """call(), the results of split layers. Errors name the layers; a weight that changes before the backward is an error."""
-    check_transforms(layers[0]._tandem_name, (x,))  # DTensor's own errors name nothing
     try:
+        if not isinstance(x, torch.Tensor):
+            raise tandem.ArgumentError(f"expected a tensor, found {type(x).__name__}")
+        check_transforms(layers[0]._tandem_name, (x,))  # DTensor's own errors name nothing
+        if plain := [key for one in layers for key, value in one._parameters.items() if not isinstance(value, (DTensor, type(None)))]:
+            raise tandem.ArgumentError(f"expected a {plain[0]} that is a DTensor, as parallelize has made it, found a plain tensor")
         made = call()
     except tandem.ArgumentError as error:
         raise tandem.ArgumentError(f"layer {', '.join(one._tandem_name for one in layers)}: {error}") from error
@@ -45,6 +49,11 @@ def _problem(module):
     if nn.utils.parametrize.is_parametrized(module):
         kinds = [type(one).__name__ for parts in module.parametrizations.values() for one in parts]
         return f"expected parameters that are tensors, found the parametrization {', '.join(kinds)}: remove it before"
+    if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
+        return "expected parameters with shapes, found uninitialised ones: call the layer once before"
+    for kind in {type(value) for value in module.parameters(recurse=False)}:
+        if _is_lost(kind):
+            return f"expected tensors, found {kind.__name__}, whose __torch_function__ a split tensor would not call"
     weight = module._parameters.get("weight")
     if weight is None:
         return "expected a parameter named weight, found none: a hook such as the old weight_norm computes it; remove it before"
@@ -54,8 +63,17 @@ def _problem(module):
     return None
 
 
+def _is_lost(kind):
+    """Does a subclass of tensors compute something that it would not as a DTensor's part? That needs a __torch_dispatch__."""
+    function = getattr(kind.__torch_function__, "__func__", kind.__torch_function__)
+    return (kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ and
+            function not in (torch.Tensor.__torch_function__.__func__, nn.Parameter.__torch_function__))
+
+
 def _is_plain(module):
     """Whether the layer computes F.linear(x, weight, bias) of plain tensors and nothing else."""
+    if getattr(nn.Linear.forward, "__globals__", None) is not vars(nn.modules.linear):
+        return False  # that of all layers was replaced
     kinds = {type(one._local_tensor if isinstance(one, DTensor) else one) for one in module.parameters(recurse=False)}
     return type(module) in (nn.Linear, Linear) and "forward" not in vars(module) and kinds <= {torch.Tensor, nn.Parameter}
 
@@ -101,7 +119,7 @@ class _Linear(ParallelStyle):
         name = type(self).__name__
         if not isinstance(module, nn.Linear):
             raise tandem.ArgumentError(f"{name}: expected a torch.nn.Linear, found {type(module).__name__}")
-        if mesh.ndim != 1:
+        if getattr(mesh, "ndim", None) != 1:
             raise tandem.ArgumentError(f"{name}: expected a mesh of one dimension, such as mesh[\"tp\"], found {mesh}")
         if problem := _problem(module):
             raise tandem.ArgumentError(f"{name}: {problem}")
@@ -190,7 +208,7 @@ class _Replica(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        check_once("a linear layer on this rank's tokens")
+        check_once("a linear layer on this rank's tokens", grad)
         total = grad.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total, group=ctx.spec.mesh.get_group())  # functional collectives: 80 us more
         return DTensor(total, ctx.spec, requires_grad=False)
@@ -213,6 +231,8 @@ def _transpose(weight):
 
 
 def _dim(placement, x):
+    if not -x.dim() <= placement.dim < x.dim():
+        raise tandem.ArgumentError(f"expected dimension {placement.dim} in the input, found shape {tuple(x.shape)}")
     return placement.dim % x.dim()
 
 

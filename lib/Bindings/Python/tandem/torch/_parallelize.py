@@ -3,15 +3,16 @@
 """parallelize, and the plan for models without one whose layers have usual names."""
 
 import fnmatch
+import re
 
 from torch import nn
 from torch.distributed.tensor import Shard
-from torch.distributed.tensor.parallel import parallelize_module
+from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 
 import tandem
 
 from . import _models
-from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _Norm, _OnTokens
+from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _Norm, _OnTokens, log
 
 # Names of linear layers and norms in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "wq", "wk", "wv", "w1", "w3", "c_fc", "fc1",
@@ -19,7 +20,15 @@ _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "wq", "wk", "w
 _ROWS = ("o_proj", "down_proj", "wo", "w2", "c_proj", "fc2", "dense_4h_to_h", "out_proj")
 _NORMS = ("*norm*", "ln_*")
 # Layers that hold several projections one after another: with the styles below, a rank would get columns of one projection.
-_PACKED = ("qkv_proj", "gate_up_proj", "query_key_value", "c_attn", "Wqkv", "wqkv", "W_pack", "in_proj")
+_PACKED = ("*qkv*", "*kv_proj", "to_kv", "wkv", "gate_up*", "query_key_value", "c_attn", "w_pack", "in_proj")
+
+
+def _is_one(name, patterns):
+    return any(fnmatch.fnmatch(name.lower(), one) for one in patterns)
+
+
+def _is_known(name):
+    return any(part in _COLUMNS or part in _ROWS for part in name.split("."))
 
 
 class _Plan:
@@ -33,14 +42,19 @@ class _Plan:
             last = name.rpartition(".")[2]
             if last in _COLUMNS or last in _ROWS:
                 self._add(name, part, last in _COLUMNS)
-            elif last in _PACKED and next(part.parameters(), None) is not None:
+            elif _is_one(last, _NORMS):
+                if self.tokens and not list(part.children()):
+                    self.styles[name] = _Norm(sequence_dim=sequence_dim, use_local_output=True)
+            elif _is_one(last, _PACKED) and list(part.parameters()) and not any(map(_is_known, part.state_dict())):
                 self.unsplit[name] = "several projections in one layer"
-            elif self.tokens and any(fnmatch.fnmatch(last.lower(), one) for one in _NORMS) and not list(part.children()):
-                self.styles[name] = _Norm(sequence_dim=sequence_dim, use_local_output=True)
         # A row-parallel layer needs a column-parallel one that feeds it.
         parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, ColwiseParallel)}
+        rows = [name for name, style in self.styles.items() if isinstance(style, RowwiseParallel)]
         self.styles = {name: style for name, style in self.styles.items()
                        if not isinstance(style, RowwiseParallel) or self._parent(name) in parents}
+        self.others = [name for name, part in model.named_modules() if isinstance(part, nn.Linear) and not _is_known(name) and
+                       (self.tokens or any(name.startswith(parent and f"{parent}.") for parent in parents))]
+        self.others += [name for name in rows if name not in self.styles and self.tokens]
 
     @staticmethod
     def _parent(name):
@@ -86,6 +100,10 @@ class _Plan:
         if wrong:
             raise tandem.ArgumentError(f"parallelize: expected an nn.Linear, or one with peft's LoRA, found {', '.join(wrong)}; "
                                        "other layers of the model would be split: give a plan")
+        if parents and self.others:
+            names = dict.fromkeys(re.sub(r"\b\d+\b", "*", name) for name in self.others)
+            log.warning("parallelize: these linear layers are not split%s: %s", ", and work on this rank's tokens" if self.tokens else "",
+                        ", ".join(names))
 
 
 def plan(module, sequence_dim=0):
@@ -99,7 +117,7 @@ def _named(module, chosen):
     for name, part in module.named_modules():
         for pattern, style in chosen.items():
             parts, wanted = name.split("."), pattern.split(".")
-            if len(parts) == len(wanted) and all(map(fnmatch.fnmatch, parts, wanted)):
+            if bool(name) == bool(pattern) and len(parts) == len(wanted) and all(map(fnmatch.fnmatch, parts, wanted)):
                 yield name, part, style
                 break
 
@@ -135,19 +153,21 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
     subclass of tensors, keeps its forward: torch's style splits it, and the log says so.
     Raises tandem.ArgumentError, and changes nothing, if no layer is found or one cannot be split.
     """
+    if type(sequence_dim) not in (int, type(None)):
+        raise tandem.ArgumentError(f"parallelize: expected a dimension or None as sequence_dim, found {sequence_dim!r}")
     found = None
     if parallelize_plan is not None:
-        chosen = dict(parallelize_plan)
+        chosen = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else dict(parallelize_plan)
     elif _models.is_known(module):
         chosen = _models.plan(module, sequence_dim, mesh)
     else:
         found = _Plan(module, sequence_dim)
         found.check()
         chosen = found.styles
-    if not any(isinstance(style, _Linear) for style in chosen.values()):
+    if not any(isinstance(style, _Linear) for _, _, style in _named(module, chosen)):
         if found is None and chosen:
-            raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan, "
-                                       "found none")
+            raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan, with "
+                                       "the name of a layer, found none")
         others = "".join(f"; {name} is {what}" for name, what in (found.unsplit if found else {}).items())
         raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
                                    f"found none{others}: give a plan")

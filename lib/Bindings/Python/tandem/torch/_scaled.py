@@ -45,11 +45,13 @@ def _prepare_gather(group, numbers, rows, weights):
     ranks, op = group[1].world_size, "all_gather_scaled_matmul"
     weights, scales, rescaled = weights[:count], weights[count:2 * count], len(weights) > 2 * count
     tokens = _ops._tokens_of(x, 0, group[0], tokens)
-    _ops._check_piece(x, 0, group[0], tokens, op)
     kinds = tuple((shape, transposed, _fusions.NAMES_FP8[weight.dtype], bool(one.dim()))
                   for (shape, transposed), weight, one in zip(_ops._global(weights, ranks, 1), weights, scales))
     flags = bool(scale.dim()), _name(_RESULTS[out]), rescaled
-    bound, call = _padding.padded_rows(group, op, x, ranks, tokens, [], x.shape[1], kinds, flags)
+    try:
+        bound, call = _padding.padded_rows(group, op, x, ranks, tokens, [], x.shape[1], kinds, flags)
+    finally:
+        _ops._check_piece(x, 0, group[0], tokens, op)
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound

@@ -7,9 +7,14 @@ import torch
 import tandem
 
 
-def check_once(op):
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
+def check_once(op, *grads):
+    """Raises in a backward pass that autograd records; or is given a batch of `grads`, which are not communicated so."""
+    if torch.compiler.is_compiling():
+        return
+    if torch.is_grad_enabled():  # create_graph=True
         raise RuntimeError(f"{op}: its gradient has no gradient: expected create_graph=False")
+    if any(one is not None and torch._C._functorch.is_legacy_batchedtensor(one) for one in grads):
+        raise RuntimeError(f"{op}: expected one gradient, found a batch: is_grads_batched=True is not supported")
 
 
 def check_transforms(op, tensors):
