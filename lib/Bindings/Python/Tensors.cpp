@@ -176,6 +176,9 @@ void Tensor::readTorch(nb::handle object, const Naming &what, const RuntimeConte
     raiseArgument(what() +
                   ": needs a gradient, and programs have none: call the program under "
                   "torch.no_grad(), detach the tensor, or use the operators of tandem.torch");
+  if (hasTangent(object))
+    raiseArgument(what() +
+                  ": has a tangent, and programs have none: forward-mode AD is not supported");
   isReadOnly = found.isNegative; // what is written to the copy below would be lost
   if (found.isNegative) {
     copy = object.attr("resolve_neg")();

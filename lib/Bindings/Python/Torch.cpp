@@ -25,7 +25,8 @@ struct Names {
              isContiguous = make("is_contiguous"), isCpu = make("is_cpu"),
              getDevice = make("get_device"), isNeg = make("is_neg"),
              requiresGrad = make("requires_grad"), stride = make("stride"),
-             newEmpty = make("new_empty"), dtypeKeyword = nb::make_tuple(make("dtype"));
+             currentLevel = make("_current_level"), newEmpty = make("new_empty"),
+             dtypeKeyword = nb::make_tuple(make("dtype"));
 
   static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }
   /// Lives as long as the process.
@@ -39,6 +40,7 @@ struct Names {
 struct Torch {
   nb::object tensor;
   nb::object parameter; ///< null: as good as unknown
+  nb::object forwardAd; ///< torch.autograd.forward_ad; null if this version has none
   std::array<nb::object, kTorchTypes.size()> dtypes;
   const dlpack::Exchange *exchange = nullptr; ///< null if this version has none
 
@@ -59,6 +61,10 @@ struct Torch {
                             : nb::none();
     if (PyObject_HasAttrString(module, "nn"))
       made->parameter = nb::borrow(module).attr("nn").attr("Parameter");
+    nb::object none = nb::none();
+    nb::object autograd = nb::getattr(nb::borrow(module), "autograd", none);
+    if (nb::hasattr(autograd, "forward_ad"))
+      made->forwardAd = autograd.attr("forward_ad");
     made->exchange = exchangeOf(made->tensor);
     return torch = made;
   }
@@ -180,6 +186,12 @@ bool tandem::python::needsGradient(nb::handle object) {
          imported(isEnabled, "torch", "is_grad_enabled")().is(Py_True);
 }
 
+bool tandem::python::hasTangent(nb::handle object) {
+  nb::handle forward = Torch::get()->forwardAd;
+  return forward.is_valid() && number(nb::getattr(forward, Names::get().currentLevel)) >= 0 &&
+         !forward.attr("unpack_dual")(object).attr("tangent").is_none();
+}
+
 std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to) {
   const Names &names = Names::get();
   if (!isTorch(object))
@@ -212,6 +224,11 @@ std::optional<std::string> detail::readTorch(nb::handle object, TorchTensor &to)
     return std::string("expected memory of the CPU or of a GPU, found another device");
   to.layout = layoutOf(object, to);
   to.isNegative = object.attr(names.isNeg)().is(Py_True);
-  to.data = dataOfTorch(object);
+  try {
+    to.data = dataOfTorch(object);
+  } catch (nb::python_error &) {
+    return std::string("expected a tensor with memory, found none: it is a fake one, or of a "
+                       "transform of torch.func (vmap, grad and others), which are not supported");
+  }
   return std::nullopt;
 }

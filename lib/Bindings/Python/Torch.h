@@ -39,6 +39,8 @@ struct TorchTensor {
 bool isTorch(nb::handle object);
 /// Does torch record operations on the tensor for a backward pass, now?
 bool needsGradient(nb::handle object);
+/// Has the tensor a derivative of forward-mode AD, now?
+bool hasTangent(nb::handle object);
 /// Reads a tensor of torch; `what()` names it in errors.
 template <typename What> TorchTensor readTorch(nb::handle object, const What &what);
 /// Memory of a new tensor, of which all else is known.

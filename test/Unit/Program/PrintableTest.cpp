@@ -25,6 +25,17 @@ TEST(Printable, NamesHaveOneLine) {
 
 TEST(Printable, TextStays) {
   EXPECT_EQ(escapeControls("lines\n\tand tabulators"), "lines\n\tand tabulators");
-  EXPECT_EQ(escapeControls("\xc3\xa9 \xc2\xb5 \xe2\x82\xac \xc2"),
-            "\xc3\xa9 \xc2\xb5 \xe2\x82\xac \xc2");
+  EXPECT_EQ(escapeControls("\xc3\xa9 \xc2\xb5 \xe2\x82\xac \xf0\x9f\x98\x80"),
+            "\xc3\xa9 \xc2\xb5 \xe2\x82\xac \xf0\x9f\x98\x80");
+}
+
+TEST(Printable, BytesThatAreNotUtf8AreEscaped) {
+  EXPECT_EQ(escapeControls("\x9b"
+                           "2J \xff"),
+            "\\x9b2J \\xff"); // 9b begins a sequence for terminals of 8 bits
+  EXPECT_EQ(escapeControls("\xc2 \xe2\x82"), "\\xc2 \\xe2\\x82"); // cut off
+  EXPECT_EQ(escapeControls("\xc0\x9b \xe0\x82\x9b"),
+            "\\xc0\\x9b \\xe0\\x82\\x9b"); // longer than need be
+  EXPECT_EQ(escapeControls("\xed\xa0\x80 \xf4\x90\x80\x80"),
+            "\\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80"); // no characters
 }
