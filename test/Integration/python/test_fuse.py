@@ -118,6 +118,9 @@ OPERATIONS = {
     "equal integers": (lambda x, y: tandem.where((x * 2).astype("i32") == (y * 2).astype("i32"), x, 0.0)
                        + ((x * 2).astype("i32") != 1).astype("f32"),
                        lambda x, y: np.where((x * 2).astype("i") == (y * 2).astype("i"), x, 0) + ((x * 2).astype("i") != 1)),
+    "truth values compared": (lambda x, y: ((x > 0) < (y > 0)).astype("f32") + 2 * ((x > 0) >= (y > 0)).astype("f32")
+                              + 4 * ((x > y) > True).astype("f32") + 8 * (False <= (x > y)).astype("f32"),
+                              lambda x, y: ((x > 0) < (y > 0)) + 2.0 * ((x > 0) >= (y > 0)) + 8.0),
     # 0 / 0, or infinity less infinity, is not a number: it differs from itself.
     "not a number": (lambda x, y: tandem.where((x - x) / (y - y) != (x - x) / (y - y), x, y),
                      lambda x, y: x),

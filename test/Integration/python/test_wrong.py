@@ -85,6 +85,10 @@ def traced(function, **options):
     (lambda: traced(lambda x: tandem.concat(3)), "concat: expected a list of traced tensors, found 3"),
     (lambda: traced(lambda x: tandem.maximum(3, 4)), "maximum: expected a traced tensor, found int"),
     (lambda: traced(lambda x: x + 10**400), "add: expected a number that fits f32"),
+    *((lambda number=number, dtype=dtype: traced(lambda x: (x.astype(dtype) < number).astype("f32")),
+       f"expected a whole number from {least} to .* beside {dtype}, found") for number, dtype, least in (
+           (1.5, "i32", -1 << 31), (float("nan"), "i64", -1 << 63), (float("inf"), "i8", -128), (300, "i8", -128), (-129, "i8", -128),
+           (1 << 40, "i32", -1 << 31), (2, "i1", 0), (0.5, "i1", 0), (float("nan"), "i1", 0))),
     (lambda: traced(lambda x: tandem.attention(x, x, x, scale="a")), "attention: scale: expected a number, found 'a'"),
     (lambda: traced(lambda x: tandem.attention(x, x, x, zigzag="a")), "attention: zigzag: expected a number"),
     (lambda: traced(lambda x: tandem.call("k", x, dims=3, results=("f32", (4, 4)))), "expected dims, config and effects as str"),
@@ -138,6 +142,10 @@ def test_names_with_control_characters():
     with pytest.raises(tandem.Error, match=r"a\\x1b\[2J\\x0ab") as caught:
         program(1, 2, context=tandem.Context())
     assert str(caught.value).isprintable()
+    program = tandem.compile(TEXT.replace("@f(", '@"\\9B2J\\FF"('), shapes={"x": (8, 16)})  # no UTF-8
+    assert str(program.explain()) and str(program.check())
+    with pytest.raises(tandem.Error, match=r"\\x9b2J\\xff") as caught:
+        program(1, 2, context=tandem.Context())
     with pytest.raises(tandem.Error, match="unknown device") as caught:
         tandem.Context(device="\x1b[2J\x07")
     assert str(caught.value).isprintable()

@@ -86,12 +86,12 @@ class _Graph:
 
 
 def _literal(number, dtype):
-    if dtype == "i1":
-        return "true" if number else "false"
     if dtype.startswith("i"):
-        if number != int(number):
-            raise ArgumentError(f"expected a whole number beside {dtype}, found {number!r}")
-        return str(int(number))
+        half = 1 << int(dtype[1:]) - 1
+        least, most = (0, 1) if dtype == "i1" else (-half, half - 1)
+        if not least <= number <= most or number != int(number):  # nor is NaN
+            raise ArgumentError(f"expected a whole number from {least} to {most} beside {dtype}, found {number!r}")
+        return str(bool(number)).lower() if dtype == "i1" else str(int(number))
     if not math.isfinite(number):
         bits = {"f32": "7F800000", "f16": "7C00", "bf16": "7F80", "f64": "7FF0000000000000", "f8E5M2": "7C",
                 "f8E4M3FN": "7F"}[dtype]  # which has no infinity: NaN

@@ -291,6 +291,8 @@ _PREDICATES = {"==": ("oeq", "eq"), "!=": ("une", "ne"), "<": ("olt", "slt"), "<
 
 def _compare(name, *given):
     values = _alike(name, *given)
+    if values[0].dtype == "i1":  # true, which is -1 with a sign, is more than false
+        values = [cast(value, "i8") for value in values]
     is_float = values[0].dtype in _FLOATS
     return _elementwise(f"arith.cmp{'f' if is_float else 'i'}", *values, dtype="i1", predicate=_PREDICATES[name][not is_float])
 
