@@ -287,6 +287,16 @@ def losses(rank, ranks):
     assert split.gate_proj.weight.grad is None and split.up_proj.weight.grad is not None
     for one, other in zip(tt.column_linears(x, [whole.gate_proj, whole.up_proj]), (whole.gate_proj, whole.up_proj)):
         close(one, other(x))  # layers that are not split
+    expected = split.up_proj(x)
+    for hook in ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_full_backward_pre_hook"):
+        seen = []
+        handle = getattr(split.up_proj, hook)(lambda *_, seen=seen: seen.append(1))
+        sum(y.sum() for y in tt.column_linears(x.clone().requires_grad_(), [split.gate_proj, split.up_proj])).backward()
+        assert len(seen) == 1, hook
+        handle.remove()
+    before = split.up_proj.forward
+    split.up_proj.forward = lambda x: 2 * before(x)
+    close(tt.column_linears(x, [split.gate_proj, split.up_proj])[1], 2 * expected)
 
 
 def checkpoints(rank, ranks):

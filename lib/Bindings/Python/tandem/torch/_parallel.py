@@ -380,12 +380,12 @@ class RowwiseParallel(_Linear):
 def column_linears(x, layers):
     """[layer(x) for layer in layers], with one gather of x if ColwiseParallel has split all of them with equal layouts: q, k,
     v or gate, up of one module. So a model can call it before it is split, too.
-
-    Hooks of the layers do not run where they share the gather. Differentiable. Collective. Under torch.compile,
+    Layers with hooks or a forward of their own are called one by one. Differentiable. Collective. Under torch.compile,
     `overlap_compiled()` merges the gathers of single layers by itself.
     """
     layers = list(layers)
-    styles = [one._tandem_style for one in layers if isinstance(one, Linear) and isinstance(one._tandem_style, ColwiseParallel)]
+    styles = [one._tandem_style for one in layers if isinstance(one, Linear) and isinstance(one._tandem_style, ColwiseParallel) and
+              not ("forward" in vars(one) or one._forward_hooks or one._forward_pre_hooks or one._backward_hooks or one._backward_pre_hooks)]
     kinds = {(style.input_layout, style.use_local_output) for style in styles}
     if len(styles) < len(layers) or len(kinds) != 1 or any(one.weight.device_mesh != layers[0].weight.device_mesh for one in layers):
         return [layer(x) for layer in layers]
