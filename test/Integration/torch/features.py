@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import random
+import threading
 import time
 
 import pytest
@@ -488,6 +489,26 @@ def disagree(rank, ranks, kind):
             gather(rows)
     assert all(text in str(error.value) for text in said), error.value
     assert time.monotonic() - start < 60, "the timeout of the group is 1800 s"
+
+
+def crossed(rank, ranks):
+    """Threads that use groups of their own, which the ranks begin in another order."""
+    groups = [dist.new_group(list(range(ranks))) for _ in range(2)]
+    ends = [threading.Event() for _ in groups]
+
+    def body(index):
+        for rows in (2, 4):
+            x = torch.full((rows, 8), index + 1.0, requires_grad=True)
+            y = tt.all_gather_matmul(x, torch.ones(8, 4), group=groups[index])
+            close(y, torch.full((rows * ranks, 4), 8 * (index + 1.0)))
+            y.sum().backward()
+            close(x.grad, torch.full((rows, 8), 4.0 * ranks))
+        ends[index].set()
+
+    for index in (rank, 1 - rank):
+        threading.Thread(target=body, args=(index,), daemon=True).start()
+        ends[index].wait(1)
+    assert all(end.wait(60) for end in ends)
 
 
 def ended(rank, ranks):

@@ -23,7 +23,7 @@ log = logging.getLogger("tandem.torch")
 _contexts = {}  # (name of the group, device) -> (group, context, bootstrap, torch_memory)
 _made = {}  # name of the group -> how many contexts it has had
 _SLICE = datetime.timedelta(seconds=1)  # of waiting
-_lock = threading.RLock()  # of both: a second context of a group would wait for ranks that make none
+_locks = {}  # name of the group -> a lock of both: a second context of a group would wait for ranks that make none
 
 
 def resolve(group):
@@ -143,7 +143,7 @@ def _context(name, device, channels="", torch_memory=True, timeout=None):
     """(group, context, bootstrap, torch_memory) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)
-    with _lock:
+    with _locks.setdefault(name, threading.RLock()):  # not one for all: other ranks may make those of two groups in another order
         found = _contexts.get(key)
         if found is not None:
             if found[0] is group:
