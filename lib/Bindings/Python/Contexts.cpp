@@ -238,6 +238,8 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   if (world) {
     if (!given.bootstrap.is_none())
       raiseArgument("expected a bootstrap or a local world, found both");
+    if (!given.rank && world->size > 1)
+      raiseArgument("world: expected a rank, too, found none");
     options.local_world = world->handle;
     options.local_world_rank = rank = given.rank.value_or(0);
     worldSize = world->size;

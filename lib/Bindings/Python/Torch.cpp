@@ -61,8 +61,7 @@ struct Torch {
                             : nb::none();
     if (PyObject_HasAttrString(module, "nn"))
       made->parameter = nb::borrow(module).attr("nn").attr("Parameter");
-    nb::object none = nb::none();
-    nb::object autograd = nb::getattr(nb::borrow(module), "autograd", none);
+    nb::object autograd = nb::getattr(nb::borrow(module), "autograd", nb::none());
     if (nb::hasattr(autograd, "forward_ad"))
       made->forwardAd = autograd.attr("forward_ad");
     made->exchange = exchangeOf(made->tensor);

@@ -212,7 +212,7 @@ Status checkAlone(const Reader &reader) {
   Variable rank = reader.get({"RANK"}), size = reader.get({"WORLD_SIZE"});
   if (rank.set() && !size.set() && rank.value != "0")
     return lacks(rank, "WORLD_SIZE");
-  if (!size.set() || size.value == "1")
+  if (!size.set() || (size.value == "1" && (!rank.set() || rank.value == "0")))
     return Status::success();
   if (!rank.set())
     return lacks(size, "RANK");

@@ -97,6 +97,7 @@ def traced(function, **options):
     (lambda: traced(lambda x: tandem.call("k", x, dims="a_ -> a_", results=("f32", (4, 4)), flops="a")), "flops and bytes as numbers"),
     # Contexts.
     (lambda: tandem.Context(rank=1), "rank: expected that of the launcher, 0, without a world, found 1"),
+    (lambda: tandem.Context(world=tandem.World(2)), "world: expected a rank, too, found none"),
     (lambda: tandem.World(1 << 31), "at most 65536, found 2147483648"),
     (lambda: tandem.register_kernel(3, print, context=tandem.Context()), "register_kernel: expected a name, found 3"),
     (lambda: tandem.register_kernel("k", 3, context=tandem.Context()), "register_kernel: expected a function or an image"),
@@ -130,6 +131,7 @@ def test_names_that_only_python_has():
 @pytest.mark.parametrize("given, message", [
     ({"TANDEM_RANK": "1"}, "environment variable TANDEM_RANK=1: expected TANDEM_WORLD_SIZE, too"),
     ({"TANDEM_WORLD_SIZE": "2"}, "environment variable TANDEM_WORLD_SIZE=2: expected TANDEM_RANK, too"),
+    ({"RANK": "1", "WORLD_SIZE": "1"}, "environment variables RANK=1, WORLD_SIZE=1: expected MASTER_ADDR and MASTER_PORT, too, found neither"),
 ])
 def test_half_of_a_job(given, message):
     text = "import tandem\ntry: tandem.Context()\nexcept tandem.ArgumentError as error: print(error)"

@@ -51,9 +51,8 @@ def _problem(module):
         return f"expected parameters that are tensors, found the parametrization {', '.join(kinds)}: remove it before"
     if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
         return "expected parameters with shapes, found uninitialised ones: call the layer once before"
-    for kind in {type(value) for value in module.parameters(recurse=False)}:
-        if _is_lost(kind):
-            return f"expected tensors, found {kind.__name__}, whose __torch_function__ a split tensor would not call"
+    if lost := [type(value).__name__ for value in module.parameters(recurse=False) if _is_lost(type(value))]:
+        return f"expected tensors, found {lost[0]}, whose __torch_function__ a split tensor would not call"
     weight = module._parameters.get("weight")
     if weight is None:
         return "expected a parameter named weight, found none: a hook such as the old weight_norm computes it; remove it before"
