@@ -159,6 +159,8 @@ def of_transformers(rank, ranks, kind, dim):
         one.train()
     for batch, tokens, is_masked in ((1, 8, False), (3, 7, True), (2, 16, False)):
         given = inputs(batch, tokens, torch.Generator().manual_seed(tokens))
+        if inputs is _of_text:
+            given["output_hidden_states"] = True
         mask = None
         if is_masked and inputs is _of_text:
             mask = torch.ones(batch, tokens, dtype=torch.long)
@@ -171,6 +173,8 @@ def of_transformers(rank, ranks, kind, dim):
             result = _result(output)
             losses.append((result, output.loss if output.get("loss") is not None else _whole(result).square().mean()))
             losses[-1][1].backward()
+            hidden = output.get("hidden_states") or ()
+            assert not any(isinstance(value, DTensor) for value in hidden)
         (found, found_loss), (expected, loss) = losses
         if mask is not None:  # what a padded token computes is not used
             found, expected = found * mask[..., None], expected * mask[..., None]
@@ -235,6 +239,16 @@ def heads_of_model(rank, ranks):
         wrapper.base_layer = one.model.layers[0].mlp.up_proj
         one.model.layers[0].mlp.up_proj = wrapper
     refuses("layer model.layers.0.mlp.up_proj: expected a linear layer without adapters", adapt, sequence_dim=1)
+    for dim in (None, 1):  # each rank its own tokens
+        one, inputs = make("llama")
+        tt.parallelize(one, mesh, sequence_dim=dim)
+        ids = inputs(1, 4 * ranks, torch.Generator().manual_seed(0))["input_ids"].chunk(ranks, 1)[rank]
+        try:
+            one(input_ids=ids)
+        except tandem.ArgumentError as error:
+            assert "expected the same inputs on all ranks" in str(error), error
+        else:
+            raise AssertionError("expected an error for other inputs on each rank")
     styles = tt.plan(make("llama")[0], None)
     assert isinstance(styles["model.layers.0.self_attn.q_proj"], tt.ColwiseParallel)
     assert isinstance(styles["model.layers.1.mlp.down_proj"], tt.RowwiseParallel)

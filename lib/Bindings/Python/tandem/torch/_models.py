@@ -14,6 +14,7 @@ import fnmatch
 import re
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
@@ -67,13 +68,13 @@ _FLAT = ("opt",)
 
 def is_known(model):
     """Whether the model is one of transformers. Then it is split by a plan, its own or one of `_PLANS`, or refused."""
-    return any(kind.__module__.startswith("transformers.") for kind in type(model).__mro__) and hasattr(model, "config")
+    return any(kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.") for kind in type(model).__mro__)
 
 
 def plan(model, sequence_dim, mesh=None):
     """The styles of layers, by their names. Raises if the model cannot be split over the mesh."""
     kind = model.config.model_type
-    own, starts = getattr(model, "tp_plan", None), ""
+    own, starts = model.tp_plan, ""
     if not own:
         own, starts = _PLANS.get(kind), r"(.+\.)?"
     if not own:
@@ -97,6 +98,7 @@ def plan(model, sequence_dim, mesh=None):
             styles[name] = _OnHeads()
         else:
             styles.setdefault(module_name, _OfTransformers(model)).parts[key] = style
+    styles[""] = _Model()
     if (heads := _heads(model, "num_key_value_heads")) and heads < ranks:
         _share_heads(model, styles, heads, ranks)
     if sequence_dim is not None:
@@ -260,10 +262,48 @@ class _Whole(ParallelStyle):
         return module
 
 
+class _Model(ParallelStyle):
+    """The whole model. Its first inputs are compared between the ranks. Results are whole, also what it collects inside of the
+    layers, such as all hidden states."""
+
+    def _apply(self, module, device_mesh):
+        group, is_compared = device_mesh.get_group(), []
+
+        def compare(_, args, kwargs):
+            if not is_compared and not torch.compiler.is_compiling():
+                is_compared.append(True)
+                _check_equal((args, kwargs), group)
+
+        module.register_forward_pre_hook(compare, with_kwargs=True)
+        module.register_forward_hook(lambda _, args, result: _map(result, _whole))
+        return module
+
+
+def _check_equal(inputs, group):
+    """Raises on all ranks if their tensors differ."""
+    found: list = []
+
+    def note(one):
+        found.append((tuple(one.shape), str(one.detach().double().sum().item())))
+        return one
+    _map(list(inputs), note)
+    all_found: list = [None] * dist.get_world_size(group)
+    dist.all_gather_object(all_found, found, group=group)
+    for rank, other in enumerate(all_found):
+        if other != all_found[0]:
+            shapes = [", ".join(str(shape) for shape, _ in one) for one in (all_found[0], other)]
+            raise tandem.ArgumentError("model: expected the same inputs on all ranks, each with all tokens of the batch, found others on "
+                                       f"ranks 0 and {rank} of the group: shapes {shapes[0]} and {shapes[1]}")
+
+
 def _map(value, change):
     """`value` with each tensor in it changed."""
     if isinstance(value, torch.Tensor):
         return change(value)
+    if hasattr(value, "to_tuple"):  # transformers' ModelOutput
+        for key in list(value):
+            value[key] = _map(value[key], change)
+        return value
     if type(value) in (tuple, list):
         return type(value)(_map(one, change) for one in value)
     if type(value) is dict:
