@@ -79,40 +79,36 @@ def documented(source, node):
     return head, ast.get_docstring(node) or ""
 
 
-def python_page(root):
-    """The package's stubs, with the docstrings that its sources have; then tandem.torch."""
-    package = os.path.join(root, "lib", "Bindings", "Python", "tandem")
-    sources = {path: read(path) for path in sorted(glob.glob(os.path.join(package, "*.py")))}
-    notes = {}
-    for text in sources.values():
-        for node in ast.parse(text).body:
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                notes.setdefault(node.name, ast.get_docstring(node) or "")
-    stubs = read(package, "__init__.pyi")
-    lines = ["# Python API", "", "The signatures of the package `tandem`; [Python](../python.md) explains them.", "", "## tandem", ""]
-    shown = None
-    for node in ast.parse(stubs).body:
-        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+def python_entries(name, path, public):
+    """The entries of the public functions and classes of one file: signatures, docstrings, and public methods."""
+    text, lines, shown = read(path), [], None
+    for node in ast.parse(text).body:
+        made = getattr(node.targets[0], "id", None) if isinstance(node, ast.Assign) else None
+        if made in public and isinstance(node.value, ast.Name):  # another name of the class before
+            lines += [f"### `{name}.{made}`", "", f"`{name}.{node.value.id}`.", ""]
+        elif made in public and isinstance(node.value, ast.Call):  # a function of each element
+            lines += [f"### `{name}.{made}`", "", "```python", f"def {made}(value: Value) -> Value:", "```", "", node.value.args[-1].value, ""]
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name not in public:
             continue
-        if node.name != shown:  # else one more signature of the same name
-            lines += [f"### `tandem.{node.name}`", ""]
-            lines += [notes[node.name], ""] if notes.get(node.name) else []
-        shown = node.name
-        lines += ["```python", ast.get_source_segment(stubs, node), "```", ""]
-    lines += ["## tandem.torch", "", "[PyTorch](../torch.md) explains them.", ""]
-    public = re.findall(r"^from \._\w+ import (.*)$", read(package, "torch", "__init__.py"), re.M)
-    public = {name.strip() for line in public for name in line.split(",")}
-    for path in sorted(glob.glob(os.path.join(package, "torch", "_*.py"))):
-        text = read(path)
-        for node in ast.parse(text).body:
-            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name not in public:
+        for one in [node, *(node.body if isinstance(node, ast.ClassDef) else ())]:
+            if one is not node and not (isinstance(one, ast.FunctionDef) and (one.name in ("__init__", "__call__") or one.name[0] != "_")):
                 continue
-            head, note = documented(text, node)
-            lines += [f"### `tandem.torch.{node.name}`", "", note, "", "```python", head, "```", ""]
-            for method in node.body if isinstance(node, ast.ClassDef) else ():
-                if isinstance(method, ast.FunctionDef) and (not method.name.startswith("_") or method.name == "__init__"):
-                    head, note = documented(text, method)
-                    lines += ["```python", head, "```", ""] + ([note, ""] if note else [])
+            head, note = documented(text, one)
+            lines += [f"### `{name}.{node.name}`", ""] if one is node and node.name != shown else []  # else one more signature
+            lines += ["```python", head, "```", ""] + (["```text", note, "```", ""] if note else [])
+        shown = node.name
+    return lines
+
+
+def python_page(root):
+    """The public functions and classes of the package, of its extension, and of tandem.torch."""
+    package = os.path.join(root, "lib", "Bindings", "Python", "tandem")
+    lines = ["# Python API", "", "The signatures of the package `tandem`; [Python](../python.md) explains them.", "", "## tandem", ""]
+    for name, folder, about in (("tandem", package, None), ("tandem.torch", os.path.join(package, "torch"), "[PyTorch](../torch.md) explains them.")):
+        lines += [f"## {name}", "", about, ""] if about else []
+        public = {alias.name for node in ast.parse(read(folder, "__init__.py")).body if isinstance(node, ast.ImportFrom) for alias in node.names}
+        for path in [*sorted(glob.glob(os.path.join(folder, "_*.py"))), *glob.glob(os.path.join(folder, "_tandem.pyi"))]:
+            lines += python_entries(name, path, public)
     return "\n".join(lines)
 
 

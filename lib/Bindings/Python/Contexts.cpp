@@ -428,9 +428,10 @@ static void bindContext(nb::module_ &module) {
              contexts().push_back(made);
              return made;
            }),
-           nb::arg("device") = "cpu", nb::arg("channels") = "", nb::arg("world") = nb::none(),
-           nb::arg("rank") = nb::none(), nb::arg("bootstrap") = nb::none(),
-           nb::arg("timeout") = 60.0, nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
+           nb::arg("device") = "cpu", nb::arg("channels") = "", nb::kw_only(),
+           nb::arg("world") = nb::none(), nb::arg("rank") = nb::none(),
+           nb::arg("bootstrap") = nb::none(), nb::arg("timeout") = 60.0,
+           nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
            nb::arg("require_proof") = false, nb::arg("no_native") = false,
            nb::arg("allocator") = nb::none())
       .def_ro("rank", &RuntimeContext::rank)

@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The type stub agrees with the package; docstrings; the progress line; shards."""
+"""Signatures, annotations and docstrings; the progress line; shards."""
 
 import ast
 import inspect
@@ -8,6 +8,7 @@ import io
 import math
 import os
 import re
+import textwrap
 import time
 
 import numpy as np
@@ -18,77 +19,90 @@ from test_programs import TEXT
 import tandem
 from tandem import _progress
 
-STUB = os.path.join(os.path.dirname(tandem.__file__), "__init__.pyi")
+def public(kind):
+    return [(name, getattr(tandem, name)) for name in tandem.__all__ if kind(getattr(tandem, name))]
 
 
-def declared():
-    with open(STUB, encoding="utf-8") as stub:
-        return {node.name: node for node in ast.parse(stub.read()).body
-                if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+FUNCTIONS = public(inspect.isfunction)
+METHODS = [(f"{name}.{member}", value) for name, found in public(inspect.isclass) if found.__module__ != "tandem._tandem"
+           for member, value in vars(found).items()
+           if inspect.isfunction(value) and (member in ("__init__", "__call__") or not member.startswith("_"))
+           and value.__module__.startswith("tandem") and not (member == "__init__" and issubclass(found, tuple))]
+#: Those whose options are other ones: of a schedule, of parameters of a function, axes of a mesh.
+OPEN = ("Mesh.__init__", "Value.__init__", "Value.reshard", "reshard", "fuse")
 
 
-def parameters(node):
-    given = node.args
-    return ([one.arg for one in [*given.posonlyargs, *given.args]], given.vararg and given.vararg.arg,
-            [one.arg for one in given.kwonlyargs], given.kwarg and given.kwarg.arg)
+@pytest.mark.parametrize("name, function", FUNCTIONS + METHODS, ids=lambda value: value if isinstance(value, str) else "")
+def test_signatures(name, function):
+    """Each parameter has an annotation and, of options, a name."""
+    signature = inspect.signature(function)
+    for parameter in signature.parameters.values():
+        assert parameter.annotation is not parameter.empty or parameter.name == "self", parameter
+        assert parameter.kind is not parameter.VAR_KEYWORD or name in OPEN, parameter
+    # Functions made by one that is annotated have what it says.
+    assert signature.return_annotation is not signature.empty, name
 
 
-def found_parameters(function):
-    kinds = inspect.Parameter
-    by_kind = {}
-    for one in inspect.signature(function).parameters.values():
-        by_kind.setdefault(one.kind, []).append(one.name)
-    return (by_kind.get(kinds.POSITIONAL_ONLY, []) + by_kind.get(kinds.POSITIONAL_OR_KEYWORD, []),
-            *(names[0] if names else None for names in [by_kind.get(kinds.VAR_POSITIONAL)]),
-            by_kind.get(kinds.KEYWORD_ONLY, []),
-            *(names[0] if names else None for names in [by_kind.get(kinds.VAR_KEYWORD)]))
+def test_compile_options():
+    """Those of the compiler, declared in tandem-c/CompileOptions.def, under their names and with their types."""
+    kinds = {str: {"str | None", "Path | None"}, bool: {"bool"}, int: {"int | None"}}
+    declared = {name: kinds[kind] for name, kind in tandem._tandem.compile_options().items() if name != "bound"}
+    for function, others in ((tandem.compile, set()), (tandem.Fusion.compile, set()), (tandem.tune, {"tuned"})):
+        found = {one.name: one for one in inspect.signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY}
+        assert declared.keys() - others <= found.keys(), function
+        assert {"mesh", "shapes", "name"} | declared.keys() >= found.keys() - {"path", "repeats", "others", "context"}, function
+        for name in declared.keys() - others - ({"machine"} if function is tandem.tune else set()):
+            assert found[name].annotation in declared[name], (function, name)
+    assert tandem.CompileOptions.__annotations__.keys() == declared.keys() | {"mesh", "shapes", "name"}
 
 
-def test_stub_names():
-    public = {name for name in tandem.__all__ if not inspect.ismodule(getattr(tandem, name))}
-    assert set(declared()) == public
+def extension_parameters(function):
+    """Of a function of nanobind: names, and which of them are keyword-only."""
+    given = ast.parse(re.sub(r"\\(\d+)", r"\1", function.__nb_signature__[0][0]) + ": ...").body[0].args
+    return [one.arg for one in given.posonlyargs + given.args][1:], [one.arg for one in given.kwonlyargs]
 
 
-def test_stub_parameters():
-    compared = 0
-    for name, node in declared().items():
-        found = getattr(tandem, name)
-        if isinstance(node, ast.FunctionDef):
-            if inspect.isfunction(found):
-                assert parameters(node) == found_parameters(found), name
-                compared += 1
-            continue
-        for method in node.body:
-            if not isinstance(method, ast.FunctionDef):
-                continue
-            assert hasattr(found, method.name), (name, method.name)
-            if inspect.isfunction(vars(found).get(method.name)):
-                assert parameters(method) == found_parameters(vars(found)[method.name]), (name, method.name)
-                compared += 1
-    assert compared > 60
+def test_context_options():
+    """`init` and `local_world` have the options of Context."""
+    positional, keywords = extension_parameters(tandem.Context.__init__)
+    for function, without in ((tandem.init, set()), (tandem.local_world, {"world", "rank", "bootstrap"})):
+        found = inspect.signature(function).parameters.values()
+        assert [one.name for one in found if one.kind is one.KEYWORD_ONLY] == [name for name in keywords if name not in without]
+        assert [one.name for one in found if one.kind is one.POSITIONAL_OR_KEYWORD and one.name != "size"] == positional
 
 
-def test_stub_is_complete():
-    """Public methods of the package's own classes are declared."""
-    for name, node in declared().items():
-        found = getattr(tandem, name)
-        if inspect.isclass(found) and found.__module__ != "tandem._tandem":
-            known = {method.name for method in node.body if isinstance(method, ast.FunctionDef)}
-            missing = {member for member, value in vars(found).items()
-                       if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))}
-            assert missing <= known, (name, missing - known)
+def test_extension_stub():
+    """The stub of the extension has its public classes and their parameters."""
+    with open(os.path.join(os.path.dirname(tandem.__file__), "_tandem.pyi"), encoding="utf-8") as stub:
+        declared = {node.name: node for node in ast.parse(stub.read()).body if isinstance(node, ast.ClassDef)}
+    assert declared.keys() == {"World", "Context", "Array", "Program", "Fusion"}
+    for name, node in declared.items():
+        found = getattr(tandem._tandem, name)
+        members = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+        properties = {member for member, value in vars(found).items() if isinstance(value, property) and value.fset is None}
+        assert {member for member, one in members.items() if one.decorator_list} == properties
+        assert members.keys() >= {member for member in vars(found) if not member.startswith("_")} - {"most_programs"}
+        for member, one in members.items():
+            function = getattr(found, member)
+            given = [each.arg for each in one.args.posonlyargs + one.args.args][1:], [each.arg for each in one.args.kwonlyargs]
+            if hasattr(function, "__nb_signature__") and "*args" not in function.__nb_signature__[0][0] and not one.args.posonlyargs:
+                assert extension_parameters(function) == ((given[0], []) if one.args.kwarg else given), (name, member)
 
 
-def test_stub_attributes():
-    """Properties without a setter, which C++ classes have too, are declared as such: checkers then reject assignments."""
-    for name, node in declared().items():
-        found = getattr(tandem, name)
-        if inspect.isclass(found):
-            properties = {member for one in found.__mro__ for member, value in vars(one).items()
-                          if isinstance(value, property) and value.fset is None and not member.startswith("_")}
-            methods = {method.name for method in node.body if isinstance(method, ast.FunctionDef)
-                       and any(isinstance(one, ast.Name) and one.id == "property" for one in method.decorator_list)}
-            assert methods == properties, name
+@pytest.mark.parametrize("name, function", [
+    (name, function) for name, function in FUNCTIONS + [("local_world", tandem.local_world)]
+    if any(one.kind is one.KEYWORD_ONLY for one in inspect.signature(function).parameters.values())])
+def test_sections(name, function):
+    """Docstrings of functions with options say what each is, what is returned, and have an example in Python."""
+    note = inspect.getdoc(function)
+    arguments = note.split("\nArgs:\n")[1].split("\nReturns:")[0]
+    named = {one for line in re.sub(r"\n {8}", " ", arguments).splitlines() if (match := re.match(r"    ([\w, ]+):", line))
+             for one in match[1].split(", ")}
+    others = tandem.CompileOptions.__annotations__.keys() - {"machine"} if name == "tune" else set()
+    assert named == inspect.signature(function).parameters.keys() - others
+    returns = inspect.signature(function).return_annotation
+    assert returns in ("None", None, inspect.Parameter.empty) or "\nReturns:\n" in note
+    ast.parse(textwrap.dedent(note.split("\nExample:\n")[1]))
 
 
 @pytest.mark.parametrize("name", [name for name in tandem.__all__ if callable(getattr(tandem, name))])

@@ -10,7 +10,7 @@ from ._context import Context, LocalWorld, init, local_world
 from ._errors import ArgumentError, CompileError, Diagnostic, Error, Timeout
 from ._kernels import KernelCall, KernelOperand, call, register_kernel
 from ._mesh import Axes, Digit, Mesh, Tensor, didx, serial, stream
-from ._program import Argument, Fusion, MemoryNeeds, Program, Shard, compile, fuse, load
+from ._program import Argument, CompileOptions, Fusion, MemoryNeeds, Program, Shard, compile, fuse, load
 from ._report import CheckReport, Explanation, Report, Simulation
 from ._tandem import Array, World, current_context
 from ._tandem import version as __version__  # noqa: F401
@@ -18,8 +18,8 @@ from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, ge
                      reshard, rsqrt, scaled_matmul, sigmoid, silu, sin, softmax, sqrt, tanh, where)
 from ._tune import tune
 
-__all__ = ["Argument", "ArgumentError", "Array", "Axes", "CheckReport", "CompileError", "Context", "Diagnostic",
-           "Digit", "Error", "Explanation", "Fusion", "KernelCall", "KernelOperand", "LocalWorld", "MemoryNeeds",
+__all__ = ["Argument", "ArgumentError", "Array", "Axes", "CheckReport", "CompileError", "CompileOptions", "Context",
+           "Diagnostic", "Digit", "Error", "Explanation", "Fusion", "KernelCall", "KernelOperand", "LocalWorld", "MemoryNeeds",
            "Mesh", "Program", "Report", "Shard", "Simulation", "Tensor", "Timeout", "Value", "World", "absolute",
            "attention", "call", "cast", "compile", "concat", "cos", "current_context", "didx", "erf", "exp", "fuse",
            "gelu", "grouped_matmul", "init", "load", "local_world", "log", "matmul", "maximum", "minimum",

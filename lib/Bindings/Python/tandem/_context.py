@@ -2,18 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Contexts: where programs run, and how ranks find each other."""
 
+from __future__ import annotations
+
 import atexit
 import threading
+from typing import Any, Callable, TypeVar
 
 from . import _tandem
 from ._errors import ArgumentError
-from ._tandem import Context
+from ._tandem import Context, World
+
+_T = TypeVar("_T")
 
 
-def init(device="cpu", channels="", **options):
-    """Creates the context that all threads use which did not enter another one; returns it. Called by the first run
-    of a program if the caller did not. Collective. The options are those of Context."""
-    context = Context(device, channels, **options)
+def init(device: str = "cpu", channels: str = "", *, world: World | None = None, rank: int | None = None, bootstrap: Any = None,
+         timeout: float = 60.0, matmul_threads: int = 0, graphs: bool = True, require_proof: bool = False, no_native: bool = False,
+         allocator: Any = None) -> Context:
+    """Creates the context that all threads use which did not enter another one. Collective. The first run of a program calls
+    it if the caller did not.
+
+    Args:
+        device, channels, world, rank, bootstrap, timeout, matmul_threads, graphs, require_proof, no_native, allocator: Those
+            of `Context`.
+
+    Returns:
+        The context.
+
+    Example:
+        context = tandem.init("cuda")
+    """
+    context = Context(device, channels, world=world, rank=rank, bootstrap=bootstrap, timeout=timeout,
+                      matmul_threads=matmul_threads, graphs=graphs, require_proof=require_proof, no_native=no_native,
+                      allocator=allocator)
     _tandem.set_process_context(context)
     return context
 
@@ -23,28 +43,46 @@ atexit.register(_tandem.end)
 _initializing = threading.Lock()
 
 
-def _init_once():
+def _init_once() -> Context:
     """The context of `init`, which the first of the threads makes that need it."""
     with _initializing:
         return _tandem.current_context() or init()
 
 
 class LocalWorld:
-    """Ranks as threads of this process; see local_world. `options` are those of Context."""
+    """A world of ranks that are threads of this process: for tests, notebooks, and GPUs of one process.
 
-    def __init__(self, size, device="cpu", channels="", timeout=60.0, **options):
-        self._world = _tandem.World(size, timeout)
-        self._options = dict(options, device=device, channels=channels, timeout=timeout)
-        self._contexts: list = [None] * size
+    Args:
+        size: The number of ranks.
+        device, channels, timeout, matmul_threads, graphs, require_proof, no_native, allocator: Those of `Context`.
+
+    Example:
+        with tandem.local_world(4) as world:
+            parts = world.run(lambda context: program(x[context.rank], w))
+    """
+
+    def __init__(self, size: int, device: str = "cpu", channels: str = "", *, timeout: float = 60.0, matmul_threads: int = 0,
+                 graphs: bool = True, require_proof: bool = False, no_native: bool = False, allocator: Any = None) -> None:
+        if not isinstance(size, int) or size < 1:
+            raise ArgumentError(f"local_world: expected at least one rank, found {size!r}")
+        self._world = World(size, timeout)
+        self._options: dict[str, Any] = {
+            "device": device, "channels": channels, "timeout": timeout, "matmul_threads": matmul_threads, "graphs": graphs,
+            "require_proof": require_proof, "no_native": no_native, "allocator": allocator}
+        self._contexts: list[Any] = [None] * size
         self.size = size
 
-    def run(self, function, *arguments):
+    def run(self, function: Callable[..., _T], *arguments: Any) -> list[_T]:
         """Calls `function(context, *arguments)` in one thread per rank, with that rank's context as the current one.
-        Returns the list of results, by rank. If ranks fail, raises the error of the first one that failed; then the
-        world has lost ranks and cannot be used any more."""
-        results, failures = [None] * self.size, []
 
-        def body(rank):
+        Returns:
+            The results, by rank. If ranks fail, raises the error of the first one that failed; then the world has lost ranks
+            and cannot be used any more.
+        """
+        results: list[Any] = [None] * self.size
+        failures: list[BaseException] = []
+
+        def body(rank: int) -> None:
             try:
                 if self._contexts[rank] is None:
                     self._contexts[rank] = Context(world=self._world, rank=rank, **self._options)
@@ -65,7 +103,7 @@ class LocalWorld:
             raise failures[0]
         return results
 
-    def close(self):
+    def close(self) -> None:
         """Closes the contexts of all ranks, together."""
         contexts = [context for context in self._contexts if context is not None]
         threads = [threading.Thread(target=context.close) for context in contexts]
@@ -74,19 +112,11 @@ class LocalWorld:
         for thread in threads:
             thread.join()
 
-    def __enter__(self):
+    def __enter__(self) -> LocalWorld:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def local_world(size, **options):
-    """A world of `size` ranks that are threads of this process: for tests, notebooks, and GPUs of one process.
-
-        with tandem.local_world(4) as world:
-            parts = world.run(lambda context: program(x[context.rank], w))
-    """
-    if not isinstance(size, int) or size < 1:
-        raise ArgumentError(f"local_world: expected at least one rank, found {size!r}")
-    return LocalWorld(size, **options)
+local_world = LocalWorld

@@ -6,10 +6,14 @@ A value without axes is undecided: the compiler chooses. Undecided and decided v
 are decided here where a result, or another operand of an elementwise operation, says what they should be.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Mapping, Sequence
 
 from ._errors import ArgumentError
-from ._trace import Value
+from ._mesh import Axes
+from ._trace import Place, Value
 
 
 class _Graph:
@@ -19,8 +23,11 @@ class _Graph:
     are one class, whose axes are those of its first decided operand, else those of the first result in it.
     """
 
-    def __init__(self, arguments, results, result_axes):
-        self.order, self.parents, self.axes, self.adapted = [], {}, {}, {}
+    def __init__(self, arguments: Sequence[Value], results: Sequence[Value], result_axes: Sequence[Axes]) -> None:
+        self.order: list[Value] = []
+        self.parents: dict[int, int] = {}
+        self.axes: dict[int, Axes] = {}
+        self.adapted: dict[tuple[int, Axes], Value] = {}
         self.results = list(results)
         self.sort(arguments)
         operations = list(self.order)
@@ -48,7 +55,7 @@ class _Graph:
         used = {id(operand) for value in self.order for operand in value.operands} | set(map(id, self.results))
         self.order = [value for value in self.order if id(value) in used]
 
-    def sort(self, arguments):
+    def sort(self, arguments: Sequence[Value]) -> None:
         seen = {id(argument) for argument in arguments}
         stack = [(value, False) for value in reversed(self.results)]
         while stack:  # not recursive: a chain of operations may be long
@@ -62,13 +69,13 @@ class _Graph:
                 stack.append((value, True))
                 stack.extend((operand, False) for operand in reversed(value.operands))
 
-    def root(self, value):
+    def root(self, value: Value) -> int:
         key = id(value)
         while self.parents.get(key, key) != key:
             key = self.parents[key]
         return key
 
-    def adapt(self, value, axes):
+    def adapt(self, value: Value, axes: Axes | None) -> Value:
         """The value with these axes: a reshard of it if it has others."""
         if value.axes == axes or axes is None:
             return value
@@ -85,7 +92,7 @@ class _Graph:
         return self.adapted[key]
 
 
-def _literal(number, dtype):
+def _literal(number: float, dtype: str) -> str:
     if dtype.startswith("i"):
         half = 1 << int(dtype[1:]) - 1
         least, most = (0, 1) if dtype == "i1" else (-half, half - 1)
@@ -107,35 +114,34 @@ def _literal(number, dtype):
     return text
 
 
-def _type(value, axes="own"):
-    axes = value.axes if axes == "own" else axes
+def _type(value: Value) -> str:
     shape = "".join(f"{extent}x" for extent in value.shape)
-    return f"tensor<{shape}{value.dtype}{', ' + axes._text() if axes is not None else ''}>"
+    return f"tensor<{shape}{value.dtype}{', ' + value.axes._text() if value.axes is not None else ''}>"
 
 
-def _quoted(text):
+def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A") + '"'
 
 
-def _symbol(name):
+def _symbol(name: str) -> str:
     return f"@{name}" if name.isascii() and name.isidentifier() else "@" + _quoted(name)
 
 
-def _loc(place):
+def _loc(place: Place | None) -> str:
     return f" loc({_quoted(place[0])}:{place[1]}:{place[2]})" if place and place[0] else ""
 
 
-def _attributes(parts):
+def _attributes(parts: Sequence[str]) -> str:
     return f" {{{', '.join(parts)}}}" if parts else ""
 
 
-def _ranked(dtype, shape):
+def _ranked(dtype: str, shape: Sequence[int | str]) -> str:
     return f"tensor<{''.join(f'{extent}x' for extent in shape)}{dtype}>"
 
 
-def _declarations(name, order):
+def _declarations(name: str, order: Sequence[Value]) -> list[str]:
     """One for each kernel that is called; it serves all extents."""
-    texts = {}
+    texts: dict[str, str] = {}
     for value in order:
         if value.op != "fusion.call":
             continue
@@ -151,7 +157,7 @@ def _declarations(name, order):
     return list(texts.values())
 
 
-def _operation(value, names):
+def _operation(value: Value, names: Mapping[int, str]) -> str:
     """The text of one operation without its location."""
     details, result = value.details, _type(value)
     operands = [names[id(operand)] for operand in value.operands]
@@ -191,7 +197,8 @@ def _operation(value, names):
     return f"{op} {operands[0]}{middle} : {types[0]} -> {result}"
 
 
-def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place):
+def emit(name: str, arguments: Sequence[Value], results: Sequence[Value], result_axes: Sequence[Axes], result_names: Sequence[str],
+         mesh_sizes: Mapping[str, int | None], place: Place | None) -> str:
     """The text of the fusion `name`. `arguments` are values with axes, each with the detail `name`. `place`: of the
     function, (file, line, column). None: the text has no places, so it is the same wherever it was traced."""
     for value, axes in zip(results, result_axes):

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The exceptions. All are tandem.Error."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -33,7 +36,7 @@ class Diagnostic:
     line: int = 0
     column: int = 0
 
-    def __str__(self):
+    def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
         return f"{place}{self.severity}: {self.message}"
 
@@ -44,20 +47,20 @@ class CompileError(Error):
 
     code = "invalid-program"
 
-    def __init__(self, diagnostics):
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = list(diagnostics)
         first = next((one for one in self.diagnostics if one.severity == "error"), None)
         self.file, self.line, self.column = (first.file, first.line, first.column) if first else ("", 0, 0)
         super().__init__("\n".join(map(str, self.diagnostics)))
 
 
-def _log(is_warning, message):
+def _log(is_warning: bool, message: str) -> None:
     """A message of the runtime that is no error."""
     import logging
     logging.getLogger("tandem").log(logging.WARNING if is_warning else logging.INFO, "%s", message)
 
 
-def _make(code, message):
+def _make(code: str, message: str) -> Error:
     """The exception of a code of the C API."""
     kind = {"invalid-argument": ArgumentError, "timeout": Timeout}.get(code, Error)
     error = kind(message)

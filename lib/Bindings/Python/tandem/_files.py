@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reading and replacing files."""
 
+from __future__ import annotations
+
 import os
 import stat
 import sys
 import threading
 
 from ._errors import ArgumentError
+from ._mesh import Path
 
 _MOST_BYTES = 4 << 30
 
 
-def read(path):
+def read(path: Path) -> bytes:
     """All bytes of a regular file: a pipe or a device may never end, and opening one may wait."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         info = os.fstat(file.fileno())
@@ -23,7 +26,7 @@ def read(path):
         return file.read()
 
 
-def write(path, data):
+def write(path: Path, data: bytes) -> None:
     """Replaces a file: others find the old bytes or the new ones, also after an error. A pipe or a device is written, and
     what is open (/dev/stdout) after what has been written to it."""
     path = os.fsdecode(path)

@@ -2,23 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """New tensors of the caller's library, other than torch (Torch.cpp). No library is imported here that the caller did not import."""
 
+from __future__ import annotations
+
 import sys
+from typing import Any, Callable
 
 from ._errors import ArgumentError
 from ._mesh import NUMPY_NAMES
 
 _FOREIGN = ("bf16", "f8E4M3FN", "f8E5M2")  # not NumPy's own
-_makers = {}  # type -> function
+_makers: dict[type, Callable[[Any, str, tuple], Any]] = {}  # type -> function
 
 
-def _cupy(like, dtype, shape):
+def _cupy(like: Any, dtype: str, shape: tuple) -> Any:
     cupy = sys.modules["cupy"]
     if dtype in _FOREIGN:
         raise ArgumentError(f"CuPy has no {dtype}: pass the results as out=")
     return cupy.empty(shape, dtype=NUMPY_NAMES[dtype])
 
 
-def _numpy(like, dtype, shape):
+def _numpy(like: Any, dtype: str, shape: tuple) -> Any:
     try:
         import numpy
     except ImportError:
@@ -30,11 +33,11 @@ def _numpy(like, dtype, shape):
     return numpy.empty(shape, dtype=getattr(sys.modules["ml_dtypes"], NUMPY_NAMES[dtype]))
 
 
-def _other(like, dtype, shape):
+def _other(like: Any, dtype: str, shape: tuple) -> Any:
     return None
 
 
-def make(like, dtype, shape):
+def make(like: Any, dtype: str, shape: tuple) -> Any:
     """An uninitialised tensor of the library and device of `like`; of NumPy where that is None or none of a library.
     None if the library's tensors cannot be written: then `finish` makes one."""
     kind = type(like)
@@ -47,7 +50,7 @@ def make(like, dtype, shape):
     return maker(like, dtype, shape)
 
 
-def finish(like, array):
+def finish(like: Any, array: Any) -> Any:
     """The tensor of the library of `like` for memory of Tandem: by DLPack, without a copy."""
     library = type(like).__module__.split(".")[0]
     if library in ("jax", "jaxlib"):

@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels of the caller: `call` in a fusion, and what a context runs for it (docs/kernels.md)."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable, overload
+
 from . import _tandem
 from ._errors import ArgumentError
 from ._mesh import _integer
+from ._tandem import Context
 from ._trace import Value, _value
 
 # bf16 and floats of 8 bits have no name in the array interface: their bits.
@@ -21,7 +27,8 @@ class KernelOperand:
     tensor's shape).
     """
 
-    def __init__(self, address, dtype, shape, strides, offset, extent, is_host):
+    def __init__(self, address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: tuple[int, ...],
+                 extent: tuple[int, ...], is_host: bool) -> None:
         self.address, self.dtype, self.shape, self.strides = address, dtype, shape, strides
         self.offset, self.extent = offset, extent
         name, size = _TYPES[dtype]
@@ -32,7 +39,7 @@ class KernelOperand:
         else:
             self.__cuda_array_interface__ = interface
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
@@ -40,24 +47,34 @@ class KernelCall:
     """What a kernel gets: name, config, stream (a cudaStream_t as a number; 0 on the CPU), results and inputs, which
     are lists of KernelOperand."""
 
-    def __init__(self, name, config, stream, results, inputs):
+    def __init__(self, name: str, config: str, stream: int, results: list[KernelOperand], inputs: list[KernelOperand]) -> None:
         self.name, self.config, self.stream, self.results, self.inputs = name, config, stream, results, inputs
 
 
-def _invoke(function, name, config, stream, operands, num_results, is_host):
+def _invoke(function: Callable[[KernelCall], Any], name: str, config: str, stream: int, operands: Sequence[tuple], num_results: int,
+            is_host: bool) -> None:
     made = [KernelOperand(*(*operand, is_host)) for operand in operands]
     function(KernelCall(name, config, stream, made[:num_results], made[num_results:]))
 
 
-def register_kernel(name, function=None, *, image=None, entry=None, threads=128, indices_per_block=1, context=None):
-    """Says what `tandem.call(name, ...)` runs in a context (default: the current one). Before the first run of a
-    program that calls it, on each rank; one of the same name replaces it for later programs.
+def register_kernel(name: str, function: Callable[[KernelCall], Any] | None = None, *, image: str | bytes | None = None,
+                    entry: str | None = None, threads: int = 128, indices_per_block: int = 1, context: Context | None = None) -> None:
+    """Says what `tandem.call(name, ...)` runs in a context. Before the first run of a program that calls it, on each rank;
+    one of the same name replaces it for later programs.
 
-    function(call) computes `call.results` from `call.inputs` (a KernelCall); on a GPU it enqueues on `call.stream`,
-    and is not called again when a graph is replayed. An exception in it is raised by the call that waits for the run.
-    image: instead of a function, PTX or a cubin (str or bytes) with the kernel `entry`, blocks of `threads` threads,
-    each for `indices_per_block` indices of the parallel dimensions. Its parameters are the operands, each a
-    `tandem_kernel_operand` of tandem-c/Kernel.h by value.
+    Args:
+        name: That of the call.
+        function: Computes `call.results` from `call.inputs` (a KernelCall). On a GPU it enqueues on `call.stream`, and is not
+            called again when a graph is replayed. An exception in it is raised by the call that waits for the run.
+        image: Instead of a function, PTX or a cubin. Its parameters are the operands, each a `tandem_kernel_operand` of
+            tandem-c/Kernel.h by value.
+        entry: The kernel in the image.
+        threads: Of a block of the image's kernel.
+        indices_per_block: Of the parallel dimensions.
+        context: Default: the current one.
+
+    Example:
+        tandem.register_kernel("scale", lambda call: numpy.multiply(call.inputs[0], 2, out=numpy.asarray(call.results[0])))
     """
     context = context or _tandem.current_context()
     if context is None:
@@ -75,16 +92,37 @@ def register_kernel(name, function=None, *, image=None, entry=None, threads=128,
     _tandem.register_kernel(context, name, function, image, entry or "", threads, indices_per_block)
 
 
-def call(kernel, *operands, dims, results, config="", flops=None, bytes=None, strided=False, effects=None):
+_Type = tuple[str, Sequence[int]]
+
+
+@overload
+def call(kernel: str, *operands: Value, dims: str, results: _Type, config: str = "", flops: float | None = None,
+         bytes: float | None = None, strided: bool = False, effects: str | None = None) -> Value: ...
+@overload
+def call(kernel: str, *operands: Value, dims: str, results: list[_Type], config: str = "", flops: float | None = None,
+         bytes: float | None = None, strided: bool = False, effects: str | None = None) -> tuple[Value, ...]: ...
+def call(kernel: Any, *operands: Value, dims: Any, results: Any, config: Any = "", flops: Any = None, bytes: Any = None,
+         strided: bool = False, effects: Any = None) -> Any:
     """Runs a kernel of the caller on this rank's parts; `register_kernel` says what it is.
 
-    kernel: its name. results: (dtype, shape), or a list of them for several results, which are then returned as a
-    tuple. dims: one character per dimension of each operand and, after "->", of each result. A letter is a dimension
-    whose indices are computed independently, the same in all tensors; "_" is needed whole. Example: "s_, _ -> s_"
-    for a norm of rows with a weight, "bs_, b__, b__ -> bs_, bs" for attention that also returns its log-sum-exp.
-    config: text that the kernel gets. flops, bytes: its cost for one index of each letter. strided: it takes any
-    strides; else parts are copied to be dense. effects: "reads" (memory of the caller that only "writes" kernels
-    change) or "writes" (calls run in order, one per device and run). Calls of which no result is used are not traced.
+    Args:
+        kernel: Its name.
+        operands: Traced tensors.
+        dims: One character per dimension of each operand and, after "->", of each result. A letter is a dimension whose
+            indices are computed independently, the same in all tensors; "_" is needed whole. "s_, _ -> s_": a norm of rows
+            with a weight; "bs_, b__, b__ -> bs_, bs": attention that also returns its log-sum-exp.
+        results: (dtype, shape), or a list of them.
+        config: What the kernel gets as `call.config`.
+        flops, bytes: Its cost for one index of each letter.
+        strided: Whether it takes any strides; else parts are copied to be dense.
+        effects: "reads" (memory of the caller that only "writes" kernels change) or "writes" (calls run in order, one per
+            device and run).
+
+    Returns:
+        The result; a tuple if `results` is a list. Calls of which no result is used are not traced.
+
+    Example:
+        y = tandem.call("scale", x, dims="s_ -> s_", results=("f32", x.shape))
     """
     single = isinstance(results, tuple)
     types = results if isinstance(results, list) else [results]
@@ -110,5 +148,5 @@ def call(kernel, *operands, dims, results, config="", flops=None, bytes=None, st
     return values[0] if single else values
 
 
-def _escaped(text):
+def _escaped(text: str) -> str:
     return text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A")

@@ -2,45 +2,91 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs: compiled fusions that can be called, and functions that are compiled when they are called."""
 
+from __future__ import annotations
+
 import inspect
 import json
 import math
 import os
 import re
 import threading
-from collections import namedtuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypedDict, TypeVar
 
 from . import _files, _tandem
 from ._context import init
 from ._emit import emit
 from ._errors import ArgumentError, CompileError, Diagnostic
-from ._mesh import Axes, Tensor, _integer, _sequence
+from ._mesh import Axes, Mesh, Path, Tensor, _integer, _sequence
 from ._progress import progress
 from ._report import CheckReport, Explanation, Simulation
+from ._tandem import Context
 from ._trace import Value
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _LOCATION = re.compile(r'loc\("([^"\\]+)":(\d+):(\d+)\)$')
 _SEVERITIES = ("error", "warning", "remark", "note")
-
-Argument = namedtuple("Argument", "name is_result present dtype shape local_shape")
-Argument.__doc__ = """An input or a result as this rank sees it. `shape` is the logical one; a call takes and returns
-tensors of `local_shape`, or None where not `present`."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-MemoryNeeds = namedtuple("MemoryNeeds", "arena symmetric workspace")
-MemoryNeeds.__doc__ = """Bytes of device memory that a program needs on this rank, without its arguments: intermediate
-values, memory that peers access, and scratch memory of matrix libraries. Programs of a context share them."""
+class _Options(TypedDict, total=False):
+    mesh: Mapping[str, int] | None
+    shapes: Mapping[str, Sequence[int]] | None
+    target: str | None
+    name: str | None
+    check: bool
+    entry: str | None
+    ranks: int | None
+    workers: int | None
+    reference: bool
+    gather: str | None
+    certify: bool
+    deterministic: str | None
 
 
-class Shard(namedtuple("Shard", "present term offset extents strides local_shape")):
+class CompileOptions(_Options, total=False):
+    """The options of `compile`, which describes them."""
+
+    machine: Path | None
+    tuned: Path | None
+
+
+class Argument(NamedTuple):
+    """An input or a result as this rank sees it. `shape` is the logical one; a call takes and returns tensors of
+    `local_shape`, or None where not `present`."""
+
+    name: str
+    is_result: bool
+    present: bool
+    dtype: str
+    shape: tuple[int, ...]
+    local_shape: tuple[int, ...]
+
+
+class MemoryNeeds(NamedTuple):
+    """Bytes of device memory that a program needs on this rank, without its arguments. Programs of a context share them."""
+
+    arena: int  # intermediate values
+    symmetric: int  # memory that peers access
+    workspace: int  # scratch memory of matrix libraries
+
+
+class Shard(NamedTuple):
     """A rank's part of an argument: element i of the part, row-major in `extents`, is element
     offset + sum(index[d] * strides[d]) of the row-major logical tensor. A program takes it in `local_shape`; if that
     has fewer elements (tandem-c/Program.h, `tandem_shard`), `elements()` are those that the rank holds. `term`: of a
     partial argument, which term. Not `present`: the rank holds nothing."""
 
-    __slots__ = ()
+    present: bool
+    term: int
+    offset: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    local_shape: tuple[int, ...]
 
-    def elements(self):
+    def elements(self) -> list[int]:
         """The elements of the row-major logical tensor that the part has, in its order: a list."""
         elements, loop = [self.offset] if self.present else [], len(self.extents)
         inner = [0]  # of the dimensions behind
@@ -52,7 +98,7 @@ class Shard(namedtuple("Shard", "present term offset extents strides local_shape
             inner = [index + rest for index in indices[:extent] for rest in inner]
         return [first + rest for first in elements for rest in inner]
 
-    def of(self, tensor):
+    def of(self, tensor: Any) -> Any:
         """The part of a logical tensor of NumPy or torch, as a new tensor; None if there is none."""
         if not self.present:
             return None
@@ -79,20 +125,22 @@ class Program(_tandem.Program):
     Raises ArgumentError if a tensor does not fit, Timeout if other ranks do not come, Error if a run fails.
     """
 
-    def __init__(self, bytes, diagnostics=(), source=None):
+    def __init__(self, bytes: bytes, diagnostics: Iterable[Diagnostic] = (), source: tuple | None = None) -> None:
         super().__init__(bytes)
         self.diagnostics = tuple(diagnostics)  # warnings and remarks
         self._source = source
+        self._loops: list[dict[str, Any]] = []
+        self._choices: Any = None
 
-    def arguments(self, context=None):
+    def arguments(self, context: Context | None = None) -> list[Argument]:
         """The inputs, then the results. Local: other ranks need not call it, and nothing is prepared."""
         return [Argument(*one) for one in self._arguments(context)]
 
-    def memory(self, context=None):
+    def memory(self, context: Context | None = None) -> MemoryNeeds:
         """The device memory that the program takes on this rank, known before the first run. Local."""
         return MemoryNeeds(*self._memory(context))
 
-    def shard(self, argument, rank=None, context=None):
+    def shard(self, argument: str | int, rank: int | None = None, context: Context | None = None) -> Shard:
         """The part of an argument (its name, or its number) that a rank holds; this one if none is given. Local."""
         context = context or _tandem.current_context() or init()
         if not isinstance(argument, int):
@@ -102,11 +150,11 @@ class Program(_tandem.Program):
             argument = names.index(argument)
         return Shard(*self._shard(argument, context.rank if rank is None else rank, context))
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Writes a .tsp file, which `tandem.load` reads: also where only the runtime is installed."""
         _files.write(path, self.bytes)
 
-    def explain(self, machine=None):
+    def explain(self, machine: Path | None = None) -> Explanation:
         """How each loop of communication and compute is run, whether its communication is overlapped or why not, and
         the runners-up. With a machine file, at which predicted times. `print` it, or show it in a notebook.
 
@@ -126,25 +174,25 @@ class Program(_tandem.Program):
             options["machine"] = machine
         return Explanation(*_made(_tandem.explain(_compile_text(text, name, dict(mesh), dict(shapes), options).bytes)))
 
-    def check(self, lint=False):
+    def check(self, *, lint: bool = False) -> CheckReport:
         """Replays the commands of all ranks: can the program hang or race, or (compiled with `reference=True`) differ
         from its unsharded reference? `lint`: also report what is legal but slow."""
         return CheckReport(*_made(_tandem.check(self.bytes, lint)))
 
-    def simulate(self, machine, graph=True):
+    def simulate(self, machine: Path, *, graph: bool = True) -> Simulation:
         """One run on a machine file (a name such as "h200x8", or a path): the predicted time and timeline.
         `graph=False`: commands are enqueued one by one."""
         return Simulation(*_made(_tandem.simulate(self.bytes, os.fspath(machine), graph)))
 
 
-def _made(report):
+def _made(report: tuple) -> tuple:
     ok, text, data, svg = report
     if not ok:
         raise ArgumentError(text)
     return text, json.loads(data), svg
 
 
-def load(path):
+def load(path: Path) -> Program:
     """The program of a .tsp file. Needs no compiler. Errors in the file are found when it is first run."""
     return Program(_files.read(path))
 
@@ -154,33 +202,34 @@ _OPTIONS: dict = {name: (str, os.PathLike) if kind is str else kind for name, ki
                   if name != "bound"}
 
 
-def _named(what, given):
+def _named(what: str, given: Any) -> Iterable[tuple[str, Any]]:
     """A dict by names, as pairs."""
     if not isinstance(given, (dict, type(None))) or not all(isinstance(name, str) for name in given or {}):
         raise ArgumentError(f"{what}: expected a dict by name, found {given!r}")
     return (given or {}).items()
 
 
-def _mesh_size(axis, size):
+def _mesh_size(axis: str, size: Any) -> int:
     return _integer(f"mesh: size of {axis}", size, 1)
 
 
-def _shape(name, extents):
+def _shape(name: str, extents: Any) -> list[int]:
     what = f"shapes: {name}"
     return [_integer(what, extent, 0) for extent in _sequence(what, extents, "extents such as (8192, 4096)")]
 
 
-def _compile_text(text, name, mesh, shapes, options):
+def _compile_text(text: str, name: str, mesh: Any, shapes: Any, options: dict[str, Any]) -> Program:
     mesh = [(axis, _mesh_size(axis, size)) for axis, size in _named("mesh", mesh)]
     shapes = [(argument, _shape(argument, extents)) for argument, extents in _named("shapes", shapes)]
     options = {key: value for key, value in options.items() if value is not None}
     for key, value in options.items():
-        if not isinstance(value, _OPTIONS.get(key, ())) or isinstance(value, int) and value < 0:
-            raise ArgumentError(f"compile: expected options of {', '.join(_OPTIONS)}, found {key}={value!r}")
+        if not isinstance(value, _OPTIONS[key]) or isinstance(value, int) and value < 0:
+            kind = {bool: "True or False", int: "a number of at least 0"}.get(_OPTIONS[key], "a str or a path")
+            raise ArgumentError(f"compile: {key}: expected {kind}, found {value!r}")
         if isinstance(value, os.PathLike):
             options[key] = os.fspath(value)
     with progress(f"compiling {name}"):
-        data, messages, loops = _tandem.compile(text, name, mesh, shapes, {"reference": False, **options})
+        data, messages, loops = _tandem.compile(text, name, mesh, shapes, {**options})
     lines = text.splitlines()
     diagnostics = []
     for severity, message, file, line, column in messages:
@@ -195,23 +244,40 @@ def _compile_text(text, name, mesh, shapes, options):
     return program
 
 
-def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=None, check=True, **options):
-    """Compiles a fusion for given sizes; returns a Program.
+def compile(source: str | Fusion, *, mesh: Mapping[str, int] | None = None, shapes: Mapping[str, Sequence[int]] | None = None,
+            target: str | None = None, machine: Path | None = None, name: str | None = None, check: bool = True,
+            entry: str | None = None, ranks: int | None = None, workers: int | None = None, reference: bool = False,
+            gather: str | None = None, certify: bool = False, deterministic: str | None = None, tuned: Path | None = None) -> Program:
+    """Compiles a fusion for given sizes.
 
-    source: the text of a fusion (MLIR), or a function decorated with `fuse`.
-    mesh: sizes of mesh axes that the source leaves open: {"x": 8}.
-    shapes: logical shapes of arguments, by name: {"x": (8192, 4096)}.
-    target: "cpu-local" (ranks as threads; the default), "cpu-ucx", "cuda-peer", "cuda-nccl", "cuda-ucx",
-        "hip-peer", "hip-rccl", "hip-ucx".
-    machine: machine file (a name such as "h200x8", or a path) by whose costs schedules are chosen.
-    check: prove that the program can neither hang nor race, and that it gives what the unsharded fusion gives; what is
-        found is a CompileError. False: `explain()` says that nothing was proven.
-    Further options: entry, ranks, workers, gather, certify, deterministic, tuned, reference (put the unsharded
-    reference into the program); see tandem-c/CompileOptions.def.
+    Args:
+        source: The text of a fusion (MLIR), or a function decorated with `fuse`.
+        mesh: Sizes of mesh axes that the source leaves open: {"x": 8}.
+        shapes: Logical shapes of arguments, by name: {"x": (8192, 4096)}.
+        target: "cpu-local" (ranks as threads; the default), "cpu-ucx", "cuda-peer", "cuda-nccl", "cuda-ucx",
+            "hip-peer", "hip-rccl", "hip-ucx".
+        machine: Machine file (a name such as "h200x8", or a path) by whose costs schedules are chosen. Default: fixed rules.
+        name: Of the text, in messages. Default: "input.mlir".
+        check: Prove that the program can neither hang nor race, and that it gives what the unsharded fusion gives; what is
+            found is a CompileError. False: `explain()` says that nothing was proven.
+        entry: The function of the text. Default: the only public one.
+        ranks: Of the world. Default: as many as the meshes need.
+        workers: Streams of a rank on which slices of loops run at the same time. Default: 4.
+        reference: Put the unsharded reference into the program, with which `Program.check` compares.
+        gather: "before", "after" or "cost": the position of reshards that may go on either side of an operation.
+        certify: Compare results at more indices, and predict times for `Program.explain`; takes about as long as compiling.
+        deterministic: "bitwise" or "batch" (docs/determinism.md). Default: as the text says.
+        tuned: A file of measured choices, which `tune` writes.
 
-    Raises CompileError with the compiler's messages and their places.
+    Returns:
+        The program. CompileError, with the compiler's messages and their places, if the fusion is rejected.
+
+    Example:
+        program = tandem.compile(allgather_matmul, mesh={"gpu": 8}, shapes={"x": (8192, 64)}, machine="h200x8")
     """
-    options.update(target=target or "cpu-local", machine=machine, check=check)
+    options = {"target": target or "cpu-local", "machine": machine, "check": check, "entry": entry, "ranks": ranks,
+               "workers": workers, "reference": reference, "gather": gather, "certify": certify,
+               "deterministic": deterministic, "tuned": tuned}
     if isinstance(source, Fusion):
         if name is not None:
             raise ArgumentError("compile: a traced function has its own name")
@@ -223,15 +289,29 @@ def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=N
     return _compile_text(source, name, mesh, shapes, options)
 
 
+def _names_options(function: _Function) -> _Function:
+    """Shows each of `**options: Unpack[TYPE]` by name, as type checkers do, also to inspect.signature and shells."""
+    signature = inspect.signature(function)
+    *own, options = signature.parameters.values()
+    taken = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation.__forward_arg__)
+             for name, annotation in globals()[options.annotation[len("Unpack["):-1]].__annotations__.items()]
+    function.__signature__ = signature.replace(parameters=[*own, *taken])  # type: ignore[attr-defined]
+    return function
+
+
 class Fusion(_tandem.Fusion):
     """A function on symbolic tensors; see `fuse`. A call compiles it for the shapes of the tensors, once, and runs
     the program. Each rank keeps the `most_programs` (512) that it used last."""
 
-    def __init__(self, function, types, results, options):
+    def __init__(self, function: Callable[..., Any], types: tuple[Sequence[Tensor], Mapping[str, Tensor]],
+                 results: Axes | Sequence[Axes], options: Any) -> None:
         super().__init__()
         if not hasattr(function, "__code__"):
             raise ArgumentError(f"fuse: expected a function of Python, found {function!r}")
-        self.function, self.options = function, options
+        self.function = function
+        self.options: CompileOptions = dict(_named("options", options))  # type: ignore[assignment]
+        for key in self.options.keys() - CompileOptions.__annotations__.keys():
+            raise ArgumentError(f"fuse: options: expected {', '.join(CompileOptions.__annotations__)}, found {key}")
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.file = inspect.getsourcefile(function) or "<python>"
         self.line = function.__code__.co_firstlineno
@@ -239,7 +319,7 @@ class Fusion(_tandem.Fusion):
         names = list(inspect.signature(function).parameters)
         if len(positional) > len(names):
             raise ArgumentError(f"{self.__name__}: expected {len(names)} types, found {len(positional)}")
-        self.types = dict(zip(names, positional))
+        self.types: dict[str, Tensor] = dict(zip(names, positional))
         for key, type_ in named.items():
             if key not in names or key in self.types:
                 raise ArgumentError(f"{self.__name__}: expected one type for each of {', '.join(names)}, found {key}")
@@ -248,57 +328,55 @@ class Fusion(_tandem.Fusion):
             if not isinstance(self.types.get(key), Tensor):
                 raise ArgumentError(f"{self.__name__}: {key}: expected a tandem.Tensor, found {self.types.get(key)!r}")
         self.types = {key: self.types[key] for key in names}
-        self.results = results if isinstance(results, (tuple, list)) else (results,)
+        self.results: Sequence[Axes] = results if isinstance(results, (tuple, list)) else (results,)
         for axes in self.results:
             if not isinstance(axes, Axes):
                 raise ArgumentError(f"{self.__name__}: results: expected axes such as mesh[\"x\", None], found {axes!r}")
-        self._programs, self._lock = {}, threading.Lock()
+        self._programs: dict[tuple, Program] = {}
+        self._lock = threading.Lock()
 
-    def _meshes(self):
-        meshes = []
+    def _meshes(self) -> list[Mesh]:
+        meshes: list[Mesh] = []
         for axes in [*(type_.axes for type_ in self.types.values()), *self.results]:
             if axes.mesh not in meshes:
                 meshes.append(axes.mesh)
         return meshes
 
-    def _mesh_sizes(self, given, world_size=None):
+    def _mesh_sizes(self, given: Mapping[str, int] | None, world_size: int | None = None) -> dict[str, int]:
         """All sizes of mesh axes, by "axis" and "mesh.axis"."""
         sizes = {axis: _mesh_size(axis, size) for axis, size in _named("mesh", given)}
         axes = {f"{mesh.name}.{axis}": size for mesh in self._meshes() for axis, size in mesh.sizes.items()}
-        for given, size in sizes.items():
-            known = [stated for axis, stated in axes.items() if given in (axis, axis.rpartition(".")[2])]
-            if not known:
-                raise ArgumentError(f"{self.__name__}: mesh: expected a mesh axis of {', '.join(axes)}, found {given!r}")
-            if not {None, size} & set(known):
-                raise ArgumentError(f"{self.__name__}: mesh: expected size {known[0]} of {given}, as its mesh says, found {size}")
+        for name, size in sizes.items():
+            stated = [size for axis, size in axes.items() if name in (axis, axis.rpartition(".")[2])]
+            if not stated:
+                raise ArgumentError(f"{self.__name__}: mesh: expected a mesh axis of {', '.join(axes)}, found {name!r}")
+            if not {None, size} & set(stated):
+                raise ArgumentError(f"{self.__name__}: mesh: expected size {stated[0]} of {name}, as its mesh says, found {size}")
         for mesh in self._meshes():
             known = mesh._sized(sizes)
             unknown = [axis for axis, size in known.items() if size is None]
             if len(unknown) == 1 and world_size:
-                others = 1
-                for size in known.values():
-                    others *= size or 1
-                known[unknown[0]] = world_size // others
-            for axis, size in known.items():
-                if size is None:
+                known[unknown[0]] = world_size // math.prod(size or 1 for size in known.values())
+            for axis, found in known.items():
+                if found is None:
                     raise ArgumentError(f"{self.__name__}: expected the size of mesh axis {axis}: mesh={{\"{axis}\": 8}}")
-                sizes[f"{mesh.name}.{axis}"] = size
+                sizes[f"{mesh.name}.{axis}"] = found
         return sizes
 
-    def trace(self, shapes=None, mesh=None):
+    def trace(self, shapes: Mapping[str, Sequence[int]] | None = None, mesh: Mapping[str, int] | None = None) -> str:
         """The text of the fusion for the given shapes of arguments and sizes of mesh axes (dicts, by name)."""
-        shapes, sizes = {key: _shape(key, extents) for key, extents in _named("shapes", shapes)}, self._mesh_sizes(mesh)
+        extents_of, sizes = {key: _shape(key, extents) for key, extents in _named("shapes", shapes)}, self._mesh_sizes(mesh)
         arguments = []
         for name, type_ in self.types.items():
-            shape = tuple(shapes.pop(name, type_.shape))
+            shape: Any = tuple(extents_of.pop(name, type_.shape))
             if len(shape) != len(type_.shape) or any(
                     stated not in (None, extent) for stated, extent in zip(type_.shape, shape)):
                 raise ArgumentError(f"{self.__name__}: {name}: expected shape {type_.shape}, found {shape}")
             if None in shape:
                 raise ArgumentError(f"{self.__name__}: {name}: expected its shape: shapes={{\"{name}\": (...)}}")
             arguments.append(Value("argument", [], shape, type_.dtype, type_.axes, name=name))
-        if shapes:
-            raise ArgumentError(f"{self.__name__}: no argument is named {next(iter(shapes))}")
+        if extents_of:
+            raise ArgumentError(f"{self.__name__}: no argument is named {next(iter(extents_of))}")
         results = self.function(*arguments)
         results = list(results) if isinstance(results, (tuple, list)) else [results]
         if len(results) != len(self.results):
@@ -309,11 +387,13 @@ class Fusion(_tandem.Fusion):
         labels = ["result"] if len(results) == 1 else [f"result{index}" for index in range(len(results))]
         return emit(self.__name__, arguments, results, self.results, labels, sizes, (self.file, self.line, 1))
 
-    def compile(self, **options):
-        """tandem.compile of this function."""
-        return compile(self, **{**self.options, **options})
+    @_names_options
+    def compile(self, **options: Unpack[CompileOptions]) -> Program:
+        """tandem.compile of this function. Its own options are those that are not given."""
+        merged: dict[str, Any] = {**self.options, **options}
+        return compile(self, **merged)
 
-    def _specialize(self, tensors, context):
+    def _specialize(self, tensors: tuple, context: Context) -> Program:
         """The program for the local shapes of tensors (None: no part). Called when there is none yet."""
         with self._lock:  # ranks that are threads share it
             key = context.device, context.channels, context.world_size, tensors
@@ -324,16 +404,16 @@ class Fusion(_tandem.Fusion):
             return self._programs[key]
 
     @property
-    def num_programs(self):
+    def num_programs(self) -> int:
         """How many compiled programs it has."""
         return len(self._programs)
 
-    def _compile_for(self, tensors, context):
+    def _compile_for(self, tensors: tuple, context: Context) -> Program:
         sizes, shapes = self._sizes(tensors, context)
-        options = {"target": _target(context), "ranks": context.world_size, **self.options}
-        return compile(self, **{**options, "mesh": sizes, "shapes": shapes})
+        options: dict[str, Any] = {"target": _target(context), "ranks": context.world_size, **self.options, "mesh": sizes, "shapes": shapes}
+        return compile(self, **options)
 
-    def _sizes(self, tensors, context):
+    def _sizes(self, tensors: Sequence[Sequence[int] | None], context: Context) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
         """Mesh sizes and open logical shapes that follow from a context and local shapes."""
         if len(tensors) != len(self.types):
             raise ArgumentError(f"{self.__name__}: expected {len(self.types)} tensors, found {len(tensors)}")
@@ -353,12 +433,12 @@ class Fusion(_tandem.Fusion):
         return sizes, shapes
 
 
-def _channel_names(context):
+def _channel_names(context: Any) -> list[str]:
     """Without their link classes."""
     return [channel.rpartition(":")[2] for channel in context.channels.split(",")]
 
 
-def _target(context):
+def _target(context: Any) -> str:
     """The compile target of a context's device and channels."""
     channels = _channel_names(context)
     if context.device.startswith("cuda"):
@@ -366,22 +446,28 @@ def _target(context):
     return "cpu-local" if "ucx" not in channels else "cpu-ucx"
 
 
-def fuse(*types, results, options=None, **named):
+def fuse(*types: Tensor, results: Axes | Sequence[Axes], options: CompileOptions | None = None,
+         **named: Tensor) -> Callable[[Callable[..., Any]], Fusion]:
     """Decorator: a function on symbolic tensors becomes a fusion.
 
-    types, named: a `Tensor` for each parameter, in order or by name.
-    results: the axes of the result, or a tuple of them.
-    options: those of `compile`, for programs that calls compile: {"machine": "h200x8"}.
+    The function runs once for each combination of shapes, on `Value`s; control flow in it depends on shapes only. Calls
+    of the result take this rank's parts of the tensors, as those of a `Program` do. Where a dimension is None and split
+    over devices, the extent is that of the call's tensor times the number of devices.
 
+    Args:
+        types, named: A `Tensor` for each parameter, in order or by name.
+        results: The axes of the result, or a tuple of them.
+        options: Those of `compile`, for programs that calls compile: {"machine": "h200x8"}.
+
+    Returns:
+        The decorator, which makes a `Fusion`.
+
+    Example:
         tp = tandem.Mesh("tp", x=4)
 
         @tandem.fuse(x=tandem.Tensor("f32", (None, 64), tp["x", None]),
                      w=tandem.Tensor("f32", (64, 32), tp[None, None]), results=tp[tandem.stream("x"), None])
         def allgather_matmul(x, w):
             return x @ w
-
-    The function runs once for each combination of shapes, on `Value`s; control flow in it depends on shapes only. Calls
-    of the result take this rank's parts of the tensors, as those of a `Program` do. Where a dimension is None and split
-    over devices, the extent is that of the call's tensor times the number of devices.
     """
-    return lambda function: Fusion(function, (types, named), results, dict(_named("options", options)))
+    return lambda function: Fusion(function, (types, named), results, options)

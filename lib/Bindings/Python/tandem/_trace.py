@@ -2,23 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Symbolic tensors: a Python function that computes with them is written down as a fusion."""
 
+from __future__ import annotations
+
 import math
 import os
 import re
 import sys
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, Union
 
 from ._errors import ArgumentError
-from ._mesh import DTYPES, Axes, _integer, _sequence, dtype_name
+from ._mesh import DTYPES, Axes, DType, _integer, _sequence, dtype_name
 from ._tandem import shapes
 
 _LARGEST_FP8 = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
 _FP8 = tuple(_LARGEST_FP8)
 _FLOATS = ("f32", "f16", "bf16", "f64", *_FP8)
+
+Operand = Union["Value", float]  # numbers are repeated
+Dims = Union[None, int, Sequence[int]]  # None: all
+Schedule = Union[str, tuple[str, Mapping[str, Any]]]
+Place = tuple[str, int, int]  # file, line, column
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def _caller():
+def _caller() -> Place:
     """(file, line, column) of the innermost frame outside of this package."""
     frame: Any = sys._getframe(1)
     while frame and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -43,95 +52,95 @@ class Value:
 
     __array_priority__ = 1000  # operators of NumPy arrays give way
 
-    def __init__(self, op, operands, shape, dtype, axes=None, **details):
+    def __init__(self, op: str, operands: Sequence[Value], shape: Sequence[int], dtype: str, axes: Axes | None = None, **details: Any) -> None:
         if dtype and dtype not in DTYPES:  # the results of a call have theirs
             raise ArgumentError(f"{op}: expected a dtype of {', '.join(DTYPES)}, found {dtype!r}")
         self.op, self.operands, self.dtype, self.axes = op, list(operands), dtype, axes
-        self.shape = tuple(_integer(f"{op}: shape", extent, 0) for extent in _sequence(op, shape, "extents such as (8, 64)"))
+        self.shape: tuple[int, ...] = tuple(_integer(f"{op}: shape", extent, 0) for extent in _sequence(op, shape, "extents such as (8, 64)"))
         self.details, self.place = details, _caller()
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def T(self):
+    def T(self) -> Value:
         """The last two dimensions exchanged."""
         if self.ndim < 2:
             raise ArgumentError(f"T: expected at least two dimensions, found {self!r}")
         return self.permute(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
-    def __bool__(self):
+    def __bool__(self) -> NoReturn:
         raise ArgumentError("the value of a traced tensor is not known: use tandem.where in place of a condition")
 
-    def __iter__(self):
+    def __iter__(self) -> NoReturn:
         raise TypeError("a traced tensor cannot be iterated over")
 
-    def __matmul__(self, other):
+    def __matmul__(self, other: Value) -> Value:
         return matmul(self, other)
 
-    def __add__(self, other):
+    def __add__(self, other: Operand) -> Value:
         return _arith("add", self, other)
 
-    def __radd__(self, other):
+    def __radd__(self, other: Operand) -> Value:
         return _arith("add", other, self)
 
-    def __sub__(self, other):
+    def __sub__(self, other: Operand) -> Value:
         return _arith("sub", self, other)
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Operand) -> Value:
         return _arith("sub", other, self)
 
-    def __mul__(self, other):
+    def __mul__(self, other: Operand) -> Value:
         return _arith("mul", self, other)
 
-    def __rmul__(self, other):
+    def __rmul__(self, other: Operand) -> Value:
         return _arith("mul", other, self)
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Operand) -> Value:
         return _arith("div", *_as_floats(self, other))
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Operand) -> Value:
         return _arith("div", *_as_floats(other, self))
 
-    def __floordiv__(self, other):
+    def __floordiv__(self, other: Operand) -> Value:
         return _floor_div(self, other)
 
-    def __rfloordiv__(self, other):
+    def __rfloordiv__(self, other: Operand) -> Value:
         return _floor_div(other, self)
 
-    def __pow__(self, other):
+    def __pow__(self, other: Operand) -> Value:
         if not isinstance(other, Value) and other == 2:
             return self * self
         return _elementwise("math.powf", *_alike("**", self, other))
 
-    def __neg__(self):
+    def __neg__(self) -> Value:
         return _elementwise("arith.negf", self) if self.dtype in _FLOATS else 0 - self
 
     __hash__ = object.__hash__  # a key is the value itself, whatever `==` builds
 
-    def __eq__(self, other):
+    def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
         return _compare("==", self, other)
 
-    def __ne__(self, other):
+    def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
         return _compare("!=", self, other)
 
-    def __lt__(self, other):
+    def __lt__(self, other: Operand) -> Value:
         return _compare("<", self, other)
 
-    def __le__(self, other):
+    def __le__(self, other: Operand) -> Value:
         return _compare("<=", self, other)
 
-    def __gt__(self, other):
+    def __gt__(self, other: Operand) -> Value:
         return _compare(">", self, other)
 
-    def __ge__(self, other):
+    def __ge__(self, other: Operand) -> Value:
         return _compare(">=", self, other)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Value:
         index = index if isinstance(index, tuple) else (index,)
         dots = [at for at, part in enumerate(index) if part is Ellipsis]  # `in` would compare traced tensors
         if dots:
@@ -161,58 +170,58 @@ class Value:
         part = Value("fusion.slice", [self], shape, self.dtype, offsets=offsets, steps=steps)
         return part if len(kept) == self.ndim else part.reshape(*(shape[dim] for dim in kept))
 
-    def reshape(self, *shape):
+    def reshape(self, *shape: int | Sequence[int]) -> Value:
         """The same elements in another shape; one extent may be -1. Dimensions split and merge."""
-        shape = _inferred("reshape", [self], shapes.reshape(self.shape, _extents("reshape", shape, -1)))
-        return self if tuple(shape) == self.shape else Value("fusion.reshape", [self], shape, self.dtype)
+        extents = _inferred("reshape", [self], shapes.reshape(self.shape, _extents("reshape", shape, -1)))
+        return self if tuple(extents) == self.shape else Value("fusion.reshape", [self], extents, self.dtype)
 
-    def permute(self, *order):
+    def permute(self, *order: int | Sequence[int]) -> Value:
         """Dimension i of the result is dimension order[i]."""
-        order = _extents("permute", order, 0)
-        shape = _inferred("permute", [self], shapes.permute(self.shape, order))
-        return Value("fusion.permute", [self], shape, self.dtype, order=order)
+        dims = _extents("permute", order, 0)
+        shape = _inferred("permute", [self], shapes.permute(self.shape, dims))
+        return Value("fusion.permute", [self], shape, self.dtype, order=dims)
 
-    def broadcast_to(self, *shape):
+    def broadcast_to(self, *shape: int | Sequence[int]) -> Value:
         """Repeated as in NumPy."""
-        shape = _extents("broadcast_to", shape, 0)
-        if tuple(shape) == self.shape:
+        extents = _extents("broadcast_to", shape, 0)
+        if tuple(extents) == self.shape:
             return self
-        dims = list(range(len(shape) - self.ndim, len(shape)))
-        _inferred("broadcast_to", [self], shapes.broadcast_to(self.shape, shape, dims))
-        return Value("fusion.broadcast", [self], shape, self.dtype, dims=dims)
+        dims = list(range(len(extents) - self.ndim, len(extents)))
+        _inferred("broadcast_to", [self], shapes.broadcast_to(self.shape, extents, dims))
+        return Value("fusion.broadcast", [self], extents, self.dtype, dims=dims)
 
-    def sum(self, axis=None, keepdims=False):
+    def sum(self, axis: Dims = None, keepdims: bool = False) -> Value:
         """The sum over dimensions; all if `axis` is None."""
         return _reduce("sum", self, axis, keepdims)
 
-    def max(self, axis=None, keepdims=False):
+    def max(self, axis: Dims = None, keepdims: bool = False) -> Value:
         """The maximum over dimensions."""
         return _reduce("max", self, axis, keepdims)
 
-    def min(self, axis=None, keepdims=False):
+    def min(self, axis: Dims = None, keepdims: bool = False) -> Value:
         """The minimum over dimensions."""
         return _reduce("min", self, axis, keepdims)
 
-    def mean(self, axis=None, keepdims=False):
+    def mean(self, axis: Dims = None, keepdims: bool = False) -> Value:
         """The mean over dimensions."""
         count = math.prod(self.shape[dim] for dim in _dims(self, axis))
         return self.sum(axis, keepdims) * (1.0 / count)
 
-    def astype(self, dtype):
+    def astype(self, dtype: DType) -> Value:
         """tandem.cast."""
         return cast(self, dtype)
 
-    def reshard(self, axes, **schedule):
+    def reshard(self, axes: Axes, *, schedule: str | None = None, **options: Any) -> Value:
         """tandem.reshard."""
-        return reshard(self, axes, **schedule)
+        return reshard(self, axes, schedule=schedule, **options)
 
 
-def _extents(what, given, least):
+def _extents(what: str, given: Sequence[Any], least: int) -> list[int]:
     given = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
     return [_integer(what, extent, least) for extent in given]
 
 
-def _inferred(what, operands, inferred):
+def _inferred(what: str, operands: Sequence[Value], inferred: tuple[Sequence[int], str]) -> Sequence[int]:
     """The shape that the op infers."""
     shape, error = inferred
     if error:
@@ -220,25 +229,25 @@ def _inferred(what, operands, inferred):
     return shape
 
 
-def _dims(value, axis):
-    dims = range(value.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+def _dims(value: Value, axis: Dims) -> list[int]:
+    dims: Sequence[Any] = range(value.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     for dim in dims:
         if not isinstance(dim, int) or not -value.ndim <= dim < value.ndim:
             raise ArgumentError(f"expected a dimension of {value!r}, found {dim!r}")
     return sorted({dim % value.ndim for dim in dims})
 
 
-def _value(what, given):
+def _value(what: str, given: Any) -> Value:
     if not isinstance(given, Value):
         raise ArgumentError(f"{what}: expected a traced tensor, found {type(given).__name__}")
     return given
 
 
-def _constant(number, like):
+def _constant(number: float, like: Value) -> Value:
     return Value("constant", [], like.shape, like.dtype, number=number)
 
 
-def _alike(what, *values):
+def _alike(what: str, *values: Operand) -> list[Value]:
     """The operands in one shape: scalars and extents of 1 are repeated."""
     tensors = [value for value in values if isinstance(value, Value)]
     if not tensors:
@@ -251,7 +260,7 @@ def _alike(what, *values):
             raise ArgumentError(f"{what}: expected a number that fits {first.dtype}, found one of {value.bit_length()} bits")
         if isinstance(value, Value) and value.dtype != first.dtype:
             raise ArgumentError(f"{what}: expected operands of one dtype, found {first!r} and {value!r}: use astype")
-    shape = []
+    shape: Sequence[int] = []
     for value in tensors:
         shape = _inferred(what, tensors, shapes.broadcast(shape, value.shape, "extents"))
     wide = [value.broadcast_to(*shape) if isinstance(value, Value) else value for value in values]
@@ -259,16 +268,16 @@ def _alike(what, *values):
     return [value if isinstance(value, Value) else _constant(value, like) for value in wide]
 
 
-def _elementwise(op, *operands, dtype=None, **details):
+def _elementwise(op: str, *operands: Value, dtype: str | None = None, **details: Any) -> Value:
     return Value(op, operands, operands[-1].shape, dtype or operands[-1].dtype, elementwise=True, **details)
 
 
-def _as_floats(*given):
+def _as_floats(*given: Operand) -> list[Operand]:
     """Integers and truth values as f64: NumPy divides them so."""
     return [cast(value, "f64") if isinstance(value, Value) and value.dtype not in _FLOATS else value for value in given]
 
 
-def _floor_div(*given):
+def _floor_div(*given: Operand) -> Value:
     a, b = _alike("//", *given)
     if a.dtype in _FLOATS:
         return _elementwise("math.floor", a / b)
@@ -277,7 +286,7 @@ def _floor_div(*given):
     return where(rest < 0, where(b > 0, less, quotient), where(rest > 0, where(b < 0, less, quotient), quotient))
 
 
-def _arith(name, *given):
+def _arith(name: str, *given: Operand) -> Value:
     values = _alike(name, *given)
     if values[0].dtype == "i1":
         raise ArgumentError(f"{name}: expected numbers, found truth values: use astype, or tandem.where")
@@ -289,7 +298,7 @@ def _arith(name, *given):
 _PREDICATES = {"==": ("oeq", "eq"), "!=": ("une", "ne"), "<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge")}
 
 
-def _compare(name, *given):
+def _compare(name: str, *given: Operand) -> Value:
     values = _alike(name, *given)
     if values[0].dtype == "i1":  # true, which is -1 with a sign, is more than false
         values = [cast(value, "i8") for value in values]
@@ -297,18 +306,29 @@ def _compare(name, *given):
     return _elementwise(f"arith.cmp{'f' if is_float else 'i'}", *values, dtype="i1", predicate=_PREDICATES[name][not is_float])
 
 
-def _reduce(kind, value, axis, keepdims):
+def _reduce(kind: str, value: Value, axis: Dims, keepdims: bool) -> Value:
     dims = _dims(value, axis)
     shape = _inferred(kind, [value], shapes.reduce(value.shape, dims, bool(keepdims)))
     return Value("fusion.reduce", [value], shape, value.dtype, kind=kind, dims=dims, keepdims=keepdims)
 
 
-def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None, gather=None, schedule=None):
-    """`a[..., M, K] @ b[..., K, N] (+ bias[N])` as in NumPy, accumulated in f32; operands may be vectors.
+def matmul(a: Value, b: Value, *, bias: Value | None = None, transpose_a: bool = False, transpose_b: bool = False,
+           dtype: DType | None = None, gather: str | None = None, schedule: Schedule | None = None) -> Value:
+    """`a[..., M, K] @ b[..., K, N] (+ bias[N])` as in NumPy, accumulated in f32.
 
-    `dtype="f32"`: the product of f16 or bf16 factors is not rounded. Factors of f8E4M3FN and f8E5M2 may differ; their
-    product is f32 (default), f16 or bf16. `gather`: "before" or "after", on which side of
-    the product its operand is gathered. `schedule`: that of the reshards, a name, or ("NAME", {"streams": 2}) (docs/schedules.md).
+    Args:
+        a, b: The factors; they may be vectors. One may be f8E4M3FN and the other f8E5M2.
+        bias: Added to each row.
+        transpose_a, transpose_b: Whether the last two dimensions are exchanged.
+        dtype: Of the product. "f32": that of f16 or bf16 factors is not rounded. FP8 factors: f32 (default), f16 or bf16.
+        gather: "before" or "after", on which side of the product its operand is gathered; "cost": where it costs less.
+        schedule: Of the reshards: a name, or ("NAME", {"streams": 2}) (docs/schedules.md). Default: the compiler chooses.
+
+    Returns:
+        The product. ArgumentError if shapes or dtypes do not fit.
+
+    Example:
+        y = tandem.matmul(x, w, bias=b, transpose_b=True)
     """
     a, b = _value("matmul", a), _value("matmul", b)
     dtype = _product_dtype("matmul", a, b, dtype)
@@ -322,7 +342,7 @@ def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None,
                  attributes=_annotations(gather, schedule))
 
 
-def _product_dtype(what, a, b, dtype):
+def _product_dtype(what: str, a: Value, b: Value, dtype: DType) -> str:
     """Of the product of a and b, as wanted or by default."""
     dtype = dtype_name(dtype, f"{what}: ") if dtype else shapes.product_type(a.dtype)
     error = shapes.product_error(a.dtype, b.dtype, dtype)
@@ -331,13 +351,25 @@ def _product_dtype(what, a, b, dtype):
     return dtype
 
 
-def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, transpose_b=False, dtype="bf16",
-                  scale_result=None, gather=None, schedule=None):
-    """`(a @ b) * scale_a * scale_b (+ bias) (* scale_result)` of two matrices, computed in f32 and rounded to `dtype`.
+def scaled_matmul(a: Value, b: Value, scale_a: Value, scale_b: Value, *, bias: Value | None = None, transpose_a: bool = False,
+                  transpose_b: bool = False, dtype: DType = "bf16", scale_result: Value | None = None, gather: str | None = None,
+                  schedule: Schedule | None = None) -> Value:
+    """`(a @ b) * scale_a * scale_b (+ bias) (* scale_result)`, computed in f32 and rounded to `dtype`, as torch's `_scaled_mm`.
 
-    Scales and bias are f32. A scale is one number, f32[], or f32[M] for the rows of the result (`scale_a`) and f32[N] for
-    its columns (`scale_b`), like torch's `_scaled_mm`. `scale_result`, f32[], is for a `dtype` of 8 bits: 448 / (the
-    largest number to expect). Such results are saturated.
+    Args:
+        a, b: Two matrices.
+        scale_a: f32[], or f32[M] for the rows of the result.
+        scale_b: f32[], or f32[N] for its columns.
+        bias: f32[N].
+        dtype: Of the result: f32, f16, bf16, or one of FP8, which is saturated.
+        scale_result: f32[], for FP8: 448 / (the largest number to expect).
+        transpose_a, transpose_b, gather, schedule: Those of `matmul`.
+
+    Returns:
+        The product. ArgumentError if shapes or dtypes do not fit.
+
+    Example:
+        y = tandem.scaled_matmul(x, w, scale_x, scale_w, dtype="bf16")
     """
     dtype = dtype_name(dtype, "scaled_matmul: ")
     if dtype not in ("f32", "f16", "bf16", *_FP8):
@@ -360,14 +392,14 @@ def scaled_matmul(a, b, scale_a, scale_b, *, bias=None, transpose_a=False, trans
     return round_to(product, dtype)
 
 
-def round_to(value, dtype):
+def round_to(value: Value, dtype: str) -> Value:
     """cast to floats; those of 8 bits are saturated, and NaN stays NaN."""
     if dtype in _FP8:
         value = maximum(minimum(value, _LARGEST_FP8[dtype]), -_LARGEST_FP8[dtype])
     return cast(value, dtype)
 
 
-def _without_transpose(value, transposed):
+def _without_transpose(value: Value, transposed: bool) -> tuple[Value, bool]:
     """The operand of a permutation of the last two dimensions."""
     if value.op == "fusion.permute" and value.ndim >= 2 and value.axes is None:
         count = value.ndim
@@ -376,7 +408,7 @@ def _without_transpose(value, transposed):
     return value, transposed
 
 
-def _annotations(gather, schedule):
+def _annotations(gather: str | None, schedule: Schedule | None) -> list[str]:
     attributes = []
     if gather is not None:
         if gather not in ("before", "after", "cost"):
@@ -387,7 +419,7 @@ def _annotations(gather, schedule):
     return attributes
 
 
-def _schedule(schedule):
+def _schedule(schedule: Any) -> str:
     name, options = (schedule, {}) if isinstance(schedule, str) else schedule if isinstance(schedule, tuple) and len(
         schedule) == 2 else (None, {})
     options = {key: str(list(value)) if isinstance(value, (list, tuple)) else value for key, value in options.items()}
@@ -399,9 +431,21 @@ def _schedule(schedule):
     return f"#fusion.schedule<{', '.join([str(name), *(f'{key} = {value}' for key, value in options.items())])}>"
 
 
-def reshard(value, axes, *, schedule=None, **options):
-    """The same value with other axes: what communicates. `schedule` and its options: `schedule="NAME", streams=2`
-    (docs/schedules.md); without one, the compiler chooses."""
+def reshard(value: Value, axes: Axes, *, schedule: str | None = None, **options: Any) -> Value:
+    """The same value with other axes: what communicates.
+
+    Args:
+        value: A traced tensor.
+        axes: Its new axes, one entry per dimension.
+        schedule: How it communicates (docs/schedules.md). Default: the compiler chooses.
+        options: Those of the schedule.
+
+    Returns:
+        The value with these axes.
+
+    Example:
+        whole = tandem.reshard(x, tp[None, None])
+    """
     value = _value("reshard", value)
     if not isinstance(axes, Axes):
         raise ArgumentError(f"reshard: expected axes such as mesh[\"x\", None], found {axes!r}")
@@ -413,8 +457,8 @@ def reshard(value, axes, *, schedule=None, **options):
     return Value("fusion.reshard", [value], value.shape, value.dtype, axes, attributes=attributes)
 
 
-def concat(values, axis=0):
-    """The tensors one after another along a dimension."""
+def concat(values: Sequence[Value], axis: int = 0) -> Value:
+    """The tensors, of one dtype, one after another along dimension `axis`."""
     values = [_value("concat", value) for value in _sequence("concat", values, "a list of traced tensors")]
     if not values:
         raise ArgumentError("concat: expected at least one tensor")
@@ -425,14 +469,23 @@ def concat(values, axis=0):
     return Value("fusion.concat", values, shape, values[0].dtype, dim=axis)
 
 
-def grouped_matmul(x, w, ends, *, transpose_b=False, dtype=None, gather=None, schedule=None):
-    """The product of each row of `x[..., M, K]` with the matrix of its group in `w[G, K, N]`: `[..., M, N]`.
+def grouped_matmul(x: Value, w: Value, ends: Value, *, transpose_b: bool = False, dtype: DType | None = None,
+                   gather: str | None = None, schedule: Schedule | None = None) -> Value:
+    """The product of each row of `x` with the matrix of its group in `w` (docs/grouped.md).
 
-    Rows are sorted by group; `ends[..., G]` (i32) says where each group ends, as `offs` of `torch._grouped_mm`. Rows from
-    the last end on give 0. `transpose_b`: w is [G, N, K]. Factors are f32, f16 or bf16, or of 8 bits. `dtype`, `gather` and
-    `schedule`: as of `matmul` (docs/grouped.md).
+    Args:
+        x: `[..., M, K]` of f32, f16, bf16 or FP8; rows are sorted by group.
+        w: `[G, K, N]`.
+        ends: `[..., G]` (i32), where each group ends, as `offs` of `torch._grouped_mm`. Rows from the last end on give 0.
+            Values are clamped to the previous end and M.
+        transpose_b: Whether w is `[G, N, K]`.
+        dtype, gather, schedule: Those of `matmul`.
 
-    ArgumentError: shapes or dtypes do not fit. Values of `ends` are no error: they are clamped to the previous end and M.
+    Returns:
+        `[..., M, N]`. ArgumentError if shapes or dtypes do not fit.
+
+    Example:
+        y = tandem.grouped_matmul(tokens, experts, ends)
     """
     for one in (x, w, ends):
         _value("grouped_matmul", one)
@@ -447,8 +500,22 @@ def grouped_matmul(x, w, ends, *, transpose_b=False, dtype=None, gather=None, sc
                  attributes=(["transpose_b"] if transpose_b else []) + _annotations(gather, schedule))
 
 
-def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
-    """softmax(scale * query @ key.T) @ value; scale is 1 / sqrt(D) if not given (docs/attention.md)."""
+def attention(query: Value, key: Value, value: Value, *, scale: float | None = None, causal: bool = False,
+              zigzag: int | None = None) -> Value:
+    """softmax(scale * query @ key.T) @ value (docs/attention.md).
+
+    Args:
+        query, key, value: `[batch, sequence, D]` of one dtype.
+        scale: Default: 1 / sqrt(D).
+        causal: Whether a query sees only the keys up to its place.
+        zigzag: Over how many devices the sequence is split in zigzag order, which balances causal attention.
+
+    Returns:
+        `[batch, sequence of the queries, D of the values]`.
+
+    Example:
+        y = tandem.attention(q, k, v, causal=True)
+    """
     for one in (query, key, value):
         _value("attention", one)
     if scale is not None and not isinstance(scale, (int, float)):
@@ -461,7 +528,7 @@ def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
     return Value("fusion.attention", operands, shape, query.dtype, attributes=attributes)
 
 
-def cast(value, dtype):
+def cast(value: Value, dtype: DType) -> Value:
     """The value in another dtype, as NumPy: floats are rounded to nearest, and towards zero to integers; truth values
     become 0 and 1; what is not 0 becomes true."""
     value, dtype = _value("astype", value), dtype_name(dtype, "astype: ")
@@ -485,7 +552,7 @@ def cast(value, dtype):
     return _elementwise(op, value, dtype=dtype, source=old)
 
 
-def where(condition, a, b):
+def where(condition: Value, a: Operand, b: Operand) -> Value:
     """`a` where the condition is true, else `b`."""
     condition = _value("where", condition)
     if condition.dtype != "i1":
@@ -498,20 +565,20 @@ def where(condition, a, b):
     return _elementwise("arith.select", condition, a, b)
 
 
-def maximum(a, b):
+def maximum(a: Operand, b: Operand) -> Value:
     """The larger of each two elements."""
     a, b = _alike("maximum", a, b)
     return _elementwise("arith.maximumf" if a.dtype in _FLOATS else "arith.maxsi", a, b)
 
 
-def minimum(a, b):
+def minimum(a: Operand, b: Operand) -> Value:
     """The smaller of each two elements."""
     a, b = _alike("minimum", a, b)
     return _elementwise("arith.minimumf" if a.dtype in _FLOATS else "arith.minsi", a, b)
 
 
-def _unary(name, op, text):
-    def function(value):
+def _unary(name: str, op: str, text: str) -> Callable[[Value], Value]:
+    def function(value: Value) -> Value:
         value = _value(name, value)
         if value.dtype not in _FLOATS:
             raise ArgumentError(f"{name}: expected a floating-point dtype, found {value!r}")
@@ -533,24 +600,35 @@ cos = _unary("cos", "math.cos", "The cosine of each element.")
 absolute = _unary("absolute", "math.absf", "The absolute value of each element.")
 
 
-def relu(value):
+def relu(value: Value) -> Value:
     """max(value, 0)."""
     return maximum(value, 0)
 
 
-def sigmoid(value):
+def sigmoid(value: Value) -> Value:
     """1 / (1 + exp(-value))."""
     return 1 / (1 + exp(-value))
 
 
-def silu(value):
+def silu(value: Value) -> Value:
     """value * sigmoid(value), the activation of Llama's MLP."""
     return value / (1 + exp(-value))
 
 
-def gelu(value, *, approximate="none"):
-    """value * 0.5 * (1 + erf(value / sqrt(2))). `approximate="tanh"`, as in torch: 1 + tanh(sqrt(2 / pi) * (value +
-    0.044715 * value**3)) instead, which a GPU can compute in the matmul before it."""
+def gelu(value: Value, *, approximate: str = "none") -> Value:
+    """value * 0.5 * (1 + erf(value / sqrt(2))).
+
+    Args:
+        value: A traced tensor of floats.
+        approximate: "tanh", as in torch: 1 + tanh(sqrt(2 / pi) * (value + 0.044715 * value**3)) instead, which a GPU can
+            compute in the matmul before it.
+
+    Returns:
+        A tensor of the same shape.
+
+    Example:
+        y = tandem.gelu(x @ w, approximate="tanh")
+    """
     if approximate == "tanh":
         inner = value + 0.044715 * (value * value * value)
         return value * 0.5 * (1 + tanh(inner * math.sqrt(2 / math.pi)))
@@ -559,7 +637,7 @@ def gelu(value, *, approximate="none"):
     return value * 0.5 * (1 + erf(value * math.sqrt(0.5)))
 
 
-def softmax(value, axis=-1):
+def softmax(value: Value, axis: int = -1) -> Value:
     """exp(value) over its sum along a dimension, computed from value - max."""
     shifted = exp(value - value.max(axis, keepdims=True))
     return shifted / shifted.sum(axis, keepdims=True)

@@ -2,63 +2,82 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measuring what the compiler would choose by predicted time."""
 
+from __future__ import annotations
+
 import json
 import os
 import statistics
 import struct
 import tempfile
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from . import _files, _tandem
 from ._context import init
 from ._errors import ArgumentError
-from ._mesh import Mesh, Tensor
+from ._mesh import Mesh, Path, Tensor
 from ._progress import progress
-from ._program import Fusion, _target, compile, fuse
+from ._program import Fusion, Program, _names_options, _Options, _target, compile, fuse
+from ._tandem import Context
 from ._trace import reshard
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _LEAST_GAIN = 0.01  # of the time: less is noise
 _IN_A_ROW = 4  # runs that are timed together
 
 
-def tune(source, *tensors, path, machine, mesh=None, shapes=None, repeats=10, others=4, context=None, **options):
-    """Times the candidates of each loop of a program on this rank's tensors, and stores the quickest ones in `path`,
-    which `compile(tuned=path)` reads (docs/benchmarking.md). Returns the program with these choices.
+@_names_options
+def tune(source: str | Fusion, *tensors: Any, path: Path, machine: Path, repeats: int = 10, others: int = 4,
+         context: Context | None = None, **options: Unpack[_Options]) -> Program:
+    """Times the candidates of each loop of a program on this rank's tensors, and stores the fastest ones (docs/benchmarking.md).
 
-    Collective: all ranks of the context make the same call. Rank 0 writes the file; what it knows of other loops
-    stays. source, mesh, shapes, machine and further options: those of `compile`; the sizes that a traced function
-    leaves open follow from the tensors. For each loop with a reshard the choice by predicted time and up to `others`
-    other candidates are run `repeats` times, interleaved: the unoverlapped baseline, then those of least predicted
-    time. The compiler lists at most five besides the choice. Another candidate than the choice is taken if it is at
-    least 1 % quicker on the slowest rank. A terminal shows a progress bar. `tuned` is not an option here, and a
-    function's own is ignored.
+    Collective: all ranks of the context make the same call. For each loop with a reshard the choice by predicted time and
+    other candidates are run, interleaved: the unoverlapped baseline, then those of least predicted time. Another candidate
+    than the choice is taken if it is at least 1 % faster on the slowest rank. A terminal shows a progress bar. Further options are those of `compile`, except `tuned`; a
+    function's own `tuned` is ignored.
 
-    Raises CompileError, ArgumentError if a tensor does not fit, `tuned` is given or the file is of another machine or
-    target, and what a run raises.
+    Args:
+        source: That of `compile`. The sizes that a traced function leaves open follow from the tensors.
+        tensors: Those of a call of the program on this rank.
+        path: The file, which `compile(tuned=path)` reads. Rank 0 writes it; what it knows of other loops stays.
+        machine: A machine file, by whose costs candidates are predicted.
+        repeats: Runs of each candidate.
+        others: Most candidates of a loop besides the choice; the compiler lists at most five.
+        context: Default: the current one.
+
+    Returns:
+        The program with these choices. CompileError as `compile`; ArgumentError if a tensor does not fit, `tuned` is given or
+        the file is of another machine or target; and what a run raises.
+
+    Example:
+        program = tandem.tune(allgather_matmul, x, w, path="choices.json", machine="h200x8")
     """
     if not isinstance(repeats, int) or repeats < 1 or not isinstance(others, int) or others < 1:
         raise ArgumentError(f"tune: expected repeats and others of at least 1, found {repeats!r} and {others!r}")
     if "tuned" in options:
-        raise ArgumentError(f"tune: expected path= alone, found tuned={options['tuned']!r} too; tune measures all loops anew")
+        raise ArgumentError(f"tune: expected path= alone, found tuned={dict(options)['tuned']!r} too; tune measures all loops anew")
     context = context or _tandem.current_context() or init()
-    options = {"target": _target(context), "ranks": context.world_size, **options}
+    merged: dict[str, Any] = {"target": _target(context), "ranks": context.world_size, **options}
     if isinstance(source, Fusion):
         known, open_shapes = source._sizes([None if one is None else tuple(one.shape) for one in tensors], context)
-        mesh, shapes = {**known, **(mesh or {})}, {**open_shapes, **(shapes or {})}
-        options = {**source.options, **options}
-        options.pop("tuned", None)
-    options.update(mesh=mesh, shapes=shapes, machine=machine)
+        merged = {**merged, **source.options, **options, "mesh": {**known, **(options.get("mesh") or {})},
+                  "shapes": {**open_shapes, **(options.get("shapes") or {})}}
+        merged.pop("tuned", None)
+    merged["machine"] = machine
     place = f"{context.world_size} x {context.description}"
-    stored = _read(path, place, options["target"])
+    stored = _read(path, place, merged["target"])
 
-    first = compile(source, **options)
+    first = compile(source, **merged)
     loops = list({loop["signature"]: loop for loop in first._loops if loop["signature"] and loop["reshards"]}.values())
-    variants = [(None, None, first)]
+    variants: list[tuple] = [(None, None, first)]
     for loop in loops:
         texts = [one["schedule"] for one in loop["candidates"] if one["schedule"] != loop["schedule"]]
         for text in texts[:others]:
             chosen = [_loop(loop, text)]
-            variants.append((loop["signature"], text, _with_choices(source, options, place, chosen)))
+            variants.append((loop["signature"], text, _with_choices(source, merged, place, chosen)))
 
     seconds = _measure([program for _, _, program in variants], tensors, repeats, context)
     seconds = _slowest(seconds, context)
@@ -72,15 +91,15 @@ def tune(source, *tensors, path, machine, mesh=None, shapes=None, repeats=10, ot
     if context.rank == 0:
         names = {one["signature"] for one in choices}
         kept = [one for one in stored if one["signature"] not in names]
-        _write(path, place, options["target"], kept + choices)
-    return _with_choices(source, options, place, choices)
+        _write(path, place, merged["target"], kept + choices)
+    return _with_choices(source, merged, place, choices)
 
 
-def _loop(loop, text):
+def _loop(loop: dict[str, Any], text: str) -> dict[str, Any]:
     return {"signature": loop["signature"], "what": text, "program": loop["reshards"], "seconds": 0, "plain": 0}
 
 
-def _read(path, machine, target):
+def _read(path: Path, machine: str, target: str | None) -> list[dict[str, Any]]:
     if not os.path.exists(path):
         return []
     known = json.loads(_files.read(path))
@@ -90,12 +109,12 @@ def _read(path, machine, target):
     return known["loops"]
 
 
-def _write(path, machine, target, loops):
+def _write(path: Path, machine: str, target: str | None, loops: list[dict[str, Any]]) -> None:
     text = json.dumps({"tandem_tuned": 1, "machine": machine, "target": target, "loops": loops}, indent=1)
     _files.write(path, (text + "\n").encode())
 
 
-def _with_choices(source, options, machine, choices):
+def _with_choices(source: str | Fusion, options: dict[str, Any], machine: str, choices: list[dict[str, Any]]) -> Program:
     folder = tempfile.TemporaryDirectory(prefix="tandem-tune-")
     path = os.path.join(folder.name, "choices.json")
     _write(path, machine, options["target"], choices)
@@ -104,9 +123,10 @@ def _with_choices(source, options, machine, choices):
     return program
 
 
-def _measure(programs, tensors, repeats, context):
+def _measure(programs: Sequence[Program], tensors: Sequence[Any], repeats: int, context: Context) -> list[float]:
     """Seconds of a run of each program on this rank: medians of interleaved rounds."""
-    results, times = [], [[] for _ in programs]
+    results: list[Any] = []
+    times: list[list[float]] = [[] for _ in programs]
     with progress("tuning") as shown:
         for round_ in range(repeats + 1):  # the first one prepares
             for number, program in enumerate(programs):
@@ -124,7 +144,7 @@ def _measure(programs, tensors, repeats, context):
     return [statistics.median(one) for one in times]
 
 
-def _slowest(seconds, context):
+def _slowest(seconds: Sequence[float], context: Context) -> list[float]:
     """The largest time of any rank, per program: equal on all ranks, so that they choose alike."""
     count, size = len(seconds), context.world_size
     ranks = Mesh("ranks", x=size)
