@@ -11,13 +11,13 @@ import sys
 import time
 
 import tandem
-from tandem import Tensor
+from tandem import TensorType
 
 device = sys.argv[1] if len(sys.argv) > 1 else "null"
 one = tandem.Mesh("one", x=1)
 
 
-@tandem.fuse(Tensor("f32", (None, 16), one["x", None]), Tensor("f32", (16, 12), one[None, None]),
+@tandem.fuse(TensorType("f32", (None, 16), one["x", None]), TensorType("f32", (16, 12), one[None, None]),
              results=one[None, None])
 def product(x, w):
     return x @ w

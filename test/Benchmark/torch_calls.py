@@ -47,7 +47,7 @@ def program_of(context, x, w):
     """A program of one product, and the fusion that finds it by shapes."""
     tp = tandem.Mesh("tp", x=context.world_size)
 
-    @tandem.fuse(tandem.Tensor("f32", (None, x.shape[1]), tp["x", None]), tandem.Tensor("f32", tuple(w.shape), tp[None, None]),
+    @tandem.fuse(tandem.TensorType("f32", (None, x.shape[1]), tp["x", None]), tandem.TensorType("f32", tuple(w.shape), tp[None, None]),
                  results=tp["x", None])
     def product(x, w):
         return x @ w

@@ -12,7 +12,7 @@ import torch_like
 from conftest import error, rows
 
 import tandem
-from tandem import Tensor, stream
+from tandem import TensorType, loop
 
 driver = ctypes.CDLL(sys.argv[1])
 pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
@@ -77,8 +77,8 @@ class StreamObject:
 mesh = tandem.Mesh("tp", x=2)
 
 
-@tandem.fuse(Tensor("f32", (None, 16), mesh["x", None]), Tensor("f32", (16, 12), mesh[None, None]),
-             results=mesh[stream("x"), None])
+@tandem.fuse(TensorType("f32", (None, 16), mesh["x", None]), TensorType("f32", (16, 12), mesh[None, None]),
+             results=mesh[loop("x"), None])
 def product(x, w):
     return x @ w
 

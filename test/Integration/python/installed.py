@@ -45,7 +45,7 @@ assert not heavy, heavy
 if len(sys.argv) == 2:
     tp = tandem.Mesh("tp", x=1)
 
-    @tandem.fuse(tandem.Tensor("f32", (8, 16), tp["x", None]), tandem.Tensor("f32", (16, 12), tp[None, None]),
+    @tandem.fuse(tandem.TensorType("f32", (8, 16), tp["x", None]), tandem.TensorType("f32", (16, 12), tp[None, None]),
                  results=tp[None, None])
     def product(x, w):
         return x @ w

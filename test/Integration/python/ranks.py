@@ -8,14 +8,14 @@ import numpy as np
 from conftest import error, rows
 
 import tandem
-from tandem import Tensor, stream
+from tandem import TensorType, loop
 
 context = tandem.init(timeout=30)
 mesh = tandem.Mesh("tp", x=None)
 
 
-@tandem.fuse(Tensor("f32", (None, 16), mesh["x", None]), Tensor("f32", (16, 12), mesh[None, None]),
-             results=mesh[stream("x"), None])
+@tandem.fuse(TensorType("f32", (None, 16), mesh["x", None]), TensorType("f32", (16, 12), mesh[None, None]),
+             results=mesh[loop("x"), None])
 def product(x, w):
     return x @ w
 

@@ -14,14 +14,14 @@ tp = tandem.Mesh("tp", x=1)
 
 
 def fusion():
-    @tandem.fuse(x=tandem.Tensor("f32", (4, 4), tp[None, None]), results=tp[None, None])
+    @tandem.fuse(x=tandem.TensorType("f32", (4, 4), tp[None, None]), results=tp[None, None])
     def called(x):
         return tandem.call("kernel", x, dims="a_ -> a_", results=("f32", (4, 4)))
 
     return called
 
 
-@tandem.fuse(x=tandem.Tensor("f32", (4, 4), tp[None, None]), results=tp[None, None])
+@tandem.fuse(x=tandem.TensorType("f32", (4, 4), tp[None, None]), results=tp[None, None])
 def double(x):
     return x + x
 
@@ -112,7 +112,7 @@ def test_a_bootstrap_raises():
         tandem.Context(bootstrap=Bootstrap(), rank=1)
     context = tandem.Context(bootstrap=Bootstrap(), channels="ucx")
     two = tandem.Mesh("tp", x=2)
-    program = tandem.fuse(x=tandem.Tensor("f32", (4, 4), two["x", None]), results=two[None, None])(lambda x: x).compile()
+    program = tandem.fuse(x=tandem.TensorType("f32", (4, 4), two["x", None]), results=two[None, None])(lambda x: x).compile()
     with pytest.raises(Stop, match="gone"):
         program.prepare(context)
 

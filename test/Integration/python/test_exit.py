@@ -15,7 +15,7 @@ import tandem
 how = sys.argv[1]
 ranks = 2 if how == "ranks" else 1
 tp = tandem.Mesh("tp", x=ranks)
-types = dict(x=tandem.Tensor("f32", (None, 64), tp["x", None]), w=tandem.Tensor("f32", (64, 32), tp[None, None]))
+types = dict(x=tandem.TensorType("f32", (None, 64), tp["x", None]), w=tandem.TensorType("f32", (64, 32), tp[None, None]))
 
 def product(x, w):
     return x @ w

@@ -14,7 +14,7 @@ import tandem
 
 tp = tandem.Mesh("tp", x=1)
 
-@tandem.fuse(x=tandem.Tensor("f32", (32, 64), tp["x", None]), w=tandem.Tensor("f32", (64, 32), tp[None, None]),
+@tandem.fuse(x=tandem.TensorType("f32", (32, 64), tp["x", None]), w=tandem.TensorType("f32", (64, 32), tp[None, None]),
              results=tp[None, None])
 def product(x, w):
     return x @ w

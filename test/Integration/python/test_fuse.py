@@ -9,7 +9,7 @@ import pytest
 from conftest import error, rows
 
 import tandem
-from tandem import Tensor, stream
+from tandem import TensorType, loop
 
 tp = tandem.Mesh("tp", x=4)
 ROWS, WHOLE = tp["x", None], tp[None, None]
@@ -21,7 +21,7 @@ def line():
     return sys._getframe(1).f_lineno
 
 
-@tandem.fuse(x=Tensor("f32", (None, 16), ROWS), w=Tensor("f32", (16, 12), WHOLE), results=tp[stream("x"), None])
+@tandem.fuse(x=TensorType("f32", (None, 16), ROWS), w=TensorType("f32", (16, 12), WHOLE), results=tp[loop("x"), None])
 def gather_matmul(x, w):
     """Rows of x times w."""
     return x @ w
@@ -42,8 +42,8 @@ def test_programs_are_forgotten(world, random):
     """Each rank keeps the programs that it used last; all ranks prepare those that are needed again."""
     w = random(16, 12)
 
-    @tandem.fuse(tandem.Tensor("f32", (None, 16), tp["x", None]), tandem.Tensor("f32", (16, 12), tp[None, None]),
-                 results=tp[tandem.stream("x"), None])
+    @tandem.fuse(tandem.TensorType("f32", (None, 16), tp["x", None]), tandem.TensorType("f32", (16, 12), tp[None, None]),
+                 results=tp[tandem.loop("x"), None])
     def forgetful(x, w):
         return x @ w
 
@@ -65,8 +65,8 @@ def test_mlp(world, random):
     """Column-parallel, row-parallel, with a reduce-scatter and a residual; two results."""
     columns, split = tp[None, "x"], tp["x"]
 
-    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 24), columns), Tensor("f32", (24,), split),
-                 Tensor("f32", (24, 16), ROWS), results=(ROWS, tp["x"]))
+    @tandem.fuse(TensorType("f32", (32, 16), ROWS), TensorType("f32", (16, 24), columns), TensorType("f32", (24,), split),
+                 TensorType("f32", (24, 16), ROWS), results=(ROWS, tp["x"]))
     def mlp(x, w1, b1, w2):
         hidden = tandem.gelu(x @ w1 + b1)
         y = hidden @ w2 + x
@@ -135,7 +135,7 @@ def test_operations(name, world, random):
     x, y = random(8, 16), random(8, 16)
     expected = reference(x, y)
 
-    @tandem.fuse(Tensor("f32", (8, 16), tp[None, "x"]), Tensor("f32", (8, 16), WHOLE), results=WHOLE)
+    @tandem.fuse(TensorType("f32", (8, 16), tp[None, "x"]), TensorType("f32", (8, 16), WHOLE), results=WHOLE)
     def function(x, y):
         return traced(x, y)
 
@@ -146,7 +146,7 @@ def test_operations(name, world, random):
 @pytest.mark.parametrize("dtype, digits", [("f16", 10), ("bf16", 7), ("f8E4M3FN", 3), ("f8E5M2", 2)])
 def test_wide_numbers_are_rounded_once(dtype, digits, world):
     """What is half way between two narrow numbers once it is rounded to f32, and is not."""
-    @tandem.fuse(Tensor("f64", (16,), tp["x"]), results=tp["x"])
+    @tandem.fuse(TensorType("f64", (16,), tp["x"]), results=tp["x"])
     def narrowed(x):
         return x.astype(dtype).astype("f32")
 
@@ -162,7 +162,7 @@ def test_attention_without_keys(world, random):
     """No key gives 0, not 0 / 0."""
     heads = tp["x", None, None]
 
-    @tandem.fuse(Tensor("f32", (4, 3, 8), heads), Tensor("f32", (4, 0, 8), heads), Tensor("f32", (4, 0, 5), heads), results=heads)
+    @tandem.fuse(TensorType("f32", (4, 3, 8), heads), TensorType("f32", (4, 0, 8), heads), TensorType("f32", (4, 0, 5), heads), results=heads)
     def attend(q, k, v):
         return tandem.attention(q, k, v)
 
@@ -176,7 +176,7 @@ def test_attention(causal, world, random):
     """Queries stay where they are; keys and values are gathered."""
     heads = tp[None, "x", None]
 
-    @tandem.fuse(*[Tensor("f32", (2, 32, 8), heads)] * 3, results=heads)
+    @tandem.fuse(*[TensorType("f32", (2, 32, 8), heads)] * 3, results=heads)
     def attend(q, k, v):
         return tandem.attention(q, k, v, causal=causal)
 
@@ -193,8 +193,8 @@ def test_grouped_matmul(world, random):
     """Each rank sorts its own tokens by expert; one expert has none, and some rows have no expert."""
     blocks, columns = tp["x", None, None], tp[None, None, "x"]
 
-    @tandem.fuse(Tensor("f32", (4, 12, 8), blocks), Tensor("f32", (3, 8, 16), columns), Tensor("f32", (3, 8, 16), columns),
-                 Tensor("i32", (4, 3), tp["x", None]), results=blocks)
+    @tandem.fuse(TensorType("f32", (4, 12, 8), blocks), TensorType("f32", (3, 8, 16), columns), TensorType("f32", (3, 8, 16), columns),
+                 TensorType("i32", (4, 3), tp["x", None]), results=blocks)
     def experts(x, up, down, ends):
         h = tandem.silu(tandem.grouped_matmul(x, up, ends))
         return tandem.grouped_matmul(h, down, ends, transpose_b=True)
@@ -216,8 +216,8 @@ def test_grouped_matmul_of_8_bits(world, random):
     """Tokens are rounded to 8 bits before they are gathered, with a scale each. These numbers need no rounding."""
     blocks, tokens = tp["x", None, None], tp["x", None]
 
-    @tandem.fuse(Tensor("f32", (4, 12, 8), blocks), Tensor("f32", (4, 12), tokens), Tensor("f32", (3, 16, 8), tp[None, "x", None]),
-                 Tensor("i32", (4, 3), tokens), results=tp[None, None, "x"])
+    @tandem.fuse(TensorType("f32", (4, 12, 8), blocks), TensorType("f32", (4, 12), tokens), TensorType("f32", (3, 16, 8), tp[None, "x", None]),
+                 TensorType("i32", (4, 3), tokens), results=tp[None, None, "x"])
     def experts(x, scales, w, ends):
         x, w = tandem.cast(x, "f8E5M2"), tandem.cast(w, "f8E4M3FN")
         assert tandem.grouped_matmul(x, w, ends, transpose_b=True, dtype="f16").dtype == "f16"
@@ -239,8 +239,8 @@ def test_grouped_matmul_of_8_bits(world, random):
 
 def test_grouped_matmul_errors():
     def make(x, w, ends, **options):
-        @tandem.fuse(Tensor(*x, tp[(None,) * len(x[1])]), Tensor(*w, tp[(None,) * len(w[1])]),
-                     Tensor(*ends, tp[(None,) * len(ends[1])]), results=tp[None, None, None])
+        @tandem.fuse(TensorType(*x, tp[(None,) * len(x[1])]), TensorType(*w, tp[(None,) * len(w[1])]),
+                     TensorType(*ends, tp[(None,) * len(ends[1])]), results=tp[None, None, None])
         def product(x, w, ends):
             return tandem.grouped_matmul(x, w, ends, **options)
         return product.compile()
@@ -262,7 +262,7 @@ def test_grouped_matmul_errors():
 def test_matmul_options(world, random):
     """Transposed factors, a bias, a vector, batches, annotations."""
 
-    @tandem.fuse(Tensor("f32", (16, 32), tp[None, "x"]), Tensor("f32", (12, 16), WHOLE), Tensor("f32", (12,), tp[None]),
+    @tandem.fuse(TensorType("f32", (16, 32), tp[None, "x"]), TensorType("f32", (12, 16), WHOLE), TensorType("f32", (12,), tp[None]),
                  results=(tp["x", None], tp["x"]))
     def products(x, w, b):
         y = tandem.matmul(x, w, bias=b, transpose_a=True, transpose_b=True, gather="after", schedule="exchange")
@@ -283,7 +283,7 @@ def test_undecided_between(random):
     text = gather_matmul.trace({"x": (32, 16)})
     assert "reshard" not in text and '-> tensor<32x12xf32, #fusion.axes<#tp, [stream("x"), -]>> loc(' in text
 
-    @tandem.fuse(Tensor("f32", (8, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=WHOLE)
+    @tandem.fuse(TensorType("f32", (8, 16), ROWS), TensorType("f32", (16, 16), WHOLE), results=WHOLE)
     def twice(x, w):
         return tandem.relu(tandem.relu(x @ w) @ w)
 
@@ -292,16 +292,16 @@ def test_undecided_between(random):
 
 
 def test_reshard_with_schedule():
-    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=tp[stream("x"), None])
+    @tandem.fuse(TensorType("f32", (32, 16), ROWS), TensorType("f32", (16, 16), WHOLE), results=tp[loop("x"), None])
     def ring(x, w):
-        return tandem.reshard(x, tp[stream("x"), None], schedule="ring", directions=2) @ w
+        return tandem.reshard(x, tp[loop("x"), None], schedule="ring", directions=2) @ w
 
     assert "{schedule = #fusion.schedule<ring, directions = 2>}" in ring.trace()
     assert ring.compile().bytes != gather_matmul.compile(shapes={"x": (32, 16)}).bytes
 
 
 def test_error_names_the_python_line():
-    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=WHOLE)
+    @tandem.fuse(TensorType("f32", (32, 16), ROWS), TensorType("f32", (16, 16), WHOLE), results=WHOLE)
     def wrong(x, w):
         where.append(line() + 1)
         return tandem.reshard(x, WHOLE, schedule="nothing") @ w
@@ -328,7 +328,7 @@ def test_error_names_the_python_line():
     (lambda x, w: tandem.exp(x > 0), "floating-point"),
 ])
 def test_rejected_functions(function, message):
-    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=WHOLE)
+    @tandem.fuse(TensorType("f32", (32, 16), ROWS), TensorType("f32", (16, 16), WHOLE), results=WHOLE)
     def wrong(x, w):
         return function(x, w)
 
@@ -343,10 +343,10 @@ def test_rejected_functions(function, message):
     (lambda: tp["y", None], "expected an axis of"),
     (lambda: tp["x", "x"], "expected axis .x. to split one dimension, found it twice"),
     (lambda: tp[3, None], "expected None, the name"),
-    (lambda: stream(0), "number above 0"),
-    (lambda: Tensor("f31", (4,), tp["x"]), "expected a dtype"),
-    (lambda: Tensor("f32", (4, 4), tp["x"]), "one entry per dimension"),
-    (lambda: tandem.fuse(Tensor("f32", (4,), tp["x"]), results=tp["x"])(lambda x, y: x), "y: expected a tandem.Tensor"),
+    (lambda: loop(0), "number above 0"),
+    (lambda: TensorType("f31", (4,), tp["x"]), "expected a dtype"),
+    (lambda: TensorType("f32", (4, 4), tp["x"]), "one entry per dimension"),
+    (lambda: tandem.fuse(TensorType("f32", (4,), tp["x"]), results=tp["x"])(lambda x, y: x), "y: expected a tandem.TensorType"),
     (lambda: gather_matmul.trace({"x": (32, 17)}), r"expected shape \(None, 16\)"),
     (lambda: gather_matmul.trace(), "expected its shape"),
     (lambda: gather_matmul.trace({"z": (1,), "x": (32, 16)}), "no argument is named z"),
@@ -359,8 +359,8 @@ def test_rejected_types(make, message):
 def test_mesh_size_of_the_world(random):
     mesh = tandem.Mesh("any", x=None)
 
-    @tandem.fuse(Tensor("f32", (None, 16), mesh["x", None]), Tensor("f32", (16, 12), mesh[None, None]),
-                 results=mesh[stream("x"), None])
+    @tandem.fuse(TensorType("f32", (None, 16), mesh["x", None]), TensorType("f32", (16, 12), mesh[None, None]),
+                 results=mesh[loop("x"), None])
     def product(x, w):
         return x @ w
 
@@ -378,7 +378,7 @@ def test_a_mesh_made_twice():
     assert again == tp and hash(again) == hash(tp) and again["x", None] == tp["x", None]
     assert again != tandem.Mesh("tp", x=2) and again != tandem.Mesh("tp", devices=[3, 2, 1, 0], x=4)
 
-    @tandem.fuse(Tensor("f32", (32, 16), tp["x", None]), Tensor("f32", (16, 12), again[None, None]), results=again[None, None])
+    @tandem.fuse(TensorType("f32", (32, 16), tp["x", None]), TensorType("f32", (16, 12), again[None, None]), results=again[None, None])
     def product(x, w):
         return x @ w
 
@@ -387,8 +387,8 @@ def test_a_mesh_made_twice():
 
 
 def test_digits():
-    assert repr(tp[tandem.didx("x") * stream(2), None]) == '#fusion.axes<#tp, [didx("x") * stream(2), -]>'
-    assert repr(tp.axes(stream(), tandem.serial(2), partial="x", op="max")) == \
+    assert repr(tp[tandem.didx("x") * loop(2), None]) == '#fusion.axes<#tp, [didx("x") * stream(2), -]>'
+    assert repr(tp.axes(loop(), tandem.serial(2), partial="x", op="max")) == \
         '#fusion.axes<#tp, [stream, serial(2)], partial = max ["x"]>'
 
 
@@ -396,7 +396,7 @@ def test_truth_values():
     """NumPy's count, and numbers."""
     rows = tandem.Mesh("tp", x=1)[None, None]
 
-    @tandem.fuse(x=tandem.Tensor("f32", (4, 4), rows), w=tandem.Tensor("f32", (8, 4), rows), results=tandem.Mesh("tp", x=1)[None])
+    @tandem.fuse(x=tandem.TensorType("f32", (4, 4), rows), w=tandem.TensorType("f32", (8, 4), rows), results=tandem.Mesh("tp", x=1)[None])
     def product(x, w):
         return tandem.matmul(x, w, transpose_a=0, transpose_b=np.bool_(True)).sum(1, keepdims=0)
 
@@ -415,14 +415,14 @@ def test_dtypes_of_libraries():
 
     given = ["bfloat16", ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16), Torch(), np.float32, np.dtype("int8"), np.bool_, bool,
              ml_dtypes.float8_e4m3fn]
-    found = [tandem.Tensor(dtype, (4,), rows).dtype for dtype in given]
+    found = [tandem.TensorType(dtype, (4,), rows).dtype for dtype in given]
     assert found == ["bf16"] * 4 + ["f32", "i8", "i1", "i1", "f8E4M3FN"]
 
-    @tandem.fuse(x=tandem.Tensor(np.float32, (4,), rows), results=rows)
+    @tandem.fuse(x=tandem.TensorType(np.float32, (4,), rows), results=rows)
     def halves(x):
         return x.astype(np.float16)
 
     with tandem.local_world(1) as world:
         assert world.run(lambda context: halves(np.ones(4, np.float32)))[0].dtype == np.float16
     with pytest.raises(tandem.ArgumentError, match="found <class 'numpy.complex64'>"):
-        tandem.Tensor(np.complex64, (4,), rows)
+        tandem.TensorType(np.complex64, (4,), rows)

@@ -56,6 +56,18 @@ def test_compile_options():
     assert tandem.CompileOptions.__annotations__.keys() == declared.keys() | {"mesh", "shapes", "name"}
 
 
+@pytest.mark.parametrize("old, new", [("Tensor", "TensorType"), ("Shard", "LocalShard"), ("stream", "loop")])
+def test_renamed(old, new):
+    with pytest.raises(AttributeError, match=f"no attribute '{old}': its name is tandem.{new} now"):
+        getattr(tandem, old)
+    assert new in tandem.__all__ and old not in tandem.__all__
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="module 'tandem' has no attribute 'nothing'$"):
+        _ = tandem.nothing
+
+
 def extension_parameters(function):
     """Of a function of nanobind: names, and which of them are keyword-only."""
     given = ast.parse(re.sub(r"\\(\d+)", r"\1", function.__nb_signature__[0][0]) + ": ...").body[0].args

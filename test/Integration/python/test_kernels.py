@@ -11,7 +11,7 @@ from conftest import error, rows
 tp = tandem.Mesh("tp", x=4)
 
 
-@tandem.fuse(x=tandem.Tensor("f32", (None, 16), tp["x", None]), results=(tp["x", None], tp["x"]))
+@tandem.fuse(x=tandem.TensorType("f32", (None, 16), tp["x", None]), results=(tp["x", None], tp["x"]))
 def normalize(x):
     return tandem.call("norm_of_rows", x, dims="s_ -> s_, s", results=[("f32", x.shape), ("f32", x.shape[:1])])
 
@@ -39,10 +39,10 @@ def test_slices_and_places(world, random):
     """Between a gather and a product, slice by slice; a kernel knows which rows it gets."""
     x, w = random(32, 16), random(16, 8)
 
-    @tandem.fuse(x=tandem.Tensor("f32", (32, 16), tp["x", None]), w=tandem.Tensor("f32", (16, 8), tp[None, None]),
-                 results=(tp[tandem.stream("x"), None], tp[tandem.stream("x")]))
+    @tandem.fuse(x=tandem.TensorType("f32", (32, 16), tp["x", None]), w=tandem.TensorType("f32", (16, 8), tp[None, None]),
+                 results=(tp[tandem.loop("x"), None], tp[tandem.loop("x")]))
     def scaled(x, w):
-        y, places = tandem.call("scale", x.reshard(tp[tandem.stream("x"), None]), dims="s_ -> s_, s", config="3",
+        y, places = tandem.call("scale", x.reshard(tp[tandem.loop("x"), None]), dims="s_ -> s_, s", config="3",
                                 results=[("f32", x.shape), ("i32", x.shape[:1])])
         return y @ w, places
 
@@ -72,7 +72,7 @@ def test_effects(random):
 
     one = tandem.Mesh("one", x=1)
 
-    @tandem.fuse(x=tandem.Tensor("f32", (8, 16), one["x", None]), results=(one["x", None], one["x", None]))
+    @tandem.fuse(x=tandem.TensorType("f32", (8, 16), one["x", None]), results=(one["x", None], one["x", None]))
     def alone(x):
         return tuple(tandem.call("draw", x, dims="s_ -> s_", results=("f32", x.shape), effects="writes")
                      for _ in range(2))
@@ -90,7 +90,7 @@ def test_effects(random):
 def test_exceptions(random):
     one = tandem.Mesh("one", x=1)
 
-    @tandem.fuse(x=tandem.Tensor("f32", (8,), one["x"]), results=one["x"])
+    @tandem.fuse(x=tandem.TensorType("f32", (8,), one["x"]), results=one["x"])
     def fails(x):
         return tandem.call("raises", x, dims="s -> s", results=("f32", x.shape))
 
@@ -110,7 +110,7 @@ def test_exceptions(random):
 
 def test_errors():
     def build(**options):
-        @tandem.fuse(x=tandem.Tensor("f32", (8, 16), tp["x", None]), results=tp["x", None])
+        @tandem.fuse(x=tandem.TensorType("f32", (8, 16), tp["x", None]), results=tp["x", None])
         def traced(x):
             return tandem.call("k", x, **{"dims": "s_ -> s_", "results": ("f32", x.shape), **options})
 

@@ -10,14 +10,14 @@ import pytest
 from conftest import error
 
 import tandem
-from tandem import Tensor
+from tandem import TensorType
 
 one = tandem.Mesh("one", x=1)
 WHOLE = one[None, None]
 
 
 def program(dtype="f32"):
-    @tandem.fuse(Tensor(dtype, (8, 16), WHOLE), Tensor(dtype, (16, 12), WHOLE), results=WHOLE)
+    @tandem.fuse(TensorType(dtype, (8, 16), WHOLE), TensorType(dtype, (16, 12), WHOLE), results=WHOLE)
     def product(x, w):
         return x @ w
     return product.compile()
@@ -90,8 +90,8 @@ def test_eight_bits(context, random, dtype, name):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     kind = getattr(ml_dtypes, name)
 
-    @tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor("f8E4M3FN", (16, 12), WHOLE),
-                 Tensor("f32", (8,), one["x"]), Tensor("f32", (), one[()]), results=(WHOLE, WHOLE))
+    @tandem.fuse(TensorType(dtype, (8, 16), one["x", None]), TensorType("f8E4M3FN", (16, 12), WHOLE),
+                 TensorType("f32", (8,), one["x"]), TensorType("f32", (), one[()]), results=(WHOLE, WHOLE))
     def scaled(x, w, rows, whole):
         return tandem.scaled_matmul(x, w, rows, whole, dtype="f32"), (x.astype("f32") * 3).astype(dtype)
 
@@ -103,8 +103,8 @@ def test_eight_bits(context, random, dtype, name):
     assert tripled.dtype == kind
     assert np.array_equal(tripled.view(np.uint8), (x.astype(np.float32) * 3).astype(kind).view(np.uint8))
 
-    @tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor("f8E4M3FN", (16, 12), WHOLE), Tensor("f32", (8,), one["x"]),
-                 Tensor("f32", (), one[()]), Tensor("f32", (), one[()]), results=WHOLE)
+    @tandem.fuse(TensorType(dtype, (8, 16), one["x", None]), TensorType("f8E4M3FN", (16, 12), WHOLE), TensorType("f32", (8,), one["x"]),
+                 TensorType("f32", (), one[()]), TensorType("f32", (), one[()]), results=WHOLE)
     def quantized(x, w, rows, whole, scale):
         return tandem.scaled_matmul(x, w, rows, whole, dtype=dtype, scale_result=scale)
 
@@ -115,8 +115,8 @@ def test_eight_bits(context, random, dtype, name):
     assert found.dtype == kind and (np.abs(saturated) == largest).any()
     assert np.array_equal(found.view(np.uint8), saturated.astype(kind).view(np.uint8))
     with pytest.raises(tandem.ArgumentError, match=r"expected scale_a of f32\[\] or f32\[8\]"):
-        tandem.fuse(Tensor(dtype, (8, 16), one["x", None]), Tensor(dtype, (16, 12), WHOLE),
-                    Tensor("f32", (12,), one[None]), results=WHOLE)(lambda x, w, s: tandem.scaled_matmul(x, w, s, s)).compile()
+        tandem.fuse(TensorType(dtype, (8, 16), one["x", None]), TensorType(dtype, (16, 12), WHOLE),
+                    TensorType("f32", (12,), one[None]), results=WHOLE)(lambda x, w, s: tandem.scaled_matmul(x, w, s, s)).compile()
 
 
 def test_torch(context, random):
@@ -151,8 +151,8 @@ def test_torch_gpus(random):
         pytest.skip("no GPU")
     mesh = tandem.Mesh("tp", x=None)
 
-    @tandem.fuse(Tensor("bf16", (None, 256), mesh["x", None]), Tensor("bf16", (256, 128), mesh[None, None]),
-                 results=mesh[tandem.stream("x"), None])
+    @tandem.fuse(TensorType("bf16", (None, 256), mesh["x", None]), TensorType("bf16", (256, 128), mesh[None, None]),
+                 results=mesh[tandem.loop("x"), None])
     def product(x, w):
         return x @ w
 

@@ -8,18 +8,18 @@ import xml.etree.ElementTree
 import pytest
 
 import tandem
-from tandem import Tensor
+from tandem import TensorType
 
 tp = tandem.Mesh("tp", x=4)
 
 
-@tandem.fuse(Tensor("bf16", (4096, 1024), tp["x", None]), Tensor("bf16", (1024, 1024), tp[None, None]),
+@tandem.fuse(TensorType("bf16", (4096, 1024), tp["x", None]), TensorType("bf16", (1024, 1024), tp[None, None]),
              results=tp[None, None])
 def product(x, w):
     return x @ w
 
 
-@tandem.fuse(Tensor("bf16", (64, 256), tp["x", None]), Tensor("bf16", (256, 64), tp[None, None]), results=tp[None, None])
+@tandem.fuse(TensorType("bf16", (64, 256), tp["x", None]), TensorType("bf16", (256, 64), tp[None, None]), results=tp[None, None])
 def product_of_few_rows(x, w):
     return x @ w
 

@@ -15,7 +15,7 @@ import tandem
 
 tp = tandem.Mesh("tp", x=1)
 
-@tandem.fuse(x=tandem.Tensor("f32", (None, 64), tp["x", None]), w=tandem.Tensor("f32", (64, 32), tp[None, None]),
+@tandem.fuse(x=tandem.TensorType("f32", (None, 64), tp["x", None]), w=tandem.TensorType("f32", (64, 32), tp[None, None]),
              results=tp[None, None])
 def product(x, w):
     return x @ w
@@ -73,7 +73,7 @@ def test_closed_contexts():
     text = """
 import tandem
 tp = tandem.Mesh("tp", x=8)
-@tandem.fuse(x=tandem.Tensor("f32", (None, 64), tp["x", None]), w=tandem.Tensor("f32", (64, 32), tp[None, None]),
+@tandem.fuse(x=tandem.TensorType("f32", (None, 64), tp["x", None]), w=tandem.TensorType("f32", (64, 32), tp[None, None]),
              results=tp[None, None])
 def product(x, w):
     return x @ w

@@ -14,7 +14,7 @@ from conftest import error, rows
 tp = tandem.Mesh("tp", x=4)
 
 
-@tandem.fuse(x=tandem.Tensor("f32", (None, 64), tp["x", None]), w=tandem.Tensor("f32", (64, 32), tp[None, None]),
+@tandem.fuse(x=tandem.TensorType("f32", (None, 64), tp["x", None]), w=tandem.TensorType("f32", (64, 32), tp[None, None]),
              results=tp[None, None])
 def product(x, w):
     return x @ w

@@ -23,12 +23,12 @@ func.func @f(%x: tensor<?x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.nam
 """
 
 
-@tandem.fuse(x=tandem.Tensor("f32", (None, 4), tp["x", None]), results=tp[None, None])
+@tandem.fuse(x=tandem.TensorType("f32", (None, 4), tp["x", None]), results=tp[None, None])
 def gather(x):
     return x
 
 
-@tandem.fuse(x=tandem.Tensor("f32", (None, 4), open_mesh["x", None]), results=open_mesh[None, None])
+@tandem.fuse(x=tandem.TensorType("f32", (None, 4), open_mesh["x", None]), results=open_mesh[None, None])
 def gather_open(x):
     return x
 
@@ -38,7 +38,7 @@ def text(**options):
 
 
 def traced(function, **options):
-    return tandem.fuse(x=tandem.Tensor("f32", (4, 4), tp[None, None]), results=tp[None, None], **options)(function).compile()
+    return tandem.fuse(x=tandem.TensorType("f32", (4, 4), tp[None, None]), results=tp[None, None], **options)(function).compile()
 
 
 @pytest.mark.parametrize("call, message", [
@@ -73,8 +73,8 @@ def traced(function, **options):
     (lambda: traced(lambda x: x, options=3), "options: expected a dict by name, found 3"),
     (lambda: traced(3), "fuse: expected a function of Python, found 3"),
     # Types and values of traced functions.
-    (lambda: tandem.Tensor("f32", 4, tp[None]), "shape: expected extents such as"),
-    (lambda: tandem.Tensor("f32", (1 << 70,), tp[None]), "shape: expected a number of at least 0"),
+    (lambda: tandem.TensorType("f32", 4, tp[None]), "shape: expected extents such as"),
+    (lambda: tandem.TensorType("f32", (1 << 70,), tp[None]), "shape: expected a number of at least 0"),
     (lambda: tandem.Mesh("m", x=2, devices=["a"]), "mesh: devices: expected a number of at least 0, found 'a'"),
     (lambda: tandem.Mesh("m", x=2, devices=3), "mesh: devices: expected ranks such as"),
     (lambda: tp.axes(None, partial=3), "axes: partial: expected names of mesh axes, found 3"),
@@ -125,7 +125,7 @@ def test_names_that_only_python_has():
     def größe(länge):
         return länge + 1
 
-    tandem.fuse(tandem.Tensor("f32", (4, 4), tp[None, None]), results=tp[None, None])(größe).compile()
+    tandem.fuse(tandem.TensorType("f32", (4, 4), tp[None, None]), results=tp[None, None])(größe).compile()
     traced(lambda x: x)
 
 

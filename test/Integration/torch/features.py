@@ -571,7 +571,7 @@ def gradients_of_fuse(rank, ranks):
     """A traced function has no gradient, so it does not take tensors that need one, where autograd records."""
     mesh = tandem.Mesh("tp", x=None)
 
-    @tandem.fuse(x=tandem.Tensor("f32", (4, 8), mesh["x", None]), w=tandem.Tensor("f32", (8, 4), mesh[None, None]),
+    @tandem.fuse(x=tandem.TensorType("f32", (4, 8), mesh["x", None]), w=tandem.TensorType("f32", (8, 4), mesh[None, None]),
                  results=mesh[None, None])
     def gather(x, w):
         return x @ w

@@ -6,11 +6,13 @@ A fusion, a function whose tensors state how their dimensions are split over dev
 which runs on every rank with tensors of NumPy, torch, JAX or CuPy.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from ._context import Context, LocalWorld, init, local_world
 from ._errors import ArgumentError, CompileError, Diagnostic, Error, Timeout
 from ._kernels import KernelCall, KernelOperand, call, register_kernel
-from ._mesh import Axes, Digit, Mesh, Tensor, didx, serial, stream
-from ._program import Argument, CompileOptions, Fusion, MemoryNeeds, Program, Shard, compile, fuse, load
+from ._mesh import Axes, Digit, Mesh, TensorType, didx, loop, serial
+from ._program import Argument, CompileOptions, Fusion, LocalShard, MemoryNeeds, Program, compile, fuse, load
 from ._report import CheckReport, Explanation, Report, Simulation
 from ._tandem import Array, World, current_context
 from ._tandem import version as __version__  # noqa: F401
@@ -19,9 +21,14 @@ from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, ge
 from ._tune import tune
 
 __all__ = ["Argument", "ArgumentError", "Array", "Axes", "CheckReport", "CompileError", "CompileOptions", "Context",
-           "Diagnostic", "Digit", "Error", "Explanation", "Fusion", "KernelCall", "KernelOperand", "LocalWorld", "MemoryNeeds",
-           "Mesh", "Program", "Report", "Shard", "Simulation", "Tensor", "Timeout", "Value", "World", "absolute",
-           "attention", "call", "cast", "compile", "concat", "cos", "current_context", "didx", "erf", "exp", "fuse",
-           "gelu", "grouped_matmul", "init", "load", "local_world", "log", "matmul", "maximum", "minimum",
-           "register_kernel", "relu", "reshard", "rsqrt", "scaled_matmul", "serial", "sigmoid", "silu", "sin",
-           "softmax", "sqrt", "stream", "tanh", "tune", "where"]
+           "Diagnostic", "Digit", "Error", "Explanation", "Fusion", "KernelCall", "KernelOperand", "LocalShard",
+           "LocalWorld", "MemoryNeeds", "Mesh", "Program", "Report", "Simulation", "TensorType", "Timeout", "Value",
+           "World", "absolute", "attention", "call", "cast", "compile", "concat", "cos", "current_context", "didx",
+           "erf", "exp", "fuse", "gelu", "grouped_matmul", "init", "load", "local_world", "log", "loop", "matmul",
+           "maximum", "minimum", "register_kernel", "relu", "reshard", "rsqrt", "scaled_matmul", "serial", "sigmoid",
+           "silu", "sin", "softmax", "sqrt", "tanh", "tune", "where"]
+
+if not TYPE_CHECKING:  # type checkers take a module's __getattr__ to have every name
+    def __getattr__(name: str) -> NoReturn:
+        now = {"Shard": "LocalShard", "Tensor": "TensorType", "stream": "loop"}.get(name)
+        raise AttributeError(f"module 'tandem' has no attribute {name!r}" + (f": its name is tandem.{now} now" if now else ""))

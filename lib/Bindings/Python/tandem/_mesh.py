@@ -55,7 +55,7 @@ def _sequence(what: str, value: Any, example: str) -> tuple:
 
 class Digit:
     """A factor of a split dimension. Digits multiply to the digits of one dimension, outermost first:
-    `didx("x") * stream(2)`."""
+    `didx("x") * loop(2)`."""
 
     def __init__(self, *factors: tuple[str, _Size]) -> None:
         self.factors = factors  # (kind, mesh axis or number or None)
@@ -84,10 +84,10 @@ def didx(axis: str) -> Digit:
     return Digit(("didx", axis))
 
 
-def stream(size: _Size = None) -> Digit:
-    """Split over the iterations of the stream loop: into `size` slices (a number, or a mesh axis, of which it has the
-    size), or one slice for each index."""
-    return Digit(("stream", _size("stream", size)))
+def loop(size: _Size = None) -> Digit:
+    """Split over the iterations of a loop, `stream` in MLIR and nvFuser's Stream: into `size` slices (a number, or a mesh axis,
+    of which it has the size), or one slice for each index."""
+    return Digit(("stream", _size("loop", size)))
 
 
 def serial(size: str | int) -> Digit:
@@ -110,7 +110,7 @@ class Mesh:
     (one rank per device, row-major).
 
     `mesh["x", None]` are axes of a tensor of two dimensions: the first is split over the devices of axis x, the second
-    is not split. Entries are the name of an axis, digits (`didx("x") * stream(2)`) or None.
+    is not split. Entries are the name of an axis, digits (`didx("x") * loop(2)`) or None.
     """
 
     def __init__(self, name: str = "mesh", *, devices: Sequence[int] | None = None, **axes: int | None) -> None:
@@ -211,8 +211,8 @@ class Axes:
         return count
 
 
-class Tensor:
-    """The type of an argument: `Tensor("f32", (None, 64), mesh["x", None])`.
+class TensorType:
+    """The type of an argument: `TensorType("f32", (None, 64), mesh["x", None])`.
 
     `shape` is the logical (global) one; a dimension of None has the extent that a call or `compile(shapes=...)` gives
     it. `dtype` is one of f32, f16, bf16, f8E4M3FN, f8E5M2, f64, i64, i32, i16, i8, i1, or one of NumPy or torch.
@@ -228,4 +228,4 @@ class Tensor:
         self.shape: tuple[int | None, ...] = tuple(None if extent is None else _integer("shape", extent, 0) for extent in shape)
 
     def __repr__(self) -> str:
-        return f"Tensor({self.dtype!r}, {self.shape}, {self.axes!r})"
+        return f"TensorType({self.dtype!r}, {self.shape}, {self.axes!r})"

@@ -17,7 +17,7 @@ from . import _files, _tandem
 from ._context import init
 from ._emit import emit
 from ._errors import ArgumentError, CompileError, Diagnostic
-from ._mesh import Axes, Mesh, Path, Tensor, _integer, _sequence
+from ._mesh import Axes, Mesh, Path, TensorType, _integer, _sequence
 from ._progress import progress
 from ._report import CheckReport, Explanation, Simulation
 from ._tandem import Context
@@ -73,7 +73,7 @@ class MemoryNeeds(NamedTuple):
     workspace: int  # scratch memory of matrix libraries
 
 
-class Shard(NamedTuple):
+class LocalShard(NamedTuple):
     """A rank's part of an argument: element i of the part, row-major in `extents`, is element
     offset + sum(index[d] * strides[d]) of the row-major logical tensor. A program takes it in `local_shape`; if that
     has fewer elements (tandem-c/Program.h, `tandem_shard`), `elements()` are those that the rank holds. `term`: of a
@@ -140,7 +140,7 @@ class Program(_tandem.Program):
         """The device memory that the program takes on this rank, known before the first run. Local."""
         return MemoryNeeds(*self._memory(context))
 
-    def shard(self, argument: str | int, rank: int | None = None, context: Context | None = None) -> Shard:
+    def shard(self, argument: str | int, rank: int | None = None, context: Context | None = None) -> LocalShard:
         """The part of an argument (its name, or its number) that a rank holds; this one if none is given. Local."""
         context = context or _tandem.current_context() or init()
         if not isinstance(argument, int):
@@ -148,7 +148,7 @@ class Program(_tandem.Program):
             if argument not in names:
                 raise ArgumentError(f"expected an argument of {', '.join(names)}, found {argument!r}")
             argument = names.index(argument)
-        return Shard(*self._shard(argument, context.rank if rank is None else rank, context))
+        return LocalShard(*self._shard(argument, context.rank if rank is None else rank, context))
 
     def save(self, path: Path) -> None:
         """Writes a .tsp file, which `tandem.load` reads: also where only the runtime is installed."""
@@ -303,7 +303,7 @@ class Fusion(_tandem.Fusion):
     """A function on symbolic tensors; see `fuse`. A call compiles it for the shapes of the tensors, once, and runs
     the program. Each rank keeps the `most_programs` (512) that it used last."""
 
-    def __init__(self, function: Callable[..., Any], types: tuple[Sequence[Tensor], Mapping[str, Tensor]],
+    def __init__(self, function: Callable[..., Any], types: tuple[Sequence[TensorType], Mapping[str, TensorType]],
                  results: Axes | Sequence[Axes], options: Any) -> None:
         super().__init__()
         if not hasattr(function, "__code__"):
@@ -319,14 +319,14 @@ class Fusion(_tandem.Fusion):
         names = list(inspect.signature(function).parameters)
         if len(positional) > len(names):
             raise ArgumentError(f"{self.__name__}: expected {len(names)} types, found {len(positional)}")
-        self.types: dict[str, Tensor] = dict(zip(names, positional))
+        self.types: dict[str, TensorType] = dict(zip(names, positional))
         for key, type_ in named.items():
             if key not in names or key in self.types:
                 raise ArgumentError(f"{self.__name__}: expected one type for each of {', '.join(names)}, found {key}")
             self.types[key] = type_
         for key in names:
-            if not isinstance(self.types.get(key), Tensor):
-                raise ArgumentError(f"{self.__name__}: {key}: expected a tandem.Tensor, found {self.types.get(key)!r}")
+            if not isinstance(self.types.get(key), TensorType):
+                raise ArgumentError(f"{self.__name__}: {key}: expected a tandem.TensorType, found {self.types.get(key)!r}")
         self.types = {key: self.types[key] for key in names}
         self.results: Sequence[Axes] = results if isinstance(results, (tuple, list)) else (results,)
         for axes in self.results:
@@ -446,8 +446,8 @@ def _target(context: Any) -> str:
     return "cpu-local" if "ucx" not in channels else "cpu-ucx"
 
 
-def fuse(*types: Tensor, results: Axes | Sequence[Axes], options: CompileOptions | None = None,
-         **named: Tensor) -> Callable[[Callable[..., Any]], Fusion]:
+def fuse(*types: TensorType, results: Axes | Sequence[Axes], options: CompileOptions | None = None,
+         **named: TensorType) -> Callable[[Callable[..., Any]], Fusion]:
     """Decorator: a function on symbolic tensors becomes a fusion.
 
     The function runs once for each combination of shapes, on `Value`s; control flow in it depends on shapes only. Calls
@@ -455,7 +455,7 @@ def fuse(*types: Tensor, results: Axes | Sequence[Axes], options: CompileOptions
     over devices, the extent is that of the call's tensor times the number of devices.
 
     Args:
-        types, named: A `Tensor` for each parameter, in order or by name.
+        types, named: A `TensorType` for each parameter, in order or by name.
         results: The axes of the result, or a tuple of them.
         options: Those of `compile`, for programs that calls compile: {"machine": "h200x8"}.
 
@@ -465,8 +465,8 @@ def fuse(*types: Tensor, results: Axes | Sequence[Axes], options: CompileOptions
     Example:
         tp = tandem.Mesh("tp", x=4)
 
-        @tandem.fuse(x=tandem.Tensor("f32", (None, 64), tp["x", None]),
-                     w=tandem.Tensor("f32", (64, 32), tp[None, None]), results=tp[tandem.stream("x"), None])
+        @tandem.fuse(x=tandem.TensorType("f32", (None, 64), tp["x", None]),
+                     w=tandem.TensorType("f32", (64, 32), tp[None, None]), results=tp[tandem.loop("x"), None])
         def allgather_matmul(x, w):
             return x @ w
     """

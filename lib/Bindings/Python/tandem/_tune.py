@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import _files, _tandem
 from ._context import init
 from ._errors import ArgumentError
-from ._mesh import Mesh, Path, Tensor
+from ._mesh import Mesh, Path, TensorType
 from ._progress import progress
 from ._program import Fusion, Program, _names_options, _Options, _target, compile, fuse
 from ._tandem import Context
@@ -149,7 +149,7 @@ def _slowest(seconds: Sequence[float], context: Context) -> list[float]:
     count, size = len(seconds), context.world_size
     ranks = Mesh("ranks", x=size)
 
-    @fuse(Tensor("f32", (size, count), ranks["x", None]), results=ranks[None, None])
+    @fuse(TensorType("f32", (size, count), ranks["x", None]), results=ranks[None, None])
     def gather(mine):
         return reshard(mine, ranks[None, None])
 

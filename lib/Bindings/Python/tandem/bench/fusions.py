@@ -3,7 +3,7 @@
 """The fusions of a case: a gather or a reduction with its matmul in some schedule, and the two parts alone."""
 
 from .. import _trace
-from .._mesh import Mesh, Tensor, didx, serial, stream
+from .._mesh import Mesh, TensorType, didx, loop, serial
 from .._program import fuse
 from .shapes import Usage, extent
 
@@ -70,15 +70,15 @@ class Schedule:
         if self.name in ("sequence", "auto", "direct"):
             return None
         if self.name == "pipeline":
-            return owner * stream(self.slices)
-        return stream("x") * stream(self.slices) if self.slices > 1 else stream("x")
+            return owner * loop(self.slices)
+        return loop("x") * loop(self.slices) if self.slices > 1 else loop("x")
 
 
 def _weight(case, mesh, rows, columns):
     """Of 8 bits it is stored along K, as cuBLASLt reads it. `rows`, `columns`: the axes of K and N."""
     if case.is_scaled:
-        return Tensor(case.types.factor, (case.n, case.k), mesh[columns, rows])
-    return Tensor(case.types.factor, (case.k, case.n), mesh[rows, columns])
+        return TensorType(case.types.factor, (case.n, case.k), mesh[columns, rows])
+    return TensorType(case.types.factor, (case.k, case.n), mesh[rows, columns])
 
 
 def _product(case, x, w, **options):
@@ -89,21 +89,21 @@ def fused(case, ranks, schedule):
     """The fusion of a case. Raises Usage if the schedule does not fit."""
     mesh, gathers, scatters = Mesh("tp", x=ranks), case.op == "ag", case.op == "rs"
     is_auto, (name, options) = schedule.name == "auto", schedule.of(ranks, not gathers)
-    types = {"x": Tensor(case.types.factor, (case.m, case.k), mesh[("x", None) if gathers else (None, "x")]),
+    types = {"x": TensorType(case.types.factor, (case.m, case.k), mesh[("x", None) if gathers else (None, "x")]),
              "w": _weight(case, mesh, *((None, "x") if gathers else ("x", None)))}
     if gathers:
         axes = mesh[schedule.rows(serial("x")), "x"]
     elif name == "pipeline" and schedule.name != "sequence":  # its slices are a part of each owner's rows
-        rows = didx("x") * stream(schedule.slices) if scatters else stream(schedule.slices)
-        terms, axes = serial("x") * stream(schedule.slices) if scatters else rows, mesh[rows, None]
+        rows = didx("x") * loop(schedule.slices) if scatters else loop(schedule.slices)
+        terms, axes = serial("x") * loop(schedule.slices) if scatters else rows, mesh[rows, None]
     else:
         terms = schedule.rows(None)
         axes = mesh["x" if scatters else terms, None]
     if case.dtype == "f8E4M3FN-rows":
-        types["sx"] = Tensor("f32", (case.m,), mesh[None if case.op == "ar" else "x"])
-        types["sw"] = Tensor("f32", (case.n,), mesh["x" if gathers else None])
+        types["sx"] = TensorType("f32", (case.m,), mesh[None if case.op == "ar" else "x"])
+        types["sw"] = TensorType("f32", (case.n,), mesh["x" if gathers else None])
     elif case.is_scaled:
-        types["sx"] = types["sw"] = Tensor("f32", (), mesh[()])
+        types["sx"] = types["sw"] = TensorType("f32", (), mesh[()])
 
     def product(x, w):
         if gathers and not is_auto:
@@ -135,7 +135,7 @@ def fused(case, ranks, schedule):
 def matmul(case, ranks):
     """A rank's product alone, without scales."""
     mesh, gathers = Mesh("tp", x=ranks), case.op == "ag"
-    x = Tensor(case.types.factor, (case.m, case.k), mesh[(None, None) if gathers else (None, "x")])
+    x = TensorType(case.types.factor, (case.m, case.k), mesh[(None, None) if gathers else (None, "x")])
     w = _weight(case, mesh, *((None, "x") if gathers else ("x", None)))
 
     def matmul(x, w):
@@ -154,4 +154,4 @@ def communication(case, ranks):
     def communication(whole):
         return whole.reshard(end, schedule="pipeline")
 
-    return fuse(Tensor(dtype, (case.m, case.k if gathers else case.n), begin), results=end)(communication)
+    return fuse(TensorType(dtype, (case.m, case.k if gathers else case.n), begin), results=end)(communication)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import tandem
-from tandem import Axes, Mesh, didx, stream
+from tandem import Axes, Mesh, didx, loop
 from tandem._emit import emit
 from tandem._trace import Value, matmul, round_to, scaled_matmul
 
@@ -56,7 +56,7 @@ class Layer:
 def _pieces(extent, ranks, sliced):
     """How rows are split over the ranks. Two slices each, for fixed rules, where they divide evenly: else pieces would be
     larger than ceil(extent / ranks)."""
-    return didx("x") * stream(2) if sliced and extent % (2 * ranks) == 0 else "x"
+    return didx("x") * loop(2) if sliced and extent % (2 * ranks) == 0 else "x"
 
 
 def all_gather_matmul(dtype, ranks, x, weights, sliced, gathered):
@@ -65,7 +65,7 @@ def all_gather_matmul(dtype, ranks, x, weights, sliced, gathered):
     left = layer.argument("x", x, layer.axes(x, "x", None))
     ws = [layer.weight(index, shape, transposed, 1) for index, (shape, transposed) in enumerate(weights)]
     for index, (w, (_, transposed)) in enumerate(zip(ws, weights)):
-        layer.result(f"y{index}", matmul(left, w, transpose_b=transposed), layer.axes(x, stream("x") if sliced else None, "x"))
+        layer.result(f"y{index}", matmul(left, w, transpose_b=transposed), layer.axes(x, loop("x") if sliced else None, "x"))
     if gathered:
         whole = layer.axes(x, None, None)
         layer.result("whole", left.reshard(whole), whole)
@@ -98,7 +98,7 @@ def matmul_reduce_scatter_backward(dtype, ranks, x, weight, sliced, need_x, need
     w: Any = layer.weight(0, shape, transposed, 0) if need_x else None
     dy = layer.argument("dy", (*x[:-1], shape[1]), layer.axes(x, "x", None))
     if need_x:
-        layer.result("dx", matmul(dy, w, transpose_b=not transposed), layer.axes(x, stream("x") if sliced else None, "x"))
+        layer.result("dx", matmul(dy, w, transpose_b=not transposed), layer.axes(x, loop("x") if sliced else None, "x"))
     if need_weight:  # contracts over all rows
         rows, grads = (one.reshape(math.prod(x[:-1]), one.shape[-1]) for one in (left, dy))
         dw = matmul(grads, rows, transpose_a=True) if transposed else matmul(rows, grads, transpose_a=True)
@@ -124,7 +124,7 @@ def all_gather_scaled_matmul(dtype, ranks, x, weights, sliced, by_row, out, resc
     rescales = [layer.argument(f"sy{index}", (), dtype="f32") if rescaled else None for index in range(len(weights))]
     for index, (w, scale, rescale) in enumerate(zip(ws, scales, rescales)):
         y = scaled_matmul(left, w, by_rows, scale, transpose_b=weights[index][1], dtype=out, scale_result=rescale)
-        layer.result(f"y{index}", y, layer.mesh[stream("x") if sliced else None, "x"])
+        layer.result(f"y{index}", y, layer.mesh[loop("x") if sliced else None, "x"])
     return layer
 
 
@@ -144,7 +144,7 @@ def scaled_matmul_reduce_scatter(dtype, ranks, x, weight, sliced, by_row, out, s
     scale = argument("sw", (shape[1],) if by_column else (), "f32")
     product = matmul(left, w, transpose_b=transposed, dtype="f32")
     if slices:
-        product.axes = layer.mesh["x", stream("x") * stream(slices), None]
+        product.axes = layer.mesh["x", loop("x") * loop(slices), None]
     for one, dims in (by_rows, [0, 1] if by_row else [0]), (scale, [0, 2] if by_column else [0]):
         product = product * Value("fusion.broadcast", [one], product.shape, "f32", dims=dims)
     total = round_to(product, out).sum(0)
