@@ -156,7 +156,10 @@ Status predict(const replay::World &world, const replay::World *baseline,
                const CompileResult &result, const std::string &name, Certificate &certificate) {
   std::string path = machine::pathOf(name);
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine, machine::Machine::load(path));
-  TANDEM_ASSIGN_OR_RETURN(std::string bytes, readWhole(path));
+  TANDEM_ASSIGN_OR_RETURN(auto files, machine::readMachine(path));
+  std::string bytes;
+  for (const machine::MachineFile &file : files)
+    bytes += file.text;
   Expected<simulate::Result> simulated = simulate::simulate(world, machine);
   // A program that the machine cannot run has no time there.
   if (!simulated || simulated->outOfReach != replay::kNone)

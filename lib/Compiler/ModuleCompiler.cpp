@@ -49,7 +49,12 @@ std::string contentsOf(const std::string &path) {
 }
 
 std::string machineOf(const std::string &name) {
-  return name.empty() ? "" : contentsOf(machine::pathOf(name));
+  std::string key;
+  if (!name.empty())
+    if (auto files = machine::readMachine(machine::pathOf(name)))
+      for (const machine::MachineFile &file : *files)
+        key += file.path + "\n" + file.text;
+  return key;
 }
 
 /// Equal for options that lead to the same program.

@@ -24,7 +24,6 @@
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 #include "llvm/Support/FormatVariadic.h"
 
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -243,14 +242,15 @@ public:
   }
 
 private:
-  /// The prices of this context for these options. A machine is identified by its file and the
-  /// file's modification time.
+  /// The prices of this context for these options. A machine is identified by its file's text and
+  /// the texts that it extends.
   Expected<std::shared_ptr<PricedMachine>> find(const Pricer::Options &options) const {
     std::string path = machine::pathOf(options.machine);
-    std::error_code ignored;
-    auto changed = std::filesystem::last_write_time(path, ignored).time_since_epoch().count();
-    std::string key = llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}", path, changed, options.workers,
+    TANDEM_ASSIGN_OR_RETURN(auto files, machine::readMachine(path));
+    std::string key = llvm::formatv("{0}|{1}|{2}|{3}|{4}", path, options.workers,
                                     options.collectives, options.oneSided, options.deterministic);
+    for (const machine::MachineFile &file : files)
+      key += file.text;
     std::lock_guard<std::mutex> lock(mutex);
     std::shared_ptr<PricedMachine> &known = machines[key];
     if (!known) {

@@ -193,9 +193,17 @@ enum class MemoryWork : uint8_t { Copy, Reduce, Elementwise };
 /// shared library that contains this function.
 std::string pathOf(const std::string &given);
 
+struct MachineFile {
+  std::string path, text;
+};
+
+/// A machine file, the one that it extends, and so on. Errors name the file, and "extends" if that
+/// is no machine file or one of these. Mistakes in the texts are found when they are parsed.
+Expected<std::vector<MachineFile>> readMachine(const std::string &path);
+
 class Machine {
 public:
-  /// Errors name the file and the field.
+  /// Errors name the file, that which has the mistake, and the field.
   static Expected<Machine> load(const std::string &path);
   /// `source` replaces the path in messages.
   static Expected<Machine> parse(std::string_view text, const std::string &source);

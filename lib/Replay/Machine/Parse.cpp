@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Program/Files.h"
 #include "tandem/Program/FusedExchange.h"
 #include "tandem/Replay/Machine.h"
 
@@ -326,10 +325,14 @@ private:
   }
 
   void matmul(const Object &device) {
-    size_t index = 0;
+    const json &tables = device.member("matmul");
+    if (!tables.is_structured())
+      fail("device.matmul",
+           fmt::format("expected tables by name, or a list, found {}", shown(tables)));
     std::set<std::pair<std::string_view, DType>> once; // fields that only one table of a type has
-    for (const json &value : device.list("matmul")) {
-      Object table(machine, value, fmt::format("device.matmul[{}]", index++),
+    for (const auto &[name, value] : tables.items()) {
+      Object table(machine, value,
+                   "device.matmul" + (tables.is_array() ? "[" + name + "]" : "." + name),
                    {"dtypes", "unit", "source", "points", "unaligned", "tile"});
       Scale scale = table.unit("unit", {Unit::Time, Unit::Rate});
       table.source("source");
@@ -520,13 +523,15 @@ private:
 
 } // namespace
 
-Expected<Machine> Machine::parse(std::string_view text, const std::string &source) {
+/// `read` returns the JSON.
+template <typename Read>
+static Expected<Machine> parseWith(Read &&read, const std::string &source) {
   auto wrong = [&](const std::string &what) {
     return Status(Code::InvalidArgument, fmt::format("{}: {}", source, what));
   };
   try {
     Machine machine;
-    Parser(machine).run(json::parse(text));
+    Parser(machine).run(read());
     return machine;
   } catch (const json::exception &error) { // also for numbers out of range
     return wrong(error.what());
@@ -535,9 +540,26 @@ Expected<Machine> Machine::parse(std::string_view text, const std::string &sourc
   }
 }
 
+Expected<Machine> Machine::parse(std::string_view text, const std::string &source) {
+  return parseWith([&] { return json::parse(text); }, source);
+}
+
 Expected<Machine> Machine::load(const std::string &path) {
-  auto text = readWhole(path);
-  return text ? parse(*text, path) : text.status().withPrefix(path + ": cannot read: ");
+  TANDEM_ASSIGN_OR_RETURN(std::vector<MachineFile> files, readMachine(path));
+  auto merge = [&] {
+    json whole = json::parse(files.back().text);
+    for (auto file = files.rbegin() + 1; file != files.rend(); ++file) {
+      json part = json::parse(file->text);
+      part.erase("extends");
+      whole.merge_patch(part);
+    }
+    return whole;
+  };
+  Expected<Machine> machine = parseWith(merge, path);
+  if (!machine && files.size() > 1) // a mistake of what it extends is reported there
+    if (Expected<Machine> base = load(files[1].path); !base)
+      return base.status().withPrefix(path + ": extends: ");
+  return machine;
 }
 
 } // namespace tandem::machine

@@ -14,7 +14,7 @@ from test_bench import FAKE_GPU, QUICK, run
 
 from tandem.bench import probes, shapes
 from tandem.bench.arms import Programs
-from tandem.bench.calibrate import Calibration, curve_at, machine_path, read_figures
+from tandem.bench.calibrate import Calibration, curve_at, machine_path, read_figures, read_machine
 from tandem.bench.probes import Probe, parse, probes_for, text_of
 from tandem.bench.shapes import Case, Usage
 
@@ -23,8 +23,7 @@ LAYERS = [Case(*case, dtype) for dtype in ("bf16", "f16") for case in shapes.kno
 
 
 def machine(name):
-    with open(machine_path(name), encoding="utf-8") as file:
-        return json.load(file)
+    return read_machine(machine_path(name))
 
 
 @functools.lru_cache(maxsize=None)
@@ -93,12 +92,26 @@ def test_a_machine_again(true, base, ranks, cases, near, tmp_path):
     assert table["points"] and all(us * 1e-6 == pytest.approx(took[m, n, k], rel=1e-3) for m, n, k, us in table["points"])
 
 
+def test_machines_that_extend_others(tmp_path):
+    """As the simulator reads them."""
+    (tmp_path / "top.json").write_text('{"extends": "middle", "name": "top", "device": {"sms": [66, "1", "estimate"], "gated_matmul": null}}')
+    (tmp_path / "middle.json").write_text('{"extends": "h200x4", "devices_per_node": 3}')
+    found, base = read_machine(tmp_path / "top.json"), machine("h200x4")
+    assert (found["name"], found["devices_per_node"], found["device"].pop("sms")) == ("top", 3, [66, "1", "estimate"])
+    del base["device"]["sms"], base["device"]["gated_matmul"]
+    assert found["device"] == base["device"] and found["sources"] == base["sources"] and "extends" not in found
+    merged = tmp_path / "merged.json"
+    merged.write_text(json.dumps(read_machine(tmp_path / "top.json")))
+    program = next(program for _, program in programs(True, 2, ()))
+    assert program.simulate(merged).data == program.simulate(tmp_path / "top.json").data
+
+
 def test_nothing_changes_no_number():
     base = machine("h200x8")
     made = Calibration(2, True, 2, 8, []).apply(base, base["name"], "how")
     assert json.dumps({**made, "sources": base["sources"]}, sort_keys=True) == json.dumps({**base, "device": {
         **base["device"], "matmul": made["device"]["matmul"]}}, sort_keys=True)
-    tables = {(dtype, json.dumps(table["points"])) for table in base["device"]["matmul"] for dtype in table["dtypes"]}
+    tables = {(dtype, json.dumps(table["points"])) for table in base["device"]["matmul"].values() for dtype in table["dtypes"]}
     assert {(dtype, json.dumps(table["points"])) for table in made["device"]["matmul"] for dtype in table["dtypes"]} == tables
 
 

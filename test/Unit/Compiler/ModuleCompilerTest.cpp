@@ -222,6 +222,21 @@ TEST(ModuleCompiler, MachinesCountByWhatTheySay) {
   EXPECT_FALSE(compiler.compile(options)->ok);
 }
 
+TEST(ModuleCompiler, MachinesCountByWhatTheyExtend) {
+  Folder machines;
+  CompileOptions options = sizes(2, 4, 6);
+  options.machine = (machines.path / "top.json").string();
+  std::ofstream(options.machine) << R"({"extends": "base"})";
+  ModuleCompiler compiler(kModuleText, {});
+  for (const char *name : {"cpu2", "h200x8", "cpu2"}) {
+    writeMachine(machines.path / "base.json", name);
+    auto result = compiler.compile(options);
+    ASSERT_TRUE(result->ok) << result->errorText();
+    EXPECT_EQ(result->output, compileText(kModuleText, options).output);
+  }
+  EXPECT_EQ(compiler.statistics().compiled, 2u);
+}
+
 TEST(ModuleCompiler, DamagedFilesAreCompiledAnew) {
   Folder folder;
   CompilerSettings settings;

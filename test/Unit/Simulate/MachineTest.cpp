@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +46,116 @@ TEST(Machine, PathOfABareName) {
   EXPECT_EQ(pathOf("h200x8"), "elsewhere/h200x8.json");
   EXPECT_EQ(pathOf("h200x8.json"), "elsewhere/h200x8.json");
   unsetenv("TANDEM_MACHINES");
+}
+
+/// Machine files in a folder of their own.
+struct MachineExtends : testing::Test {
+  void SetUp() override {
+    folder = testing::TempDir() + "machine-extends-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  std::string path(const std::string &name) const { return folder + "/" + name; }
+  void write(const std::string &name, const std::string &text) const {
+    std::ofstream(path(name)) << text;
+  }
+  std::string error(const std::string &name) const {
+    return std::string(Machine::load(path(name)).status().message());
+  }
+
+  std::string folder;
+};
+
+TEST_F(MachineExtends, ObjectsAreMergedByKey) {
+  write("base.json", toyMachineText({{"/device/sm_interference", R"([2, "1", "toy"])"}}));
+  write("middle.json", R"({"extends": "base", "name": "middle",
+      "sources": {"here": {"kind": "measured", "text": "here"}},
+      "device": {"sms": [50, "1", "here"], "sm_interference": null}})");
+  write("top.json", R"({"extends": "./middle.json", "name": "top",
+      "device": {"memory": {"copy": [[[8, 2], [16, 4]], "GB/s", "here"]}}})");
+  Machine base = toyMachine();
+  auto middle = Machine::load(path("middle.json")), top = Machine::load(path("top.json"));
+  ASSERT_TRUE(middle.ok() && top.ok()) << error("middle.json") << error("top.json");
+  EXPECT_EQ(middle->name, "middle");
+  EXPECT_EQ(middle->sms, 50);
+  EXPECT_EQ(middle->smInterference, 1); // the default
+  EXPECT_EQ(middle->copyEngines, base.copyEngines);
+  EXPECT_EQ(middle->memorySeconds(MemoryWork::Copy, 8), base.memorySeconds(MemoryWork::Copy, 8));
+  EXPECT_EQ(middle->sources.size(), 2u);
+  EXPECT_EQ(middle->numbersBySource[Source::Measured], 1u);
+  EXPECT_EQ(top->name, "top");
+  EXPECT_EQ(top->sms, 50);
+  EXPECT_EQ(top->memory[0].at(16), 4e9);
+  EXPECT_EQ(top->memory[1].at(16), base.memory[1].at(16));
+  auto files = readMachine(path("top.json"));
+  ASSERT_TRUE(files.ok());
+  ASSERT_EQ(files->size(), 3u);
+  EXPECT_TRUE(std::filesystem::equivalent((*files)[2].path, path("base.json")));
+  EXPECT_THAT((*files)[1].text, HasSubstr("middle"));
+}
+
+TEST_F(MachineExtends, TablesOfMatmulsHaveNames) {
+  std::string table =
+      R"({"dtypes": ["f32", "f16"], "unit": "us", "source": "toy", "points": [[8, 8, 8, 1]]})";
+  write("base.json", toyMachineText({{"/device/matmul", R"({"f32": )" + table + R"(, "bf16": {
+      "dtypes": ["bf16"], "unit": "us", "source": "toy", "points": [[8, 8, 8, 2]]}})"}}));
+  write("top.json",
+        R"({"extends": "base", "device": {"matmul": {"bf16": {"points": [[8, 8, 8, 4]]}}}})");
+  auto machine = Machine::load(path("top.json"));
+  ASSERT_TRUE(machine.ok()) << error("top.json");
+  EXPECT_EQ(machine->matmuls[static_cast<size_t>(DType::F16)].at(0).seconds, 1e-6);
+  ASSERT_EQ(machine->matmuls[static_cast<size_t>(DType::BF16)].size(), 1u);
+  EXPECT_EQ(machine->matmuls[static_cast<size_t>(DType::BF16)][0].seconds, 4e-6);
+  write("top.json", R"({"extends": "base", "device": {"matmul": {"bf16": {"unit": "B"}}}})");
+  EXPECT_THAT(error("top.json"), HasSubstr("top.json: device.matmul.bf16.unit: expected one of"));
+}
+
+TEST_F(MachineExtends, AFileOfTheSameFolderComesBeforeAShippedOne) {
+  write("mine.json", R"({"extends": "h200x8", "devices_per_node": 4})");
+  auto machine = Machine::load(path("mine.json"));
+  ASSERT_TRUE(machine.ok()) << error("mine.json");
+  EXPECT_EQ(machine->name, "h200x8");
+  EXPECT_EQ(machine->devicesPerNode, 4u);
+  write("h200x8.json", toyMachineText());
+  EXPECT_EQ(Machine::load(path("mine.json"))->name, "toy");
+}
+
+TEST_F(MachineExtends, ErrorsNameTheFileWithTheMistake) {
+  write("base.json", toyMachineText());
+  write("one.json", R"({"extends": "two"})");
+  write("two.json", R"({"extends": "one.json"})");
+  write("self.json", R"({"extends": "self"})");
+  EXPECT_EQ(error("self.json"),
+            path("self.json") + ": extends: a cycle: " + path("self.json") + " extends this file");
+  EXPECT_EQ(error("one.json"), path("one.json") + ": extends: " + path("two.json") +
+                                   ": extends: a cycle: " + path("one.json") +
+                                   " extends this file");
+  write("top.json", R"({"extends": "nothing"})");
+  EXPECT_THAT(error("top.json"), testing::StartsWith(path("top.json") + ": extends: "));
+  EXPECT_THAT(error("top.json"), HasSubstr("machines/nothing.json: cannot read: "));
+  write("top.json", R"({"extends": "./nothing"})");
+  EXPECT_THAT(error("top.json"), HasSubstr(path("./nothing.json") + ": cannot read: "));
+  write("top.json", R"({"extends": ["base"]})");
+  EXPECT_EQ(error("top.json"), path("top.json") + ": extends: expected the name of a machine file");
+  // What does not fit is the file's that has it.
+  write("top.json", R"({"extends": "base", "device": {"sms": 3}})");
+  EXPECT_EQ(error("top.json"),
+            path("top.json") + ": device.sms: expected [value, unit, source], found 3");
+  write("base.json", toyMachineText({{"/device/sms", "4"}}));
+  write("top.json", R"({"extends": "base", "name": "top"})");
+  EXPECT_EQ(error("top.json"), path("top.json") + ": extends: " + path("base.json") +
+                                   ": device.sms: expected [value, unit, source], found 4");
+  for (const char *text : {"[]", "{", "\"base\"", ""}) {
+    write("base.json", text);
+    write("top.json", R"({"name": {"extends": 1}, "extends": "base"})"); // the outermost one counts
+    EXPECT_THAT(error("top.json"), HasSubstr(": extends: " + path("base.json") + ": ")) << text;
+  }
+  write("top.json", R"({"extends": "base", )");
+  EXPECT_THAT(error("top.json"), testing::StartsWith(path("top.json") + ": "));
+  // A text alone has no folder.
+  EXPECT_THAT(Machine::parse(R"({"extends": "h200x8"})", "bad.json").status().message(),
+              HasSubstr("bad.json: extends: unknown field"));
 }
 
 TEST(Machine, OffersWhatItsFileHas) {
@@ -329,6 +440,8 @@ INSTANTIATE_TEST_SUITE_P(
             "device.matmul[0].tile: expected a whole number, found 1.5"},
         Bad{"unalignedField", "/device/matmul/0/unaligned", R"({"left": [1, "1", "toy"]})",
             "device.matmul[0].unaligned.both: missing"},
+        Bad{"tables", "/device/matmul", "3",
+            "device.matmul: expected tables by name, or a list, found 3"},
         Bad{"dtype", "/device/matmul/0/dtypes", R"(["f32"])", "device.matmul: no point for f16"},
         Bad{"curve", "/transports/two_sided/startup", R"([[[8, 1], [4, 2]], "us", "toy"])",
             "transports.two_sided.startup: expected [bytes, value] with bytes ascending, found "

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, overload
 
 from . import _tandem
+from ._emit import _quoted
 from ._errors import ArgumentError
 from ._mesh import _integer
 from ._tandem import Context
@@ -138,7 +139,7 @@ def call(kernel: Any, *operands: Value, dims: Any, results: Any, config: Any = "
         raise ArgumentError(f"call: expected the name of a kernel, found {kernel!r}")
     if not types or not all(isinstance(one, tuple) and len(one) == 2 and one[0] in _TYPES for one in types):
         raise ArgumentError(f"call: expected results as (dtype, shape), found {results!r}")
-    attributes = [f'{key} = "{text}"' for key, text in (("config", _escaped(config)), ("effects", effects)) if text]
+    attributes = [f"{key} = {_quoted(text)}" for key, text in (("config", config), ("effects", effects)) if text]
     attributes += [f"{key} = {float(cost)!r} : f64" for key, cost in (("flops", flops), ("bytes", bytes))
                    if cost is not None]
     attributes += ["strided"] if strided else []
@@ -146,7 +147,3 @@ def call(kernel: Any, *operands: Value, dims: Any, results: Any, config: Any = "
     values = tuple(Value("result", [made], shape, dtype, number=number) for number, (dtype, shape) in enumerate(types))
     made.details["types"] = [(value.dtype, value.shape) for value in values]
     return values[0] if single else values
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A")

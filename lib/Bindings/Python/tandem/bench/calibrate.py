@@ -182,14 +182,14 @@ class Calibration:
                        "1", _SOURCE] for name, found in ratios.items()}
 
     def apply_matmuls(self, device):
-        tables = []
+        tables, known = [], device["matmul"]
         for dtype in ("f32", "f16", "bf16", "f8E4M3FN", "f8E5M2"):
             # Those with unaligned rows follow from the others.
             points = [[p.m, p.n, p.k, _rounded(s * 1e6)] for p, s in self.measured("matmul", not self.is_gpu)
                       if p.dtype == dtype and not self.aligned(p)]
             self.lines.append(f"device.matmul: {len(points)} points for {dtype}{'' if points else ': kept'}")
             kept, found = [], {}
-            for table in device["matmul"]:
+            for table in known.values() if isinstance(known, dict) else known:
                 if dtype in table["dtypes"]:
                     found.update({key: table[key] for key in ("unaligned", "tile") if key in table})
                     kept.append({key: [dtype] if key == "dtypes" else value for key, value in table.items() if key not in found})
@@ -536,6 +536,27 @@ def dump(data):
     """A line for each figure: lists of times are long."""
     head = json.dumps({key: value for key, value in data.items() if key != "figures"}, indent=1)
     return head[:-2] + ',\n "figures": [\n  ' + ",\n  ".join(map(json.dumps, data["figures"])) + "\n ]\n}\n"
+
+
+def read_machine(path):
+    """The data of a machine file with what it extends, a file next to it or a shipped one."""
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    if "extends" not in data:
+        return data
+    base = data.pop("extends").removesuffix(".json")
+    near = os.path.join(os.path.dirname(path), base + ".json")
+    return _merged(read_machine(near if os.path.exists(near) else machine_path(base)), data)
+
+
+def _merged(base, changes):
+    """By the rules of a JSON merge patch."""
+    for key, value in changes.items():
+        if value is None:
+            base.pop(key, None)
+        else:
+            base[key] = _merged(base.get(key, {}), value) if isinstance(value, dict) else value
+    return base
 
 
 def machine_path(name):

@@ -132,9 +132,8 @@ def _write_machine(options, header, measured, programs, left):
     is_gpu = not target.startswith("cpu")
     path = numbers.machine_path(options.machine or ("h200x8" if is_gpu else "cpu2"))
     try:
-        with open(path, encoding="utf-8") as file:
-            base = json.load(file)
-    except (OSError, ValueError) as error:
+        base = numbers.read_machine(path)
+    except (OSError, ValueError, RecursionError) as error:
         raise Usage(f"{path}: {error}") from None
     calibration = numbers.Calibration(size, is_gpu, host_ranks, cores, measured)
     name = os.path.basename(options.calibrate).removesuffix(".json")
