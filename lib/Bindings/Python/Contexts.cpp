@@ -379,31 +379,32 @@ void RuntimeContext::check(tandem_code code) {
 }
 
 static constexpr const char *kContextDoc =
-    "This rank's device, channels and connections to the other ranks. Threads that share "
-    "it use it one after another.\n\n"
-    "Context(device='cpu', channels='', world=None, rank=None, bootstrap=None, timeout=60.0,\n"
-    "        matmul_threads=0, graphs=True, require_proof=False,\n"
-    "        no_native=False, allocator=None)\n\n"
-    "device: 'cpu', 'cuda' (GPU: local rank modulo the number of GPUs) or 'cuda:1'.\n"
-    "channels: comma-separated, first choice first; '': 'local' for threads, 'ucx' for "
-    "processes,\n"
-    "    'peer,ccl' for GPUs.\n"
-    "world, rank: a World, and the rank in it. bootstrap: an object with rank, world_size,\n"
-    "    optionally local_rank and local_size, and node, all_gather(bytes) -> [bytes] and "
-    "barrier(). "
-    "Neither:\n"
-    "    the job of torchrun, mpirun or srun, else a world of one rank.\n"
-    "timeout: seconds until a run that makes no progress is ended.\n"
-    "matmul_threads: threads of a product on the CPU; 0: one.\n"
-    "graphs: capture runs of GPUs in graphs. require_proof: reject programs without a complete\n"
-    "    certificate. no_native: reject programs with native code (PTX,\n"
-    "    code objects of AMD GPUs).\n"
-    "allocator: an object whose attribute tandem_allocator is the address of that struct\n"
-    "    (tandem-c/Context.h), in place of the device's memory; the context keeps the object.\n\n"
-    "Collective. Raises ArgumentError for bad options, Error if the device, a channel or "
-    "another\n"
-    "rank is not there, and what the bootstrap raises. `with context:` makes it the thread's\n"
-    "current one.";
+    R"(This rank's device, channels and connections to the other ranks. Threads that share it use it one
+after another. Collective. `with context:` makes it the thread's current one.
+
+Args:
+    device: "cpu", "cuda" (GPU: local rank modulo the number of GPUs) or "cuda:1".
+    channels: Comma-separated, first choice first. Default: "local" for threads, "ucx" for processes,
+        "peer,ccl" for GPUs.
+    world, rank: A World, and the rank in it.
+    bootstrap: An object with rank, world_size, optionally local_rank and local_size, and node,
+        all_gather(bytes) -> [bytes] and barrier(). Without it and a world: the job of torchrun, mpirun
+        or srun, else a world of one rank.
+    timeout: Seconds until a run that makes no progress is ended.
+    matmul_threads: Threads of a product on the CPU; 0: one.
+    graphs: Capture runs of GPUs in graphs.
+    require_proof: Reject programs without a complete certificate.
+    no_native: Reject programs with native code (PTX, code objects of AMD GPUs).
+    allocator: An object whose attribute tandem_allocator is the address of that struct
+        (tandem-c/Context.h), in place of the device's memory; the context keeps the object.
+
+Raises ArgumentError for bad options, Error if the device, a channel or another rank is not there, and
+what the bootstrap raises.
+
+Example:
+    with tandem.Context("cuda") as context:
+        y = program(x, w)
+)";
 
 static void bindContext(nb::module_ &module) {
   nb::class_<RuntimeContext>(module, "Context", kContextDoc)

@@ -83,6 +83,13 @@ def test_context_options():
         assert [one.name for one in found if one.kind is one.POSITIONAL_OR_KEYWORD and one.name != "size"] == positional
 
 
+def test_context_docstring():
+    positional, keywords = extension_parameters(tandem.Context.__init__)
+    arguments = tandem.Context.__doc__.split("\nArgs:\n")[1].split("\nRaises")[0]
+    named = [name for line in arguments.splitlines() if (match := re.match(r"    (\w[\w, ]*):", line)) for name in match[1].split(", ")]
+    assert named == positional + keywords
+
+
 def test_extension_stub():
     """The stub of the extension has its public classes and their parameters."""
     with open(os.path.join(os.path.dirname(tandem.__file__), "_tandem.pyi"), encoding="utf-8") as stub:

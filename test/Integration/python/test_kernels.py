@@ -43,7 +43,7 @@ def test_slices_and_places(world, random):
                  results=(tp[tandem.loop("x"), None], tp[tandem.loop("x")]))
     def scaled(x, w):
         y, places = tandem.call("scale", x.reshard(tp[tandem.loop("x"), None]), dims="s_ -> s_, s", config="3",
-                                results=[("f32", x.shape), ("i32", x.shape[:1])])
+                                results=[("float32", x.shape), (np.int32, x.shape[:1])])
         return y @ w, places
 
     def scale(call):
@@ -59,6 +59,15 @@ def test_slices_and_places(world, random):
     for y, places in world.run(body):
         assert error(y, 3 * x @ w) < 1e-5
         assert (places == np.arange(32)).all()
+
+
+@pytest.mark.parametrize("dtype, seen", [
+    ("f64", "f8"), ("f32", "f4"), ("f16", "f2"), ("bf16", "u2"), ("f8E4M3FN", "u1"), ("f8E5M2", "u1"), ("i64", "i8"), ("i32", "i4"),
+    ("i16", "i2"), ("i8", "i1"), ("i1", "b1")])
+def test_operand_as_an_array(dtype, seen):
+    memory = np.zeros(64, "u1")
+    view = np.asarray(tandem.KernelOperand(memory.ctypes.data, dtype, (2, 3), (4, 1), (0, 0), (2, 4), True))
+    assert view.dtype == np.dtype(seen) and view.shape == (2, 3) and view.strides == (4 * view.itemsize, view.itemsize)
 
 
 def test_effects(random):
@@ -116,7 +125,7 @@ def test_errors():
 
         return traced.compile()
 
-    with pytest.raises(tandem.ArgumentError, match="expected results as"):
+    with pytest.raises(tandem.ArgumentError, match="expected a dtype"):
         build(results=("f31", (8, 16)))
     with pytest.raises(tandem.CompileError, match='expected effects "reads" or "writes", found "all"') as caught:
         build(effects="all")

@@ -10,14 +10,12 @@ from typing import Any, Callable, overload
 from . import _tandem
 from ._emit import _quoted
 from ._errors import ArgumentError
-from ._mesh import _integer
+from ._mesh import BITS, DType, _integer, dtype_name
 from ._tandem import Context
 from ._trace import Value, _value
 
-# bf16 and floats of 8 bits have no name in the array interface: their bits.
-_TYPES = {"f32": ("<f4", 4), "f16": ("<f2", 2), "bf16": ("<u2", 2), "f64": ("<f8", 8), "i64": ("<i8", 8),
-          "i32": ("<i4", 4), "i16": ("<i2", 2), "i8": ("|i1", 1), "i1": ("|b1", 1), "f8E4M3FN": ("|u1", 1),
-          "f8E5M2": ("|u1", 1)}
+# Of the array interface, which has no bf16 and no floats of 8 bits: their bits.
+_KINDS = {"i1": "b", "bf16": "u", "f8E4M3FN": "u", "f8E5M2": "u"}
 
 
 class KernelOperand:
@@ -32,7 +30,8 @@ class KernelOperand:
                  extent: tuple[int, ...], is_host: bool) -> None:
         self.address, self.dtype, self.shape, self.strides = address, dtype, shape, strides
         self.offset, self.extent = offset, extent
-        name, size = _TYPES[dtype]
+        size = max(BITS[dtype] // 8, 1)
+        name = f"{'<' if size > 1 else '|'}{_KINDS.get(dtype, dtype[0])}{size}"
         interface = {"data": (address, False), "shape": shape, "typestr": name, "version": 3,
                      "strides": tuple(stride * size for stride in strides)}
         if is_host:
@@ -93,7 +92,7 @@ def register_kernel(name: str, function: Callable[[KernelCall], Any] | None = No
     _tandem.register_kernel(context, name, function, image, entry or "", threads, indices_per_block)
 
 
-_Type = tuple[str, Sequence[int]]
+_Type = tuple[DType, Sequence[int]]
 
 
 @overload
@@ -137,8 +136,9 @@ def call(kernel: Any, *operands: Value, dims: Any, results: Any, config: Any = "
         _value("call", operand)
     if not isinstance(kernel, str) or not kernel.isidentifier():
         raise ArgumentError(f"call: expected the name of a kernel, found {kernel!r}")
-    if not types or not all(isinstance(one, tuple) and len(one) == 2 and one[0] in _TYPES for one in types):
+    if not types or not all(isinstance(one, tuple) and len(one) == 2 for one in types):
         raise ArgumentError(f"call: expected results as (dtype, shape), found {results!r}")
+    types = [(dtype_name(dtype, "call: "), shape) for dtype, shape in types]
     attributes = [f"{key} = {_quoted(text)}" for key, text in (("config", config), ("effects", effects)) if text]
     attributes += [f"{key} = {float(cost)!r} : f64" for key, cost in (("flops", flops), ("bytes", bytes))
                    if cost is not None]

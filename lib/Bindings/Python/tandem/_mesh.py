@@ -15,6 +15,7 @@ from ._errors import ArgumentError
 NUMPY_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "f64": "float64", "i64": "int64",
                "i8": "int8", "i1": "bool", "i16": "int16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 DTYPES = tuple(NUMPY_NAMES)
+BITS = {dtype: int(dtype.strip("bfi").partition("E")[0]) for dtype in DTYPES}
 _DTYPES_BY_NAME = {"bool_": "i1", **{name: dtype for dtype, name in NUMPY_NAMES.items()}}
 
 DType = Any  # a str of DTYPES or their NumPy names, or a dtype of NumPy, ml_dtypes or torch
@@ -133,7 +134,7 @@ class Mesh:
         names = (partial,) if isinstance(partial, str) else _sequence("axes: partial", partial, "names of mesh axes")
         return Axes(self, dims, names, op)
 
-    def _key(self):
+    def _key(self) -> tuple:
         return self.name, tuple(self.sizes.items()), self.devices
 
     def __eq__(self, other: object) -> bool:  # a notebook runs a cell twice
@@ -183,7 +184,7 @@ class Axes:
             raise ArgumentError(f"axes: expected sum, max or min, found {op!r}")
         self.mesh, self.digits, self.partial, self.op = mesh, tuple(digits), tuple(partial), op
 
-    def _key(self):
+    def _key(self) -> tuple:
         return self.mesh, self.digits, self.partial, self.op
 
     def __eq__(self, other: object) -> bool:

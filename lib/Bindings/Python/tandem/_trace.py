@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Union
 
 from ._errors import ArgumentError
-from ._mesh import DTYPES, Axes, DType, _integer, _sequence, dtype_name
+from ._mesh import BITS, DTYPES, Axes, DType, _integer, _sequence, dtype_name
 from ._tandem import shapes
 
 _LARGEST_FP8 = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
@@ -535,20 +535,18 @@ def cast(value: Value, dtype: DType) -> Value:
     old = value.dtype
     if old == dtype:
         return value
-    widths = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1,
-              "f8E4M3FN": 8, "f8E5M2": 8}
     if dtype == "i1":
         return value != 0
     if old in _FLOATS and dtype in _FLOATS:
-        if widths[old] == widths[dtype]:
+        if BITS[old] == BITS[dtype]:
             return cast(cast(value, "f32"), dtype)
-        op = "arith.extf" if widths[old] < widths[dtype] else "arith.truncf"
+        op = "arith.extf" if BITS[old] < BITS[dtype] else "arith.truncf"
     elif old in _FLOATS:
         op = "arith.fptosi"
     elif dtype in _FLOATS:
         op = "arith.uitofp" if old == "i1" else "arith.sitofp"
     else:
-        op = "arith.trunci" if widths[old] > widths[dtype] else "arith.extui" if old == "i1" else "arith.extsi"
+        op = "arith.trunci" if BITS[old] > BITS[dtype] else "arith.extui" if old == "i1" else "arith.extsi"
     return _elementwise(op, value, dtype=dtype, source=old)
 
 

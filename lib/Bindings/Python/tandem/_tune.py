@@ -20,7 +20,7 @@ from ._mesh import Mesh, Path, TensorType
 from ._progress import progress
 from ._program import Fusion, Program, _names_options, _Options, _target, compile, fuse
 from ._tandem import Context
-from ._trace import reshard
+from ._trace import Value, reshard
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -150,7 +150,7 @@ def _slowest(seconds: Sequence[float], context: Context) -> list[float]:
     ranks = Mesh("ranks", x=size)
 
     @fuse(TensorType("f32", (size, count), ranks["x", None]), results=ranks[None, None])
-    def gather(mine):
+    def gather(mine: Value) -> Value:
         return reshard(mine, ranks[None, None])
 
     mine, found = (_tandem.new_array(context, "f32", (rows, count)) for rows in (1, size))
