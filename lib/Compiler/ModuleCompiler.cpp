@@ -53,7 +53,7 @@ std::string machineOf(const std::string &name) {
   if (!name.empty())
     if (auto files = machine::readMachine(machine::pathOf(name)))
       for (const machine::MachineFile &file : *files)
-        key += file.path + "\n" + file.text;
+        key.append(file.path).append("\n").append(file.text);
   return key;
 }
 

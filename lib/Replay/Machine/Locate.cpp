@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
+#include <fmt/format.h>
 #include <link.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -80,7 +81,7 @@ static json extendedBy(const std::string &text) {
     return depth == 0 || isNext; // values of other keys are not kept
   };
   try {
-    (void)json::parse(text, look, /*allow_exceptions=*/false); // the parser finds its mistakes
+    json rest = json::parse(text, look, /*allow_exceptions=*/false); // mistakes: see parse()
   } catch (const Found &found) {
     return found.value;
   }
@@ -102,7 +103,8 @@ static Status readInto(const std::string &path, std::vector<MachineFile> &files)
   std::error_code error;
   for (const MachineFile &file : files)
     if (fs::equivalent(file.path, base, error))
-      return Status(Code::InvalidArgument, at + "a cycle: " + base + " extends this file");
+      return Status(Code::InvalidArgument,
+                    fmt::format("{}a cycle: {} extends this file", at, base));
   return readInto(base, files).withPrefix(at);
 }
 
