@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ._context import Context, LocalWorld, init, local_world
 from ._errors import ArgumentError, CompileError, Diagnostic, Error, Timeout
+from ._functions import absolute, cos, erf, exp, gelu, log, relu, rsqrt, sigmoid, silu, sin, softmax, sqrt, tanh
 from ._kernels import KernelCall, KernelOperand, call, register_kernel
 from ._mesh import Axes, Digit, Mesh, TensorType, didx, loop, serial
 from ._program import Argument, CompileOptions, Fusion, LocalShard, MemoryNeeds, Program, compile, fuse, load
 from ._report import CheckReport, Explanation, Report, Simulation
 from ._tandem import Array, World, current_context
 from ._tandem import version as __version__  # noqa: F401
-from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, gelu, grouped_matmul, log, matmul, maximum, minimum, relu,
-                     reshard, rsqrt, scaled_matmul, sigmoid, silu, sin, softmax, sqrt, tanh, where)
+from ._trace import Value, attention, cast, concat, grouped_matmul, matmul, maximum, minimum, reshard, scaled_matmul, where
 from ._tune import tune
 
 __all__ = ["Argument", "ArgumentError", "Array", "Axes", "CheckReport", "CompileError", "CompileOptions", "Context",

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ._errors import ArgumentError
-from ._mesh import Axes
+from ._mesh import Axes, Mesh
 from ._trace import Place, Value
 
 
@@ -205,7 +205,7 @@ def emit(name: str, arguments: Sequence[Value], results: Sequence[Value], result
         if len(axes.digits) != value.ndim:
             raise ArgumentError(f"{name}: expected result axes of {value.ndim} dimensions for {value!r}, found {axes!r}")
     graph = _Graph(arguments, results, result_axes)
-    meshes = {}
+    meshes: dict[str, Mesh] = {}
     for value in [*arguments, *graph.order, *graph.results]:
         if value.axes is not None:
             known = meshes.setdefault(value.axes.mesh.name, value.axes.mesh)
