@@ -77,6 +77,8 @@ Value ProgramBuilder::getDeviceIndex(MeshAttr mesh, StringAttr axis) {
 }
 
 Value ProgramBuilder::getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes) {
+  if (axes.empty())
+    return getIndex(0);
   Value position;
   for (StringAttr axis : axes) {
     Value index = getDeviceIndex(mesh, axis);
@@ -108,7 +110,7 @@ Value ProgramBuilder::getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes,
   return channel;
 }
 
-void ProgramBuilder::onMesh(Location loc, MeshAttr mesh, function_ref<void()> body) {
+void ProgramBuilder::emitOnMesh(Location loc, MeshAttr mesh, function_ref<void()> body) {
   if (mesh.numDevices() == worldSize || mesh == activeMesh)
     return body();
   llvm::SaveAndRestore active(activeMesh, mesh);
@@ -124,6 +126,14 @@ void ProgramBuilder::onlyIf(Location loc, Value condition, function_ref<void()> 
   body();
 }
 
+LogicalResult ProgramBuilder::overlap(Location loc, int64_t streams, MeshAttr mesh,
+                                      function_ref<LogicalResult()> body) {
+  fork(loc, streams);
+  LogicalResult done = onMesh(loc, mesh, body);
+  join(loc, streams);
+  return done;
+}
+
 LogicalResult ProgramBuilder::loop(Location loc, int64_t lower, int64_t upper,
                                    function_ref<LogicalResult(Value)> body) {
   if (lower >= upper)
@@ -137,6 +147,14 @@ LogicalResult ProgramBuilder::loop(Location loc, int64_t lower, int64_t upper,
   return body(loop.getInductionVar());
 }
 
+LogicalResult ProgramBuilder::steps(Location loc, int64_t count,
+                                    function_ref<LogicalResult(Value, bool, bool)> body) {
+  if (failed(body(getIndex(0), /*isFirst=*/true, /*isLast=*/count == 1)) ||
+      failed(loop(loc, 1, count - 1, [&](Value step) { return body(step, false, false); })))
+    return failure();
+  return count > 1 ? body(getIndex(count - 1), /*isFirst=*/false, /*isLast=*/true) : success();
+}
+
 int64_t ProgramBuilder::getNumStreams(int64_t most, int64_t iterations) {
   int64_t streams = std::min(workers, iterations);
   return most ? std::min(streams, most) : streams;
@@ -146,12 +164,16 @@ Value ProgramBuilder::getStream(Location loc, Value iteration, int64_t streams) 
   // The pool's index is modulo its size.
   if (streams < workers)
     iteration = math(loc).mod(iteration, streams);
-  return hostir::WorkerStreamOp::create(builder, loc, iteration);
+  return getWorker(loc, iteration);
+}
+
+Value ProgramBuilder::getWorker(Location loc, Value number) {
+  return hostir::WorkerStreamOp::create(builder, loc, number);
 }
 
 void ProgramBuilder::fork(Location loc, int64_t count) {
   (void)loop(loc, 0, std::min(count, workers), [&](Value worker) {
-    Value stream = hostir::WorkerStreamOp::create(builder, loc, worker);
+    Value stream = getWorker(loc, worker);
     hostir::SyncOp::create(builder, loc, stream, mainStream);
     return success();
   });
@@ -159,7 +181,7 @@ void ProgramBuilder::fork(Location loc, int64_t count) {
 
 void ProgramBuilder::join(Location loc, int64_t count) {
   (void)loop(loc, 0, std::min(count, workers), [&](Value worker) {
-    Value stream = hostir::WorkerStreamOp::create(builder, loc, worker);
+    Value stream = getWorker(loc, worker);
     hostir::SyncOp::create(builder, loc, mainStream, stream);
     return success();
   });

@@ -60,14 +60,23 @@ public:
   Value getIndex(int64_t value);
   /// This device's coordinate on a mesh axis.
   Value getDeviceIndex(MeshAttr mesh, StringAttr axis);
-  /// This device's position in its group along mesh axes, row-major in their order.
+  /// This device's position in its group along mesh axes, row-major in their order; 0 without axes.
   Value getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes);
   /// The channel along mesh axes with this capability; created at first use. Concurrent directions
   /// need channels of their own, with different numbers.
   Value getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability,
                    unsigned number = 0);
   /// Emits `body` for the devices of `mesh`, under a condition if there are other ranks.
-  void onMesh(Location loc, MeshAttr mesh, function_ref<void()> body);
+  /// Returns what it returns: nothing, or a LogicalResult.
+  template <typename BodyFn> auto onMesh(Location loc, MeshAttr mesh, BodyFn &&body) {
+    if constexpr (std::is_void_v<decltype(body())>) {
+      emitOnMesh(loc, mesh, body);
+    } else {
+      LogicalResult done = success();
+      emitOnMesh(loc, mesh, [&] { done = body(); });
+      return done;
+    }
+  }
 
   //===--------------------------------------------------------------------===//
   // Streams, loops and conditions
@@ -79,13 +88,21 @@ public:
   int64_t getNumStreams(int64_t most, int64_t iterations);
   /// The worker stream of an iteration, among the first `streams`.
   Value getStream(Location loc, Value iteration, int64_t streams);
+  Value getWorker(Location loc, Value number);
+  Value getWorker(Location loc, int64_t number) { return getWorker(loc, getIndex(number)); }
   /// `hostir.sync` of the first `count` workers after the main stream (fork), or of the main stream
   /// after them (join).
   void fork(Location loc, int64_t count);
   void join(Location loc, int64_t count);
+  /// The same as `onMesh`, between a fork and a join of the first `streams` workers.
+  LogicalResult overlap(Location loc, int64_t streams, MeshAttr mesh,
+                        function_ref<LogicalResult()> body);
   /// A loop over [lower, upper); only the body for one iteration, nothing for none.
   LogicalResult loop(Location loc, int64_t lower, int64_t upper,
                      function_ref<LogicalResult(Value iteration)> body);
+  /// Steps 0 ... `count` - 1: the first and the last one apart, a loop over the others.
+  LogicalResult steps(Location loc, int64_t count,
+                      function_ref<LogicalResult(Value step, bool isFirst, bool isLast)> body);
   /// Emits `body` under `condition`; null: unconditionally.
   void onlyIf(Location loc, Value condition, function_ref<void()> body);
 
@@ -102,6 +119,7 @@ public:
   void launch(Location loc, hostir::KernelOp kernel, ValueRange inputs, Value output, Value stream);
 
 private:
+  void emitOnMesh(Location loc, MeshAttr mesh, function_ref<void()> body);
   template <typename MakeFn> Value atEntry(MakeFn make);
 
   hostir::ProgramOp program;

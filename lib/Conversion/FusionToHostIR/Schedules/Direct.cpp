@@ -235,9 +235,9 @@ LogicalResult DirectEmission::emitOps(ArrayRef<Operation *> ops) {
 LogicalResult DirectEmission::emit() {
   if (failed(prepare()) || failed(emitOps(all.producers)))
     return failure();
-  LogicalResult done = success();
-  program.onMesh(loc, all.plan.mesh, [&] { done = exchange(); });
-  return failed(done) ? done : emitOps(all.consumers);
+  if (failed(program.onMesh(loc, all.plan.mesh, [&] { return exchange(); })))
+    return failure();
+  return emitOps(all.consumers);
 }
 
 //===----------------------------------------------------------------------===//

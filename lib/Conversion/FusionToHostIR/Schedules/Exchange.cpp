@@ -33,9 +33,8 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
   Value received = scatter.allocReceived(program, /*symmetric=*/false);
   if (failed(scatter.prepare(body)))
     return failure();
-  Value me = program.getGroupPosition(loc, plan.mesh, plan.axes);
+  Peers peers(program, loc, plan.mesh, plan.axes);
   Value channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
-  Peers peers(program, loc, me, digits.devices, PeerOrder::Rotated);
   int64_t streams = program.getNumStreams(scatter.loop.schedule.getInteger("streams"),
                                           digits.devices * digits.numSlices());
   auto streamOf = [&](Value step) {
@@ -44,10 +43,8 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
     };
   };
 
-  LogicalResult done = success();
-  program.fork(loc, streams);
-  program.onMesh(loc, plan.mesh, [&] {
-    done = program.loop(loc, 1, digits.devices, [&](Value distance) {
+  LogicalResult done = program.overlap(loc, streams, plan.mesh, [&] {
+    LogicalResult others = program.loop(loc, 1, digits.devices, [&](Value distance) {
       Value step = program.math(loc).sub(distance, 1);
       Value to = peers.getTarget(distance), from = peers.getSource(distance);
       ScatterPlace place = scatter.getPlace(program, received, from);
@@ -60,11 +57,12 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
                                   return success();
                                 });
     });
-    if (succeeded(done))
-      done = scatter.computeOwn(body, me, scatter.getPlace(program, received, me),
-                                streamOf(program.getIndex(digits.devices - 1)));
+    if (failed(others))
+      return failure();
+    ScatterPlace place = scatter.getPlace(program, received, peers.me);
+    return scatter.computeOwn(body, peers.me, place,
+                              streamOf(program.getIndex(digits.devices - 1)));
   });
-  program.join(loc, streams);
   program.onMesh(loc, plan.mesh, [&] { scatter.finish(program, received); });
   return done;
 }
@@ -79,10 +77,10 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
   Location loc = gather.getLoc();
   const OwnerDigits &digits = gather.digits;
   const ReshardPlan &plan = gather.plan;
-  Value me = program.getGroupPosition(loc, plan.mesh, plan.axes), channel;
+  Peers peers(program, loc, plan.mesh, plan.axes);
+  Value channel;
   if (digits.devices > 1)
     channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
-  Peers peers(program, loc, me, digits.devices, PeerOrder::Rotated);
   int64_t streams = program.getNumStreams(gather.loop.schedule.getInteger("streams"),
                                           digits.devices * digits.numSlices());
   auto streamOf = [&](Value step) {
@@ -94,7 +92,7 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
     Value from = peers.getSource(distance), to = peers.getTarget(distance);
     auto arrive = [&](Value number, const SliceIndex &theirs, Value stream) -> LogicalResult {
       // Slices of one number have one shape on every device.
-      SliceIndex mine = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
+      SliceIndex mine = digits.getIndex(builder, loc, peers.me, number, /*isFirst=*/true);
       for (unsigned digit : gather.loop.raggedDigits)
         mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;
       SmallVector<Exchanged> pieces;
@@ -114,14 +112,11 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
     return gather.computeFrom(body, from, streamOf(distance), arrive);
   };
 
-  LogicalResult done = success();
-  program.fork(loc, streams);
-  program.onMesh(loc, plan.mesh, [&] {
-    done = gather.computeOwn(body, me, streamOf(program.getIndex(0)));
-    if (succeeded(done))
-      done = program.loop(loc, 1, digits.devices, exchangeWith);
+  LogicalResult done = program.overlap(loc, streams, plan.mesh, [&] {
+    if (failed(gather.computeOwn(body, peers.me, streamOf(program.getIndex(0)))))
+      return failure();
+    return program.loop(loc, 1, digits.devices, exchangeWith);
   });
-  program.join(loc, streams);
   return succeeded(done) ? body.finish() : done;
 }
 

@@ -118,17 +118,16 @@ public:
       : gather(gather), blocks(blocks), ops(gather), reshard(gather.gathers.front()),
         body(gather.loop, program, /*sharesSums=*/false), program(program),
         builder(program.getBuilder()), loc(gather.getLoc()),
-        me(program.getGroupPosition(loc, gather.plan.mesh, gather.plan.axes)),
-        peers(program, loc, me, gather.digits.devices, PeerOrder::Rotated),
-        puts(program, loc, gather.plan.mesh, gather.plan.axes, me, gather.digits.devices) {}
+        peers(program, loc, gather.plan.mesh, gather.plan.axes),
+        puts(peers, gather.plan.mesh, gather.plan.axes) {}
 
   LogicalResult emit();
 
 private:
-  using SliceBody = function_ref<LogicalResult(Value number, const SliceIndex &slice)>;
-  LogicalResult forEachSlice(Value owner, bool isOwn, SliceBody emitSlice);
+  LogicalResult forEachSlice(Value owner, bool isOwn, TransferFn emit) {
+    return gather.digits.forEachSlice(body, loc, owner, /*isFirst=*/isOwn, {}, onMain, emit);
+  }
   LogicalResult pushOwn();
-  LogicalResult pushOwn(Value copies);
   LogicalResult copyOwn();
   bool canReadOwn();
   LogicalResult prepare();
@@ -144,7 +143,6 @@ private:
   ProgramBuilder &program;
   OpBuilder &builder;
   Location loc;
-  Value me;
   Peers peers;
   OneSided puts;
   Value received;         ///< all rows; peers write here
@@ -277,41 +275,17 @@ static std::string findObstacle(const GatherLoop &gather) {
 // The commands of a gather
 //===----------------------------------------------------------------------===//
 
-LogicalResult GatedGather::forEachSlice(Value owner, bool isOwn, SliceBody emitSlice) {
-  return program.loop(loc, 0, gather.digits.numSlices(), [&](Value number) {
-    SliceIndex index = gather.digits.getIndex(builder, loc, owner, number, /*isFirst=*/isOwn);
-    return body.forEachShape(loc, index,
-                             [&](const SliceIndex &slice) { return emitSlice(number, slice); });
-  });
-}
-
 LogicalResult GatedGather::pushOwn() {
-  Value copies = hostir::WorkerStreamOp::create(builder, loc, program.getIndex(0));
-  if (!blocks || gather.digits.devices == 1)
-    return pushOwn(copies);
+  Value copies = program.getWorker(loc, 0);
+  if (!blocks || peers.devices == 1)
+    return puts.putSlices(body, gather, received, [&](Value) { return copies; });
   return puts.pushSlices(body, gather, received, *blocks, copies);
-}
-
-LogicalResult GatedGather::pushOwn(Value copies) {
-  return program.loop(loc, 1, gather.digits.devices, [&](Value distance) {
-    Value peer = peers.getTarget(distance);
-    return forEachSlice(me, /*isOwn=*/true, [&](Value number, const SliceIndex &slice) {
-      FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, peer, builder);
-      if (failed(plan))
-        return failure();
-      Value source = program.getBuffer(reshard.getInput());
-      puts.put(makeView(builder, loc, source, plan->source, true),
-               makeView(builder, loc, received, plan->target, true), peer, copies);
-      puts.signal(peer, number, copies);
-      return success();
-    });
-  });
 }
 
 /// Into the receive memory.
 LogicalResult GatedGather::copyOwn() {
-  return forEachSlice(me, /*isOwn=*/true, [&](Value, const SliceIndex &slice) {
-    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, me, builder);
+  return forEachSlice(peers.me, /*isOwn=*/true, [&](Value, const SliceIndex &slice, Value) {
+    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, peers.me, builder);
     if (failed(plan))
       return failure();
     Value source = program.getBuffer(reshard.getInput());
@@ -358,7 +332,7 @@ LogicalResult GatedGather::multiplyRows(fusion::MatmulOp matmul) {
   Value main = program.getMainStream();
   auto multiplySlice = [&](const SliceIndex &slice, bool isOwn) {
     FailureOr<ReshardPlan> plan =
-        GatherLoop::getSlice(reshard, slice, isOwn ? me : Value(), builder);
+        GatherLoop::getSlice(reshard, slice, isOwn ? peers.me : Value(), builder);
     if (failed(plan))
       return failure();
     if (isOwn && isInPlace)
@@ -369,13 +343,13 @@ LogicalResult GatedGather::multiplyRows(fusion::MatmulOp matmul) {
     body.clearPlaces();
     return done;
   };
-  if (failed(forEachSlice(me, /*isOwn=*/true, [&](Value, const SliceIndex &slice) {
+  if (failed(forEachSlice(peers.me, /*isOwn=*/true, [&](Value, const SliceIndex &slice, Value) {
         return multiplySlice(slice, /*isOwn=*/true);
       })))
     return failure();
-  return program.loop(loc, 1, gather.digits.devices, [&](Value distance) {
+  return program.loop(loc, 1, peers.devices, [&](Value distance) {
     Value from = peers.getSource(distance);
-    return forEachSlice(from, /*isOwn=*/false, [&](Value number, const SliceIndex &slice) {
+    return forEachSlice(from, /*isOwn=*/false, [&](Value number, const SliceIndex &slice, Value) {
       puts.waitFor(from, number, main);
       return multiplySlice(slice, /*isOwn=*/false);
     });
@@ -387,13 +361,13 @@ LogicalResult GatedGather::copyToResult() {
   Value result = program.getBuffer(reshard.getResult());
   if (result == received)
     return success();
-  if (failed(forEachSlice(me, /*isOwn=*/true, [&](Value, const SliceIndex &slice) {
-        return gather.copyOwn(body, me, slice, program.getMainStream());
+  if (failed(forEachSlice(peers.me, /*isOwn=*/true, [&](Value, const SliceIndex &slice, Value) {
+        return gather.copyOwn(body, peers.me, slice, program.getMainStream());
       })))
     return failure();
-  return program.loop(loc, 1, gather.digits.devices, [&](Value distance) {
+  return program.loop(loc, 1, peers.devices, [&](Value distance) {
     return forEachSlice(
-        peers.getSource(distance), /*isOwn=*/false, [&](Value, const SliceIndex &slice) {
+        peers.getSource(distance), /*isOwn=*/false, [&](Value, const SliceIndex &slice, Value) {
           return gather.copyReceived(body, received, slice, program.getMainStream());
         });
   });
@@ -403,22 +377,17 @@ LogicalResult GatedGather::emit() {
   if (failed(prepare()))
     return failure();
   program.fork(loc, 1);
-  LogicalResult done = success();
-  program.onMesh(loc, gather.plan.mesh, [&] {
-    done = pushOwn();
-    if (succeeded(done) && !isInPlace)
-      done = copyOwn();
-    for (fusion::MatmulOp matmul : ops.gated)
-      if (succeeded(done))
-        done = multiply(matmul);
-    if (succeeded(done))
-      done = copyToResult();
+  LogicalResult done = program.onMesh(loc, gather.plan.mesh, [&] {
+    if (failed(pushOwn()) || (!isInPlace && failed(copyOwn())) ||
+        llvm::any_of(ops.gated, [&](fusion::MatmulOp op) { return failed(multiply(op)); }))
+      return failure();
+    return copyToResult();
   });
   // Before the join: a launch right behind the matmul may run in its kernel.
   bool hasOwn = !isInPlace || program.getBuffer(reshard.getResult()) != received;
   auto completeRows = [&] {
-    if (!std::exchange(hasOwn, true))
-      program.onMesh(loc, gather.plan.mesh, [&] { done = succeeded(done) ? copyOwn() : done; });
+    if (!std::exchange(hasOwn, true) && succeeded(done))
+      done = program.onMesh(loc, gather.plan.mesh, [&] { return copyOwn(); });
   };
   for (Operation *op : ops.later) {
     if (llvm::is_contained(op->getOperands(), reshard.getResult()))

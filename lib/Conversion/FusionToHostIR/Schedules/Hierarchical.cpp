@@ -46,11 +46,12 @@ public:
   HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location loc, ProgramBuilder &program,
                    bool writes = true);
 
-  void fork() const { program.fork(loc, numForked()); }
-  void join() const { program.join(loc, numForked()); }
+  LogicalResult overlap(function_ref<LogicalResult()> body) const {
+    return program.overlap(loc, 2, mesh, body);
+  }
   /// The stream of the puts inside of the node, and of the messages between nodes.
-  Value getCopyStream() const { return getWorker(0); }
-  Value getNetworkStream() const { return getWorker(1); }
+  Value getCopyStream() const { return program.getWorker(loc, 0); }
+  Value getNetworkStream() const { return program.getWorker(loc, 1); }
   void sync(Value stream, Value after) const {
     hostir::SyncOp::create(builder, loc, stream, after);
   }
@@ -69,15 +70,11 @@ public:
   OpBuilder &builder;
   Location loc;
   const Nodes &nodes;
-  Value node, device; ///< this device's coordinates
-  Peers across, inside;
+  MeshAttr mesh;
+  Peers across, inside;         ///< the devices of this one's number, and those of its node
   std::optional<OneSided> puts; ///< inside of the node, unless it is one device or sends messages
 
 private:
-  int64_t numForked() const { return std::min<int64_t>(2, program.getWorkers()); }
-  Value getWorker(int64_t number) const {
-    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
-  }
   Value acrossChannel; ///< null if there is one node
   Value insideChannel; ///< of messages; null if the node puts
 };
@@ -101,22 +98,14 @@ Explained<Nodes> Nodes::match(const StreamLoop &loop, const ReshardPlan &plan) {
   return result;
 }
 
-static Value getPosition(ProgramBuilder &program, Location loc, MeshAttr mesh,
-                         ArrayRef<StringAttr> axes) {
-  return axes.empty() ? program.getIndex(0) : program.getGroupPosition(loc, mesh, axes);
-}
-
 HierarchicalLoop::HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location loc,
                                    ProgramBuilder &program, bool writes)
-    : program(program), builder(program.getBuilder()), loc(loc), nodes(nodes),
-      node(getPosition(program, loc, mesh, nodes.across)),
-      device(getPosition(program, loc, mesh, nodes.inside)),
-      across(program, loc, node, nodes.nodes, PeerOrder::Rotated),
-      inside(program, loc, device, nodes.devices, PeerOrder::Rotated) {
+    : program(program), builder(program.getBuilder()), loc(loc), nodes(nodes), mesh(mesh),
+      across(program, loc, mesh, nodes.across), inside(program, loc, mesh, nodes.inside) {
   if (nodes.nodes > 1)
     acrossChannel = program.getChannel(mesh, nodes.across, hostir::Capability::TwoSided);
   if (nodes.devices > 1 && writes)
-    puts.emplace(program, loc, mesh, nodes.inside, device, nodes.devices);
+    puts.emplace(inside, mesh, nodes.inside);
   else if (nodes.devices > 1)
     insideChannel = program.getChannel(mesh, nodes.inside, hostir::Capability::TwoSided);
 }
@@ -206,31 +195,29 @@ LogicalResult HierarchicalGather::forward(Value step, bool isOwn) {
   Value next = program.math(loc).add(step, 1);
   // One after the other: what creates ops is no argument next to another, or compilers' programs
   // differ.
-  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
-  Value from = loop.getOwner(loop.across.getSource(next), loop.device);
+  Value owner = loop.getOwner(loop.across.getSource(step), loop.inside.me);
+  Value from = loop.getOwner(loop.across.getSource(next), loop.inside.me);
   return hops->emit(owner, from, isOwn, SliceNumbers(), loop.getHop());
 }
 
 /// Puts the slices of `step` where they belong on the other devices of the node.
 LogicalResult HierarchicalGather::spread(Value step, bool isOwn) {
-  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
+  Value owner = loop.getOwner(loop.across.getSource(step), loop.inside.me);
   return program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
     Value peer = loop.inside.getTarget(distance);
-    return program.loop(loc, 0, slices, [&](Value number) {
-      SliceIndex index = gather.digits.getIndex(builder, loc, owner, number, isOwn);
-      return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
-        for (size_t i = 0; i < gather.gathers.size(); ++i) {
-          FailureOr<Value> source = hops->getSource(i, slice, isOwn),
-                           target = hops->getPlace(i, slice);
-          if (failed(source) || failed(target))
-            return failure();
-          loop.puts->put(*source, *target, peer, loop.getCopyStream());
-        }
-        Value value = loop.getNumber(step, number, slices);
-        loop.puts->signal(peer, value, loop.getCopyStream());
-        return success();
-      });
-    });
+    auto put = [&](Value number, const SliceIndex &slice, Value) -> LogicalResult {
+      for (size_t i = 0; i < gather.gathers.size(); ++i) {
+        FailureOr<Value> source = hops->getSource(i, slice, isOwn),
+                         target = hops->getPlace(i, slice);
+        if (failed(source) || failed(target))
+          return failure();
+        loop.puts->put(*source, *target, peer, loop.getCopyStream());
+      }
+      Value value = loop.getNumber(step, number, slices);
+      loop.puts->signal(peer, value, loop.getCopyStream());
+      return success();
+    };
+    return gather.digits.forEachSlice(body, loc, owner, isOwn, {}, onMain, put);
   });
 }
 
@@ -238,15 +225,14 @@ LogicalResult HierarchicalGather::spread(Value step, bool isOwn) {
 /// of the device on the other side.
 LogicalResult HierarchicalGather::exchange(Value step, Value distance, bool isOwn) {
   Value node = loop.across.getSource(step);
-  Value owner = loop.getOwner(node, loop.device);
+  Value owner = loop.getOwner(node, loop.inside.me);
   Value from = loop.getOwner(node, loop.inside.getSource(distance));
   return hops->emit(owner, from, isOwn, SliceNumbers(), loop.getInside(distance));
 }
 
 /// Computes on the slices of `step` that this device owns or has got from another node.
 LogicalResult HierarchicalGather::computeHere(Value step, bool isOwn) {
-  auto onMain = [&](Value) { return program.getMainStream(); };
-  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
+  Value owner = loop.getOwner(loop.across.getSource(step), loop.inside.me);
   if (isOwn)
     return gather.computeOwn(body, owner, onMain);
   return gather.computeFrom(body, owner, onMain, [&](Value, const SliceIndex &slice, Value stream) {
@@ -256,7 +242,6 @@ LogicalResult HierarchicalGather::computeHere(Value step, bool isOwn) {
 
 /// Computes on those that come from the device `distance` away in the node.
 LogicalResult HierarchicalGather::computeThere(Value step, Value distance) {
-  auto onMain = [&](Value) { return program.getMainStream(); };
   Value peer = loop.inside.getSource(distance);
   return gather.computeFrom(body, loop.getOwner(loop.across.getSource(step), peer), onMain,
                             [&](Value number, const SliceIndex &slice, Value stream) {
@@ -307,7 +292,7 @@ LogicalResult HierarchicalGather::computeNode(Value step) {
                                               /*isFirst=*/false);
     return gather.copyReceived(body, received, slice, stream);
   };
-  if (failed(arrive(loop.device)) ||
+  if (failed(arrive(loop.inside.me)) ||
       failed(program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
         Value peer = loop.inside.getSource(distance);
         if (loop.puts)
@@ -338,18 +323,11 @@ LogicalResult HierarchicalGather::step(Value step, bool isFirst, bool forwards) 
 LogicalResult HierarchicalGather::emit() {
   if (failed(prepare()))
     return failure();
-  loop.fork();
-  LogicalResult done = success();
-  int64_t last = loop.nodes.nodes - 1;
-  program.onMesh(loc, gather.plan.mesh, [&] {
-    done = step(program.getIndex(0), /*isFirst=*/true, /*forwards=*/last > 0);
-    if (succeeded(done))
-      done = program.loop(loc, 1, last,
-                          [&](Value n) { return step(n, /*isFirst=*/false, /*forwards=*/true); });
-    if (succeeded(done) && last > 0)
-      done = step(program.getIndex(last), /*isFirst=*/false, /*forwards=*/false);
+  LogicalResult done = loop.overlap([&] {
+    return program.steps(loc, loop.nodes.nodes, [&](Value number, bool isFirst, bool isLast) {
+      return step(number, isFirst, /*forwards=*/!isLast);
+    });
   });
-  loop.join();
   return succeeded(done) ? body.finish() : done;
 }
 
@@ -403,10 +381,9 @@ Value HierarchicalReduce::getPlaces(Value step, bool withNext) {
 }
 
 LogicalResult HierarchicalReduce::compute(Value step) {
-  auto onMain = [&](Value) { return program.getMainStream(); };
   Value next = program.math(loc).add(step, 1);
   Value node = loop.across.getSource(next);
-  ScatterPlace place = scatter.getPlace(program, received, getNumber(step, loop.device));
+  ScatterPlace place = scatter.getPlace(program, received, getNumber(step, loop.inside.me));
   LogicalResult done = program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
     Value peer = loop.inside.getTarget(distance);
     return scatter.computeFor(body, loop.getOwner(node, peer), onMain,
@@ -422,7 +399,7 @@ LogicalResult HierarchicalReduce::compute(Value step) {
   });
   if (failed(done))
     return failure();
-  return scatter.computeOwn(body, loop.getOwner(node, loop.device), place, onMain);
+  return scatter.computeOwn(body, loop.getOwner(node, loop.inside.me), place, onMain);
 }
 
 void HierarchicalReduce::reduce(Value step, bool isFirst, bool isLast) {
@@ -456,26 +433,14 @@ LogicalResult HierarchicalReduce::emit() {
     sum = program.alloc(loc, MemRefType::get(ArrayRef(shape).drop_front(), element));
   if (failed(scatter.prepare(body)))
     return failure();
-  loop.fork();
-  LogicalResult done = success();
-  auto emitStep = [&](Value step, bool isFirst, bool isLast) -> LogicalResult {
-    if (failed(compute(step)))
-      return failure();
-    reduce(step, isFirst, isLast);
-    return success();
-  };
-  program.onMesh(loc, scatter.scattered.plan.mesh, [&] {
-    if (steps > 1)
-      done = emitStep(program.getIndex(0), /*isFirst=*/true, /*isLast=*/false);
-    if (succeeded(done))
-      done = program.loop(loc, 1, steps - 1, [&](Value step) {
-        return emitStep(step, /*isFirst=*/false, /*isLast=*/false);
-      });
-    if (succeeded(done))
-      done = emitStep(program.getIndex(steps - 1), /*isFirst=*/steps == 1, /*isLast=*/true);
+  return loop.overlap([&] {
+    return program.steps(loc, steps, [&](Value step, bool isFirst, bool isLast) {
+      if (failed(compute(step)))
+        return failure();
+      reduce(step, isFirst, isLast);
+      return success();
+    });
   });
-  loop.join();
-  return done;
 }
 
 //===----------------------------------------------------------------------===//

@@ -40,17 +40,15 @@ struct Form {
 /// is the farther on the longer they travel; in direction 1 it is the other way round.
 class RingLoop {
 public:
-  RingLoop(const Form &form, MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t devices,
-           Location loc, ProgramBuilder &program);
+  RingLoop(const Form &form, const ReshardPlan &plan, Location loc, ProgramBuilder &program);
 
-  void fork() const { program.fork(loc, numForked()); }
-  void join() const { program.join(loc, numForked()); }
-  Value getStream(int64_t direction) const {
-    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(direction));
+  LogicalResult overlap(function_ref<LogicalResult()> body) const {
+    return program.overlap(loc, form.directions, mesh, body);
   }
+  Value getStream(int64_t direction) const { return program.getWorker(loc, direction); }
   /// `stream` goes on when `after` has done what it has so far.
   void sync(Value stream, Value after) const {
-    hostir::SyncOp::create(builder, loc, stream, after);
+    hostir::SyncOp::create(program.getBuilder(), loc, stream, after);
   }
   /// The device at a distance, in the direction that slices come from.
   Value getDevice(int64_t direction, Value distance) const {
@@ -61,27 +59,21 @@ public:
 
   const Form form;
   ProgramBuilder &program;
-  OpBuilder &builder;
   Location loc;
-  int64_t devices;
-  Value me;
+  MeshAttr mesh;
   Peers peers;
 
 private:
-  int64_t numForked() const { return std::min(form.directions, program.getWorkers()); }
-
   SmallVector<Value, 2> channels; ///< one for each direction
 };
 
 } // namespace
 
-RingLoop::RingLoop(const Form &form, MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t devices,
-                   Location loc, ProgramBuilder &program)
-    : form(form), program(program), builder(program.getBuilder()), loc(loc), devices(devices),
-      me(program.getGroupPosition(loc, mesh, axes)),
-      peers(program, loc, me, devices, PeerOrder::Rotated) {
+RingLoop::RingLoop(const Form &form, const ReshardPlan &plan, Location loc, ProgramBuilder &program)
+    : form(form), program(program), loc(loc), mesh(plan.mesh),
+      peers(program, loc, plan.mesh, plan.axes) {
   for (int64_t direction = 0; direction < form.directions; ++direction)
-    channels.push_back(program.getChannel(mesh, axes, hostir::Capability::TwoSided,
+    channels.push_back(program.getChannel(mesh, plan.axes, hostir::Capability::TwoSided,
                                           static_cast<unsigned>(direction)));
 }
 
@@ -171,17 +163,16 @@ static LogicalResult emitGather(const GatherLoop &gather, const Form &form,
   if (failed(body.prepare()))
     return failure();
   Location loc = gather.getLoc();
-  RingLoop ring(form, gather.plan.mesh, gather.plan.axes, gather.digits.devices, loc, program);
+  RingLoop ring(form, gather.plan, loc, program);
   SmallVector<Value> places;
   for (fusion::ReshardOp reshard : gather.gathers)
     places.push_back(program.getBuffer(reshard.getResult()));
   GatherHops hops(gather, body, places);
   Value main = program.getMainStream();
-  auto onMain = [&](Value) { return main; };
   // `number`: of the step, if it is known, which is with double buffers.
   auto hop = [&](int64_t direction, Value step, int64_t number) {
     bool isOwn = number == 0;
-    Value owner = isOwn ? ring.me : ring.getDevice(direction, step);
+    Value owner = isOwn ? ring.peers.me : ring.getDevice(direction, step);
     ArrayRef<Value> from, to;
     if (buffers) {
       from = buffers->get(direction, number);
@@ -229,30 +220,28 @@ static LogicalResult emitGather(const GatherLoop &gather, const Form &form,
         return failure();
     return success();
   };
-  int64_t steps[2] = {countSteps(form, 0, ring.devices),
-                      form.directions == 2 ? countSteps(form, 1, ring.devices) : 0};
+  int64_t steps[2] = {countSteps(form, 0, ring.peers.devices),
+                      form.directions == 2 ? countSteps(form, 1, ring.peers.devices) : 0};
   auto countFrom = [&](int64_t step) { // directions that bring slices of `step`
     return static_cast<int64_t>(step <= steps[0]) + static_cast<int64_t>(step <= steps[1]);
   };
 
-  LogicalResult done = success();
-  ring.fork();
-  program.onMesh(loc, gather.plan.mesh, [&] {
-    for (int64_t direction = 0; direction < countFrom(1) && succeeded(done); ++direction)
-      done = hop(direction, program.getIndex(0), /*number=*/0);
-    if (succeeded(done))
-      done = gather.computeOwn(body, ring.me, onMain);
+  LogicalResult done = ring.overlap([&]() -> LogicalResult {
+    for (int64_t direction = 0; direction < countFrom(1); ++direction)
+      if (failed(hop(direction, program.getIndex(0), /*number=*/0)))
+        return failure();
+    if (failed(gather.computeOwn(body, ring.peers.me, onMain)))
+      return failure();
     // Runs of equal steps are one loop.
-    for (int64_t first = 1; first <= steps[0] && succeeded(done);) {
-      int64_t end = first + 1;
+    for (int64_t first = 1, end = 2; first <= steps[0]; first = end++) {
       while (end <= steps[0] && countFrom(end) == countFrom(first) &&
              countFrom(end + 1) == countFrom(first + 1))
         ++end;
-      done = emitSteps(first, end, countFrom(first), countFrom(first + 1));
-      first = end;
+      if (failed(emitSteps(first, end, countFrom(first), countFrom(first + 1))))
+        return failure();
     }
+    return success();
   });
-  ring.join();
   return succeeded(done) ? body.finish() : done;
 }
 
@@ -278,11 +267,9 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
     arrived.push_back(program.alloc(loc, type));
   if (failed(scatter.prepare(body)))
     return failure();
-  const ReshardPlan &plan = scatter.scattered.plan;
-  RingLoop ring(form, plan.mesh, plan.axes, scatter.digits.devices, loc, program);
+  RingLoop ring(form, scatter.scattered.plan, loc, program);
   Value main = program.getMainStream();
-  auto onMain = [&](Value) { return main; };
-  auto kind = ReduceKindAttr::get(builder.getContext(), plan.reduction);
+  auto kind = ReduceKindAttr::get(builder.getContext(), scatter.scattered.plan.reduction);
   auto add = [&](int64_t direction, const SliceIndex &slice, Value target) {
     hostir::AccumulateOp::create(builder, loc, kind,
                                  scatter.getTarget(program, arrived[direction], slice), target,
@@ -310,33 +297,27 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
     return success();
   };
 
-  LogicalResult done = success();
-  ring.fork();
-  program.onMesh(loc, plan.mesh, [&] {
-    done = emitSteps(program.getIndex(0), /*isFirst=*/true);
-    if (succeeded(done))
-      done = program.loop(loc, 1, ring.devices - 1,
-                          [&](Value step) { return emitSteps(step, /*isFirst=*/false); });
+  return ring.overlap([&]() -> LogicalResult {
+    if (failed(emitSteps(program.getIndex(0), /*isFirst=*/true)) ||
+        failed(program.loop(loc, 1, ring.peers.devices - 1,
+                            [&](Value step) { return emitSteps(step, /*isFirst=*/false); })))
+      return failure();
     Value result = program.getBuffer(op.getResult());
-    for (int64_t direction = 0; direction < form.directions && succeeded(done); ++direction) {
+    for (int64_t direction = 0; direction < form.directions; ++direction) {
       SliceNumbers numbers = form.getNumbers(direction, scatter.digits.numSlices());
-      done = scatter.computeOwn(body, ring.me, result, onMain, numbers);
-      if (failed(done))
-        return;
+      if (failed(scatter.computeOwn(body, ring.peers.me, result, onMain, numbers)))
+        return failure();
       ring.sync(ring.getStream(direction), main);
-      auto [first, end] = numbers.of(scatter.digits);
-      done = program.loop(loc, first, end, [&](Value number) {
-        SliceIndex index =
-            scatter.digits.getIndex(builder, loc, ring.me, number, /*isFirst=*/false);
-        return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-          add(direction, slice, scatter.getTarget(program, result, slice));
-          return success();
-        });
-      });
+      if (failed(scatter.digits.forEachSlice(body, loc, ring.peers.me, /*isFirst=*/false, numbers,
+                                             onMain, [&](Value, const SliceIndex &slice, Value) {
+                                               add(direction, slice,
+                                                   scatter.getTarget(program, result, slice));
+                                               return success();
+                                             })))
+        return failure();
     }
+    return success();
   });
-  ring.join();
-  return done;
 }
 
 /// The same with partial sums in f32 that the matmuls add to what has arrived: no addition of its
@@ -346,7 +327,6 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
 static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &form,
                                       ProgramBuilder &program) {
   LoopEmitter body(scatter.loop, program);
-  OpBuilder &builder = program.getBuilder();
   Location loc = scatter.getLoc();
   fusion::ReshardOp op = scatter.scatter;
   SmallVector<int64_t> shape = scatter.getReceivedShape();
@@ -356,10 +336,8 @@ static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &fo
     places.push_back(program.alloc(loc, MemRefType::get(shape, op.getType().getElementType())));
   if (failed(scatter.prepare(body)))
     return failure();
-  const ReshardPlan &plan = scatter.scattered.plan;
-  RingLoop ring(form, plan.mesh, plan.axes, scatter.digits.devices, loc, program);
+  RingLoop ring(form, scatter.scattered.plan, loc, program);
   Value main = program.getMainStream(), result = program.getBuffer(op.getResult());
-  auto onMain = [&](Value) { return main; };
   auto getPlace = [&](int64_t direction, Value step) {
     Value half = program.math(loc).mod(step, 2);
     return scatter.getPlace(program, places[direction], half);
@@ -378,16 +356,14 @@ static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &fo
       return failure();
     MessageGroup group = ring.getGroup(direction);
     ring.sync(group.stream, main);
-    auto [first, end] = form.getNumbers(direction, scatter.digits.numSlices()).of(scatter.digits);
-    return program.loop(loc, first, end, [&](Value number) {
-      SliceIndex index = scatter.digits.getIndex(builder, loc, device, number, /*isFirst=*/false);
-      return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-        group.emit(program, loc,
-                   Exchanged{scatter.getTarget(program, place, slice),
-                             scatter.getTarget(program, target, slice)});
-        return success();
-      });
-    });
+    return scatter.digits.forEachSlice(
+        body, loc, device, /*isFirst=*/false,
+        form.getNumbers(direction, scatter.digits.numSlices()), onMain,
+        [&](Value, const SliceIndex &slice, Value) {
+          Value from = scatter.getTarget(program, place, slice);
+          group.emit(program, loc, Exchanged{from, scatter.getTarget(program, target, slice)});
+          return success();
+        });
   };
   auto emitSteps = [&](Value step, bool isFirst, bool isLast) -> LogicalResult {
     for (int64_t direction = 0; direction < form.directions; ++direction)
@@ -396,22 +372,14 @@ static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &fo
     return success();
   };
 
-  LogicalResult done = success();
-  int64_t last = ring.devices - 2;
-  ring.fork();
-  program.onMesh(loc, plan.mesh, [&] {
-    done = emitSteps(program.getIndex(0), /*isFirst=*/true, /*isLast=*/last == 0);
-    if (succeeded(done))
-      done = program.loop(loc, 1, last, [&](Value step) {
-        return emitSteps(step, /*isFirst=*/false, /*isLast=*/false);
-      });
-    if (succeeded(done) && last > 0)
-      done = emitSteps(program.getIndex(last), /*isFirst=*/false, /*isLast=*/true);
-    for (int64_t direction = 0; direction < form.directions && succeeded(done); ++direction)
-      done = compute(direction, ring.me, result, /*adds=*/true);
+  return ring.overlap([&]() -> LogicalResult {
+    if (failed(program.steps(loc, ring.peers.devices - 1, emitSteps)))
+      return failure();
+    for (int64_t direction = 0; direction < form.directions; ++direction)
+      if (failed(compute(direction, ring.peers.me, result, /*adds=*/true)))
+        return failure();
+    return success();
   });
-  ring.join();
-  return done;
 }
 
 //===----------------------------------------------------------------------===//

@@ -229,9 +229,11 @@ LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex 
 LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getStream,
                                      Value copies) const {
   Location loc = getLoc();
-  if (computesOwnAtOnce())
-    return emitOwn(body, me, digits.getWhole(body.getBuilder(), loc, me, /*isFirst=*/true),
-                   getStream(body.program.getIndex(0)), copies);
+  if (computesOwnAtOnce()) {
+    SliceIndex whole = digits.getWhole(body.getBuilder(), loc, me, /*isFirst=*/true);
+    Value stream = getStream ? getStream(body.program.getIndex(0)) : body.program.getMainStream();
+    return emitOwn(body, me, whole, stream, copies);
+  }
   return digits.forEachSlice(body, loc, me, /*isFirst=*/true, {}, getStream,
                              [&](Value, const SliceIndex &slice, Value stream) {
                                return emitOwn(body, me, slice, stream, copies);

@@ -13,30 +13,64 @@ using namespace mlir;
 using namespace tandem;
 using program::Capability;
 
-OneSided::OneSided(ProgramBuilder &program, Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes,
-                   Value me, int64_t devices, int64_t sets)
-    : program(program), loc(loc), me(me),
-      channel(program.getChannel(mesh, axes, hostir::Capability::OneSided)), devices(devices),
-      firstSignal(program.takeSignals(devices * sets)) {}
+OneSided::OneSided(const Peers &peers, MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t sets)
+    : program(peers.program), loc(peers.loc), peers(peers),
+      channel(program.getChannel(mesh, axes, hostir::Capability::OneSided)),
+      firstSignal(program.takeSignals(peers.devices * sets)) {}
 
 void OneSided::put(Value source, Value target, Value peer, Value stream) const {
   hostir::PutOp::create(program.getBuilder(), loc, source, target, peer, channel, stream);
 }
 
 Value OneSided::getSlot(Value device, int64_t set) const {
-  return program.math(loc).add(device, firstSignal + set * devices);
+  return program.math(loc).add(device, firstSignal + set * peers.devices);
 }
 
 void OneSided::signal(Value peer, Value number, Value stream, int64_t set) const {
   OpBuilder &builder = program.getBuilder();
-  hostir::SignalOp::create(builder, loc, getSlot(me, set), program.math(loc).add(number, 1), peer,
-                           channel, stream);
+  hostir::SignalOp::create(builder, loc, getSlot(peers.me, set), program.math(loc).add(number, 1),
+                           peer, channel, stream);
 }
 
 void OneSided::waitFor(Value from, Value number, Value stream, int64_t set) const {
   OpBuilder &builder = program.getBuilder();
   hostir::WaitSignalOp::create(builder, loc, getSlot(from, set), program.math(loc).add(number, 1),
                                channel, stream);
+}
+
+void OneSided::waitForAll(Value number, Value stream, int64_t set) const {
+  (void)program.loop(loc, 1, peers.devices, [&](Value distance) {
+    waitFor(peers.getSource(distance), number, stream, set);
+    return success();
+  });
+}
+
+LogicalResult OneSided::putSlices(LoopEmitter &body, const GatherLoop &gather,
+                                  ArrayRef<Value> received,
+                                  function_ref<Value(Value distance)> getStream,
+                                  SliceNumbers numbers) const {
+  OpBuilder &builder = program.getBuilder();
+  return program.loop(loc, 1, peers.devices, [&](Value distance) {
+    Value peer = peers.getTarget(distance), copies = getStream(distance);
+    auto put = [&](Value number, const SliceIndex &slice, Value stream) -> LogicalResult {
+      SmallVector<std::pair<Value, Value>> pieces;
+      for (auto [gathered, to] : llvm::zip_equal(gather.gathers, received)) {
+        fusion::ReshardOp reshard = gathered;
+        FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, peer, builder);
+        if (failed(plan))
+          return failure();
+        Value source =
+            makeView(builder, loc, program.getBuffer(reshard.getInput()), plan->source, true);
+        pieces.push_back({source, makeView(builder, loc, to, plan->target, true)});
+      }
+      for (auto [source, target] : pieces)
+        this->put(source, target, peer, stream);
+      signal(peer, number, stream);
+      return success();
+    };
+    return gather.digits.forEachSlice(
+        body, loc, peers.me, /*isFirst=*/true, numbers, [&](Value) { return copies; }, put);
+  });
 }
 
 LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, Value received,
@@ -55,7 +89,7 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
     targets.clear();
   };
   auto addSlice = [&](Value number) -> LogicalResult {
-    SliceIndex index = gather.digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
+    SliceIndex index = gather.digits.getIndex(builder, loc, peers.me, number, /*isFirst=*/true);
     return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
       FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, Value(), builder);
       if (failed(plan))

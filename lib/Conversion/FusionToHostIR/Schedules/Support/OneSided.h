@@ -10,6 +10,7 @@
 
 #include "../../ProgramBuilder.h"
 #include "GatherLoop.h"
+#include "Peers.h"
 
 #include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
 #include "tandem/Program/Capabilities.h"
@@ -21,9 +22,8 @@ namespace tandem {
 /// signals has one slot for each device of the group: the device that raises it.
 class OneSided {
 public:
-  /// `me`: this device's position in the group of `devices`; `sets`: how many sets of signals.
-  OneSided(ProgramBuilder &program, Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes,
-           Value me, int64_t devices, int64_t sets = 1);
+  /// `peers`: the group along the axes; `sets`: how many sets of signals.
+  OneSided(const Peers &peers, MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t sets = 1);
 
   /// Copies `source` to `target`, which is this device's name for its place at the peer.
   void put(Value source, Value target, Value peer, Value stream) const;
@@ -32,7 +32,15 @@ public:
   void signal(Value peer, Value number, Value stream, int64_t set = 0) const;
   /// Holds `stream` until device `from` has told of `number`.
   void waitFor(Value from, Value number, Value stream, int64_t set = 0) const;
+  /// Holds `stream` until all peers have told of `number`.
+  void waitForAll(Value number, Value stream, int64_t set = 0) const;
 
+  /// Puts this device's slices with these numbers where they belong in `received` (as of
+  /// `GatherLoop::allocReceived`) at one peer after another, each followed by a signal of its
+  /// number. `getStream`: the stream that copies to the peer at a distance.
+  LogicalResult putSlices(LoopEmitter &body, const GatherLoop &gather, ArrayRef<Value> received,
+                          function_ref<Value(Value distance)> getStream,
+                          SliceNumbers numbers = {}) const;
   /// Pushes this device's slices of a gather (signals 0, 1, ...) by one kernel of so many blocks;
   /// if slices differ in shape, by one for each. `received`: the result's shape, symmetric.
   LogicalResult pushSlices(LoopEmitter &body, const GatherLoop &gather, Value received,
@@ -43,8 +51,9 @@ private:
 
   ProgramBuilder &program;
   Location loc;
-  Value me, channel;
-  int64_t devices, firstSignal;
+  Peers peers;
+  Value channel;
+  int64_t firstSignal;
 };
 
 /// Also the options `by` and `blocks` and their rules: slices are pushed by copy engines or by SMs.

@@ -113,7 +113,7 @@ LogicalResult OwnerDigits::forEachSlice(LoopEmitter &body, Location loc, Value o
                                         TransferFn emit) const {
   auto [first, end] = numbers.of(*this);
   return body.program.loop(loc, first, end, [&](Value number) {
-    Value stream = getStream(number);
+    Value stream = getStream ? getStream(number) : body.program.getMainStream();
     SliceIndex index = getIndex(body.getBuilder(), loc, owner, number, isFirst);
     return body.forEachShape(loc, index,
                              [&](const SliceIndex &slice) { return emit(number, slice, stream); });

@@ -24,6 +24,8 @@ struct SliceNumbers {
 
 /// The stream for slice `number` of an owner.
 using StreamFn = function_ref<Value(Value number)>;
+/// The main stream for all slices.
+inline constexpr std::nullptr_t onMain = nullptr;
 /// Emits the transfer of slice `number`, whose index is `slice`, on or beside `stream`, on which it
 /// is computed.
 using TransferFn = function_ref<LogicalResult(Value number, const SliceIndex &slice, Value stream)>;

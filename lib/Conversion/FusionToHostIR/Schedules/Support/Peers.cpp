@@ -14,6 +14,14 @@
 using namespace mlir;
 using namespace tandem;
 
+Peers::Peers(ProgramBuilder &program, Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes,
+             PeerOrder order)
+    : program(program), loc(loc), devices(1), me(program.getGroupPosition(loc, mesh, axes)),
+      order(order) {
+  for (StringAttr axis : axes)
+    devices *= mesh.axisSize(axis);
+}
+
 Value Peers::rotate(Value coordinate, Value by) const {
   hostir::IndexBuilder math = program.math(loc);
   return math.mod(math.add(coordinate, by), devices);

@@ -18,13 +18,18 @@ namespace tandem {
 /// and 1 (rotated), or with 1 (xor).
 enum class PeerOrder { Rotated, Xor };
 
-/// The peers of a device on one mesh axis, by distance; distance 0 is the device itself. In step d
-/// all devices use distance d, so each receives from one device.
+/// This device and its peers along mesh axes, by distance; distance 0 is the device itself. In step
+/// d all devices use distance d, so each receives from one device.
 class Peers {
 public:
-  /// `me` is this device's coordinate, of `devices`; for `xor` a power of two.
-  Peers(ProgramBuilder &program, Location loc, Value me, int64_t devices, PeerOrder order)
-      : program(program), loc(loc), me(me), devices(devices), order(order) {}
+  /// `xor`: of a number of devices that is a power of two.
+  Peers(ProgramBuilder &program, Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes,
+        PeerOrder order = PeerOrder::Rotated);
+
+  ProgramBuilder &program;
+  Location loc;
+  int64_t devices; ///< of the group, with this one
+  Value me;        ///< this device's position in the group
 
   /// The devices that this one sends to, and receives from, at `distance`.
   Value getTarget(Value distance) const;
@@ -46,10 +51,6 @@ public:
 private:
   Value rotate(Value coordinate, Value by) const;
 
-  ProgramBuilder &program;
-  Location loc;
-  Value me;
-  int64_t devices;
   PeerOrder order;
 };
 

@@ -51,7 +51,7 @@ private:
   Value getWorker(int64_t number) const {
     if (all.epilogue)
       return program.getMainStream();
-    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
+    return program.getWorker(loc, number);
   }
   Value getCopyStream() const { return getWorker(0); }
   Value getFinishStream() const { return getWorker(1); }
@@ -81,14 +81,12 @@ private:
   }
   /// The same with all peers; also what follows, on the own slice.
   LogicalResult deliverToAll(Value round);
-  /// Holds `stream` until the partial sums of a round have come.
-  void waitForParts(Value round, Value stream);
   /// Computes the own slice of a round, plus what the other device has computed of it.
   LogicalResult sumByMatmul(Value round, const SliceIndex &slice);
   LogicalResult computeOwn(Value round, const SliceIndex &slice);
   /// What follows the all-reduce, on a slice that has arrived, or is the device's own.
   LogicalResult finish(const SliceIndex &slice, bool isOwn);
-  LogicalResult finishOwn(Value round) { return finish(getSlice(me, round), /*isOwn=*/true); }
+  LogicalResult finishOwn(Value round) { return finish(getSlice(peers.me, round), /*isOwn=*/true); }
   SliceIndex getSlice(Value owner, Value round) const {
     return all.digits.getIndex(builder, loc, owner, round, /*isFirst=*/false);
   }
@@ -111,7 +109,6 @@ private:
   OpBuilder &builder;
   Location loc;
   LoopEmitter body;
-  Value me;
   Peers peers;
   OneSided channel;
   LocalDims sliceDims; ///< of a buffer that holds one slice
@@ -124,9 +121,8 @@ private:
 Emission::Emission(const AllReduceLoop &all, ProgramBuilder &program)
     : all(all), program(program), builder(program.getBuilder()),
       loc(fusion::ReshardOp(all.reshard).getLoc()), body(all.loop, program),
-      me(program.getGroupPosition(loc, all.plan.mesh, all.plan.axes)),
-      peers(program, loc, me, all.digits.devices, all.order),
-      channel(program, loc, all.plan.mesh, all.plan.axes, me, all.digits.devices, /*sets=*/2) {}
+      peers(program, loc, all.plan.mesh, all.plan.axes, all.order),
+      channel(peers, all.plan.mesh, all.plan.axes, /*sets=*/2) {}
 
 Value Emission::getView(Value buffer, const SliceIndex &slice) const {
   fusion::ReshardOp op = all.reshard;
@@ -158,7 +154,7 @@ LogicalResult Emission::prepare() {
 
 LogicalResult Emission::computeOwn(Value round, const SliceIndex &slice) {
   fusion::ReshardOp op = all.reshard;
-  Value place = getPlace(round, me), stream = program.getMainStream();
+  Value place = getPlace(round, peers.me), stream = program.getMainStream();
   // A matmul writes straight into the receive memory.
   bool inPlace = body.writesPlace(op.getInput());
   if (inPlace)
@@ -191,7 +187,7 @@ LogicalResult Emission::computeOthers(Value round, Value before) {
       return failure();
     sync(getCopyStream(), main);
     channel.put(getView(program.getBuffer(op.getInput()), slice),
-                makeView(builder, loc, getPlace(round, me), sliceDims, true), peer,
+                makeView(builder, loc, getPlace(round, peers.me), sliceDims, true), peer,
                 getCopyStream());
     channel.signal(peer, round, getCopyStream(), kPartialSums);
     return success();
@@ -212,17 +208,10 @@ LogicalResult Emission::computeOthers(Value round, Value before) {
   return failed(done) ? failure() : program.loop(loc, devices - late, devices, exchange);
 }
 
-void Emission::waitForParts(Value round, Value stream) {
-  (void)program.loop(loc, 1, all.digits.devices, [&](Value distance) {
-    channel.waitFor(peers.getSource(distance), round, stream, kPartialSums);
-    return success();
-  });
-}
-
 LogicalResult Emission::sumByMatmul(Value round, const SliceIndex &slice) {
   fusion::ReshardOp op = all.reshard;
   Value main = program.getMainStream();
-  waitForParts(round, main);
+  channel.waitForAll(round, main, kPartialSums);
   Value other = getPlace(round, peers.getSource(program.getIndex(1)));
   body.writeSumTo(op.getInput(),
                   {program.getBuffer(op.getResult()), getLocalDims(op.getType(), &slice)},
@@ -233,7 +222,7 @@ LogicalResult Emission::sumByMatmul(Value round, const SliceIndex &slice) {
 }
 
 LogicalResult Emission::sum(Value round) {
-  SliceIndex own = getSlice(me, round);
+  SliceIndex own = getSlice(peers.me, round);
   Value after = program.getMainStream();
   if (all.sums) {
     if (failed(sumByMatmul(round, own)))
@@ -243,7 +232,7 @@ LogicalResult Emission::sum(Value round) {
       return failure();
     sync(getReduceStream(), after);
     after = getReduceStream();
-    waitForParts(round, after);
+    channel.waitForAll(round, after, kPartialSums);
     auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
     hostir::ReduceOp::create(builder, loc, kind, getPlaces(round), getSum(own),
                              builder.getDenseI64ArrayAttr({0}), after);
@@ -254,7 +243,7 @@ LogicalResult Emission::sum(Value round) {
 }
 
 void Emission::deliver(Value round, Value distance) {
-  SliceIndex own = getSlice(me, round);
+  SliceIndex own = getSlice(peers.me, round);
   Value peer = peers.getTarget(distance), stream = getCopyStream();
   sync(stream, all.sums ? program.getMainStream() : getReduceStream());
   channel.put(getSum(own), getView(sums, own), peer, stream);
@@ -292,7 +281,7 @@ LogicalResult Emission::deliverToAll(Value round) {
 
 LogicalResult Emission::computeAndStore(Value round) {
   return emitEpiloguePush(program, loc, [&] {
-    return failed(computeOthers(round)) ? failure() : computeOwn(round, getSlice(me, round));
+    return failed(computeOthers(round)) ? failure() : computeOwn(round, getSlice(peers.me, round));
   });
 }
 
@@ -322,11 +311,8 @@ LogicalResult Emission::emitRounds() {
 LogicalResult Emission::emit() {
   if (failed(prepare()))
     return failure();
-  int64_t streams = all.epilogue ? 0 : std::min<int64_t>(all.sums ? 2 : 3, program.getWorkers());
-  program.fork(loc, streams);
-  LogicalResult done = success();
-  program.onMesh(loc, all.plan.mesh, [&] { done = emitRounds(); });
-  program.join(loc, streams);
+  int64_t streams = all.epilogue ? 0 : all.sums ? 2 : 3;
+  LogicalResult done = program.overlap(loc, streams, all.plan.mesh, [&] { return emitRounds(); });
   return succeeded(done) ? body.finish() : done;
 }
 
