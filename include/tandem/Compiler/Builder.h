@@ -235,6 +235,9 @@ private:
   /// What an op gives after an error.
   Value error() const;
   Value error(const char *op, const std::vector<Value> &operands, std::string message, Location at);
+  /// Declares a kernel, once for all extents; what is wrong if it is declared otherwise, or empty.
+  std::string declare(const std::string &callee, const std::vector<Value> &inputs,
+                      const std::vector<Type> &results);
   /// Whether all operands are values of this fusion; reports those that are not.
   bool areUsable(const char *op, const std::vector<Value> &operands, Location at);
   Value add(Node node);

@@ -7,14 +7,12 @@
 
 #include "FindLoops.h"
 
+#include "LoopGroups.h"
 #include "ReshardPlan.h"
 #include "Schedule.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
-
-#include "llvm/ADT/SetVector.h"
-#include <queue>
 
 using namespace mlir;
 using namespace tandem;
@@ -23,27 +21,21 @@ namespace {
 
 class LoopFinder {
 public:
-  explicit LoopFinder(Block &block) : block(block) {}
+  explicit LoopFinder(Block &block) : block(block), groups(block) {}
   FailureOr<std::vector<StreamLoop>> run();
 
 private:
-  static constexpr unsigned kNoGroup = ~0u;
+  static constexpr unsigned kNone = LoopGroups::kNone;
 
   LogicalResult add(Operation *op);
-  /// The groups by their dependences; among those that are free, by their first op. Error at the
-  /// block's op if they depend on each other in a circle.
-  FailureOr<std::vector<StreamLoop>> sort();
   std::pair<unsigned, LoopMember> findGroup(Operation *op, bool isStreamed);
   unsigned findSiblings(Operation *op, ArrayRef<int64_t> sizes);
   void findBeforeScatter();
-  bool dependsOn(Operation *op, unsigned group);
-  bool mustFollow(Operation *op, unsigned group);
-  void findOrder();
   bool canUnite(unsigned group, unsigned other);
+  void uniteOperands(Operation *op, function_ref<bool(OpOperand &, unsigned)> fits,
+                     function_ref<bool(OpOperand &, OpOperand &)> agree = nullptr);
   void unite(Operation *op, bool isStreamed);
   bool canCombine(unsigned group, unsigned other, OpOperand &combined);
-  void append(StreamLoop &to, const StreamLoop &from);
-  void merge(unsigned into, unsigned from);
 
   // Ops without stream digits.
   void findProducersOfReductions();
@@ -62,11 +54,7 @@ private:
   bool canJoinWhole(Operation *op, unsigned group);
 
   Block &block;
-  std::vector<StreamLoop> groups;
-  DenseMap<Operation *, unsigned> groupOf;
-  DenseMap<Operation *, unsigned> number; // position in the block
-  /// The ops whose run an op must follow although it reads none of their results.
-  DenseMap<Operation *, SmallVector<Operation *>> orderedAfter;
+  LoopGroups groups;
   DenseMap<Value, unsigned> gatherOf; // a group that gathers slices of the value
   DenseSet<Operation *> beforeScatter;
   DenseMap<Value, Gathered> gatheredAt;
@@ -77,9 +65,10 @@ private:
 } // namespace
 
 /// Collects the ops that make what annotated scatters hand out: the partial sums, or for an
-/// all-to-all the last op that is not elementwise. A loop that receives slices begins with the own
-/// ones, one that hands them out ends with those: they are two, and an annotation says which of
-/// them the compute between belongs to. Without one, it is the gather's.
+/// all-to-all the last op that is not elementwise. A gather loop computes the local slice first; a
+/// reduce-scatter or all-to-all loop computes it last. So compute between two collectives can be
+/// in a loop with only one of them. An annotation of the scatter claims it; by default it is in the
+/// loop of the gather.
 void LoopFinder::findBeforeScatter() {
   SmallVector<std::pair<Operation *, bool>> worklist; // whether it makes partial sums
   for (auto reshard : block.getOps<fusion::ReshardOp>())
@@ -97,44 +86,6 @@ void LoopFinder::findBeforeScatter() {
         worklist.push_back({producer, isPartial});
     }
   }
-}
-
-/// Whether `op` needs, through ops outside of it, what `group` makes.
-bool LoopFinder::dependsOn(Operation *op, unsigned group) {
-  unsigned first = number[groups[group].ops.front()];
-  SmallVector<Operation *> worklist{op};
-  SmallPtrSet<Operation *, 16> seen;
-  llvm::SmallDenseSet<unsigned> seenGroups;
-  while (!worklist.empty()) {
-    Operation *current = worklist.pop_back_val();
-    // An op of another group runs when all of that group runs.
-    unsigned other = groupOf.lookup_or(current, kNoGroup);
-    Operation *last = other == kNoGroup ? current : groups[other].ops.back();
-    if (number[last] < first || !seen.insert(current).second)
-      continue;
-    if (other == group)
-      return true;
-    if (other != kNoGroup && !seenGroups.insert(other).second)
-      continue;
-    ArrayRef<Operation *> together =
-        other == kNoGroup ? ArrayRef(current) : ArrayRef(groups[other].ops);
-    for (Operation *member : together) {
-      if (auto before = orderedAfter.find(member); before != orderedAfter.end())
-        worklist.append(before->second);
-      for (Value operand : member->getOperands())
-        if (Operation *producer = operand.getDefiningOp())
-          worklist.push_back(producer);
-    }
-  }
-  return false;
-}
-
-/// Whether `op` must run after all of `group`, since one of the two writes memory that the other
-/// one uses: it cannot join.
-bool LoopFinder::mustFollow(Operation *op, unsigned group) {
-  auto before = orderedAfter.find(op);
-  return before != orderedAfter.end() &&
-         llvm::any_of(before->second, [&](Operation *other) { return dependsOn(other, group); });
 }
 
 /// Whether reshards can run in one loop: they are annotated alike, and the same devices own their
@@ -178,7 +129,7 @@ static void findAnnotation(StreamLoop &group) {
 
 /// Whether the schedule that the group's reshards are annotated with, if any, can run it.
 static bool canRunAsAnnotated(StreamLoop group) {
-  group.moveReshardsFirst(); // as sort() does in the end
+  group.moveReshardsFirst(); // as run() does in the end
   findAnnotation(group);
   const Schedule *schedule = group.schedule ? getSchedule(group.schedule) : nullptr;
   return !schedule || (!verifyRules(group) && succeeded(schedule->match(group)));
@@ -208,33 +159,47 @@ bool LoopFinder::canUnite(unsigned group, unsigned other) {
     if (!canShareLoop(reshards))
       return false;
     StreamLoop both = a;
-    append(both, b);
+    groups.append(both, b);
     if (canRunAsAnnotated(a) && canRunAsAnnotated(b) && !canRunAsAnnotated(std::move(both)))
       return false;
   }
-  return !dependsOn(a.ops.back(), other) && !dependsOn(b.ops.back(), group);
+  return !groups.dependsOn(a.ops.back(), other) && !groups.dependsOn(b.ops.back(), group);
+}
+
+/// Makes one group of those that make operands of `op` which `fits` takes with their group, as far
+/// as they can be one. `agree`: whether another such operand's group may join the first one's.
+void LoopFinder::uniteOperands(Operation *op, function_ref<bool(OpOperand &, unsigned)> fits,
+                               function_ref<bool(OpOperand &, OpOperand &)> agree) {
+  OpOperand *first = nullptr;
+  for (OpOperand &operand : op->getOpOperands()) {
+    unsigned group = groups.getGroup(operand.get());
+    unsigned into = first ? groups.getGroup(first->get()) : kNone;
+    if (group == kNone || group == into || !fits(operand, group))
+      continue;
+    if (!first)
+      first = &operand;
+    else if (canUnite(into, group) && (!agree || agree(*first, operand)))
+      groups.merge(into, group);
+  }
 }
 
 /// Makes one loop of those that `op` reads the same slices of, as far as they may be one: slices
 /// that its result has too, or that it combines.
 void LoopFinder::unite(Operation *op, bool isStreamed) {
-  unsigned into = kNoGroup;
-  for (OpOperand &operand : op->getOpOperands()) {
-    Operation *producer = operand.get().getDefiningOp();
-    unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
-    if (group == kNoGroup || group == into || groups[group].streamSizes.empty() ||
-        groups[group].accumulators.contains(producer) ||
-        groups[group].digitMaps.contains(producer) ||
-        !(isStreamed ? slicesAgree(op, operand)
-                     : groups[group].isAccumulated(op, operand.getOperandNumber())))
-      continue;
-    if (into == kNoGroup) {
-      into = group;
-      continue;
-    }
-    if (canUnite(into, group) && (isStreamed || canCombine(into, group, operand)))
-      merge(into, group);
-  }
+  uniteOperands(
+      op,
+      [&](OpOperand &operand, unsigned number) {
+        const StreamLoop &group = groups[number];
+        Operation *producer = operand.get().getDefiningOp();
+        return !group.streamSizes.empty() && !group.accumulators.contains(producer) &&
+               !group.digitMaps.contains(producer) &&
+               (isStreamed ? slicesAgree(op, operand)
+                           : group.isAccumulated(op, operand.getOperandNumber()));
+      },
+      [&](OpOperand &first, OpOperand &operand) {
+        return isStreamed ||
+               canCombine(groups.getGroup(first.get()), groups.getGroup(operand.get()), operand);
+      });
 }
 
 /// Whether the annotated schedules of two loops can run them as one, with the op that combines
@@ -250,35 +215,21 @@ bool LoopFinder::canCombine(unsigned group, unsigned other, OpOperand &combined)
   return canRunAsAnnotated(std::move(both));
 }
 
-void LoopFinder::append(StreamLoop &to, const StreamLoop &from) {
-  to.ops.append(from.ops);
-  llvm::sort(to.ops, [&](Operation *a, Operation *b) { return number[a] < number[b]; });
-  to.accumulators.insert(from.accumulators.begin(), from.accumulators.end());
-  to.digitMaps.insert(from.digitMaps.begin(), from.digitMaps.end());
-}
-
-void LoopFinder::merge(unsigned into, unsigned group) {
-  for (Operation *member : groups[group].ops)
-    groupOf[member] = into;
-  append(groups[into], groups[group]);
-  groups[group] = StreamLoop();
-}
-
 /// The streamed group that `op` joins, and how.
 std::pair<unsigned, LoopMember> LoopFinder::findGroup(Operation *op, bool isStreamed) {
   for (OpOperand &operand : op->getOpOperands()) {
     Operation *producer = operand.get().getDefiningOp();
-    unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
-    if (group == kNoGroup || groups[group].streamSizes.empty() ||
+    unsigned group = groups.getGroup(producer);
+    if (group == kNone || groups[group].streamSizes.empty() ||
         (beforeScatter.contains(op) && !groups[group].reshards().empty()) ||
-        !agreesWithAnnotations(op, groups[group]) || mustFollow(op, group))
+        !agreesWithAnnotations(op, groups[group]) || groups.mustFollow(op, group))
       continue;
-    auto isLater = [&](Operation *other) { return dependsOn(other, group); };
+    auto isLater = [&](Operation *other) { return groups.dependsOn(other, group); };
     auto member = groups[group].getMember(op, operand, isStreamed, isLater);
     if (member && !wouldHinderAnnotation(op, *member, groups[group]))
       return {group, std::move(*member)};
   }
-  return {kNoGroup, {}};
+  return {kNone, {}};
 }
 
 /// The value of which a gather's operand is a slice, by way of views; null if it is none.
@@ -300,18 +251,18 @@ unsigned LoopFinder::findSiblings(Operation *op, ArrayRef<int64_t> sizes) {
   auto reshard = dyn_cast<fusion::ReshardOp>(op);
   Value sliced = reshard && reshard.getScheduleAttr() ? getSliced(reshard) : Value();
   if (!sliced || sizes.empty() || failed(getCommonOwner(reshard)))
-    return kNoGroup;
-  unsigned group = gatherOf.lookup_or(sliced, kNoGroup);
+    return kNone;
+  unsigned group = gatherOf.lookup_or(sliced, kNone);
   StreamLoop alone;
   alone.begin(op, sizes);
-  if (group == kNoGroup || groups[group].streamSizes != alone.streamSizes ||
-      groups[group].raggedDigits != alone.raggedDigits || dependsOn(op, group))
-    return kNoGroup;
+  if (group == kNone || groups[group].streamSizes != alone.streamSizes ||
+      groups[group].raggedDigits != alone.raggedDigits || groups.dependsOn(op, group))
+    return kNone;
   SmallVector<fusion::ReshardOp> reshards = groups[group].reshards();
   reshards.push_back(reshard);
   StreamLoop both = groups[group];
   both.ops.push_back(op);
-  return canShareLoop(reshards) && canRunAsAnnotated(std::move(both)) ? group : kNoGroup;
+  return canShareLoop(reshards) && canRunAsAnnotated(std::move(both)) ? group : kNone;
 }
 
 //===----------------------------------------------------------------------===//
@@ -384,18 +335,11 @@ static bool passesSlices(Operation *op, OpOperand &operand) {
 
 /// Makes one group of gathers that feed `op`, before any op reads them.
 void LoopFinder::uniteGathers(Operation *op) {
-  unsigned into = kNoGroup;
-  for (Value operand : op->getOperands()) {
-    auto reshard = operand.getDefiningOp<fusion::ReshardOp>();
-    unsigned group = reshard ? groupOf.lookup_or(reshard, kNoGroup) : kNoGroup;
-    if (group == kNoGroup || group == into || !isOpen(reshard, /*reduces=*/false) ||
-        groups[group].reshards().size() != groups[group].ops.size())
-      continue;
-    if (into == kNoGroup)
-      into = group;
-    else if (canUnite(into, group))
-      merge(into, group);
-  }
+  uniteOperands(op, [&](OpOperand &operand, unsigned group) {
+    auto reshard = operand.get().getDefiningOp<fusion::ReshardOp>();
+    return reshard && isOpen(reshard, /*reduces=*/false) &&
+           groups[group].reshards().size() == groups[group].ops.size();
+  });
 }
 
 /// Makes one group of the matmuls that `op` adds up for a reduction: their slices are computed into
@@ -404,21 +348,11 @@ void LoopFinder::uniteProducts(Operation *op) {
   Operation *reduction = reductionOf.lookup(op);
   if (!reduction || getSummedProducts(op->getResult(0)).size() < 2)
     return;
-  auto makesTerms = [&](unsigned group) {
+  uniteOperands(op, [&](OpOperand &, unsigned group) {
     return groups[group].streamSizes.empty() &&
            llvm::all_of(groups[group].ops,
                         [&](Operation *member) { return reductionOf.lookup(member) == reduction; });
-  };
-  unsigned into = kNoGroup;
-  for (Value operand : op->getOperands()) {
-    unsigned group = groupOf.lookup_or(operand.getDefiningOp(), kNoGroup);
-    if (group == kNoGroup || group == into || !makesTerms(group))
-      continue;
-    if (into == kNoGroup)
-      into = group;
-    else if (canUnite(into, group))
-      merge(into, group);
-  }
+  });
 }
 
 LoopFinder::Gathered LoopFinder::findGather(Value value) {
@@ -459,33 +393,29 @@ bool LoopFinder::isLight(unsigned group) const {
 void LoopFinder::uniteLight(Operation *op) {
   if (!isElementwiseComputation(op))
     return;
-  Gathered first;
-  unsigned into = kNoGroup;
-  for (Value operand : op->getOperands()) {
-    Gathered found = findGather(operand);
-    unsigned group = found.gather ? groupOf.lookup_or(operand.getDefiningOp(), kNoGroup) : kNoGroup;
-    if (group == kNoGroup || group == into || groupOf.lookup_or(found.gather, kNoGroup) != group)
-      continue;
-    if (into == kNoGroup) {
-      into = group;
-      first = found;
-      continue;
-    }
-    auto getAxesOf = [](fusion::ReshardOp gather) {
-      return fusion::classifyReshard(gather.getInput().getType(), gather.getType()).axes;
-    };
-    size_t gathers = groups[into].reshards().size() + groups[group].reshards().size();
-    if (gathers <= getMostGathers(op->getContext()) && found.dim == first.dim &&
-        getAxesOf(found.gather) == getAxesOf(first.gather) && (isLight(into) || isLight(group)) &&
-        canUnite(into, group))
-      merge(into, group);
-  }
+  auto getAxesOf = [](fusion::ReshardOp gather) {
+    return fusion::classifyReshard(gather.getInput().getType(), gather.getType()).axes;
+  };
+  uniteOperands(
+      op,
+      [&](OpOperand &operand, unsigned group) {
+        Gathered found = findGather(operand.get());
+        return found.gather && groups.getGroup(found.gather.getOperation()) == group;
+      },
+      [&](OpOperand &firstOperand, OpOperand &operand) {
+        unsigned into = groups.getGroup(firstOperand.get()), group = groups.getGroup(operand.get());
+        Gathered first = findGather(firstOperand.get()), found = findGather(operand.get());
+        size_t gathers = groups[into].reshards().size() + groups[group].reshards().size();
+        return gathers <= getMostGathers(op->getContext()) && found.dim == first.dim &&
+               getAxesOf(found.gather) == getAxesOf(first.gather) &&
+               (isLight(into) || isLight(group));
+      });
 }
 
 /// Whether `op`, which computes, can be in a loop with the group, which has no stream digits.
 bool LoopFinder::canJoinWhole(Operation *op, unsigned group) {
   const StreamLoop &candidate = groups[group];
-  if (candidate.ops.empty() || !candidate.streamSizes.empty() || mustFollow(op, group))
+  if (candidate.ops.empty() || !candidate.streamSizes.empty() || groups.mustFollow(op, group))
     return false;
   auto isOpenGather = [&](fusion::ReshardOp reshard) { return isOpen(reshard, false); };
   bool gathers = llvm::any_of(candidate.reshards(), isOpenGather);
@@ -503,8 +433,8 @@ bool LoopFinder::canJoinWhole(Operation *op, unsigned group) {
     Operation *producer = operand.get().getDefiningOp();
     if (!producer)
       return true;
-    if (groupOf.lookup_or(producer, kNoGroup) != group)
-      return !dependsOn(producer, group);
+    if (groups.getGroup(producer) != group)
+      return !groups.dependsOn(producer, group);
     auto reshard = dyn_cast<fusion::ReshardOp>(producer);
     return (!reshard || isOpenGather(reshard)) && passesSlices(op, operand);
   });
@@ -515,13 +445,13 @@ unsigned LoopFinder::findWholeGroup(Operation *op) {
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
     Operation *producer = reshard.getInput().getDefiningOp();
     if (!producer || reductionOf.lookup(producer) != op)
-      return kNoGroup;
+      return kNone;
     // A constant is in no group.
-    unsigned group = groupOf.lookup_or(producer, kNoGroup);
-    return group != kNoGroup && groups[group].streamSizes.empty() ? group : kNoGroup;
+    unsigned group = groups.getGroup(producer);
+    return group != kNone && groups[group].streamSizes.empty() ? group : kNone;
   }
   if (!fusion::isLocalComputation(op))
-    return kNoGroup;
+    return kNone;
   uniteGathers(op);
   uniteProducts(op);
   uniteLight(op);
@@ -529,12 +459,12 @@ unsigned LoopFinder::findWholeGroup(Operation *op) {
   for (bool direct : {true, false})
     for (Value operand : op->getOperands()) {
       Operation *producer = operand.getDefiningOp();
-      unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
-      if (group != kNoGroup && (isa<fusion::ReshardOp>(producer) || !direct) &&
+      unsigned group = groups.getGroup(producer);
+      if (group != kNone && (isa<fusion::ReshardOp>(producer) || !direct) &&
           canJoinWhole(op, group))
         return group;
     }
-  return kNoGroup;
+  return kNone;
 }
 
 //===----------------------------------------------------------------------===//
@@ -551,113 +481,38 @@ LogicalResult LoopFinder::add(Operation *op) {
   if (!sizes->empty() || fusion::isLocalComputation(op))
     unite(op, !sizes->empty());
   auto [group, member] = findGroup(op, !sizes->empty());
-  if (group == kNoGroup && sizes->empty())
+  if (group == kNone && sizes->empty())
     group = findWholeGroup(op);
-  if (unsigned siblings = group == kNoGroup ? findSiblings(op, *sizes) : kNoGroup;
-      siblings != kNoGroup) {
-    groups[siblings].ops.push_back(op);
-    groupOf[op] = siblings;
-    return success();
-  }
-  if (group == kNoGroup) {
-    group = groups.size();
-    groups.emplace_back().begin(op, *sizes);
+  if (unsigned siblings = group == kNone ? findSiblings(op, *sizes) : kNone; siblings != kNone) {
+    group = siblings;
+    groups[group].ops.push_back(op);
+  } else if (group == kNone) {
+    group = groups.create();
+    groups[group].begin(op, *sizes);
   } else {
     groups[group].add(op, member);
   }
+  groups.setGroup(op, group);
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
     if (Value sliced = getSliced(reshard))
       gatherOf[sliced] = group;
-  groupOf[op] = group;
   return success();
 }
 
-FailureOr<std::vector<StreamLoop>> LoopFinder::sort() {
-  SmallVector<SmallVector<unsigned>> users(groups.size());
-  SmallVector<unsigned> missing(groups.size(), 0);
-  for (auto [i, group] : llvm::enumerate(groups)) {
-    llvm::SmallSetVector<unsigned, 4> producers;
-    auto add = [&, i = i](Operation *producer) {
-      if (unsigned other = producer ? groupOf.lookup_or(producer, i) : i; other != i)
-        producers.insert(other);
-    };
-    for (Operation *op : group.ops) {
-      if (auto before = orderedAfter.find(op); before != orderedAfter.end())
-        llvm::for_each(before->second, add);
-      for (Value operand : op->getOperands())
-        add(operand.getDefiningOp());
-    }
-    for (unsigned producer : producers)
-      users[producer].push_back(i);
-    missing[i] = producers.size();
-  }
-
-  auto isLater = [&](unsigned a, unsigned b) {
-    return number[groups[a].ops.front()] > number[groups[b].ops.front()];
-  };
-  std::priority_queue<unsigned, std::vector<unsigned>, decltype(isLater)> ready(isLater);
-  // Those that were united with others are empty.
-  unsigned left = 0;
-  for (auto [i, group] : llvm::enumerate(groups)) {
-    left += !group.ops.empty();
-    if (!group.ops.empty() && missing[i] == 0)
-      ready.push(i);
-  }
-  std::vector<StreamLoop> sorted;
-  for (; !ready.empty(); --left) {
-    unsigned i = ready.top();
-    ready.pop();
-    for (unsigned user : users[i])
-      if (--missing[user] == 0)
-        ready.push(user);
-    sorted.push_back(std::move(groups[i]));
-    sorted.back().moveReshardsFirst();
-  }
-  if (left)
-    return block.getParentOp()->emitError("stream loops depend on each other in a circle");
-  return sorted;
-}
-
-/// Calls use memory of the embedder: one that reads it follows the last one that writes it, one
-/// that writes it follows that one and all that have read since. A loop that is formed is as its
-/// calls.
-void LoopFinder::findOrder() {
-  Operation *lastWrite = nullptr;
-  SmallVector<Operation *> reads; // since lastWrite
-  for (Operation &op : block) {
-    bool uses = false, writes = false;
-    op.walk([&](fusion::CallOp call) {
-      uses |= call.getEffects().has_value();
-      writes |= call.isOrdered();
-    });
-    if (!uses)
-      continue;
-    if (lastWrite)
-      orderedAfter[&op].push_back(lastWrite);
-    if (!writes) {
-      reads.push_back(&op);
-      continue;
-    }
-    if (!reads.empty())
-      orderedAfter[&op].append(reads);
-    reads.clear();
-    lastWrite = &op;
-  }
-}
-
 FailureOr<std::vector<StreamLoop>> LoopFinder::run() {
-  for (auto [i, op] : llvm::enumerate(block))
-    number[&op] = i;
-  findOrder();
   findBeforeScatter();
   findProducersOfReductions();
   for (Operation &op : block.without_terminator())
     if (!op.hasTrait<OpTrait::ConstantLike>() && failed(add(&op)))
       return failure();
-  for (StreamLoop &group : groups)
-    if (!group.ops.empty())
-      findAnnotation(group);
-  return sort();
+  FailureOr<std::vector<StreamLoop>> loops = groups.sort();
+  if (failed(loops))
+    return failure();
+  for (StreamLoop &loop : *loops) {
+    findAnnotation(loop);
+    loop.moveReshardsFirst();
+  }
+  return loops;
 }
 
 FailureOr<std::vector<StreamLoop>> tandem::findStreamLoops(Block &block) {

@@ -32,8 +32,21 @@ public:
   Explained<ReshardPlan> plan();
 
 private:
+  /// What the common digits move: between devices, and from or to local digits.
+  struct Moves {
+    SmallVector<const CommonDigit *> gathered, scattered, owned;
+    bool toOthers = false; ///< from one mesh axis to another, or only a part of an axis
+    /// Whether nothing but a collective's own digits moves.
+    bool areAlone() const { return !toOthers && owned.empty(); }
+  };
+
   void dropSingleDevices();
-  Obstacle classify();
+  Moves findMoves();
+  Obstacle classify(const fusion::Reshard &whole);
+  Obstacle classifyReduction(const Moves &moves);
+  void classifyMovement(const Moves &moves);
+  /// Whether these digits are one factor of a dimension and all axes that communicate.
+  bool isWhole(ArrayRef<const CommonDigit *> digits) const;
   Obstacle classifyAcross(const fusion::Reshard &whole);
   void nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource);
   Value getOwner(ArrayRef<const CommonDigit *> digits);
@@ -145,91 +158,94 @@ Obstacle Planner::classifyAcross(const fusion::Reshard &whole) {
   return std::nullopt;
 }
 
-/// What is done along which mesh axes.
-Obstacle Planner::classify() {
-  fusion::Reshard whole = fusion::classifyReshard(sourceType, targetType);
-  if (!whole.isSupported())
-    return explain(op) << whole.reason;
-  result.reduction = sourceAxes.getPartialKind();
-  if (result.sourceMesh != result.mesh)
-    return classifyAcross(whole);
-
-  SmallVector<const CommonDigit *> gathered, scattered, owned;
-  // From one mesh axis to another, or only a part of an axis.
-  bool moves = false;
+/// Also names the axes that communicate, in the mesh's order.
+Planner::Moves Planner::findMoves() {
+  Moves moves;
   llvm::SmallDenseSet<StringAttr> used;
   for (StringAttr axis : sourceAxes.getPartial()) // one device has nothing to reduce
     if (!llvm::is_contained(targetAxes.getPartial(), axis) && result.mesh.axisSize(axis) > 1)
       used.insert(axis);
-  auto useParts = [&](ArrayRef<SideDigit> parts) {
-    for (const SideDigit &part : parts)
-      if (part.isDevice()) {
-        used.insert(part.axis);
-        moves = true;
-      }
-  };
   for (const CommonDigit &digit : result.digits) {
-    useParts(digit.sourceParts);
-    useParts(digit.targetParts);
+    for (ArrayRef<SideDigit> parts : {ArrayRef(digit.sourceParts), ArrayRef(digit.targetParts)})
+      for (const SideDigit &part : parts)
+        if (part.isDevice()) {
+          used.insert(part.axis);
+          moves.toOthers = true;
+        }
     bool fromDevice = digit.source.isDevice(), toDevice = digit.target.isDevice();
     if (fromDevice && toDevice && digit.source.axis == digit.target.axis &&
         digit.source.inner == digit.target.inner)
       continue;
-    moves |=
+    moves.toOthers |=
         (fromDevice && (toDevice || digit.source.isPart())) || (toDevice && digit.target.isPart());
     if (fromDevice)
       used.insert(digit.source.axis);
     if (toDevice)
       used.insert(digit.target.axis);
-    if (fromDevice && digit.target.isStream())
-      owned.push_back(&digit);
-    else if (fromDevice)
-      gathered.push_back(&digit);
-    if (toDevice && !fromDevice)
-      scattered.push_back(&digit);
+    if (fromDevice)
+      (digit.target.isStream() ? moves.owned : moves.gathered).push_back(&digit);
+    else if (toDevice)
+      moves.scattered.push_back(&digit);
   }
   for (const MeshAxis &axis : result.mesh.getAxes())
     if (used.contains(axis.name))
       result.axes.push_back(axis.name);
+  return moves;
+}
+
+bool Planner::isWhole(ArrayRef<const CommonDigit *> digits) const {
+  return digits.size() == result.axes.size() && areOneFactor(digits);
+}
+
+/// What is done along which mesh axes.
+Obstacle Planner::classify(const fusion::Reshard &whole) {
+  result.reduction = sourceAxes.getPartialKind();
+  if (result.sourceMesh != result.mesh)
+    return classifyAcross(whole);
+  Moves moves = findMoves();
   if (result.axes.empty())
     return std::nullopt;
-
-  bool alone = !moves && owned.empty();
-  auto isWhole = [&](ArrayRef<const CommonDigit *> digits) {
-    return digits.size() == result.axes.size() && areOneFactor(digits);
-  };
   if (whole.reduces()) {
     result.kind = whole.kind;
-    if (alone && whole.kind == ReshardKind::AllReduce)
-      return std::nullopt;
-    if (alone && whole.kind == ReshardKind::ReduceScatter && isWhole(scattered)) {
-      nameAxes(scattered, false);
-      return std::nullopt;
-    }
-    Explanation diag = explain(op);
-    diag << "a reduction that moves data along other mesh axes too is not one step, found ";
-    llvm::interleaveComma(result.axes, diag,
-                          [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
-    return std::move(diag) << "; write the reduction as a reshard of its own";
+    return classifyReduction(moves);
   }
+  classifyMovement(moves);
+  return std::nullopt;
+}
 
+Obstacle Planner::classifyReduction(const Moves &moves) {
+  if (moves.areAlone() && result.kind == ReshardKind::AllReduce)
+    return std::nullopt;
+  if (moves.areAlone() && result.kind == ReshardKind::ReduceScatter && isWhole(moves.scattered)) {
+    nameAxes(moves.scattered, false);
+    return std::nullopt;
+  }
+  Explanation diag = explain(op);
+  diag << "a reduction that moves data along other mesh axes too is not one step, found ";
+  llvm::interleaveComma(result.axes, diag,
+                        [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
+  return std::move(diag) << "; write the reduction as a reshard of its own";
+}
+
+void Planner::classifyMovement(const Moves &moves) {
+  const auto &[gathered, scattered, owned, toOthers] = moves;
   auto areAlike = [](const CommonDigit *a, const CommonDigit *b) {
     return a->source.axis == b->target.axis;
   };
-  if (alone && scattered.empty() && isWhole(gathered)) {
+  if (moves.areAlone() && scattered.empty() && isWhole(gathered)) {
     result.kind = ReshardKind::AllGather;
     nameAxes(gathered, true);
-  } else if (alone && gathered.empty()) {
+  } else if (moves.areAlone() && gathered.empty()) {
     result.kind = ReshardKind::Slice;
-  } else if (alone && isWhole(gathered) && isWhole(scattered) &&
+  } else if (moves.areAlone() && isWhole(gathered) && isWhole(scattered) &&
              llvm::equal(gathered, scattered, areAlike)) {
     result.kind = ReshardKind::AllToAll;
     nameAxes(gathered, true);
-  } else if (!moves && gathered.empty() && isWhole(owned) &&
+  } else if (!toOthers && gathered.empty() && isWhole(owned) &&
              (scattered.empty() ||
               (receiver && isWhole(scattered) && llvm::equal(owned, scattered, areAlike))) &&
              llvm::all_of(owned, [&](const CommonDigit *digit) {
-               return digit->target.stream == owned.front()->target.stream;
+               return digit->target.stream == moves.owned.front()->target.stream;
              })) {
     result.kind = ReshardKind::OwnerMoves;
     result.isPersonalized = !scattered.empty();
@@ -242,7 +258,6 @@ Obstacle Planner::classify() {
     result.kind = ReshardKind::Transfer;
     result.axes.clear();
   }
-  return std::nullopt;
 }
 
 /// Each side's local digits. Labels number the common digits, so that both sides cut into the same
@@ -281,6 +296,9 @@ void Planner::fillDims() {
 }
 
 Explained<ReshardPlan> Planner::plan() {
+  fusion::Reshard whole = fusion::classifyReshard(sourceType, targetType);
+  if (!whole.isSupported())
+    return explain(op) << whole.reason;
   result.sourceMesh = sourceAxes.getMesh();
   result.mesh = result.groupMesh = targetAxes.getMesh();
   CommonDigits sides(op, index, builder);
@@ -288,7 +306,7 @@ Explained<ReshardPlan> Planner::plan() {
     if (Obstacle why = sides.read(dim, result.digits))
       return why;
   dropSingleDevices();
-  if (Obstacle why = classify())
+  if (Obstacle why = classify(whole))
     return why;
   fillDims();
   return result;

@@ -122,12 +122,73 @@ void RankTables::numberStreams() {
     command.stream = numbers[command.stream];
 }
 
+using flatbuffers::FlatBufferBuilder;
+template <typename T> using Offsets = std::vector<flatbuffers::Offset<T>>;
+
+static auto createInts(FlatBufferBuilder &b, ArrayRef<int64_t> values) {
+  return b.CreateVector(values.data(), values.size());
+}
+
+static flatbuffers::Offset<sp::Shard> createShard(FlatBufferBuilder &b, const ShardInfo &shard) {
+  if (!shard.present)
+    return sp::CreateShard(b, /*present=*/false);
+  auto shape = createInts(b, shard.walk.shape), strides = createInts(b, shard.walk.strides);
+  auto local = createInts(b, shard.localShape);
+  return sp::CreateShard(b, true, shard.walk.offset, shape, strides, local, shard.term);
+}
+
+static flatbuffers::Offset<sp::Layout> createLayout(FlatBufferBuilder &b, const Layout &layout) {
+  auto shape = createInts(b, {layout.shape.data(), layout.rank});
+  auto strides = createInts(b, {layout.strides.data(), layout.rank});
+  return sp::CreateLayout(b, static_cast<sp::DType>(layout.dtype), shape, strides);
+}
+
+static flatbuffers::Offset<sp::Channel> createChannel(FlatBufferBuilder &b, const ChannelInfo &info,
+                                                      uint32_t rank) {
+  int32_t group = info.group[rank];
+  ArrayRef<uint32_t> members = group < 0 ? ArrayRef<uint32_t>() : info.membersOf(group);
+  auto name = b.CreateString(info.name), linkClass = b.CreateString(info.linkClass);
+  auto memberList = b.CreateVector(members.data(), members.size());
+  return sp::CreateChannel(b, name, info.required, linkClass, memberList, info.self[rank]);
+}
+
+static flatbuffers::Offset<sp::Kernel> createKernel(FlatBufferBuilder &b,
+                                                    const KernelCode &kernel) {
+  auto name = b.CreateString(kernel.name), target = b.CreateString("cpu");
+  auto bytes = b.CreateVector(kernel.expression);
+  auto types = b.CreateVector(kernel.operandTypes.data(), kernel.operandTypes.size());
+  Offsets<sp::NativeCode> native;
+  for (const NativeKernel &each : kernel.native) {
+    auto arch = b.CreateString(each.target);
+    auto bytes =
+        b.CreateVector(reinterpret_cast<const uint8_t *>(each.code.data()), each.code.size());
+    native.push_back(sp::CreateNativeCode(b, each.format, arch, bytes));
+  }
+  auto natives = b.CreateVector(native);
+  if (!kernel.external)
+    return sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes, types, natives,
+                            kernel.outputs);
+  const ExternalKernel &external = *kernel.external;
+  auto dims = b.CreateVector(external.dims);
+  auto config = b.CreateString(external.config);
+  flatbuffers::Offset<flatbuffers::Vector<uint8_t>> varying;
+  if (!external.varying.empty())
+    varying = b.CreateVector(external.varying);
+  return sp::CreateKernel(b, name, sp::KernelFormat::external, /*target=*/0, /*code=*/0, types,
+                          /*native=*/0, kernel.outputs, dims, config, external.flops,
+                          external.bytes, external.isStrided, external.effects, varying);
+}
+
+static flatbuffers::Offset<sp::Name> createName(FlatBufferBuilder &b, const Name &name) {
+  auto text = b.CreateString(escapeName(name.text)),
+       location = b.CreateString(escapeName(name.location));
+  return sp::CreateName(b, text, location);
+}
+
 ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
                                      ArrayRef<uint64_t> signalSlots, uint64_t symmetricBytes) {
   numberStreams();
-  flatbuffers::FlatBufferBuilder &b = builder;
-  auto ints = [&](ArrayRef<int64_t> v) { return b.CreateVector(v.data(), v.size()); };
-
+  FlatBufferBuilder &b = builder;
   uint64_t arenaBytes = 0;
   std::vector<sp::Buffer> bufferList;
   for (uint32_t number : buffers.list()) {
@@ -142,74 +203,25 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     if (info.space == sp::Space::arena)
       arenaBytes = std::max<uint64_t>(arenaBytes, info.offset + info.bytes);
   }
-  std::vector<flatbuffers::Offset<sp::Shard>> shardList;
-  for (const ShardInfo &shard : shards) {
-    if (!shard.present) {
-      shardList.push_back(sp::CreateShard(b, /*present=*/false));
-      continue;
-    }
-    auto shape = ints(shard.walk.shape), strides = ints(shard.walk.strides);
-    auto local = ints(shard.localShape);
-    shardList.push_back(
-        sp::CreateShard(b, true, shard.walk.offset, shape, strides, local, shard.term));
-  }
-  std::vector<flatbuffers::Offset<sp::Layout>> layoutList;
-  for (uint32_t number : layouts.list()) {
-    const Layout &layout = code.layouts[number];
-    auto shape = ints({layout.shape.data(), layout.rank});
-    auto strides = ints({layout.strides.data(), layout.rank});
-    layoutList.push_back(sp::CreateLayout(b, static_cast<sp::DType>(layout.dtype), shape, strides));
-  }
+  Offsets<sp::Shard> shardList;
+  for (const ShardInfo &shard : shards)
+    shardList.push_back(createShard(b, shard));
+  Offsets<sp::Layout> layoutList;
+  for (uint32_t number : layouts.list())
+    layoutList.push_back(createLayout(b, code.layouts[number]));
   std::vector<sp::View> viewList;
   viewList.reserve(views.size());
   for (const View &view : views)
     viewList.emplace_back(view.buffer, view.layout, view.offset);
-  std::vector<flatbuffers::Offset<sp::Channel>> channelList;
-  for (const ChannelInfo &info : code.channels) {
-    int32_t group = info.group[rank];
-    ArrayRef<uint32_t> members = group < 0 ? ArrayRef<uint32_t>() : info.membersOf(group);
-    auto name = b.CreateString(info.name), linkClass = b.CreateString(info.linkClass);
-    auto memberList = b.CreateVector(members.data(), members.size());
-    channelList.push_back(
-        sp::CreateChannel(b, name, info.required, linkClass, memberList, info.self[rank]));
-  }
-  std::vector<flatbuffers::Offset<sp::Kernel>> kernelList;
-  for (uint32_t number : kernels.list()) {
-    const KernelCode &kernel = code.kernels[number];
-    auto name = b.CreateString(kernel.name), target = b.CreateString("cpu");
-    auto bytes = b.CreateVector(kernel.expression);
-    auto types = b.CreateVector(kernel.operandTypes.data(), kernel.operandTypes.size());
-    std::vector<flatbuffers::Offset<sp::NativeCode>> native;
-    for (const NativeKernel &each : kernel.native) {
-      auto arch = b.CreateString(each.target);
-      auto bytes =
-          b.CreateVector(reinterpret_cast<const uint8_t *>(each.code.data()), each.code.size());
-      native.push_back(sp::CreateNativeCode(b, each.format, arch, bytes));
-    }
-    auto natives = b.CreateVector(native);
-    if (!kernel.external) {
-      kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes,
-                                            types, natives, kernel.outputs));
-      continue;
-    }
-    const ExternalKernel &external = *kernel.external;
-    auto dims = b.CreateVector(external.dims);
-    auto config = b.CreateString(external.config);
-    flatbuffers::Offset<flatbuffers::Vector<uint8_t>> varying;
-    if (!external.varying.empty())
-      varying = b.CreateVector(external.varying);
-    kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::external, /*target=*/0,
-                                          /*code=*/0, types, /*native=*/0, kernel.outputs, dims,
-                                          config, external.flops, external.bytes,
-                                          external.isStrided, external.effects, varying));
-  }
-  std::vector<flatbuffers::Offset<sp::Name>> nameList;
-  for (uint32_t number : names.list()) {
-    const Name &name = code.names[number];
-    auto text = b.CreateString(escapeName(name.text)),
-         location = b.CreateString(escapeName(name.location));
-    nameList.push_back(sp::CreateName(b, text, location));
-  }
+  Offsets<sp::Channel> channelList;
+  for (const ChannelInfo &info : code.channels)
+    channelList.push_back(createChannel(b, info, rank));
+  Offsets<sp::Kernel> kernelList;
+  for (uint32_t number : kernels.list())
+    kernelList.push_back(createKernel(b, code.kernels[number]));
+  Offsets<sp::Name> nameList;
+  for (uint32_t number : names.list())
+    nameList.push_back(createName(b, code.names[number]));
   auto slotVector = b.CreateVector(signalSlots.data(), signalSlots.size());
   auto shardVector = b.CreateVector(shardList);
   auto bufferVector = b.CreateVectorOfStructs(bufferList);
@@ -222,7 +234,7 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   auto commandVector = b.CreateVectorOfStructs(
       reinterpret_cast<const sp::Command *>(commands.data()), commands.size());
   auto placeVector = b.CreateVectorOfStructs(callPlaces);
-  std::vector<flatbuffers::Offset<sp::Exchange>> exchangeList;
+  Offsets<sp::Exchange> exchangeList;
   for (const sp::ExchangeT &exchange : exchanges)
     exchangeList.push_back(sp::CreateExchange(b, &exchange));
   auto exchangeVector = b.CreateVector(exchangeList);

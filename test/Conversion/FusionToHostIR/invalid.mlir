@@ -102,3 +102,13 @@ func.func @complex() -> !c {
   %c = arith.constant dense<(1.0, 2.0)> : !c
   return %c : !c
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!to = tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @undecided_reshard(%0: tensor<4x8xf32>) -> !to {
+  // expected-error @below {{expected decided axes on both sides, found none}}
+  %1 = fusion.reshard %0 : tensor<4x8xf32> -> !to
+  return %1 : !to
+}

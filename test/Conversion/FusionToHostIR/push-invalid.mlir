@@ -469,3 +469,16 @@ func.func @all_reduce_xor_of_three(%0: !x, %1: !w) -> !y {
   %3 = fusion.reshard %2 {schedule = #fusion.schedule<push, order = xor>} : !p -> !y
   return %3 : !y
 }
+
+// -----
+
+// Two rows of the reshard table, both all-to-alls.
+#m = #tandem.mesh<"m", ["x" = 2, "y" = 2]>
+!from = tensor<16x8xf32, #fusion.axes<#m, [didx("x") * didx("y"), -]>>
+!to = tensor<16x8xf32, #fusion.axes<#m, [stream(4), didx("x") * didx("y")]>>
+
+func.func @sequence_of_all_to_alls(%0: !from) -> !to {
+  // expected-error @below {{schedule push: expected a gather with by = sms, found an all-to-all}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, by = sms>} : !from -> !to
+  return %1 : !to
+}

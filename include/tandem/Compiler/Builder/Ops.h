@@ -495,6 +495,26 @@ inline Value Fusion::concat(const std::vector<Value> &values, int64_t dim, Locat
 // Calls
 //===----------------------------------------------------------------------===//
 
+inline std::string Fusion::declare(const std::string &callee, const std::vector<Value> &inputs,
+                                   const std::vector<Type> &results) {
+  // One declaration serves all extents.
+  auto getText = [&](Type one) {
+    std::fill(one.shape.begin(), one.shape.end(), kUnknown);
+    one.axes.reset();
+    return typeText(one);
+  };
+  std::string text = "func.func private @" + callee + "(" +
+                     detail::join(inputs, ", ", [&](Value one) { return getText(type(one)); }) +
+                     ") -> (" + detail::join(results, ", ", getText) + ")\n";
+  for (const Declaration &known : declarations)
+    if (known.name == callee)
+      return known.text == text ? ""
+                                : "expected the ranks and element types of its earlier call, "
+                                  "found others";
+  declarations.push_back({callee, std::move(text)});
+  return "";
+}
+
 inline std::vector<Value> Fusion::call(const std::string &callee, const std::vector<Value> &inputs,
                                        const std::vector<Type> &results, const std::string &dims,
                                        const CallOptions &options, Location at) {
@@ -528,28 +548,11 @@ inline std::vector<Value> Fusion::call(const std::string &callee, const std::vec
     if (result.axes && !checkAxes("call", inputs, *result.axes, result.shape.size(), at))
       return invalid;
 
-  // One declaration serves all extents.
-  auto declare = [&](Type one) {
-    std::fill(one.shape.begin(), one.shape.end(), kUnknown);
-    one.axes.reset();
-    return typeText(one);
-  };
-  std::string text = "func.func private @" + callee + "(" +
-                     detail::join(inputs, ", ", [&](Value one) { return declare(type(one)); }) +
-                     ") -> (" + detail::join(results, ", ", declare) + ")\n";
-  bool isDeclared = false;
-  for (const Declaration &known : declarations) {
-    if (known.name == callee && known.text != text) {
-      this->error("call", inputs,
-                  callee + ": expected the ranks and element types of its earlier call, "
-                           "found others",
-                  at);
-      return invalid;
-    }
-    isDeclared |= known.name == callee;
+  error = declare(callee, inputs, results);
+  if (!error.empty()) {
+    this->error("call", inputs, callee + ": " + error, at);
+    return invalid;
   }
-  if (!isDeclared)
-    declarations.push_back({callee, std::move(text)});
 
   std::vector<std::string> attributes;
   if (options.bytes)

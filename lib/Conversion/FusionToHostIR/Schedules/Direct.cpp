@@ -28,7 +28,7 @@ namespace {
 /// one kernel does.
 struct DirectLoop {
   const StreamLoop &loop;
-  fusion::ReshardOp reshard; ///< the only one, or the first gather
+  mutable fusion::ReshardOp reshard; ///< the only one, or the first gather
   ReshardPlan plan;
   SmallVector<fusion::ReshardOp> others; ///< more gathers
   /// Two-shot: the dimension that is cut into a part per device. If its parts would have gaps, all
@@ -43,9 +43,8 @@ struct DirectLoop {
 class DirectEmission {
 public:
   DirectEmission(const DirectLoop &all, ProgramBuilder &program)
-      : all(all), program(program), builder(program.getBuilder()),
-        loc(fusion::ReshardOp(all.reshard).getLoc()), body(all.loop, program),
-        stream(program.getMainStream()), devices(all.plan.groupSize()) {}
+      : all(all), program(program), builder(program.getBuilder()), loc(all.reshard.getLoc()),
+        body(all.loop, program), stream(program.getMainStream()), devices(all.plan.groupSize()) {}
 
   LogicalResult emit();
 
@@ -106,8 +105,7 @@ LogicalResult DirectEmission::prepare() {
   if (all.plan.reduces()) {
     SmallVector<int64_t> shape = getSumShape();
     shape.insert(shape.begin(), devices);
-    fusion::ReshardOp op = all.reshard;
-    slots = program.allocSymmetric(loc, shape, op.getType().getElementType());
+    slots = program.allocSymmetric(loc, shape, all.reshard.getType().getElementType());
   }
   return success();
 }
@@ -116,10 +114,9 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
   Block scratch;
   OpBuilder there(builder.getContext());
   there.setInsertionPointToStart(&scratch);
-  fusion::ReshardOp op = all.reshard;
-  FailureOr<ReshardPlan> slice = planReshard(op, SliceIndex(), &there);
-  Value target =
-      makeView(there, loc, program.getBuffer(op.getResult()), slice->target, isAllReduce());
+  FailureOr<ReshardPlan> slice = planReshard(all.reshard, SliceIndex(), &there);
+  Value target = makeView(there, loc, program.getBuffer(all.reshard.getResult()), slice->target,
+                          isAllReduce());
   auto shape = llvm::to_vector(cast<MemRefType>(target.getType()).getShape());
   if (all.cut)
     shape[*all.cut] /= devices;
@@ -332,7 +329,7 @@ static std::optional<int64_t> findCut(RankedTensorType type, int64_t devices) {
 /// The dimension that an all-reduce cuts: none for one shot. `bytes`: of the value.
 static Explained<std::optional<int64_t>> chooseCut(const DirectLoop &all, int64_t bytes) {
   int64_t devices = all.plan.groupSize();
-  std::optional<int64_t> cut = findCut(fusion::ReshardOp(all.reshard).getType(), devices);
+  std::optional<int64_t> cut = findCut(all.reshard.getType(), devices);
   StringRef shots = all.loop.schedule.getWord("shots");
   if (shots == "two" && !cut)
     return all.loop.explain()

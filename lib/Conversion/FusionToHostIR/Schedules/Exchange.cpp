@@ -18,6 +18,13 @@
 using namespace mlir;
 using namespace tandem;
 
+/// How many workers compute, one slice after another.
+static int64_t countStreams(const StreamLoop &loop, const OwnerDigits &digits,
+                            ProgramBuilder &program) {
+  return program.getNumStreams(loop.schedule.getInteger("streams"),
+                               digits.devices * digits.numSlices());
+}
+
 /// In step d = 1 ... P-1 device r computes the slices of device r - d, sends them to it, and
 /// receives its own slices from device r + d. The own slices are computed last: no device waits for
 /// them. An all-to-all is done then. Of a reduction, the receive memory has a slot for each source,
@@ -35,8 +42,7 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
     return failure();
   Peers peers(program, loc, plan.mesh, plan.axes);
   Value channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
-  int64_t streams = program.getNumStreams(scatter.loop.schedule.getInteger("streams"),
-                                          digits.devices * digits.numSlices());
+  int64_t streams = countStreams(scatter.loop, digits, program);
   auto streamOf = [&](Value step) {
     return [&, step](Value number) {
       return program.getStream(loc, digits.getIteration(program, loc, step, number), streams);
@@ -81,8 +87,7 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
   Value channel;
   if (digits.devices > 1)
     channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
-  int64_t streams = program.getNumStreams(gather.loop.schedule.getInteger("streams"),
-                                          digits.devices * digits.numSlices());
+  int64_t streams = countStreams(gather.loop, digits, program);
   auto streamOf = [&](Value step) {
     return [&, step](Value number) {
       return program.getStream(loc, digits.getIteration(program, loc, step, number), streams);

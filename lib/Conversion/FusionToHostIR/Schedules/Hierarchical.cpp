@@ -415,19 +415,17 @@ void HierarchicalReduce::reduce(Value step, bool isFirst, bool isLast) {
     loop.puts->waitFor(loop.inside.getSource(distance), loop.getNumber(step, last, slices), stream);
     return success();
   });
-  fusion::ReshardOp op = scatter.scatter;
   auto kind = ReduceKindAttr::get(builder.getContext(), scatter.scattered.plan.reduction);
   hostir::ReduceOp::create(builder, loc, kind, getPlaces(step, /*withNext=*/!isFirst),
-                           isLast ? program.getBuffer(op.getResult()) : sum,
+                           isLast ? program.getBuffer(scatter.scatter.getResult()) : sum,
                            builder.getDenseI64ArrayAttr({0}), stream);
 }
 
 LogicalResult HierarchicalReduce::emit() {
-  fusion::ReshardOp op = scatter.scatter;
   int64_t steps = loop.nodes.nodes;
   SmallVector<int64_t> shape = scatter.getReceivedShape();
   shape.front() = steps * (loop.nodes.devices + 1);
-  Type element = op.getType().getElementType();
+  Type element = scatter.scatter.getType().getElementType();
   received = program.allocSymmetric(loc, shape, element);
   if (steps > 1)
     sum = program.alloc(loc, MemRefType::get(ArrayRef(shape).drop_front(), element));

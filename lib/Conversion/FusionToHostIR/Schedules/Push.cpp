@@ -55,6 +55,10 @@ class Push : public Schedule {
     return isCombinedWhole(schedule);
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
+
+private:
+  void addCopied(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const;
+  void addMerged(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const;
 };
 
 } // namespace
@@ -215,90 +219,111 @@ static bool isCombined(fusion::ReshardOp gather, int64_t dim) {
   return combines && keeps;
 }
 
-void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
-  auto getPush = [&](const Twine &options = "") {
-    return getAttr(loop.place->getContext(), options);
+/// Few devices at first (of a reduction: at last), then as many as there have been. Example of 8:
+/// 1, 1, 2, 4. Nothing for other numbers.
+static std::string getMerge(int64_t devices, bool reduces) {
+  SmallVector<std::string> merge;
+  if (!llvm::isPowerOf2_64(devices) || devices < 4)
+    return "";
+  merge.push_back("1");
+  for (int64_t count = 1; count < devices; count *= 2)
+    merge.push_back(std::to_string(count));
+  if (reduces)
+    std::reverse(merge.begin(), merge.end());
+  return "order = xor, merge = [" + llvm::join(merge, ", ") + "]";
+}
+
+using Factors = SmallVector<fusion::StreamFactor>;
+
+static Factors getAllOwnerFactors(fusion::ReshardOp op) {
+  Factors factors = getOwnerFactor(op);
+  llvm::append_range(factors, getFineOwnerFactors(op));
+  return factors;
+}
+
+/// Slices of rows that weight gradients add up.
+static Factors getCombinedFactors(fusion::ReshardOp op) {
+  Factors factors = getAllOwnerFactors(op);
+  llvm::erase_if(factors, [&](const fusion::StreamFactor &factor) {
+    return factor.toOwners || !isCombined(op, factor.dim);
+  });
+  return factors;
+}
+
+/// Of a loop without slices: slices that copy engines push.
+void Push::addCopied(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
+  auto add = [&](const Twine &options, function_ref<Factors(fusion::ReshardOp)> getFactors) {
+    addSliced(loop, getAttr(loop.place->getContext(), options), getFactors, candidates);
   };
-  // Few devices at first (of a reduction: at last), then as many as there have been. Example of 8:
-  // 1, 1, 2, 4. Nothing for other numbers.
-  auto getMerge = [](int64_t devices, bool reduces) {
-    SmallVector<std::string> merge;
-    if (!llvm::isPowerOf2_64(devices) || devices < 4)
-      return std::string();
-    merge.push_back("1");
-    for (int64_t count = 1; count < devices; count *= 2)
-      merge.push_back(std::to_string(count));
-    if (reduces)
-      std::reverse(merge.begin(), merge.end());
-    return "order = xor, merge = [" + llvm::join(merge, ", ") + "]";
-  };
-  fusion::ScheduleAttr plain = getPush(), onTwo = getPush("streams = 2"), sms = getPush("by = sms"),
-                       epilogue = getPush("by = epilogue");
-  if (!loop.streamSizes.empty() && !loop.reshards().empty()) {
-    std::string merge = getMerge(loop.numSlices(), ScatterLoop::isScatterLoop(loop));
-    candidates.append({{plain}, {onTwo}});
-    if (!merge.empty())
-      candidates.append({{getPush(merge)}, {getPush(merge + ", streams = 2")}});
-  }
-  if (!loop.streamSizes.empty())
-    candidates.append({{sms}, {epilogue}});
   auto getAllReduces = [&](fusion::ReshardOp op) {
     return getAllReduceFactors(op, loop.thresholds.row);
   };
-  addSliced(loop, plain, getAllReduces, candidates);
-  addSliced(loop, epilogue, getAllReduceRows, candidates);
-  for (fusion::ScheduleAttr schedule : {plain, onTwo}) {
-    addSliced(loop, schedule, getOwnerFactor, candidates);
-    addSliced(loop, schedule, getFineOwnerFactors, candidates);
-  }
-  using Slices = std::pair<unsigned, fusion::StreamFactor>;
-  auto forEach = [&](auto getFactors, auto visit) {
-    for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
-      for (const fusion::StreamFactor &factor : getFactors(reshard))
-        visit(reshard, Slices(number, factor));
-  };
-  auto getOwnerFactors = [](fusion::ReshardOp op) {
-    SmallVector<fusion::StreamFactor> factors = getOwnerFactor(op);
-    llvm::append_range(factors, getFineOwnerFactors(op));
-    return factors;
-  };
-  // Weight gradients, which add up slices of rows, as one matmul behind the loop.
-  forEach(getOwnerFactors, [&](fusion::ReshardOp op, const Slices &slices) {
-    if (!slices.second.toOwners && isCombined(op, slices.second.dim))
-      candidates.push_back({getPush("combine = whole"), slices});
-  });
-  // Sums by the matmuls of two devices.
   auto getSums = [&](fusion::ReshardOp op) {
-    SmallVector<fusion::StreamFactor> sums = getAllReduces(op);
-    llvm::append_range(sums, getOwnerFactors(op));
+    Factors sums = getAllReduces(op);
+    llvm::append_range(sums, getAllOwnerFactors(op));
+    llvm::erase_if(sums, [](const fusion::StreamFactor &factor) {
+      return factor.count != 2 * factor.perOwner;
+    });
     return sums;
   };
-  forEach(getSums, [&](fusion::ReshardOp, const Slices &slices) {
-    if (slices.second.count == 2 * slices.second.perOwner)
-      candidates.push_back({getPush("sum = matmul"), slices});
-  });
-  fusion::ScheduleAttr copies = getPush("copies = " + Twine(kCopies));
-  addSliced(loop, copies, getOwnerFactor, candidates);
-  addSliced(loop, copies, getFineOwnerFactors, candidates);
-  // One kernel for all slices.
-  forEach(getOwnerFactors,
-          [&](fusion::ReshardOp, const Slices &slices) { candidates.push_back({sms, slices}); });
-  forEach(getOwnerFactor, [&](fusion::ReshardOp, const Slices &slices) {
-    const fusion::StreamFactor &factor = slices.second;
-    std::string merge = getMerge(factor.count, factor.toOwners);
-    if (!merge.empty())
-      candidates.append({{getPush(merge), slices}, {getPush(merge + ", streams = 2"), slices}});
-    candidates.push_back({epilogue, slices});
-    if (factor.count == 2)
-      candidates.push_back({getPush("by = epilogue, sum = matmul"), slices});
-    // One kernel that pushes also pays with one matmul behind it.
-    if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
-      return;
-    if (!merge.empty())
-      candidates.push_back({getPush(merge + ", by = sms"), slices});
-    candidates.push_back(
-        {getPush("order = xor, by = sms, merge = [" + Twine(factor.count) + "]"), slices});
-  });
+  add("", getAllReduces);
+  add("by = epilogue", getAllReduceRows);
+  for (StringRef options : {"", "streams = 2"}) {
+    add(options, getOwnerFactor);
+    add(options, getFineOwnerFactors);
+  }
+  add("combine = whole", getCombinedFactors);
+  add("sum = matmul", getSums);
+  add("copies = " + Twine(kCopies), getOwnerFactor);
+  add("copies = " + Twine(kCopies), getFineOwnerFactors);
+  add("by = sms", getAllOwnerFactors);
+}
+
+/// One slice for each device: slices of several devices that one kernel computes, or that it stores
+/// to them.
+void Push::addMerged(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
+  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
+    for (const fusion::StreamFactor &factor : getOwnerFactor(reshard)) {
+      auto add = [&, number = number](const Twine &options) {
+        candidates.push_back({getAttr(loop.place->getContext(), options),
+                              std::pair(static_cast<unsigned>(number), factor)});
+      };
+      std::string merge = getMerge(factor.count, factor.toOwners);
+      if (!merge.empty()) {
+        add(merge);
+        add(merge + ", streams = 2");
+      }
+      add("by = epilogue");
+      if (factor.count == 2)
+        add("by = epilogue, sum = matmul");
+      // One kernel that pushes also pays with one matmul behind it.
+      if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
+        continue;
+      if (!merge.empty())
+        add(merge + ", by = sms");
+      add("order = xor, by = sms, merge = [" + Twine(factor.count) + "]");
+    }
+}
+
+void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
+  if (loop.streamSizes.empty()) {
+    addCopied(loop, candidates);
+    return addMerged(loop, candidates);
+  }
+  auto add = [&](const Twine &options) {
+    candidates.push_back({getAttr(loop.place->getContext(), options)});
+  };
+  if (!loop.reshards().empty()) {
+    std::string merge = getMerge(loop.numSlices(), ScatterLoop::isScatterLoop(loop));
+    add("");
+    add("streams = 2");
+    if (!merge.empty()) {
+      add(merge);
+      add(merge + ", streams = 2");
+    }
+  }
+  add("by = sms");
+  add("by = epilogue");
 }
 
 std::unique_ptr<Schedule> tandem::createPushSchedule() { return std::make_unique<Push>(); }

@@ -108,13 +108,6 @@ Explained<Form> Form::match(const StreamLoop &loop, int64_t slices) {
 // Gathers
 //===----------------------------------------------------------------------===//
 
-/// In how many steps slices come from a direction: whole shards come from the nearer side.
-static int64_t countSteps(const Form &form, int64_t direction, int64_t devices) {
-  if (form.splits || form.directions == 1)
-    return devices - 1;
-  return direction == 0 ? llvm::divideCeil(devices - 1, 2) : (devices - 1) / 2;
-}
-
 /// Two shards for each gather and direction: what arrives in one step is computed on, and sent on,
 /// while the next arrives in the other one.
 class DoubleBuffers {
@@ -152,96 +145,129 @@ private:
   SmallVector<Value> shards[4];
 };
 
+namespace {
+
 /// In step 0 the device computes on its own slices, in step d on those that the hops of step d - 1
 /// have brought. The hop of a step is issued before its compute and sends what that reads.
-static LogicalResult emitGather(const GatherLoop &gather, const Form &form,
-                                ProgramBuilder &program) {
-  LoopEmitter body(gather.loop, program);
+class RingGather {
+public:
+  RingGather(const GatherLoop &gather, const Form &form, ProgramBuilder &program)
+      : gather(gather), form(form), program(program), body(gather.loop, program) {}
+
+  LogicalResult emit();
+
+private:
+  // `number`: of the step, if it is known, which is with double buffers.
+  LogicalResult hop(int64_t direction, Value step, int64_t number);
+  LogicalResult compute(int64_t direction, Value step, int64_t number);
+  /// Steps [first, end) with the same directions: `computes` have brought slices, `hopping` bring
+  /// more.
+  LogicalResult emitSteps(int64_t first, int64_t end, int64_t computes, int64_t hopping);
+  LogicalResult emitStep(Value step, int64_t number, int64_t computes, int64_t hopping);
+  LogicalResult emitAll();
+  /// In how many steps slices come from a direction: whole shards come from the nearer side.
+  int64_t countSteps(int64_t direction) const;
+  SliceNumbers getNumbers(int64_t direction) const {
+    return form.getNumbers(direction, gather.digits.numSlices());
+  }
+
+  const GatherLoop &gather;
+  const Form &form;
+  ProgramBuilder &program;
+  LoopEmitter body;
   std::optional<DoubleBuffers> buffers;
+  std::optional<RingLoop> ring;
+  SmallVector<Value> places; ///< where slices arrive, unless in double buffers
+};
+
+} // namespace
+
+int64_t RingGather::countSteps(int64_t direction) const {
+  int64_t others = gather.digits.devices - 1;
+  if (form.splits || form.directions == 1)
+    return direction < form.directions ? others : 0;
+  return direction == 0 ? llvm::divideCeil(others, 2) : others / 2;
+}
+
+LogicalResult RingGather::hop(int64_t direction, Value step, int64_t number) {
+  bool isOwn = number == 0;
+  Value owner = isOwn ? ring->peers.me : ring->getDevice(direction, step);
+  ArrayRef<Value> from, to;
+  if (buffers) {
+    from = buffers->get(direction, number);
+    to = buffers->get(direction, number + 1);
+    // What the compute of the step before has read is overwritten.
+    if (number >= 2)
+      ring->sync(ring->getStream(direction), program.getMainStream());
+  }
+  Value next = ring->getDevice(direction, ring->addOne(step));
+  return GatherHops(gather, body, places)
+      .emit(owner, next, isOwn, getNumbers(direction), ring->getGroup(direction), from, to);
+}
+
+LogicalResult RingGather::compute(int64_t direction, Value step, int64_t number) {
+  LogicalResult done = gather.computeFrom(
+      body, ring->getDevice(direction, step), onMain,
+      [&](Value, const SliceIndex &slice, Value) {
+        return buffers ? buffers->read(body, buffers->get(direction, number), slice) : success();
+      },
+      getNumbers(direction));
+  body.clearPlaces();
+  return done;
+}
+
+LogicalResult RingGather::emitStep(Value step, int64_t number, int64_t computes, int64_t hopping) {
+  for (int64_t direction = 0; direction < computes; ++direction)
+    ring->sync(program.getMainStream(), ring->getStream(direction));
+  for (int64_t direction = 0; direction < hopping; ++direction)
+    if (failed(hop(direction, step, number)))
+      return failure();
+  for (int64_t direction = 0; direction < computes; ++direction)
+    if (failed(compute(direction, step, number)))
+      return failure();
+  return success();
+}
+
+LogicalResult RingGather::emitSteps(int64_t first, int64_t end, int64_t computes, int64_t hopping) {
+  if (!buffers)
+    return program.loop(gather.getLoc(), first, end,
+                        [&](Value step) { return emitStep(step, first, computes, hopping); });
+  for (int64_t step = first; step < end; ++step)
+    if (failed(emitStep(program.getIndex(step), step, computes, hopping)))
+      return failure();
+  return success();
+}
+
+LogicalResult RingGather::emitAll() {
+  int64_t steps[2] = {countSteps(0), countSteps(1)};
+  auto countFrom = [&](int64_t step) { // directions that bring slices of `step`
+    return static_cast<int64_t>(step <= steps[0]) + static_cast<int64_t>(step <= steps[1]);
+  };
+  for (int64_t direction = 0; direction < countFrom(1); ++direction)
+    if (failed(hop(direction, program.getIndex(0), /*number=*/0)))
+      return failure();
+  if (failed(gather.computeOwn(body, ring->peers.me, onMain)))
+    return failure();
+  // Runs of equal steps are one loop.
+  for (int64_t first = 1, end = 2; first <= steps[0]; first = end++) {
+    while (end <= steps[0] && countFrom(end) == countFrom(first) &&
+           countFrom(end + 1) == countFrom(first + 1))
+      ++end;
+    if (failed(emitSteps(first, end, countFrom(first), countFrom(first + 1))))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult RingGather::emit() {
   if (form.isDoubleBuffered)
     buffers.emplace(gather, form.directions, program);
   if (failed(body.prepare()))
     return failure();
-  Location loc = gather.getLoc();
-  RingLoop ring(form, gather.plan, loc, program);
-  SmallVector<Value> places;
+  ring.emplace(form, gather.plan, gather.getLoc(), program);
   for (fusion::ReshardOp reshard : gather.gathers)
     places.push_back(program.getBuffer(reshard.getResult()));
-  GatherHops hops(gather, body, places);
-  Value main = program.getMainStream();
-  // `number`: of the step, if it is known, which is with double buffers.
-  auto hop = [&](int64_t direction, Value step, int64_t number) {
-    bool isOwn = number == 0;
-    Value owner = isOwn ? ring.peers.me : ring.getDevice(direction, step);
-    ArrayRef<Value> from, to;
-    if (buffers) {
-      from = buffers->get(direction, number);
-      to = buffers->get(direction, number + 1);
-      // What the compute of the step before has read is overwritten.
-      if (number >= 2)
-        ring.sync(ring.getStream(direction), main);
-    }
-    return hops.emit(owner, ring.getDevice(direction, ring.addOne(step)), isOwn,
-                     form.getNumbers(direction, gather.digits.numSlices()),
-                     ring.getGroup(direction), from, to);
-  };
-  auto compute = [&](int64_t direction, Value step, int64_t number) {
-    LogicalResult done = gather.computeFrom(
-        body, ring.getDevice(direction, step), onMain,
-        [&](Value, const SliceIndex &slice, Value) {
-          return buffers ? buffers->read(body, buffers->get(direction, number), slice) : success();
-        },
-        form.getNumbers(direction, gather.digits.numSlices()));
-    body.clearPlaces();
-    return done;
-  };
-  auto emitStep = [&](Value step, int64_t number, int64_t computes,
-                      int64_t hopping) -> LogicalResult {
-    for (int64_t direction = 0; direction < computes; ++direction)
-      ring.sync(main, ring.getStream(direction));
-    for (int64_t direction = 0; direction < hopping; ++direction)
-      if (failed(hop(direction, step, number)))
-        return failure();
-    for (int64_t direction = 0; direction < computes; ++direction)
-      if (failed(compute(direction, step, number)))
-        return failure();
-    return success();
-  };
-
-  // Steps [first, end) with the same directions: `computes` have brought slices, `hopping` bring
-  // more.
-  auto emitSteps = [&](int64_t first, int64_t end, int64_t computes,
-                       int64_t hopping) -> LogicalResult {
-    if (!buffers)
-      return program.loop(loc, first, end,
-                          [&](Value step) { return emitStep(step, first, computes, hopping); });
-    for (int64_t step = first; step < end; ++step)
-      if (failed(emitStep(program.getIndex(step), step, computes, hopping)))
-        return failure();
-    return success();
-  };
-  int64_t steps[2] = {countSteps(form, 0, ring.peers.devices),
-                      form.directions == 2 ? countSteps(form, 1, ring.peers.devices) : 0};
-  auto countFrom = [&](int64_t step) { // directions that bring slices of `step`
-    return static_cast<int64_t>(step <= steps[0]) + static_cast<int64_t>(step <= steps[1]);
-  };
-
-  LogicalResult done = ring.overlap([&]() -> LogicalResult {
-    for (int64_t direction = 0; direction < countFrom(1); ++direction)
-      if (failed(hop(direction, program.getIndex(0), /*number=*/0)))
-        return failure();
-    if (failed(gather.computeOwn(body, ring.peers.me, onMain)))
-      return failure();
-    // Runs of equal steps are one loop.
-    for (int64_t first = 1, end = 2; first <= steps[0]; first = end++) {
-      while (end <= steps[0] && countFrom(end) == countFrom(first) &&
-             countFrom(end + 1) == countFrom(first + 1))
-        ++end;
-      if (failed(emitSteps(first, end, countFrom(first), countFrom(first + 1))))
-        return failure();
-    }
-    return success();
-  });
+  LogicalResult done = ring->overlap([&] { return emitAll(); });
   return succeeded(done) ? body.finish() : done;
 }
 
@@ -259,9 +285,8 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
   LoopEmitter body(scatter.loop, program);
   OpBuilder &builder = program.getBuilder();
   Location loc = scatter.getLoc();
-  fusion::ReshardOp op = scatter.scatter;
   auto type = MemRefType::get(ArrayRef(scatter.getReceivedShape()).drop_front(),
-                              op.getType().getElementType());
+                              scatter.scatter.getType().getElementType());
   SmallVector<Value, 2> arrived;
   for (int64_t direction = 0; direction < form.directions; ++direction)
     arrived.push_back(program.alloc(loc, type));
@@ -302,7 +327,7 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
         failed(program.loop(loc, 1, ring.peers.devices - 1,
                             [&](Value step) { return emitSteps(step, /*isFirst=*/false); })))
       return failure();
-    Value result = program.getBuffer(op.getResult());
+    Value result = program.getBuffer(scatter.scatter.getResult());
     for (int64_t direction = 0; direction < form.directions; ++direction) {
       SliceNumbers numbers = form.getNumbers(direction, scatter.digits.numSlices());
       if (failed(scatter.computeOwn(body, ring.peers.me, result, onMain, numbers)))
@@ -328,16 +353,16 @@ static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &fo
                                       ProgramBuilder &program) {
   LoopEmitter body(scatter.loop, program);
   Location loc = scatter.getLoc();
-  fusion::ReshardOp op = scatter.scatter;
   SmallVector<int64_t> shape = scatter.getReceivedShape();
   shape.front() = 2;
   SmallVector<Value, 2> places;
   for (int64_t direction = 0; direction < form.directions; ++direction)
-    places.push_back(program.alloc(loc, MemRefType::get(shape, op.getType().getElementType())));
+    places.push_back(
+        program.alloc(loc, MemRefType::get(shape, scatter.scatter.getType().getElementType())));
   if (failed(scatter.prepare(body)))
     return failure();
   RingLoop ring(form, scatter.scattered.plan, loc, program);
-  Value main = program.getMainStream(), result = program.getBuffer(op.getResult());
+  Value main = program.getMainStream(), result = program.getBuffer(scatter.scatter.getResult());
   auto getPlace = [&](int64_t direction, Value step) {
     Value half = program.math(loc).mod(step, 2);
     return scatter.getPlace(program, places[direction], half);
@@ -484,7 +509,7 @@ Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {
            << "schedule ring: expected ops that read one slice at a time with the option "
               "'buffers', found one that needs the gathered value";
   return SchedulePlan{[gather = *gather, form = *form](ProgramBuilder &program) {
-    return emitGather(gather, form, program);
+    return RingGather(gather, form, program).emit();
   }};
 }
 

@@ -113,16 +113,23 @@ static StringRef describeLoop(fusion::LoopKind kind) {
   return "";
 }
 
-/// Of what needs most: a loop may gather before it reduces.
+static fusion::LoopKind getLoopKind(fusion::ReshardKind kind) {
+  if (kind == fusion::ReshardKind::AllReduce)
+    return fusion::LoopKind::AllReduce;
+  if (isReduction(kind))
+    return fusion::LoopKind::Reduction;
+  return kind == fusion::ReshardKind::AllToAll ? fusion::LoopKind::AllToAll
+                                               : fusion::LoopKind::Gather;
+}
+
+/// Of what needs most: a loop may gather before it reduces, and a reshard may be several rows.
 static fusion::LoopKind getLoopKind(ArrayRef<fusion::ReshardOp> reshards) {
   fusion::LoopKind kind = fusion::LoopKind::Gather;
   for (fusion::ReshardOp op : reshards) {
     fusion::Reshard reshard = fusion::classifyReshard(op.getInput().getType(), op.getType());
-    kind =
-        std::max(kind, reshard.kind == fusion::ReshardKind::AllReduce  ? fusion::LoopKind::AllReduce
-                       : reshard.reduces()                             ? fusion::LoopKind::Reduction
-                       : reshard.kind == fusion::ReshardKind::AllToAll ? fusion::LoopKind::AllToAll
-                                                                       : fusion::LoopKind::Gather);
+    kind = std::max(kind, getLoopKind(reshard.kind));
+    for (const fusion::ReshardStep &step : reshard.steps)
+      kind = std::max(kind, getLoopKind(step.kind));
   }
   return kind;
 }

@@ -37,7 +37,7 @@ public:
   Padder(func::FuncOp function, const PassLog &say) : function(function), say(say) {}
 
   LogicalResult run();
-  unsigned numPadded = 0; ///< groups of dimensions
+  size_t numPadded() const { return groups.size(); } ///< groups of dimensions
 
 private:
   static Dim dimOf(Value value, int64_t dim) { return DimGroups::dimOf(value, dim); }
@@ -45,6 +45,16 @@ private:
     return dyn_cast<RankedTensorType>(value.getType());
   }
   void forEachValue(function_ref<void(Value)> visit);
+  /// Dimensions that are padded alike.
+  struct Group {
+    Value value;         ///< one with such a dimension
+    int64_t unit = 1;    ///< the least multiple of what all digits of them need
+    int64_t devices = 1; ///< the same of device digits alone
+    int64_t extent = 0;  ///< padded
+  };
+  LogicalResult forEachPadded(function_ref<LogicalResult(Value, int64_t, Group &)> visit);
+  LogicalResult require(Value value, int64_t dim, Group &group, bool withLastStream);
+  LogicalResult roundUp();
   LogicalResult choose();
   int64_t paddedExtent(Value value, int64_t dim) const;
   SmallVector<int64_t> paddedShape(Value value) const;
@@ -64,10 +74,8 @@ private:
 
   func::FuncOp function;
   const PassLog &say;
-  /// Dimensions that are padded alike.
   DimGroups dims;
-  /// By leader: the padded extent, where it is another one.
-  DenseMap<Dim, int64_t> padded;
+  llvm::MapVector<Dim, Group> groups; ///< by leader; what is not padded is in none
   std::optional<ZeroPadding> padding;
   /// By dimension: whether an op takes an operand with padding, and gives a result with it.
   DenseMap<OpOperand *, SmallVector<bool>> takes;
@@ -104,90 +112,85 @@ static FailureOr<int64_t> getProduct(DimAxesAttr dim, MeshAttr mesh, bool withLa
   return product;
 }
 
-LogicalResult Padder::choose() {
-  // The least multiple of what all digits of a group need.
-  DenseMap<Dim, int64_t> units, devices;
-  DenseMap<Dim, Value> places;
-  SmallVector<Dim> order;
-  auto require = [&](Value value, int64_t dim, bool withLastStream) -> LogicalResult {
-    AxesAttr axes = getAxes(value);
-    FailureOr<int64_t> product = getProduct(axes.getDims()[dim], axes.getMesh(), withLastStream);
-    Dim leader = dims.leaderOf(value, dim);
-    int64_t &unit = units.try_emplace(leader, 1).first->second;
-    int64_t &onDevices = devices.try_emplace(leader, 1).first->second, mine = 1;
-    for (const Digit &digit : axes.getDims()[dim].getDigits())
-      if (digit.isDevice())
-        mine *= getDigitSize(digit, axes.getMesh());
-    if (llvm::MulOverflow(onDevices / std::gcd(onDevices, mine), mine, onDevices) ||
-        failed(product) || llvm::MulOverflow(unit / std::gcd(unit, *product), *product, unit))
-      return emitError(value.getLoc())
-             << "expected digits of dimension " << dim << " whose product fits 63 bits";
-    return success();
-  };
-  WalkResult done = WalkResult::advance();
-  auto forEachDim = [&](function_ref<LogicalResult(Value, int64_t, Dim)> visit) {
-    forEachValue([&](Value value) {
-      for (int64_t dim = 0; getAxes(value) && dim < typeOf(value).getRank(); ++dim)
-        if (!done.wasInterrupted() && failed(visit(value, dim, dims.leaderOf(value, dim))))
-          done = WalkResult::interrupt();
-    });
-  };
-  forEachDim([&](Value value, int64_t dim, Dim leader) {
-    if (getAxes(value).mustBePadded(dim, typeOf(value).getDimSize(dim)) &&
-        places.try_emplace(leader, value).second)
-      order.push_back(leader);
-    return success();
+LogicalResult Padder::forEachPadded(function_ref<LogicalResult(Value, int64_t, Group &)> visit) {
+  LogicalResult done = success();
+  forEachValue([&](Value value) {
+    for (int64_t dim = 0; getAxes(value) && dim < typeOf(value).getRank(); ++dim)
+      if (auto it = groups.find(dims.leaderOf(value, dim)); it != groups.end() && succeeded(done))
+        done = visit(value, dim, it->second);
   });
-  if (order.empty())
-    return success();
-  forEachDim([&](Value value, int64_t dim, Dim leader) {
-    return places.contains(leader) ? require(value, dim, false) : success();
-  });
-  auto pad = [&](Value value, int64_t dim, Dim leader) -> LogicalResult {
-    if (!places.contains(leader))
-      return success();
-    int64_t extent = typeOf(value).getDimSize(dim), unit = units.lookup(leader), rounded;
-    if (llvm::AddOverflow(extent, unit - 1, rounded))
-      return emitError(value.getLoc()) << "expected an extent that can be padded to a multiple of "
-                                       << unit << ", found " << extent;
-    padded[leader] = rounded / unit * unit;
-    return success();
+  return done;
+}
+
+/// Makes the unit of the group a multiple of what the digits of one of its dimensions need.
+LogicalResult Padder::require(Value value, int64_t dim, Group &group, bool withLastStream) {
+  AxesAttr axes = getAxes(value);
+  FailureOr<int64_t> product = getProduct(axes.getDims()[dim], axes.getMesh(), withLastStream);
+  int64_t devices = 1;
+  for (const Digit &digit : axes.getDims()[dim].getDigits())
+    if (digit.isDevice())
+      devices *= getDigitSize(digit, axes.getMesh());
+  auto multiply = [](int64_t &unit, int64_t by) {
+    return llvm::MulOverflow(unit / std::gcd(unit, by), by, unit);
   };
-  // A number of slices that the padded extent does not have divides it then.
-  bool changed = true;
-  auto verifySlices = [&](Value value, int64_t dim, Dim leader) -> LogicalResult {
-    auto it = padded.find(leader);
-    AxesAttr axes = getAxes(value);
-    if (it == padded.end() ||
-        succeeded(resolveDim(axes.getDims()[dim], it->second, axes.getMesh())))
-      return success();
-    int64_t before = units.lookup(leader);
-    if (failed(require(value, dim, true)))
-      return failure();
-    changed |= units.lookup(leader) != before;
-    return success();
-  };
-  while (changed && !done.wasInterrupted()) {
-    changed = false;
-    forEachDim(pad);
-    forEachDim(verifySlices);
-  }
-  forEachDim([&](Value value, int64_t dim, Dim leader) -> LogicalResult {
-    int64_t extent = typeOf(value).getDimSize(dim);
-    if (!places.contains(leader) ||
-        units.lookup(leader) / 8 <= std::max(extent, devices.lookup(leader)))
-      return success();
+  if (multiply(group.devices, devices) || failed(product) || multiply(group.unit, *product))
     return emitError(value.getLoc())
-           << "expected digits for dimension " << dim << " of " << extent
-           << " indices of at most eight times as many pieces, found " << units.lookup(leader);
+           << "expected digits of dimension " << dim << " whose product fits 63 bits";
+  return success();
+}
+
+/// Pads the group to units; a number of slices that the padded extent does not have then divides
+/// the unit.
+LogicalResult Padder::roundUp() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    LogicalResult done = forEachPadded([](Value value, int64_t dim, Group &group) -> LogicalResult {
+      int64_t extent = typeOf(value).getDimSize(dim), rounded;
+      if (llvm::AddOverflow(extent, group.unit - 1, rounded))
+        return emitError(value.getLoc())
+               << "expected an extent that can be padded to a multiple of " << group.unit
+               << ", found " << extent;
+      group.extent = rounded / group.unit * group.unit;
+      return success();
+    });
+    if (failed(done) || failed(forEachPadded([&](Value value, int64_t dim, Group &group) {
+          AxesAttr axes = getAxes(value);
+          if (succeeded(resolveDim(axes.getDims()[dim], group.extent, axes.getMesh())))
+            return success();
+          int64_t before = group.unit;
+          LogicalResult required = require(value, dim, group, /*withLastStream=*/true);
+          changed |= group.unit != before;
+          return required;
+        })))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Padder::choose() {
+  forEachValue([&](Value value) {
+    AxesAttr axes = getAxes(value);
+    for (int64_t dim = 0; axes && dim < typeOf(value).getRank(); ++dim)
+      if (axes.mustBePadded(dim, typeOf(value).getDimSize(dim)))
+        groups.try_emplace(dims.leaderOf(value, dim), Group{value});
   });
-  if (done.wasInterrupted())
+  if (failed(forEachPadded([&](Value value, int64_t dim, Group &group) {
+        return require(value, dim, group, /*withLastStream=*/false);
+      })) ||
+      failed(roundUp()) ||
+      failed(forEachPadded([](Value value, int64_t dim, Group &group) -> LogicalResult {
+        int64_t extent = typeOf(value).getDimSize(dim);
+        if (group.unit / 8 <= std::max(extent, group.devices))
+          return success();
+        return emitError(value.getLoc())
+               << "expected digits for dimension " << dim << " of " << extent
+               << " indices of at most eight times as many pieces, found " << group.unit;
+      })))
     return failure();
-  for (Dim leader : order) {
-    ++numPadded;
-    say(places.lookup(leader).getLoc(), [&](raw_ostream &os) {
-      os << "an extent is padded to " << padded.lookup(leader) << ", a multiple of "
-         << units.lookup(leader);
+  for (auto &[leader, padded] : groups) {
+    const Group &group = padded;
+    say(group.value.getLoc(), [&](raw_ostream &os) {
+      os << "an extent is padded to " << group.extent << ", a multiple of " << group.unit;
     });
   }
   return success();
@@ -195,8 +198,8 @@ LogicalResult Padder::choose() {
 
 int64_t Padder::paddedExtent(Value value, int64_t dim) const {
   if (std::optional<Dim> leader = dims.findLeader(value, dim))
-    if (auto it = padded.find(*leader); it != padded.end())
-      return it->second;
+    if (auto it = groups.find(*leader); it != groups.end())
+      return it->second.extent;
   return typeOf(value).getDimSize(dim);
 }
 
@@ -407,7 +410,7 @@ LogicalResult Padder::run() {
   function.walk([&](Operation *op) { dims.group(op); });
   if (failed(choose()))
     return failure();
-  if (padded.empty())
+  if (groups.empty())
     return success();
   setExtents();
   padding.emplace(function);
@@ -450,9 +453,9 @@ struct FusionPadExtentsPass : public fusion::impl::FusionPadExtentsBase<FusionPa
     Padder padder(function, say);
     if (failed(padder.run()) || failed(verifyFits(function)))
       return signalPassFailure();
-    say.summary(function.getLoc(), {{"extents padded", padder.numPadded}});
-    numPadded += padder.numPadded;
-    if (!padder.numPadded)
+    say.summary(function.getLoc(), {{"extents padded", padder.numPadded()}});
+    numPadded += padder.numPadded();
+    if (!padder.numPadded())
       markAllAnalysesPreserved();
   }
 };

@@ -65,74 +65,55 @@ static void walkMeshes(ModuleOp module, function_ref<WalkResult(MeshAttr, Locati
   });
 }
 
-LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> options,
-                                       ArrayRef<int64_t> devices, const PassLog &say) {
-  SmallVector<SizeOption> sizes;
-  for (StringRef text : options) {
-    FailureOr<SizeOption> option = parseOption(module, text);
-    if (failed(option))
-      return failure();
-    sizes.push_back(*option);
-  }
-  llvm::MapVector<MeshAttr, MeshAttr> meshes;
-  bool valid = true;
-  Location first = module.getLoc();
-  walkMeshes(module, [&](MeshAttr mesh, Location place) {
-    if (meshes.empty())
-      first = place;
-    if (!meshes.try_emplace(mesh).second)
-      return WalkResult::advance();
-    SmallVector<MeshAxis> axes(mesh.getAxes());
-    bool wasOpen =
-        llvm::any_of(axes, [](const MeshAxis &axis) { return ShapedType::isDynamic(axis.size); });
-    for (MeshAxis &axis : axes)
-      for (SizeOption &option : sizes) {
-        if (!option.fits(mesh, axis.name))
-          continue;
-        option.used = true;
-        if (!ShapedType::isDynamic(axis.size) && axis.size != option.size) {
-          emitError(place) << "expected size " << axis.size << " of axis " << axis.name
-                           << " of mesh " << mesh.getName() << " as it is written, found "
-                           << option.size << " in option 'mesh'";
-          valid = false;
-          return WalkResult::interrupt();
-        }
-        axis.size = option.size;
+/// The mesh with the sizes that the options give its axes, which are then used; null after an error
+/// at `place`. A mesh that was open gets the list of devices, if it has as many.
+static MeshAttr resizeMesh(MeshAttr mesh, MutableArrayRef<SizeOption> sizes,
+                           ArrayRef<int64_t> devices, Location place) {
+  auto isOpen = [](const MeshAxis &axis) { return ShapedType::isDynamic(axis.size); };
+  SmallVector<MeshAxis> axes(mesh.getAxes());
+  bool fits = !devices.empty() && llvm::any_of(axes, isOpen);
+  for (MeshAxis &axis : axes)
+    for (SizeOption &option : sizes) {
+      if (!option.fits(mesh, axis.name))
+        continue;
+      option.used = true;
+      if (!isOpen(axis) && axis.size != option.size) {
+        emitError(place) << "expected size " << axis.size << " of axis " << axis.name << " of mesh "
+                         << mesh.getName() << " as it is written, found " << option.size
+                         << " in option 'mesh'";
+        return {};
       }
-    bool fits = wasOpen && !devices.empty() && llvm::none_of(axes, [](const MeshAxis &axis) {
-                  return ShapedType::isDynamic(axis.size);
-                });
-    int64_t count = 1;
-    for (const MeshAxis &axis : axes)
-      count *= fits ? axis.size : 1;
-    fits &= count == int64_t(devices.size());
-    MeshAttr made =
-        MeshAttr::getChecked([&] { return emitError(place); }, module.getContext(), mesh.getName(),
-                             ArrayRef<MeshAxis>(axes), fits ? devices : mesh.getDevices());
-    valid = valid && made;
-    meshes[mesh] = made;
-    return made ? WalkResult::advance() : WalkResult::interrupt();
-  });
-  if (!valid)
-    return failure();
-  for (const SizeOption &option : sizes)
-    if (!option.used) {
-      InFlightDiagnostic diag = emitError(first);
-      diag << "expected an axis of a mesh of the module (";
-      llvm::StringSet<> seen;
-      for (auto &[mesh, made] : meshes)
-        for (const MeshAxis &axis : mesh.getAxes())
-          if (seen.insert((mesh.getName().getValue() + "." + axis.name.getValue()).str()).second)
-            diag << (seen.size() == 1 ? "" : ", ") << mesh.getName().getValue() << '.'
-                 << axis.name.getValue();
-      return diag << ") in option 'mesh', found '"
-                  << (option.mesh.empty() ? "" : option.mesh.str() + ".") << option.axis << "'";
+      axis.size = option.size;
     }
-  for (auto &[mesh, made] : meshes)
-    if (mesh != made)
-      say(module.getLoc(), [&, mesh = mesh, made = made](raw_ostream &os) {
-        os << "mesh " << mesh << " is now " << made;
-      });
+  fits = fits && llvm::none_of(axes, isOpen);
+  int64_t count = 1;
+  for (const MeshAxis &axis : axes)
+    count *= fits ? axis.size : 1;
+  fits &= count == int64_t(devices.size());
+  return MeshAttr::getChecked([&] { return emitError(place); }, mesh.getContext(), mesh.getName(),
+                              ArrayRef<MeshAxis>(axes), fits ? devices : mesh.getDevices());
+}
+
+using MeshMap = llvm::MapVector<MeshAttr, MeshAttr>;
+
+/// An error if an option gives the size of an axis that no mesh has.
+static LogicalResult verifyUsed(ArrayRef<SizeOption> sizes, const MeshMap &meshes, Location place) {
+  const auto *option = llvm::find_if(sizes, [](const SizeOption &option) { return !option.used; });
+  if (option == sizes.end())
+    return success();
+  InFlightDiagnostic diag = emitError(place);
+  diag << "expected an axis of a mesh of the module (";
+  llvm::StringSet<> seen;
+  for (const auto &[mesh, made] : meshes)
+    for (const MeshAxis &axis : mesh.getAxes())
+      if (seen.insert((mesh.getName().getValue() + "." + axis.name.getValue()).str()).second)
+        diag << (seen.size() == 1 ? "" : ", ") << mesh.getName().getValue() << '.'
+             << axis.name.getValue();
+  return diag << ") in option 'mesh', found '"
+              << (option->mesh.empty() ? "" : option->mesh.str() + ".") << option->axis << "'";
+}
+
+static void replaceMeshes(ModuleOp module, const MeshMap &meshes) {
   AttrTypeReplacer replacer;
   replacer.addReplacement([&](MeshAttr mesh) -> std::pair<Attribute, WalkResult> {
     MeshAttr made = meshes.lookup(mesh);
@@ -154,6 +135,38 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
     if (auto type = dyn_cast<RankedTensorType>(op.getType()))
       retype(op.getResult(), type);
   });
+}
+
+LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> options,
+                                       ArrayRef<int64_t> devices, const PassLog &say) {
+  SmallVector<SizeOption> sizes;
+  for (StringRef text : options) {
+    FailureOr<SizeOption> option = parseOption(module, text);
+    if (failed(option))
+      return failure();
+    sizes.push_back(*option);
+  }
+  MeshMap meshes;
+  bool valid = true;
+  Location first = module.getLoc();
+  walkMeshes(module, [&](MeshAttr mesh, Location place) {
+    if (meshes.empty())
+      first = place;
+    auto [entry, isNew] = meshes.try_emplace(mesh);
+    if (!isNew)
+      return WalkResult::advance();
+    entry->second = resizeMesh(mesh, sizes, devices, place);
+    valid = bool(entry->second);
+    return valid ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  if (!valid || failed(verifyUsed(sizes, meshes, first)))
+    return failure();
+  for (auto &[mesh, made] : meshes)
+    if (mesh != made)
+      say(module.getLoc(), [&, mesh = mesh, made = made](raw_ostream &os) {
+        os << "mesh " << mesh << " is now " << made;
+      });
+  replaceMeshes(module, meshes);
   return success();
 }
 

@@ -23,8 +23,8 @@ namespace {
 /// A loop that computes partial sums, all-reduces them slice by slice, and may go on with the sums.
 struct AllReduceLoop {
   const StreamLoop &loop;
-  fusion::ReshardOp reshard;
-  ReshardPlan plan; ///< of any slice, without indices
+  mutable fusion::ReshardOp reshard; ///< mutable, as accessors of ops are not const
+  ReshardPlan plan;                  ///< of any slice, without indices
   OwnerDigits digits;
   SmallVector<Operation *> producers, consumers;
   PeerOrder order;
@@ -94,7 +94,7 @@ private:
   Value getView(Value buffer, const SliceIndex &slice) const;
   /// Where this device adds up its own slice.
   Value getSum(const SliceIndex &own) const {
-    return getView(program.getBuffer(fusion::ReshardOp(all.reshard).getResult()), own);
+    return getView(program.getBuffer(all.reshard.getResult()), own);
   }
   /// The partial sums of a round, or that of one device.
   Value getPlaces(Value round) const {
@@ -119,19 +119,16 @@ private:
 } // namespace
 
 Emission::Emission(const AllReduceLoop &all, ProgramBuilder &program)
-    : all(all), program(program), builder(program.getBuilder()),
-      loc(fusion::ReshardOp(all.reshard).getLoc()), body(all.loop, program),
-      peers(program, loc, all.plan.mesh, all.plan.axes, all.order),
+    : all(all), program(program), builder(program.getBuilder()), loc(all.reshard.getLoc()),
+      body(all.loop, program), peers(program, loc, all.plan.mesh, all.plan.axes, all.order),
       channel(peers, all.plan.mesh, all.plan.axes, /*sets=*/2) {}
 
 Value Emission::getView(Value buffer, const SliceIndex &slice) const {
-  fusion::ReshardOp op = all.reshard;
-  return makeView(builder, loc, buffer, getLocalDims(op.getType(), &slice), true);
+  return makeView(builder, loc, buffer, getLocalDims(all.reshard.getType(), &slice), true);
 }
 
 LogicalResult Emission::prepare() {
-  fusion::ReshardOp op = all.reshard;
-  RankedTensorType type = op.getType();
+  RankedTensorType type = all.reshard.getType();
   SliceIndex any = getSlice(program.getIndex(0), program.getIndex(0));
   SmallVector<int64_t> shape{all.digits.numSlices(), all.digits.devices};
   for (const SmallVector<LocalDigit> &digits : getLocalDims(type, &any)) {
@@ -147,29 +144,27 @@ LogicalResult Emission::prepare() {
   received = program.allocSymmetric(loc, shape, type.getElementType());
   sums = program.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType());
   // A result of the program is in the embedder's memory, which peers cannot access.
-  if (!program.getBuffer(op.getResult()))
-    program.setBuffer(op.getResult(), sums);
+  if (!program.getBuffer(all.reshard.getResult()))
+    program.setBuffer(all.reshard.getResult(), sums);
   return body.prepare();
 }
 
 LogicalResult Emission::computeOwn(Value round, const SliceIndex &slice) {
-  fusion::ReshardOp op = all.reshard;
   Value place = getPlace(round, peers.me), stream = program.getMainStream();
   // A matmul writes straight into the receive memory.
-  bool inPlace = body.writesPlace(op.getInput());
+  bool inPlace = body.writesPlace(all.reshard.getInput());
   if (inPlace)
-    body.writeTo(op.getInput(), {place, sliceDims});
+    body.writeTo(all.reshard.getInput(), {place, sliceDims});
   LogicalResult done = body.emitSlices(all.producers, slice, stream, /*isStreamUsed=*/true);
   body.clearPlaces();
   if (!inPlace)
-    hostir::CopyOp::create(builder, loc, getView(program.getBuffer(op.getInput()), slice),
+    hostir::CopyOp::create(builder, loc, getView(program.getBuffer(all.reshard.getInput()), slice),
                            makeView(builder, loc, place, sliceDims, true), stream);
   return done;
 }
 
 LogicalResult Emission::finish(const SliceIndex &slice, bool isOwn) {
-  fusion::ReshardOp op = all.reshard;
-  Value stream = getFinishStream(), result = program.getBuffer(op.getResult());
+  Value stream = getFinishStream(), result = program.getBuffer(all.reshard.getResult());
   if (!isOwn && result != sums)
     hostir::CopyOp::create(builder, loc, getView(sums, slice), getView(result, slice), stream);
   if (all.consumers.empty())
@@ -178,7 +173,6 @@ LogicalResult Emission::finish(const SliceIndex &slice, bool isOwn) {
 }
 
 LogicalResult Emission::computeOthers(Value round, Value before) {
-  fusion::ReshardOp op = all.reshard;
   Value main = program.getMainStream();
   auto compute = [&](Value distance) {
     Value peer = peers.getTarget(distance);
@@ -186,7 +180,7 @@ LogicalResult Emission::computeOthers(Value round, Value before) {
     if (failed(body.emitSlices(all.producers, slice, main, /*isStreamUsed=*/true)))
       return failure();
     sync(getCopyStream(), main);
-    channel.put(getView(program.getBuffer(op.getInput()), slice),
+    channel.put(getView(program.getBuffer(all.reshard.getInput()), slice),
                 makeView(builder, loc, getPlace(round, peers.me), sliceDims, true), peer,
                 getCopyStream());
     channel.signal(peer, round, getCopyStream(), kPartialSums);
@@ -209,13 +203,13 @@ LogicalResult Emission::computeOthers(Value round, Value before) {
 }
 
 LogicalResult Emission::sumByMatmul(Value round, const SliceIndex &slice) {
-  fusion::ReshardOp op = all.reshard;
   Value main = program.getMainStream();
   channel.waitForAll(round, main, kPartialSums);
   Value other = getPlace(round, peers.getSource(program.getIndex(1)));
-  body.writeSumTo(op.getInput(),
-                  {program.getBuffer(op.getResult()), getLocalDims(op.getType(), &slice)},
-                  {other, sliceDims});
+  body.writeSumTo(
+      all.reshard.getInput(),
+      {program.getBuffer(all.reshard.getResult()), getLocalDims(all.reshard.getType(), &slice)},
+      {other, sliceDims});
   LogicalResult done = body.emitSlices(all.producers, slice, main, /*isStreamUsed=*/true);
   body.clearPlaces();
   return done;

@@ -94,8 +94,7 @@ LogicalResult PushScatter::computeOwn(Value step) {
   Value stream = loop.getComputeStream(step);
   if (!sums.byMatmul)
     return scatter.computeOwn(body, loop.peers.me, place, [&](Value) { return stream; });
-  fusion::ReshardOp reshard = scatter.scatter;
-  ScatterPlace result(program.getBuffer(reshard.getResult()));
+  ScatterPlace result(program.getBuffer(scatter.scatter.getResult()));
   result.term =
       scatter.getPlace(program, received, loop.peers.getSource(program.getIndex(1))).buffer;
   return scatter.computeOwn(body, loop.peers.me, result, [&](Value number) {

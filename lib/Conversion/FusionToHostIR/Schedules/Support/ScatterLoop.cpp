@@ -41,15 +41,11 @@ Explained<ScatterLoop> ScatterLoop::match(const StreamLoop &loop) {
   return ScatterLoop(loop, *getScatteredDigit(scatter));
 }
 
-Location ScatterLoop::getLoc() const {
-  fusion::ReshardOp op = scatter;
-  return op.getLoc();
-}
+Location ScatterLoop::getLoc() const { return scatter.getLoc(); }
 
 SmallVector<int64_t> ScatterLoop::getReceivedShape() const {
-  fusion::ReshardOp op = scatter;
   SmallVector<int64_t> shape{digits.devices};
-  shape.append(*fusion::getLocalShape(op.getResult().getType()));
+  shape.append(*fusion::getLocalShape(scatter.getResult().getType()));
   return shape;
 }
 
@@ -61,32 +57,29 @@ Obstacle ScatterLoop::verifyReduces() const {
 }
 
 Value ScatterLoop::allocReceived(ProgramBuilder &program, bool symmetric) const {
-  fusion::ReshardOp op = scatter;
-  Type element = op.getType().getElementType();
+  Type element = scatter.getType().getElementType();
   if (!reduces() && !symmetric)
-    return program.getOrAllocBuffer(op.getResult());
+    return program.getOrAllocBuffer(scatter.getResult());
   SmallVector<int64_t> shape =
-      reduces() ? getReceivedShape() : *fusion::getLocalShape(op.getType());
+      reduces() ? getReceivedShape() : *fusion::getLocalShape(scatter.getType());
   if (!symmetric)
-    return hostir::AllocOp::create(program.getBuilder(), op.getLoc(), shape, element,
+    return hostir::AllocOp::create(program.getBuilder(), scatter.getLoc(), shape, element,
                                    program.getMainStream());
-  Value received = program.allocSymmetric(op.getLoc(), shape, element);
-  if (!reduces() && !program.getBuffer(op.getResult()))
-    program.setBuffer(op.getResult(), received);
+  Value received = program.allocSymmetric(scatter.getLoc(), shape, element);
+  if (!reduces() && !program.getBuffer(scatter.getResult()))
+    program.setBuffer(scatter.getResult(), received);
   return received;
 }
 
 ScatterPlace ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value device) const {
   if (!reduces())
     return {received, device};
-  fusion::ReshardOp op = scatter;
-  return ScatterPlace(
-      hostir::buildElementView(program.getBuilder(), op.getLoc(), received, OpFoldResult(device)));
+  return ScatterPlace(hostir::buildElementView(program.getBuilder(), scatter.getLoc(), received,
+                                               OpFoldResult(device)));
 }
 
 LogicalResult ScatterLoop::prepare(LoopEmitter &body) const {
-  fusion::ReshardOp op = scatter;
-  (void)body.program.getOrAllocBuffer(op.getResult());
+  (void)body.program.getOrAllocBuffer(scatter.getResult());
   for (Operation *producer : producers)
     if (failed(body.prepare(producer)))
       return failure();
@@ -99,16 +92,14 @@ LogicalResult ScatterLoop::emitProducers(LoopEmitter &body, const SliceIndex &sl
 }
 
 Value ScatterLoop::getComputed(ProgramBuilder &program, const SliceIndex &slice) const {
-  fusion::ReshardOp op = scatter;
-  return makeView(program.getBuilder(), op.getLoc(), program.getBuffer(op.getInput()),
-                  getLocalDims(op.getInput().getType(), &slice), true);
+  return makeView(program.getBuilder(), scatter.getLoc(), program.getBuffer(scatter.getInput()),
+                  getLocalDims(scatter.getInput().getType(), &slice), true);
 }
 
 LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ScatterPlace place,
                                      const SliceIndex &slice) const {
-  fusion::ReshardOp op = scatter;
-  hostir::IndexBuilder math = program.math(op.getLoc());
-  LocalDims dims = getLocalDims(op.getInput().getType(), &slice);
+  hostir::IndexBuilder math = program.math(scatter.getLoc());
+  LocalDims dims = getLocalDims(scatter.getInput().getType(), &slice);
   // The owner has one index of the owners' digit.
   dims[scattered.dim][scattered.localDigit] = {1, program.getIndex(0), 0};
   // What was on one device each lies next to each other there.
@@ -124,49 +115,47 @@ LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ScatterPlace place
 
 Value ScatterLoop::getTarget(ProgramBuilder &program, ScatterPlace place,
                              const SliceIndex &slice) const {
-  fusion::ReshardOp op = scatter;
-  return makeView(program.getBuilder(), op.getLoc(), place.buffer,
+  return makeView(program.getBuilder(), scatter.getLoc(), place.buffer,
                   getTargetDims(program, place, slice), true);
 }
 
 bool ScatterLoop::canAdd() const {
-  fusion::ReshardOp op = scatter;
-  return scattered.plan.reduction == ReduceKind::Sum && !loop.getProducts(op.getInput()).empty() &&
-         op.getType().getElementType().isF32();
+  return scattered.plan.reduction == ReduceKind::Sum &&
+         !loop.getProducts(scatter.getInput()).empty() &&
+         scatter.getType().getElementType().isF32();
 }
 
 LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
                                    Value stream, bool adds) const {
-  fusion::ReshardOp op = scatter;
   ProgramBuilder &program = body.program;
   // A matmul writes straight into the receive memory.
-  bool inPlace = body.writesPlace(op.getInput());
+  bool inPlace = body.writesPlace(scatter.getInput());
   SliceBuffer target{place.buffer, getTargetDims(program, place, slice)};
   if (adds)
-    body.addTo(op.getInput(), target);
+    body.addTo(scatter.getInput(), target);
   else if (place.term)
-    body.writeSumTo(op.getInput(), target, {place.term, target.dims});
+    body.writeSumTo(scatter.getInput(), target, {place.term, target.dims});
   else if (inPlace)
-    body.writeTo(op.getInput(), target);
+    body.writeTo(scatter.getInput(), target);
   LogicalResult done = emitProducers(body, slice, stream);
   body.clearPlaces();
   if (!inPlace) {
     Value from = getComputed(program, slice), to = getTarget(program, place, slice);
-    hostir::CopyOp::create(program.getBuilder(), op.getLoc(), from, to, stream);
+    hostir::CopyOp::create(program.getBuilder(), scatter.getLoc(), from, to, stream);
   }
   return done;
 }
 
 void ScatterLoop::finish(ProgramBuilder &program, Value received) const {
   OpBuilder &builder = program.getBuilder();
-  fusion::ReshardOp op = scatter;
   if (!reduces()) {
-    if (Value result = program.getBuffer(op.getResult()); result != received)
-      hostir::CopyOp::create(builder, op.getLoc(), received, result, program.getMainStream());
+    if (Value result = program.getBuffer(scatter.getResult()); result != received)
+      hostir::CopyOp::create(builder, scatter.getLoc(), received, result, program.getMainStream());
     return;
   }
   auto kind = ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
-  hostir::ReduceOp::create(builder, op.getLoc(), kind, received, program.getBuffer(op.getResult()),
+  hostir::ReduceOp::create(builder, scatter.getLoc(), kind, received,
+                           program.getBuffer(scatter.getResult()),
                            builder.getDenseI64ArrayAttr({0}), program.getMainStream());
 }
 

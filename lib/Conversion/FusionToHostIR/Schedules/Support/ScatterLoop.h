@@ -36,7 +36,7 @@ public:
   static Explained<ScatterLoop> match(const StreamLoop &loop);
 
   const StreamLoop &loop;
-  fusion::ReshardOp scatter;
+  mutable fusion::ReshardOp scatter; ///< mutable, as accessors of ops are not const
   ScatteredDigit scattered;
   OwnerDigits digits;
   SmallVector<Operation *> producers;
