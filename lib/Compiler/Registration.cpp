@@ -32,6 +32,7 @@ void tandem::registerTandemDialects(DialectRegistry &registry) {
                   arith::ArithDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
                   scf::SCFDialect, tensor::TensorDialect>();
   registerSchedules(registry);
+  registerLowerings(registry);
   registerSimulatedPricer(registry);
 }
 

@@ -8,36 +8,33 @@
 #include "OpLowering.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Conversion/FusionToHostIR/Passes.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 
 using namespace mlir;
 using namespace tandem;
 
-//===----------------------------------------------------------------------===//
-// Registration
-//===----------------------------------------------------------------------===//
+#include "tandem/Conversion/FusionToHostIR/LoweringOpInterface.cpp.inc"
 
-const OpLowering *OpLowerings::find(Operation *op) const {
-  if (auto found = byName.find(op->getName().getStringRef()); found != byName.end())
-    return found->second.get();
-  return op->hasTrait<OpTrait::Elementwise>() ? elementwise.get() : nullptr;
+const OpLowering *tandem::getLowering(Operation *op) {
+  static const ElementwiseLowering elementwise;
+  if (auto lowered = dyn_cast<LoweringOpInterface>(op))
+    return &lowered.getLowering();
+  return op->hasTrait<OpTrait::Elementwise>() ? &elementwise : nullptr;
 }
 
-OpLowerings &tandem::getLowerings() {
-  static OpLowerings lowerings = [] {
-    OpLowerings all;
-    addAttentionLowering(all);
-    addCallLowering(all);
-    addConcatLowering(all);
-    addElementwiseLowering(all);
-    addGroupedMatmulLowering(all);
-    addMatmulLowering(all);
-    addReduceLowering(all);
-    addReshardLowering(all);
-    addViewLowerings(all);
-    return all;
-  }();
-  return lowerings;
+void tandem::registerLowerings(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, fusion::FusionDialect *) {
+    attachAttentionLowering(*context);
+    attachCallLowering(*context);
+    attachConcatLowering(*context);
+    attachGroupedMatmulLowering(*context);
+    attachMatmulLowering(*context);
+    attachReduceLowering(*context);
+    attachReshardLowering(*context);
+    attachViewLowerings(*context);
+  });
 }
 
 //===----------------------------------------------------------------------===//

@@ -11,13 +11,18 @@
 #include "LoopEmitter.h"
 #include "OpDims.h"
 #include "tandem/Support/LLVM.h"
-#include <memory>
+
+namespace tandem {
+class OpLowering;
+} // namespace tandem
+
+#include "tandem/Conversion/FusionToHostIR/LoweringOpInterface.h.inc"
 
 namespace tandem {
 
 /// Lowers the ops of one name to host IR, slice by slice. Stateless: loop state is in the
-/// LoopEmitter. Each is a class in a file under Lowerings/, or in another library that adds it to
-/// `getLowerings()`.
+/// LoopEmitter. Each is a class in a file under Lowerings/ or in another library, which attaches it
+/// to its op.
 class OpLowering {
 public:
   virtual ~OpLowering() = default;
@@ -124,38 +129,30 @@ LogicalResult emitReduction(OpBuilder &builder, Location loc, ReduceKind kind, V
                             const LocalDims &inDims, ArrayRef<int64_t> reduced, Value out,
                             const FirstSlice &first, Value stream);
 
-/// The lowerings by op name.
-class OpLowerings {
-public:
-  template <typename OpT> void add(std::unique_ptr<OpLowering> lowering) {
-    byName[OpT::getOperationName()] = std::move(lowering);
-  }
-  /// For ops with the trait `Elementwise` without a separate lowering.
-  void addElementwise(std::unique_ptr<OpLowering> lowering) { elementwise = std::move(lowering); }
+/// The lowering of an op: its own (LoweringOpInterface), or for another elementwise op that of one
+/// kernel; null: none.
+const OpLowering *getLowering(Operation *op);
 
-  const OpLowering *find(Operation *op) const;
+/// Makes a lowering that of all ops `OpT` of a context.
+template <typename OpT, typename LoweringT> void attachLowering(MLIRContext &context) {
+  struct Model : LoweringOpInterface::ExternalModel<Model, OpT> {
+    const OpLowering &getLowering(Operation *) const {
+      static const LoweringT lowering;
+      return lowering;
+    }
+  };
+  OpT::template attachInterface<Model>(context);
+}
 
-private:
-  llvm::StringMap<std::unique_ptr<OpLowering>> byName;
-  std::unique_ptr<OpLowering> elementwise;
-};
-
-/// The global lowerings. Other libraries add theirs before they create a context:
-/// `getLowerings().add<MyOp>(std::make_unique<MyLowering>())`. Not thread-safe.
-OpLowerings &getLowerings();
-/// The lowering of an op, or null.
-inline const OpLowering *getLowering(Operation *op) { return getLowerings().find(op); }
-
-/// Each adds the lowerings of one file under Lowerings/.
-void addAttentionLowering(OpLowerings &lowerings);
-void addCallLowering(OpLowerings &lowerings);
-void addConcatLowering(OpLowerings &lowerings);
-void addElementwiseLowering(OpLowerings &lowerings);
-void addGroupedMatmulLowering(OpLowerings &lowerings);
-void addMatmulLowering(OpLowerings &lowerings);
-void addReduceLowering(OpLowerings &lowerings);
-void addReshardLowering(OpLowerings &lowerings);
-void addViewLowerings(OpLowerings &lowerings);
+/// Each attaches the lowerings of one file under Lowerings/.
+void attachAttentionLowering(MLIRContext &context);
+void attachCallLowering(MLIRContext &context);
+void attachConcatLowering(MLIRContext &context);
+void attachGroupedMatmulLowering(MLIRContext &context);
+void attachMatmulLowering(MLIRContext &context);
+void attachReduceLowering(MLIRContext &context);
+void attachReshardLowering(MLIRContext &context);
+void attachViewLowerings(MLIRContext &context);
 
 /// Writes a constant to its result's buffer on the main stream, for ops that need a buffer
 /// (elementwise ops have constants in their kernels).

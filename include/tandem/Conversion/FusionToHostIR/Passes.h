@@ -27,6 +27,9 @@ namespace tandem {
 /// Registers the schedules with the fusion dialect, which verifies `#fusion.schedule` against them.
 void registerSchedules(DialectRegistry &registry);
 
+/// Attaches the lowerings of the fusion dialect's ops to them.
+void registerLowerings(DialectRegistry &registry);
+
 } // namespace tandem
 
 #endif // TANDEM_CONVERSION_FUSIONTOHOSTIR_PASSES_H

@@ -593,6 +593,6 @@ LogicalResult AttentionLowering::finishAccumulation(Operation *operation, Value 
   return success();
 }
 
-void tandem::addAttentionLowering(OpLowerings &lowerings) {
-  lowerings.add<fusion::AttentionOp>(std::make_unique<AttentionLowering>());
+void tandem::attachAttentionLowering(MLIRContext &context) {
+  attachLowering<fusion::AttentionOp, AttentionLowering>(context);
 }

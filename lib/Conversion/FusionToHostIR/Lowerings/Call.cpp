@@ -57,14 +57,117 @@ static FailureOr<SmallVector<Part>> getParts(ProgramBuilder &program, fusion::Ax
   return parts;
 }
 
+/// The same for the parallel dimensions of a call, by their numbers. All results have them, with
+/// the same digits.
+static FailureOr<SmallVector<SmallVector<Part>>> getParts(ProgramBuilder &program,
+                                                          fusion::CallOp call,
+                                                          const SliceIndex *index,
+                                                          SmallVectorImpl<int64_t> &extents) {
+  auto type = cast<RankedTensorType>(call.getOutputs().front().getType());
+  SmallVector<SmallVector<int64_t>> numbers = *call.getParallelDims();
+  ArrayRef<SmallVector<IndexPart>> streams;
+  if (index)
+    streams = index->digits;
+  SmallVector<SmallVector<Part>> parts;
+  for (auto [dim, extent] : llvm::enumerate(type.getShape())) {
+    if (numbers.front()[dim] < 0)
+      continue;
+    auto mine = getParts(program, fusion::getAxes(type), dim, extent, streams);
+    if (failed(mine))
+      return call.emitError("expected digits that fit dimension ") << dim;
+    parts.push_back(std::move(*mine));
+    extents.push_back(extent);
+  }
+  return parts;
+}
+
+namespace {
+
+/// The range of indices of each parallel dimension that one call gets.
+struct CallRange {
+  LocalDims dims;
+  SmallVector<Value> offsets; ///< where it begins in the logical tensor
+};
+
+} // namespace
+
+/// `looped`: the indices of the digits that are looped over.
+static CallRange getRange(ProgramBuilder &program, Location loc, ArrayRef<SmallVector<Part>> parts,
+                          const SliceIndex &looped) {
+  hostir::IndexBuilder math = program.math(loc);
+  size_t next = 0;
+  CallRange range;
+  for (ArrayRef<Part> mine : parts) {
+    Value offset;
+    SmallVector<SliceDigit> digits;
+    for (const auto &[digit, isLooped] : mine) {
+      LocalDigit &local = digits.emplace_back(digit).local;
+      Value begin = local.chunk ? math.mul(local.index, local.chunk) : local.index;
+      if (isLooped) {
+        begin = math.add(begin, looped.digits[next++].front().value);
+        local = {local.size, begin};
+      }
+      if (begin)
+        offset = math.add(offset, math.mul(begin, digit.stride));
+    }
+    range.dims.push_back(getLocalDigits(digits));
+    range.offsets.push_back(offset ? offset : program.getIndex(0));
+  }
+  return range;
+}
+
+/// Emits the call for one range of each parallel dimension. `extents`: of these dimensions.
+static void emitKernelCall(fusion::CallOp call, ProgramBuilder &program, const CallRange &range,
+                           ArrayRef<int64_t> extents, Value stream) {
+  OpBuilder &builder = program.getBuilder();
+  Location loc = call.getLoc();
+  SmallVector<SmallVector<int64_t>> numbers = *call.getParallelDims();
+  auto getView = [&](Value tensor, Value buffer, ArrayRef<int64_t> mine) {
+    LocalDims dims = getLocalDims(cast<RankedTensorType>(tensor.getType()), nullptr);
+    for (auto [digits, number] : llvm::zip_equal(dims, mine))
+      if (number >= 0)
+        digits = range.dims[number];
+    return makeView(builder, loc, buffer, dims, /*keepRank=*/true);
+  };
+  // Kernels that take dense buffers only get copies.
+  auto makeDense = [&](Value view) {
+    bool isTaken = call.getStrided() || hostir::isDense(cast<MemRefType>(view.getType()));
+    return isTaken ? view : hostir::allocLike(builder, loc, view, stream);
+  };
+  ArrayRef<SmallVector<int64_t>> ofResults = numbers, ofOperands = numbers;
+  ofResults = ofResults.take_front(call.getNumResults());
+  ofOperands = ofOperands.drop_front(call.getNumResults());
+  SmallVector<Value> outs, outputs, inputs;
+  for (auto [result, mine] : llvm::zip_equal(call.getOutputs(), ofResults)) {
+    outs.push_back(getView(result, program.getOrAllocBuffer(result), mine));
+    outputs.push_back(makeDense(outs.back()));
+  }
+  for (auto [operand, mine] : llvm::zip_equal(call.getInputs(), ofOperands)) {
+    Value view = getView(operand, program.getBuffer(operand), mine);
+    inputs.push_back(makeDense(view));
+    if (inputs.back() != view)
+      hostir::CopyOp::create(builder, loc, view, inputs.back(), stream);
+  }
+  SmallVector<int64_t> flat;
+  for (ArrayRef<int64_t> mine : numbers)
+    llvm::append_range(flat, mine);
+  auto made = hostir::CallOp::create(builder, loc, builder.getStringAttr(call.getCallee()), inputs,
+                                     outputs, builder.getDenseI64ArrayAttr(flat), range.offsets,
+                                     builder.getDenseI64ArrayAttr(extents), stream,
+                                     call.getConfigAttr(), call.getFlopsAttr(), call.getBytesAttr(),
+                                     call.getStridedAttr(), call.getEffectsAttr());
+  if (Attribute varying = call->getAttr(fusion::kVaryingAttrName))
+    made->setAttr(hostir::kVaryingAttrName, varying);
+  for (auto [out, output] : llvm::zip_equal(outs, outputs))
+    if (output != out)
+      hostir::CopyOp::create(builder, loc, output, out, stream);
+}
+
 LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value stream,
                                  LoopEmitter &loop) const {
   auto call = cast<fusion::CallOp>(op);
   ProgramBuilder &program = loop.program;
-  OpBuilder &builder = loop.getBuilder();
   Location loc = op->getLoc();
-  auto type = cast<RankedTensorType>(call.getOutputs().front().getType());
-  SmallVector<SmallVector<int64_t>> numbers = *call.getParallelDims();
   // All results have the same parallel dimensions; another one may make one of them empty.
   if (llvm::all_of(call.getOutputs(), [](Value output) {
         return llvm::is_contained(cast<RankedTensorType>(output.getType()).getShape(), 0);
@@ -74,105 +177,26 @@ LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value s
                            "own, found an extent of 0 in each");
     return success();
   }
-
-  // By parallel dimension; the results have the same ones, with the same digits.
-  ArrayRef<SmallVector<IndexPart>> streams;
-  if (index)
-    streams = index->digits;
-  SmallVector<SmallVector<Part>> parts;
-  SmallVector<int64_t> sizes;
-  SmallVector<int64_t> whole; // extents
-  int64_t runs = 1;
-  for (auto [dim, extent] : llvm::enumerate(type.getShape())) {
-    if (numbers.front()[dim] < 0)
-      continue;
-    auto mine = getParts(program, fusion::getAxes(type), dim, extent, streams);
-    if (failed(mine))
-      return op->emitError("expected digits that fit dimension ") << dim;
-    parts.push_back(std::move(*mine));
-    whole.push_back(extent);
-  }
-  for (const SmallVector<Part> &mine : parts)
+  SmallVector<int64_t> extents, sizes;
+  FailureOr<SmallVector<SmallVector<Part>>> parts = getParts(program, call, index, extents);
+  if (failed(parts))
+    return failure();
+  for (const SmallVector<Part> &mine : *parts)
     for (const Part &part : mine)
-      if (part.isLooped) {
+      if (part.isLooped)
         sizes.push_back(part.digit.local.numKept());
-        runs *= sizes.back();
-      }
+  int64_t runs = llvm::product_of(sizes);
   if (call.isOrdered() && runs != 1)
     return op->emitError("expected one range of indices on a device, for a kernel that writes "
                          "memory of its own, found ")
            << runs;
-
   return program.loop(loc, 0, runs, [&](Value run) -> LogicalResult {
-    hostir::IndexBuilder math = program.math(loc);
-    SliceIndex of = getSliceIndex(builder, loc, sizes, run);
-    size_t next = 0;
-    LocalDims parallel;
-    SmallVector<Value> offsets;
-    for (ArrayRef<Part> mine : parts) {
-      Value offset;
-      SmallVector<SliceDigit> digits;
-      for (const auto &[digit, isLooped] : mine) {
-        LocalDigit &local = digits.emplace_back(digit).local;
-        Value begin = local.chunk ? math.mul(local.index, local.chunk) : local.index;
-        if (isLooped) {
-          begin = math.add(begin, of.digits[next++].front().value);
-          local = {local.size, begin};
-        }
-        if (begin)
-          offset = math.add(offset, math.mul(begin, digit.stride));
-      }
-      parallel.push_back(getLocalDigits(digits));
-      offsets.push_back(offset ? offset : program.getIndex(0));
-    }
-    auto getView = [&](Value tensor, Value buffer, ArrayRef<int64_t> mine) {
-      LocalDims dims = getLocalDims(cast<RankedTensorType>(tensor.getType()), nullptr);
-      for (auto [digits, number] : llvm::zip_equal(dims, mine))
-        if (number >= 0)
-          digits = parallel[number];
-      return makeView(builder, loc, buffer, dims, /*keepRank=*/true);
-    };
-
-    // Kernels that take dense buffers only get copies.
-    auto needsCopy = [&](Value view) {
-      return !call.getStrided() && !hostir::isDense(cast<MemRefType>(view.getType()));
-    };
-    auto allocLike = [&](Value view) { return hostir::allocLike(builder, loc, view, stream); };
-    ArrayRef<SmallVector<int64_t>> ofResults = numbers, ofOperands = numbers;
-    ofResults = ofResults.take_front(call.getNumResults());
-    ofOperands = ofOperands.drop_front(call.getNumResults());
-    SmallVector<Value> outs, outputs;
-    for (auto [result, mine] : llvm::zip_equal(call.getOutputs(), ofResults)) {
-      outs.push_back(getView(result, program.getOrAllocBuffer(result), mine));
-      outputs.push_back(needsCopy(outs.back()) ? allocLike(outs.back()) : outs.back());
-    }
-    SmallVector<Value> inputs;
-    for (auto [operand, mine] : llvm::zip_equal(call.getInputs(), ofOperands)) {
-      Value view = getView(operand, program.getBuffer(operand), mine);
-      if (needsCopy(view)) {
-        Value dense = allocLike(view);
-        hostir::CopyOp::create(builder, loc, view, dense, stream);
-        view = dense;
-      }
-      inputs.push_back(view);
-    }
-    SmallVector<int64_t> flat;
-    for (ArrayRef<int64_t> mine : numbers)
-      llvm::append_range(flat, mine);
-    auto made = hostir::CallOp::create(
-        builder, loc, builder.getStringAttr(call.getCallee()), inputs, outputs,
-        builder.getDenseI64ArrayAttr(flat), offsets, builder.getDenseI64ArrayAttr(whole), stream,
-        call.getConfigAttr(), call.getFlopsAttr(), call.getBytesAttr(), call.getStridedAttr(),
-        call.getEffectsAttr());
-    if (Attribute varying = call->getAttr(fusion::kVaryingAttrName))
-      made->setAttr(hostir::kVaryingAttrName, varying);
-    for (auto [out, output] : llvm::zip_equal(outs, outputs))
-      if (output != out)
-        hostir::CopyOp::create(builder, loc, output, out, stream);
+    SliceIndex looped = getSliceIndex(program.getBuilder(), loc, sizes, run);
+    emitKernelCall(call, program, getRange(program, loc, *parts, looped), extents, stream);
     return success();
   });
 }
 
-void tandem::addCallLowering(OpLowerings &lowerings) {
-  lowerings.add<fusion::CallOp>(std::make_unique<CallLowering>());
+void tandem::attachCallLowering(MLIRContext &context) {
+  attachLowering<fusion::CallOp, CallLowering>(context);
 }

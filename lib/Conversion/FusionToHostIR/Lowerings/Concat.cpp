@@ -176,6 +176,6 @@ class ConcatLowering : public OpLowering {
 };
 } // namespace
 
-void tandem::addConcatLowering(OpLowerings &lowerings) {
-  lowerings.add<fusion::ConcatOp>(std::make_unique<ConcatLowering>());
+void tandem::attachConcatLowering(MLIRContext &context) {
+  attachLowering<fusion::ConcatOp, ConcatLowering>(context);
 }

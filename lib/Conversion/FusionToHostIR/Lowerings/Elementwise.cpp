@@ -162,7 +162,3 @@ LogicalResult ElementwiseLowering::emit(Operation *op, const SliceIndex *index, 
   program.launch(loc, kernel, inputs, out, stream);
   return success();
 }
-
-void tandem::addElementwiseLowering(OpLowerings &lowerings) {
-  lowerings.addElementwise(std::make_unique<ElementwiseLowering>());
-}

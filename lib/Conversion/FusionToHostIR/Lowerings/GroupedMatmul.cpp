@@ -144,6 +144,6 @@ LogicalResult GroupedSlice::emitCall(const FirstSlice &first) {
       });
 }
 
-void tandem::addGroupedMatmulLowering(OpLowerings &lowerings) {
-  lowerings.add<fusion::GroupedMatmulOp>(std::make_unique<GroupedMatmulLowering>());
+void tandem::attachGroupedMatmulLowering(MLIRContext &context) {
+  attachLowering<fusion::GroupedMatmulOp, GroupedMatmulLowering>(context);
 }

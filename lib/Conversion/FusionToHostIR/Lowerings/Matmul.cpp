@@ -202,6 +202,6 @@ LogicalResult MatmulSlice::emitContiguous(const FirstSlice &first) {
       builder, loc, first, [&] { return emit(bias, false); }, [&] { return emit({}, true); });
 }
 
-void tandem::addMatmulLowering(OpLowerings &lowerings) {
-  lowerings.add<fusion::MatmulOp>(std::make_unique<MatmulLowering>());
+void tandem::attachMatmulLowering(MLIRContext &context) {
+  attachLowering<fusion::MatmulOp, MatmulLowering>(context);
 }

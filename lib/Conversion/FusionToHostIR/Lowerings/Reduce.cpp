@@ -148,6 +148,6 @@ LogicalResult ReduceLowering::combine(Operation *operation, OpDims opDims, Value
   return emitReduction(builder, loc, op.getKind(), in, inDims, op.getDims(), out, first, stream);
 }
 
-void tandem::addReduceLowering(OpLowerings &lowerings) {
-  lowerings.add<fusion::ReduceOp>(std::make_unique<ReduceLowering>());
+void tandem::attachReduceLowering(MLIRContext &context) {
+  attachLowering<fusion::ReduceOp, ReduceLowering>(context);
 }

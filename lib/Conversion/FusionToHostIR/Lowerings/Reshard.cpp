@@ -177,6 +177,6 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   return success();
 }
 
-void tandem::addReshardLowering(OpLowerings &lowerings) {
-  lowerings.add<fusion::ReshardOp>(std::make_unique<ReshardLowering>());
+void tandem::attachReshardLowering(MLIRContext &context) {
+  attachLowering<fusion::ReshardOp, ReshardLowering>(context);
 }

@@ -174,9 +174,9 @@ LogicalResult ReshapeLowering::emit(Operation *op, const SliceIndex *index, Valu
   return success();
 }
 
-void tandem::addViewLowerings(OpLowerings &lowerings) {
-  lowerings.add<fusion::BroadcastOp>(std::make_unique<BroadcastLowering>());
-  lowerings.add<fusion::PermuteOp>(std::make_unique<PermuteLowering>());
-  lowerings.add<fusion::ReshapeOp>(std::make_unique<ReshapeLowering>());
-  lowerings.add<fusion::SliceOp>(std::make_unique<SliceLowering>());
+void tandem::attachViewLowerings(MLIRContext &context) {
+  attachLowering<fusion::BroadcastOp, BroadcastLowering>(context);
+  attachLowering<fusion::PermuteOp, PermuteLowering>(context);
+  attachLowering<fusion::ReshapeOp, ReshapeLowering>(context);
+  attachLowering<fusion::SliceOp, SliceLowering>(context);
 }

@@ -38,12 +38,6 @@ StringRef ScheduleAttr::getWord(StringRef option) const {
   return value ? value.getValue() : StringRef();
 }
 
-bool ScheduleAttr::takesSequences() const {
-  const ScheduleRegistry *registry = ScheduleRegistry::get(getContext());
-  const ScheduleInfo *info = registry ? registry->lookup(getName()) : nullptr;
-  return info && info->takesSequences;
-}
-
 bool ScheduleChoice::isMade(DictionaryAttr options) const {
   Attribute value = options.get(option);
   if (auto given = dyn_cast_if_present<StringAttr>(value))

@@ -112,8 +112,7 @@ static LogicalResult verifyReshard(ReshardOp op) {
   Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
   if (!reshard.isSupported())
     return op.emitOpError() << reshard.reason;
-  bool whole = op.getSchedule() && op.getSchedule()->takesSequences();
-  if (reshard.kind == ReshardKind::Sequence && !whole)
+  if (reshard.kind == ReshardKind::Sequence)
     return op.emitOpError() << "expected one row of the reshard table, found "
                             << reshard.steps.size() << " (fusion-insert-reshards writes them out)";
   return success();

@@ -43,8 +43,7 @@ Explained<int64_t> fusion::writeOutReshard(ReshardOp op) {
   Reshard reshard = classifyReshard(from, to);
   if (!reshard.isSupported())
     return explain(op) << op->getName() << " op " << reshard.reason;
-  if (reshard.kind != ReshardKind::Sequence ||
-      (op.getSchedule() && op.getSchedule()->takesSequences()))
+  if (reshard.kind != ReshardKind::Sequence)
     return 1;
   OpBuilder builder(op);
   Value value = op.getInput();

@@ -138,8 +138,6 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
     ::llvm::StringRef getWord(::llvm::StringRef option) const;
     /// Name and options, for people: "push, streams = 2".
     std::string str() const;
-    /// Whether the schedule accepts reshards of several rows of the reshard table.
-    bool takesSequences() const;
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

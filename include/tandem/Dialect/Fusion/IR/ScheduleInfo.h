@@ -63,9 +63,6 @@ struct ScheduleInfo {
   StringRef name;
   SmallVector<ScheduleOption, 0> options;
   SmallVector<ScheduleRule, 0> rules{};
-  /// Whether the schedule accepts a reshard of several rows, which `fusion-insert-reshards`
-  /// otherwise writes out as a sequence.
-  bool takesSequences = false;
 };
 
 /// The registered schedules, an interface of the fusion dialect. Without it (in a tool that only
