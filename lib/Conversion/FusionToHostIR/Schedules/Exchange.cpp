@@ -79,7 +79,6 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
   LoopEmitter body(gather.loop, program);
   if (failed(body.prepare()))
     return failure();
-  OpBuilder &builder = program.getBuilder();
   Location loc = gather.getLoc();
   const OwnerDigits &digits = gather.digits;
   const ReshardPlan &plan = gather.plan;
@@ -93,28 +92,14 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
       return program.getStream(loc, digits.getIteration(program, loc, step, number), streams);
     };
   };
+  GatherHops hops(gather, body);
   auto exchangeWith = [&](Value distance) {
     Value from = peers.getSource(distance), to = peers.getTarget(distance);
-    auto arrive = [&](Value number, const SliceIndex &theirs, Value stream) -> LogicalResult {
-      // Slices of one number have one shape on every device.
-      SliceIndex mine = digits.getIndex(builder, loc, peers.me, number, /*isFirst=*/true);
-      for (unsigned digit : gather.loop.raggedDigits)
-        mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;
-      SmallVector<Exchanged> pieces;
-      for (fusion::ReshardOp reshard : gather.gathers) {
-        FailureOr<ReshardPlan> given = GatherLoop::getSlice(reshard, mine, to, builder),
-                               taken = GatherLoop::getSlice(reshard, theirs, Value(), builder);
-        if (failed(given) || failed(taken))
-          return failure();
-        Value source = program.getBuffer(reshard.getInput()),
-              gathered = program.getBuffer(reshard.getResult());
-        Value out = makeView(builder, loc, source, given->source, true);
-        pieces.push_back({out, makeView(builder, loc, gathered, taken->target, true)});
-      }
-      MessageGroup{channel, to, from, stream}.emit(program, loc, pieces);
-      return success();
-    };
-    return gather.computeFrom(body, from, streamOf(distance), arrive);
+    return gather.computeFrom(
+        body, from, streamOf(distance), [&](Value number, const SliceIndex &theirs, Value stream) {
+          MessageGroup group{channel, to, from, stream};
+          return hops.emitSlice(peers.me, /*isOwn=*/true, number, theirs, group);
+        });
   };
 
   LogicalResult done = program.overlap(loc, streams, plan.mesh, [&] {

@@ -177,7 +177,6 @@ private:
   LoopEmitter body;
   std::optional<DoubleBuffers> buffers;
   std::optional<RingLoop> ring;
-  SmallVector<Value> places; ///< where slices arrive, unless in double buffers
 };
 
 } // namespace
@@ -201,7 +200,7 @@ LogicalResult RingGather::hop(int64_t direction, Value step, int64_t number) {
       ring->sync(ring->getStream(direction), program.getMainStream());
   }
   Value next = ring->getDevice(direction, ring->addOne(step));
-  return GatherHops(gather, body, places)
+  return GatherHops(gather, body)
       .emit(owner, next, isOwn, getNumbers(direction), ring->getGroup(direction), from, to);
 }
 
@@ -265,8 +264,6 @@ LogicalResult RingGather::emit() {
   if (failed(body.prepare()))
     return failure();
   ring.emplace(form, gather.plan, gather.getLoc(), program);
-  for (fusion::ReshardOp reshard : gather.gathers)
-    places.push_back(program.getBuffer(reshard.getResult()));
   LogicalResult done = ring->overlap([&] { return emitAll(); });
   return succeeded(done) ? body.finish() : done;
 }
