@@ -110,7 +110,8 @@ Explained<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index
 /// The same for one receiver: slices that one owner hands out in parts are OwnerMoves too (else a
 /// Transfer), and the source is the part for the device with this number in the group. Example:
 /// `[-, didx("x")] -> [didx("x"), stream(4)]` of 8x4 with "x" = 4 at index i: owner i sends
-/// receiver r its {4 @ r, 2}, {1}, which arrive at {2}, {4 @ i}. A null receiver: of no use.
+/// receiver r its {4 @ r, 2}, {1}, which arrive at {2}, {4 @ i}. The receiver may be
+/// null if all get the same, or if only the target is needed.
 Explained<ReshardPlan> planReshardFor(fusion::ReshardOp op, const SliceIndex &index, Value receiver,
                                       OpBuilder *builder);
 /// The plan of any slice, without indices: what kind of communication it is, and whether it can be

@@ -285,7 +285,7 @@ LogicalResult GatedGather::pushOwn() {
 /// Into the receive memory.
 LogicalResult GatedGather::copyOwn() {
   return forEachSlice(peers.me, /*isOwn=*/true, [&](Value, const SliceIndex &slice, Value) {
-    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, peers.me, builder);
+    FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, peers.me, &builder);
     if (failed(plan))
       return failure();
     Value source = program.getBuffer(reshard.getInput());
@@ -332,7 +332,7 @@ LogicalResult GatedGather::multiplyRows(fusion::MatmulOp matmul) {
   Value main = program.getMainStream();
   auto multiplySlice = [&](const SliceIndex &slice, bool isOwn) {
     FailureOr<ReshardPlan> plan =
-        GatherLoop::getSlice(reshard, slice, isOwn ? peers.me : Value(), builder);
+        planReshardFor(reshard, slice, isOwn ? peers.me : Value(), &builder);
     if (failed(plan))
       return failure();
     if (isOwn && isInPlace)

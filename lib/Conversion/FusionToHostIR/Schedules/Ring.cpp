@@ -131,8 +131,7 @@ public:
   /// Lets the loop read a slice there.
   LogicalResult read(LoopEmitter &body, ArrayRef<Value> from, const SliceIndex &slice) const {
     for (auto [reshard, shard] : llvm::zip_equal(gather.gathers, from)) {
-      FailureOr<ReshardPlan> plan =
-          GatherLoop::getSlice(reshard, slice, Value(), body.getBuilder());
+      FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), &body.getBuilder());
       if (failed(plan))
         return failure();
       body.readFrom(fusion::ReshardOp(reshard).getResult(), {shard, plan->source});

@@ -141,11 +141,6 @@ bool GatherLoop::computesOwnAtOnce() const {
 
 Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }
 
-Explained<ReshardPlan> GatherLoop::getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
-                                            Value receiver, OpBuilder &builder) {
-  return planReshardFor(gather, slice, receiver, &builder);
-}
-
 SmallVector<Value> GatherLoop::allocReceived(ProgramBuilder &program) const {
   SmallVector<Value> received;
   for (fusion::ReshardOp reshard : gathers) {
@@ -167,7 +162,7 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
     Value gathered = body.program.getBuffer(reshard.getResult());
     if (gathered == arrived)
       continue;
-    Explained<ReshardPlan> plan = getSlice(reshard, slice, Value(), builder);
+    Explained<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), &builder);
     if (failed(plan))
       return plan.report();
     bool apart = readsApart(reshard, copies);
@@ -186,7 +181,7 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
 static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, Value owner,
                                const SliceIndex &slice, Value stream) {
   OpBuilder &builder = body.getBuilder();
-  Explained<ReshardPlan> plan = GatherLoop::getSlice(gather, slice, owner, builder);
+  Explained<ReshardPlan> plan = planReshardFor(gather, slice, owner, &builder);
   if (failed(plan))
     return plan.report();
   Location loc = gather.getLoc();
@@ -216,7 +211,7 @@ LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex 
       return failure();
     if (!apart)
       continue;
-    Explained<ReshardPlan> plan = getSlice(gather, slice, me, body.getBuilder());
+    Explained<ReshardPlan> plan = planReshardFor(gather, slice, me, &body.getBuilder());
     if (failed(plan))
       return plan.report();
     body.readFrom(gather.getResult(), {body.program.getBuffer(gather.getInput()), plan->source});

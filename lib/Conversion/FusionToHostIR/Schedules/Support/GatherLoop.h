@@ -44,11 +44,6 @@ public:
   Obstacle verifyForwarded() const;
 
   Location getLoc() const;
-  /// The pieces of a gather's slice in its operand (on the owner, for one receiver) and in the
-  /// gathered value; emits their indices. The receiver is a number in the group; it may be null if
-  /// all get the same, or only the second is needed.
-  static Explained<ReshardPlan> getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
-                                         Value receiver, OpBuilder &builder);
   /// Symmetric memory for each gathered value, where peers write. It becomes the value's buffer,
   /// unless the value is a result of the program: that is in the embedder's memory, which peers
   /// cannot access.

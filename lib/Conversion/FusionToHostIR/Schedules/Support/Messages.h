@@ -37,7 +37,7 @@ public:
   FailureOr<Value> getSource(size_t i, const SliceIndex &slice, bool isOwn,
                              Value receiver = {}) const;
   /// A slice in `shard`, a buffer with the slices of one device in the shape of the operand of
-  /// gather number `i`. `receiver`: as of GatherLoop::getSlice.
+  /// gather number `i`. `receiver`: as of planReshardFor.
   FailureOr<Value> getPart(size_t i, Value shard, const SliceIndex &slice,
                            Value receiver = {}) const;
   /// Sends the slices of `owner` (this device, if `isOwn`) with these numbers, and receives those
