@@ -7,6 +7,8 @@
 
 #include "tandem/Program/ByteSet.h"
 
+#include "ProgramImpl.h"
+
 #include <algorithm>
 
 namespace tandem {
@@ -226,3 +228,26 @@ bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out)
 }
 
 } // namespace tandem
+
+namespace tandem::program {
+
+Overlap overlap(uint64_t a, const Layout &layoutA, uint64_t b, const Layout &layoutB) {
+  uint64_t spanA = layoutA.spanBytes(), spanB = layoutB.spanBytes();
+  if (spanA == 0 || spanB == 0 || a + spanA <= b || b + spanB <= a)
+    return Overlap::None;
+  if (a == b && layoutA.normalized() == layoutB.normalized())
+    return Overlap::Same;
+  return commonBytes(a, ByteSet(layoutA), b, ByteSet(layoutB)).value_or(0) ? Overlap::Partial
+                                                                           : Overlap::None;
+}
+
+Overlap overlap(const PlacedView &a, const PlacedView &b) {
+  return a.buffer == b.buffer ? overlap(a.address, a.layout, b.address, b.layout) : Overlap::None;
+}
+
+bool isInjective(const Layout &layout) {
+  ByteSet set(layout);
+  return set.isNested && set.bytes == layout.numBytes();
+}
+
+} // namespace tandem::program

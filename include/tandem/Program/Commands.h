@@ -75,8 +75,8 @@ enum class CommandCost : uint8_t {
 };
 inline constexpr size_t kNumCommandCosts = 8;
 
-/// Of which fused commands a command may be a part.
-enum class PartOf : uint8_t { None = 0, Gated = 1, Exchange = 2, Both = 3 };
+/// What a command may be a part of. Both: of a gated matmul and of a fused exchange.
+enum class PartOf : uint8_t { None = 0, Gated = 1, Exchange = 2, Both = 3, Group = 4 };
 
 struct CommandInfo {
   const char *name; ///< as in the schema

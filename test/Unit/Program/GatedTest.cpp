@@ -76,9 +76,9 @@ TEST(Gated, PartsAreThoseThatFollow) {
   expectGatedError(
       "command 7 (gated_matmul \"gated_matmul #7\"): field aux: 99 parts, only 7 commands",
       [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 99; });
-  expectGatedError("is inside the gated matmul of command 7, which has 1 more parts",
+  expectGatedError("is inside the gated_matmul of command 7, which has 1 more parts",
                    [](GatedSpec &s, RankSpec &r) { r.commands[s.head].aux = 6; });
-  expectGatedError("(matmul \"matmul #8\"): is on stream 1, its gated matmul (command 7) on 0",
+  expectGatedError("(matmul \"matmul #8\"): is on stream 1, its gated_matmul (command 7) on 0",
                    [](GatedSpec &s, RankSpec &) { s.part(0, 0).stream = 1; });
   expectGatedError("field value: expected at most 1048576 SMs, found 1048577",
                    [](GatedSpec &s, RankSpec &r) { r.commands[s.head].value = (1 << 20) + 1; });

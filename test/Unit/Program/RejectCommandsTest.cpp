@@ -203,9 +203,9 @@ std::vector<Reject> brokenCommands() {
       [](P &, R &r) { r.commands[s::group].aux = 3; });
   add("group-short", "command 11 (recv \"recv #11\"): is outside a group",
       [](P &, R &r) { r.commands[s::group].aux = 1; });
-  add("group-stream", "is on stream 0 and channel 0, its group (command 9) on 1 and 0",
+  add("group-stream", "is on stream 0, its group (command 9) on 1",
       [](P &, R &r) { r.commands[s::send].stream = 0; });
-  add("group-channel", "is on stream 1 and channel 1", [](P &, R &r) {
+  add("group-channel", "is on channel 1, its group (command 9) on 0", [](P &, R &r) {
     r.channels.push_back(r.channels[0]);
     r.commands[s::recv].channel = 1;
   });
