@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaApi.h"
-#include "Nodes.h"
 #include "SharedMemory.h"
 
 #include "../Driver.h"
@@ -22,9 +21,6 @@
 namespace tandem::gpu {
 
 namespace {
-
-CUstream stream(StreamHandle handle) { return static_cast<CUstream>(handle); }
-CUevent event(EventHandle handle) { return static_cast<CUevent>(handle); }
 
 /// Makes the GPU's primary context current (the embedder's libraries use it too) and restores the
 /// previous context of the calling thread. Calls made meanwhile do not end the embedder's captures:
@@ -51,12 +47,29 @@ private:
   bool pushed = false;
 };
 
-#define TANDEM_TRY_CUDA(name, ...) TANDEM_RETURN_IF_ERROR(api.status(api.name(__VA_ARGS__), #name))
-#define TANDEM_CUDA(name, ...)                                                                     \
-  Current current(api, context);                                                                   \
-  return api.status(api.name(__VA_ARGS__), #name)
+// Before VendorCalls.inc.
+#define TANDEM_WHERE context
+#define TANDEM_NAME(name) cu##name
+#define TANDEM_CURRENT Current current(api, TANDEM_WHERE)
+#define TANDEM_STATUS(name, ...) api.status(api.TANDEM_NAME(name)(__VA_ARGS__), "cu" #name)
+#define TANDEM_TRY(name, ...) TANDEM_RETURN_IF_ERROR(TANDEM_STATUS(name, __VA_ARGS__))
+#define TANDEM_CALL(name, ...)                                                                     \
+  TANDEM_CURRENT;                                                                                  \
+  return TANDEM_STATUS(name, __VA_ARGS__)
 
 class CudaDriver final : public Driver {
+  using Api = CudaApi;
+  using Stream = CUstream;
+  using Event = CUevent;
+  using Graph = CUgraph;
+  using Executable = CUgraphExec;
+  using Uuid = CUuuid;
+  using CaptureStatus = CUstreamCaptureStatus;
+  using Shared = SharedMemory;
+  static constexpr auto kSuccess = CUDA_SUCCESS, kNotReady = CUDA_ERROR_NOT_READY;
+  static constexpr auto kNotCapturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  static constexpr auto kRelaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+
 public:
   CudaDriver(const CudaApi &api, CUdevice device)
       : api(api), device(device), users(DriverUsers::of(kCuda, device)), shared(api, device) {
@@ -69,9 +82,9 @@ public:
   }
   Status open(unsigned index) {
     // Never released: the embedder's libraries use it too, and creating it again takes 250 ms.
-    TANDEM_TRY_CUDA(cuDevicePrimaryCtxRetain, &context, device);
+    TANDEM_TRY(DevicePrimaryCtxRetain, &context, device);
     char name[256] = "";
-    TANDEM_TRY_CUDA(cuDeviceGetName, name, sizeof name, device);
+    TANDEM_TRY(DeviceGetName, name, sizeof name, device);
     description.name = fmt::format("cuda:{}", index);
     description.model = name;
     TANDEM_ASSIGN_OR_RETURN(description.uuid, uuidOf(device));
@@ -94,63 +107,38 @@ public:
     return Status();
   }
 
-  const DeviceInfo &info() const override { return description; }
   const Vendor &vendor() const override { return kCuda; }
-  Status runWithin(const std::function<Status()> &body) override {
-    Current current(api, context);
-    return body();
-  }
-  // The context is never released, and the table of functions is static.
-  Status release(std::function<Status()> body) override {
-    return users.release([&api = api, context = context, body = std::move(body)] {
-      Current current(api, context);
-      return body();
-    });
-  }
 
-  void releasePending() override { users.releasePending().ignore(); }
-  void neverRelease() override { users.neverRelease(); }
-  Status freeNow(void *memory) override { TANDEM_CUDA(cuMemFree, address(memory)); }
+  Status freeNow(void *memory) override { TANDEM_CALL(MemFree, address(memory)); }
 
   Status allocate(uint64_t bytes, void **memory) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     CUdeviceptr made = 0;
     Status status = api.status(api.cuMemAlloc(&made, bytes), "cuMemAlloc");
     *memory = reinterpret_cast<void *>(made); // NOLINT(performance-no-int-to-ptr): it is the API's
     return status;
   }
   Status free(void *memory) override {
-    return release(
-        [&api = api, memory] { return api.status(api.cuMemFree(address(memory)), "cuMemFree"); });
+    return release([&api = api, memory] { return TANDEM_STATUS(MemFree, address(memory)); });
   }
   Status allocateHost(uint64_t bytes, void **memory) override {
-    TANDEM_CUDA(cuMemHostAlloc, memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    TANDEM_CALL(MemHostAlloc, memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
   }
   Status freeHost(void *memory) override {
-    return release(
-        [&api = api, memory] { return api.status(api.cuMemFreeHost(memory), "cuMemFreeHost"); });
+    return release([&api = api, memory] { return TANDEM_STATUS(MemFreeHost, memory); });
   }
 
-  Status allocateShared(uint64_t bytes, void **memory) override {
-    Current current(api, context);
-    return shared.allocate(bytes, memory);
-  }
   Status allocateSignals(uint64_t, void **) override {
     return Status(Code::Internal, "signals of CUDA lie next to the data");
   }
-  Status exportShared(const void *memory, uint64_t bytes, SharedHandle *handle) override {
-    Current current(api, context);
-    return shared.exportMemory(memory, bytes, handle);
-  }
   Status importShared(const SharedHandle &handle, uint64_t bytes, void **memory) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     return shared.importMemory(handle.descriptor, bytes, memory);
   }
   Status freeShared(void *memory) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     return shared.free(memory);
   }
-  bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
   std::vector<std::string> atomicsOn() override {
     std::vector<std::string> all{description.uuid};
     int count = 0, native = 0;
@@ -165,66 +153,36 @@ public:
     return all;
   }
 
-  // The driver's blocking calls return before a small copy or a fill is done, and other streams do
-  // not wait for it.
-  Status copy(void *dst, const void *src, uint64_t bytes) override {
-    TANDEM_RETURN_IF_ERROR(issueCopy(dst, src, bytes, transfers));
-    TANDEM_CUDA(cuStreamSynchronize, transfers);
-  }
   Status fill(void *dst, uint8_t value, uint64_t bytes) override {
-    Current current(api, context);
-    TANDEM_TRY_CUDA(cuMemsetD8Async, address(dst), value, bytes, transfers);
-    return api.status(api.cuStreamSynchronize(transfers), "cuStreamSynchronize");
+    TANDEM_CURRENT;
+    TANDEM_TRY(MemsetD8Async, address(dst), value, bytes, transfers);
+    return TANDEM_STATUS(StreamSynchronize, transfers);
   }
 
   Status createStream(StreamHandle *handle, StreamPriority priority) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     int least = 0, greatest = 0; // a smaller number is a higher priority
-    TANDEM_TRY_CUDA(cuCtxGetStreamPriorityRange, &least, &greatest);
-    return api.status(api.cuStreamCreateWithPriority(Made<CUstream>(handle), CU_STREAM_NON_BLOCKING,
-                                                     priorityOf(priority, least, greatest)),
-                      "cuStreamCreate");
-  }
-  Status destroyStream(StreamHandle handle) override {
-    TANDEM_CUDA(cuStreamDestroy, stream(handle));
+    TANDEM_TRY(CtxGetStreamPriorityRange, &least, &greatest);
+    return TANDEM_STATUS(StreamCreateWithPriority, Made<CUstream>(handle), CU_STREAM_NON_BLOCKING,
+                         priorityOf(priority, least, greatest));
   }
   Status checkStream(StreamHandle handle) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     CUcontext of = nullptr;
     if (handle)
-      TANDEM_TRY_CUDA(cuStreamGetCtx, stream(handle), &of);
+      TANDEM_TRY(StreamGetCtx, stream(handle), &of);
     if (!handle || of == context)
       return Status();
     return Status(Code::InvalidArgument,
                   "the stream belongs to another GPU or CUDA context than " + description.name);
   }
-  Status queryStream(StreamHandle handle, bool *done) override {
-    Current current(api, context);
-    return query(api.cuStreamQuery(stream(handle)), "the stream has failed", done);
-  }
   Status createEvent(EventHandle *handle, bool timing) override {
-    Current current(api, context);
-    return api.status(api.cuEventCreate(Made<CUevent>(handle),
-                                        timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
-                      "cuEventCreate");
-  }
-  Status destroyEvent(EventHandle handle) override { TANDEM_CUDA(cuEventDestroy, event(handle)); }
-  Status record(EventHandle handle, StreamHandle on) override {
-    TANDEM_CUDA(cuEventRecord, event(handle), stream(on));
-  }
-  Status wait(StreamHandle waiting, EventHandle handle) override {
-    TANDEM_CUDA(cuStreamWaitEvent, stream(waiting), event(handle), CU_EVENT_WAIT_DEFAULT);
-  }
-  Status queryEvent(EventHandle handle, bool *done) override {
-    Current current(api, context);
-    return query(api.cuEventQuery(event(handle)), "work before an event has failed", done);
-  }
-  Status elapsed(EventHandle from, EventHandle to, float *milliseconds) override {
-    TANDEM_CUDA(cuEventElapsedTime, milliseconds, event(from), event(to));
+    TANDEM_CALL(EventCreate, Made<CUevent>(handle),
+                timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
   }
 
   Status issueCopy(void *dst, const void *src, uint64_t bytes, StreamHandle on) override {
-    TANDEM_CUDA(cuMemcpyAsync, address(dst), address(src), bytes, stream(on));
+    TANDEM_CALL(MemcpyAsync, address(dst), address(src), bytes, stream(on));
   }
   Status issueCopyRows(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
                        uint64_t width, uint64_t rows, StreamHandle on) override {
@@ -237,55 +195,31 @@ public:
     copy.dstPitch = dstPitch;
     copy.WidthInBytes = width;
     copy.Height = rows;
-    TANDEM_CUDA(cuMemcpy2DAsync, &copy, stream(on));
+    TANDEM_CALL(Memcpy2DAsync, &copy, stream(on));
   }
 
   Status setWord(StreamHandle on, void *at, uint64_t value) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     if (description.streamValues)
-      return api.status(
-          api.cuStreamWriteValue64(stream(on), address(at), value, CU_STREAM_WRITE_VALUE_DEFAULT),
-          "cuStreamWriteValue64");
-    TANDEM_TRY_CUDA(cuMemsetD32Async, address(at), static_cast<unsigned>(value), 1, stream(on));
-    return api.status(
-        api.cuMemsetD32Async(address(at) + 4, static_cast<unsigned>(value >> 32), 1, stream(on)),
-        "cuMemsetD32Async");
+      return TANDEM_STATUS(StreamWriteValue64, stream(on), address(at), value,
+                           CU_STREAM_WRITE_VALUE_DEFAULT);
+    TANDEM_TRY(MemsetD32Async, address(at), static_cast<unsigned>(value), 1, stream(on));
+    return TANDEM_STATUS(MemsetD32Async, address(at) + 4, static_cast<unsigned>(value >> 32), 1,
+                         stream(on));
   }
   Status waitValue(StreamHandle on, void *at, uint64_t atLeast) override {
-    TANDEM_CUDA(cuStreamWaitValue64, stream(on), address(at), atLeast, CU_STREAM_WAIT_VALUE_GEQ);
+    TANDEM_CALL(StreamWaitValue64, stream(on), address(at), atLeast, CU_STREAM_WAIT_VALUE_GEQ);
   }
 
-  // Relaxed: calls of other threads do not affect the capture.
-  Status beginCapture(StreamHandle on) override {
-    TANDEM_CUDA(cuStreamBeginCapture, stream(on), CU_STREAM_CAPTURE_MODE_RELAXED);
-  }
-  Status endCapture(StreamHandle on, GraphHandle *graph) override {
-    Current current(api, context);
-    return api.status(api.cuStreamEndCapture(stream(on), Made<CUgraph>(graph)),
-                      "cuStreamEndCapture");
-  }
-  Status isCapturing(StreamHandle on, bool *capturing) override {
-    Current current(api, context);
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    // The legacy default stream cannot be captured.
-    if (on)
-      TANDEM_TRY_CUDA(cuStreamIsCapturing, stream(on), &status);
-    *capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
-    return Status();
-  }
-  Status destroyGraph(GraphHandle graph) override {
-    TANDEM_CUDA(cuGraphDestroy, static_cast<CUgraph>(graph));
-  }
   Status instantiate(GraphHandle graph, ExecutableHandle *executable) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     // Kernels keep the priority of the stream that they were captured on.
-    return api.status(api.cuGraphInstantiate(Made<CUgraphExec>(executable),
-                                             static_cast<CUgraph>(graph),
-                                             CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
-                      "cuGraphInstantiate");
+    return TANDEM_STATUS(GraphInstantiate, Made<CUgraphExec>(executable),
+                         static_cast<CUgraph>(graph),
+                         CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
   }
   Status update(ExecutableHandle executable, GraphHandle graph, bool *done) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     CUgraphExecUpdateResultInfo why;
     std::memset(&why, 0, sizeof why);
     CUresult result = api.cuGraphExecUpdate(static_cast<CUgraphExec>(executable),
@@ -295,49 +229,98 @@ public:
                                                           : api.status(result, "cuGraphExecUpdate");
   }
   Status frontier(StreamHandle on, std::vector<NodeHandle> &found) override {
-    Current current(api, context);
-    return nodes.frontier(stream(on), found);
+    TANDEM_CURRENT;
+    found.clear();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUgraphNode *nodes = nullptr;
+    const CUgraphEdgeData *edges = nullptr; // else edges of a special kind are an error
+    size_t count = 0;
+    TANDEM_TRY(StreamGetCaptureInfo_v3, stream(on), &status, nullptr, nullptr, &nodes, &edges,
+               &count);
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+      return Status(Code::Unsupported, "the stream is not being captured");
+    found.assign(nodes, nodes + count);
+    return Status();
   }
   Status dependencies(NodeHandle node, std::vector<NodeHandle> &found) override {
-    Current current(api, context);
-    return nodes.dependencies(static_cast<CUgraphNode>(node), found);
+    TANDEM_CURRENT;
+    found.clear();
+    size_t count = 0;
+    TANDEM_TRY(GraphNodeGetDependencies_v2, nodeOf(node), nullptr, nullptr, &count);
+    if (count == 0)
+      return Status();
+    std::vector<CUgraphNode> nodes(count);
+    std::vector<CUgraphEdgeData> edges(count);
+    TANDEM_TRY(GraphNodeGetDependencies_v2, nodeOf(node), nodes.data(), edges.data(), &count);
+    found.assign(nodes.begin(), nodes.end());
+    return Status();
   }
   Status setLaunch(ExecutableHandle executable, NodeHandle node, FunctionHandle function,
                    const Grid &grid, void **with) override {
-    Current current(api, context);
-    return nodes.setLaunch(static_cast<CUgraphExec>(executable), static_cast<CUgraphNode>(node),
-                           static_cast<CUfunction>(function), grid, with);
+    CUDA_KERNEL_NODE_PARAMS parameters;
+    std::memset(&parameters, 0, sizeof parameters);
+    parameters.func = static_cast<CUfunction>(function);
+    parameters.gridDimX = grid.x;
+    parameters.gridDimY = grid.y;
+    parameters.gridDimZ = 1;
+    parameters.blockDimX = grid.threads;
+    parameters.blockDimY = parameters.blockDimZ = 1;
+    parameters.kernelParams = with;
+    TANDEM_CALL(GraphExecKernelNodeSetParams, static_cast<CUgraphExec>(executable), nodeOf(node),
+                &parameters);
   }
   Status setCopy(ExecutableHandle executable, NodeHandle node, void *dst, const void *src,
                  uint64_t bytes) override {
-    Current current(api, context);
-    return nodes.setCopy(static_cast<CUgraphExec>(executable), static_cast<CUgraphNode>(node),
-                         address(dst), address(src), bytes, context);
+    TANDEM_CURRENT;
+    // The types of memory must stay those of the capture.
+    CUDA_MEMCPY3D parameters;
+    TANDEM_TRY(GraphMemcpyNodeGetParams, nodeOf(node), &parameters);
+    parameters.srcXInBytes = parameters.dstXInBytes = 0;
+    parameters.srcDevice = address(src);
+    parameters.dstDevice = address(dst);
+    parameters.WidthInBytes = bytes;
+    return TANDEM_STATUS(GraphExecMemcpyNodeSetParams, static_cast<CUgraphExec>(executable),
+                         nodeOf(node), &parameters, context);
   }
-  Status setLike(ExecutableHandle executable, NodeHandle node, NodeHandle other) override {
-    Current current(api, context);
-    return nodes.setLike(static_cast<CUgraphExec>(executable), static_cast<CUgraphNode>(node),
-                         static_cast<CUgraphNode>(other), context);
-  }
-  Status launchGraph(ExecutableHandle executable, StreamHandle on) override {
-    TANDEM_CUDA(cuGraphLaunch, static_cast<CUgraphExec>(executable), stream(on));
-  }
-  Status destroyExecutable(ExecutableHandle executable) override {
-    TANDEM_CUDA(cuGraphExecDestroy, static_cast<CUgraphExec>(executable));
+  Status setLike(ExecutableHandle executable, NodeHandle node, NodeHandle like) override {
+    TANDEM_CURRENT;
+    auto in = static_cast<CUgraphExec>(executable);
+    CUgraphNode to = nodeOf(node), from = nodeOf(like);
+    CUgraphNodeType mine = CU_GRAPH_NODE_TYPE_EMPTY, theirs = CU_GRAPH_NODE_TYPE_EMPTY;
+    TANDEM_TRY(GraphNodeGetType, to, &mine);
+    TANDEM_TRY(GraphNodeGetType, from, &theirs);
+    if (mine == theirs && mine == CU_GRAPH_NODE_TYPE_KERNEL) {
+      CUDA_KERNEL_NODE_PARAMS parameters, before;
+      TANDEM_TRY(GraphKernelNodeGetParams, to, &before);
+      TANDEM_TRY(GraphKernelNodeGetParams, from, &parameters);
+      // Attributes of a launch, such as its clusters, stay those of the captured kernel.
+      if (parameters.func != before.func || parameters.kern != before.kern)
+        return Status(Code::Unsupported, "a library runs another kernel at other addresses");
+      return TANDEM_STATUS(GraphExecKernelNodeSetParams, in, to, &parameters);
+    }
+    if (mine == theirs && mine == CU_GRAPH_NODE_TYPE_MEMSET) {
+      CUDA_MEMSET_NODE_PARAMS parameters;
+      TANDEM_TRY(GraphMemsetNodeGetParams, from, &parameters);
+      return TANDEM_STATUS(GraphExecMemsetNodeSetParams, in, to, &parameters, context);
+    }
+    if (mine == theirs && mine == CU_GRAPH_NODE_TYPE_MEMCPY) {
+      CUDA_MEMCPY3D parameters;
+      TANDEM_TRY(GraphMemcpyNodeGetParams, from, &parameters);
+      return TANDEM_STATUS(GraphExecMemcpyNodeSetParams, in, to, &parameters, context);
+    }
+    return Status(Code::Unsupported, "a library's work has other nodes at other addresses");
   }
 
   Status loadModule(std::string_view image, ModuleHandle *handle) override {
-    Current current(api, context);
-    return api.status(api.cuModuleLoadData(Made<CUmodule>(handle), image.data()),
-                      "cuModuleLoadData");
+    TANDEM_CALL(ModuleLoadData, Made<CUmodule>(handle), image.data());
   }
   Status unloadModule(ModuleHandle handle) override {
     return release([&api = api, handle] {
-      return api.status(api.cuModuleUnload(static_cast<CUmodule>(handle)), "cuModuleUnload");
+      return TANDEM_STATUS(ModuleUnload, static_cast<CUmodule>(handle));
     });
   }
   Status function(ModuleHandle handle, const char *name, FunctionHandle *function) override {
-    Current current(api, context);
+    TANDEM_CURRENT;
     CUfunction made = nullptr;
     TANDEM_RETURN_IF_ERROR(
         api.status(api.cuModuleGetFunction(&made, static_cast<CUmodule>(handle), name),
@@ -348,61 +331,38 @@ public:
     size_t offset = 0, size = 0;
     while (api.cuFuncGetParamInfo(made, sizes.size(), &offset, &size) == CUDA_SUCCESS)
       sizes.push_back(static_cast<uint32_t>(size));
-    {
+    if (!sizes.empty()) {
       std::lock_guard<std::mutex> lock(sizesMutex);
       arguments[made] = std::move(sizes);
     }
     // Load now: loading at the first launch would wait for running kernels, including waiting ones.
-    return api.status(api.cuFuncLoad(made), "cuFuncLoad");
+    return TANDEM_STATUS(FuncLoad, made);
   }
   Status issueLaunch(FunctionHandle function, const Grid &grid, StreamHandle on,
                      void **arguments) override {
-    TANDEM_CUDA(cuLaunchKernel, static_cast<CUfunction>(function), grid.x, grid.y, 1, grid.threads,
-                1, 1, 0, stream(on), arguments, nullptr);
-  }
-
-  Expected<const std::vector<uint32_t> *> argumentSizes(FunctionHandle function) override {
-    std::lock_guard<std::mutex> lock(sizesMutex);
-    auto found = arguments.find(static_cast<CUfunction>(function));
-    if (found == arguments.end() || found->second.empty())
-      return Status(Code::Unsupported, "a kernel's arguments are not known");
-    return &found->second;
+    TANDEM_CALL(LaunchKernel, static_cast<CUfunction>(function), grid.x, grid.y, 1, grid.threads, 1,
+                1, 0, stream(on), arguments, nullptr);
   }
 
 private:
-  /// In hexadecimal.
-  Expected<std::string> uuidOf(CUdevice of) const {
-    CUuuid uuid{};
-    TANDEM_TRY_CUDA(cuDeviceGetUuid, &uuid, of);
-    std::string text;
-    for (char byte : uuid.bytes)
-      text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    return text;
-  }
+  static CUgraphNode nodeOf(NodeHandle handle) { return static_cast<CUgraphNode>(handle); }
   Expected<int> attribute(CUdevice_attribute which) {
     int value = 0;
-    TANDEM_TRY_CUDA(cuDeviceGetAttribute, &value, which, device);
+    TANDEM_TRY(DeviceGetAttribute, &value, which, device);
     return value;
   }
-  Status query(CUresult result, const char *what, bool *done) const {
-    *done = result == CUDA_SUCCESS;
-    return result == CUDA_ERROR_NOT_READY ? Status() : api.status(result, what);
-  }
 
-  const CudaApi &api;
-  CUdevice device;
-  DriverUsers &users;
   CUcontext context = nullptr;
-  CUstream transfers = nullptr; ///< for copy() and fill()
-  SharedMemory shared;
-  DeviceInfo description;
-  CudaNodes nodes{api};
-  std::mutex sizesMutex;
-  std::map<CUfunction, std::vector<uint32_t>> arguments; ///< bytes; guarded by sizesMutex
+
+#include "../VendorCalls.inc"
 };
 
-#undef TANDEM_CUDA
-#undef TANDEM_TRY_CUDA
+#undef TANDEM_CALL
+#undef TANDEM_TRY
+#undef TANDEM_STATUS
+#undef TANDEM_CURRENT
+#undef TANDEM_NAME
+#undef TANDEM_WHERE
 
 } // namespace
 

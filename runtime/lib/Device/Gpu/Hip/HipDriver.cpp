@@ -28,9 +28,6 @@ namespace {
 /// hipGraphInstantiateFlagUseNodePriority of HIP 6 and later.
 constexpr unsigned long long kUseNodePriority = 8;
 
-hipStream_t stream(StreamHandle handle) { return static_cast<hipStream_t>(handle); }
-hipEvent_t event(EventHandle handle) { return static_cast<hipEvent_t>(handle); }
-
 /// Makes the GPU current and restores the thread's previous one. Calls made meanwhile do not end
 /// the embedder's captures.
 class Current {
@@ -55,12 +52,29 @@ private:
   bool changed = false;
 };
 
-#define TANDEM_TRY_HIP(name, ...) TANDEM_RETURN_IF_ERROR(api.status(api.name(__VA_ARGS__), #name))
-#define TANDEM_HIP(name, ...)                                                                      \
-  Current current(api, device);                                                                    \
-  return api.status(api.name(__VA_ARGS__), #name)
+// Before VendorCalls.inc.
+#define TANDEM_WHERE device
+#define TANDEM_NAME(name) hip##name
+#define TANDEM_CURRENT Current current(api, TANDEM_WHERE)
+#define TANDEM_STATUS(name, ...) api.status(api.TANDEM_NAME(name)(__VA_ARGS__), "hip" #name)
+#define TANDEM_TRY(name, ...) TANDEM_RETURN_IF_ERROR(TANDEM_STATUS(name, __VA_ARGS__))
+#define TANDEM_CALL(name, ...)                                                                     \
+  TANDEM_CURRENT;                                                                                  \
+  return TANDEM_STATUS(name, __VA_ARGS__)
 
 class HipDriver final : public Driver {
+  using Api = HipApi;
+  using Stream = hipStream_t;
+  using Event = hipEvent_t;
+  using Graph = hipGraph_t;
+  using Executable = hipGraphExec_t;
+  using Uuid = hipUUID;
+  using CaptureStatus = hipStreamCaptureStatus;
+  using Shared = HipSharedMemory;
+  static constexpr auto kSuccess = hipSuccess, kNotReady = hipErrorNotReady;
+  static constexpr auto kNotCapturing = hipStreamCaptureStatusNone;
+  static constexpr auto kRelaxed = hipStreamCaptureModeRelaxed;
+
 public:
   HipDriver(const HipApi &api, int device)
       : api(api), device(device), users(DriverUsers::of(kHip, device)), shared(api, device) {
@@ -75,7 +89,7 @@ public:
   Status open() {
     hipDeviceProp_t properties;
     std::memset(&properties, 0, sizeof properties);
-    TANDEM_TRY_HIP(hipGetDeviceProperties, &properties, device);
+    TANDEM_TRY(GetDeviceProperties, &properties, device);
     description.name = fmt::format("hip:{}", device);
     description.model = properties.name;
     // "gfx942:sramecc+:xnack-": code objects that name no feature run with any.
@@ -84,8 +98,7 @@ public:
     TANDEM_ASSIGN_OR_RETURN(description.uuid, uuidOf(device));
     description.index = static_cast<unsigned>(device);
     int processors = 0;
-    TANDEM_TRY_HIP(hipDeviceGetAttribute, &processors, hipDeviceAttributeMultiprocessorCount,
-                   device);
+    TANDEM_TRY(DeviceGetAttribute, &processors, hipDeviceAttributeMultiprocessorCount, device);
     description.processors = static_cast<unsigned>(std::max(processors, 1));
     description.sharesMemory = true;
     description.sharesByBytes = true;
@@ -98,60 +111,37 @@ public:
     return Status();
   }
 
-  const DeviceInfo &info() const override { return description; }
   const Vendor &vendor() const override { return kHip; }
-  Status runWithin(const std::function<Status()> &body) override {
-    Current current(api, device);
-    return body();
-  }
-  Status release(std::function<Status()> body) override {
-    return users.release([&api = api, device = device, body = std::move(body)] {
-      Current current(api, device);
-      return body();
-    });
-  }
-  void releasePending() override { users.releasePending().ignore(); }
-  void neverRelease() override { users.neverRelease(); }
-  Status freeNow(void *memory) override { TANDEM_HIP(hipFree, memory); }
+  Status freeNow(void *memory) override { TANDEM_CALL(Free, memory); }
 
-  Status allocate(uint64_t bytes, void **memory) override { TANDEM_HIP(hipMalloc, memory, bytes); }
+  Status allocate(uint64_t bytes, void **memory) override { TANDEM_CALL(Malloc, memory, bytes); }
   Status free(void *memory) override {
-    return release([&api = api, memory] { return api.status(api.hipFree(memory), "hipFree"); });
+    return release([&api = api, memory] { return TANDEM_STATUS(Free, memory); });
   }
   Status allocateHost(uint64_t bytes, void **memory) override {
-    TANDEM_HIP(hipHostMalloc, memory, bytes,
-               hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent);
+    TANDEM_CALL(HostMalloc, memory, bytes,
+                hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent);
   }
   Status freeHost(void *memory) override {
-    return release(
-        [&api = api, memory] { return api.status(api.hipHostFree(memory), "hipHostFree"); });
+    return release([&api = api, memory] { return TANDEM_STATUS(HostFree, memory); });
   }
 
-  Status allocateShared(uint64_t bytes, void **memory) override {
-    Current current(api, device);
-    return shared.allocate(bytes, memory);
-  }
   Status allocateSignals(uint64_t bytes, void **memory) override {
     {
-      Current current(api, device);
+      TANDEM_CURRENT;
       TANDEM_RETURN_IF_ERROR(shared.allocateSignals(bytes, memory));
     }
     return fill(*memory, 0, bytes);
   }
-  Status exportShared(const void *memory, uint64_t bytes, SharedHandle *handle) override {
-    Current current(api, device);
-    return shared.exportMemory(memory, bytes, handle);
-  }
   Status importShared(const SharedHandle &handle, uint64_t, void **memory) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     return shared.importMemory(handle, memory);
   }
   Status freeShared(void *memory) override {
     if (!shared.takeImported(memory))
       return free(memory);
-    TANDEM_HIP(hipIpcCloseMemHandle, memory);
+    TANDEM_CALL(IpcCloseMemHandle, memory);
   }
-  bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
   std::vector<std::string> atomicsOn() override {
     std::vector<std::string> all{description.uuid};
     int count = 0;
@@ -164,105 +154,55 @@ public:
     return all;
   }
 
-  Status copy(void *dst, const void *src, uint64_t bytes) override {
-    TANDEM_RETURN_IF_ERROR(issueCopy(dst, src, bytes, transfers));
-    TANDEM_HIP(hipStreamSynchronize, transfers);
-  }
   Status fill(void *dst, uint8_t value, uint64_t bytes) override {
-    Current current(api, device);
-    TANDEM_TRY_HIP(hipMemsetAsync, dst, value, bytes, transfers);
-    return api.status(api.hipStreamSynchronize(transfers), "hipStreamSynchronize");
+    TANDEM_CURRENT;
+    TANDEM_TRY(MemsetAsync, dst, value, bytes, transfers);
+    return TANDEM_STATUS(StreamSynchronize, transfers);
   }
 
   Status createStream(StreamHandle *handle, StreamPriority priority) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     int least = 0, greatest = 0; // a smaller number is a higher priority
-    TANDEM_TRY_HIP(hipDeviceGetStreamPriorityRange, &least, &greatest);
-    return api.status(api.hipStreamCreateWithPriority(Made<hipStream_t>(handle),
-                                                      hipStreamNonBlocking,
-                                                      priorityOf(priority, least, greatest)),
-                      "hipStreamCreateWithPriority");
-  }
-  Status destroyStream(StreamHandle handle) override {
-    TANDEM_HIP(hipStreamDestroy, stream(handle));
+    TANDEM_TRY(DeviceGetStreamPriorityRange, &least, &greatest);
+    return TANDEM_STATUS(StreamCreateWithPriority, Made<hipStream_t>(handle), hipStreamNonBlocking,
+                         priorityOf(priority, least, greatest));
   }
   Status checkStream(StreamHandle handle) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     hipDevice_t of = device;
     if (handle && api.hipStreamGetDevice)
-      TANDEM_TRY_HIP(hipStreamGetDevice, stream(handle), &of);
+      TANDEM_TRY(StreamGetDevice, stream(handle), &of);
     if (of == device)
       return Status();
     return Status(Code::InvalidArgument,
                   "the stream belongs to another GPU than " + description.name);
   }
-  Status queryStream(StreamHandle handle, bool *done) override {
-    Current current(api, device);
-    return query(api.hipStreamQuery(stream(handle)), "the stream has failed", done);
-  }
   Status createEvent(EventHandle *handle, bool timing) override {
-    Current current(api, device);
-    return api.status(api.hipEventCreateWithFlags(Made<hipEvent_t>(handle),
-                                                  timing ? hipEventDefault : hipEventDisableTiming),
-                      "hipEventCreateWithFlags");
-  }
-  Status destroyEvent(EventHandle handle) override { TANDEM_HIP(hipEventDestroy, event(handle)); }
-  Status record(EventHandle handle, StreamHandle on) override {
-    TANDEM_HIP(hipEventRecord, event(handle), stream(on));
-  }
-  Status wait(StreamHandle waiting, EventHandle handle) override {
-    TANDEM_HIP(hipStreamWaitEvent, stream(waiting), event(handle), 0);
-  }
-  Status queryEvent(EventHandle handle, bool *done) override {
-    Current current(api, device);
-    return query(api.hipEventQuery(event(handle)), "work before an event has failed", done);
-  }
-  Status elapsed(EventHandle from, EventHandle to, float *milliseconds) override {
-    TANDEM_HIP(hipEventElapsedTime, milliseconds, event(from), event(to));
+    TANDEM_CALL(EventCreateWithFlags, Made<hipEvent_t>(handle),
+                timing ? hipEventDefault : hipEventDisableTiming);
   }
 
   Status issueCopy(void *dst, const void *src, uint64_t bytes, StreamHandle on) override {
-    TANDEM_HIP(hipMemcpyAsync, dst, src, bytes, hipMemcpyDefault, stream(on));
+    TANDEM_CALL(MemcpyAsync, dst, src, bytes, hipMemcpyDefault, stream(on));
   }
   Status issueCopyRows(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
                        uint64_t width, uint64_t rows, StreamHandle on) override {
-    TANDEM_HIP(hipMemcpy2DAsync, dst, dstPitch, src, srcPitch, width, rows, hipMemcpyDefault,
-               stream(on));
+    TANDEM_CALL(Memcpy2DAsync, dst, dstPitch, src, srcPitch, width, rows, hipMemcpyDefault,
+                stream(on));
   }
 
   Status setWord(StreamHandle on, void *at, uint64_t value) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     auto *half = static_cast<uint32_t *>(at);
-    TANDEM_TRY_HIP(hipMemsetD32Async, half, static_cast<int>(value), 1, stream(on));
-    return api.status(api.hipMemsetD32Async(half + 1, static_cast<int>(value >> 32), 1, stream(on)),
-                      "hipMemsetD32Async");
+    TANDEM_TRY(MemsetD32Async, half, static_cast<int>(value), 1, stream(on));
+    return TANDEM_STATUS(MemsetD32Async, half + 1, static_cast<int>(value >> 32), 1, stream(on));
   }
   Status waitValue(StreamHandle, void *, uint64_t) override {
     return Status(Code::Unsupported, "stream waits need signal memory, which peers cannot map");
   }
 
-  Status beginCapture(StreamHandle on) override {
-    TANDEM_HIP(hipStreamBeginCapture, stream(on), hipStreamCaptureModeRelaxed);
-  }
-  Status endCapture(StreamHandle on, GraphHandle *graph) override {
-    Current current(api, device);
-    return api.status(api.hipStreamEndCapture(stream(on), Made<hipGraph_t>(graph)),
-                      "hipStreamEndCapture");
-  }
-  Status isCapturing(StreamHandle on, bool *capturing) override {
-    Current current(api, device);
-    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-    // The legacy default stream cannot be captured.
-    if (on)
-      TANDEM_TRY_HIP(hipStreamIsCapturing, stream(on), &status);
-    *capturing = status != hipStreamCaptureStatusNone;
-    return Status();
-  }
-  Status destroyGraph(GraphHandle graph) override {
-    TANDEM_HIP(hipGraphDestroy, static_cast<hipGraph_t>(graph));
-  }
   Status instantiate(GraphHandle graph, ExecutableHandle *executable) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     hipGraphExec_t made = nullptr;
     auto from = static_cast<hipGraph_t>(graph);
     hipError_t result = api.hipGraphInstantiateWithFlags(&made, from, kUseNodePriority);
@@ -272,7 +212,7 @@ public:
     return api.status(result, "hipGraphInstantiateWithFlags");
   }
   Status update(ExecutableHandle executable, GraphHandle graph, bool *done) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     hipGraphNode_t node = nullptr;
     hipGraphExecUpdateResult why = hipGraphExecUpdateSuccess;
     hipError_t result = api.hipGraphExecUpdate(static_cast<hipGraphExec_t>(executable),
@@ -282,69 +222,59 @@ public:
                                                     : api.status(result, "hipGraphExecUpdate");
   }
   Status frontier(StreamHandle on, std::vector<NodeHandle> &found) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     found.clear();
     hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
     const hipGraphNode_t *nodes = nullptr;
     size_t count = 0;
-    TANDEM_RETURN_IF_ERROR(api.status(
-        api.hipStreamGetCaptureInfo_v2(stream(on), &status, nullptr, nullptr, &nodes, &count),
-        "hipStreamGetCaptureInfo"));
+    TANDEM_TRY(StreamGetCaptureInfo_v2, stream(on), &status, nullptr, nullptr, &nodes, &count);
     if (status != hipStreamCaptureStatusActive)
       return Status(Code::Unsupported, "the stream is not being captured");
     found.assign(nodes, nodes + count);
     return Status();
   }
   Status dependencies(NodeHandle node, std::vector<NodeHandle> &found) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     found.clear();
     size_t count = 0;
     auto of = static_cast<hipGraphNode_t>(node);
-    TANDEM_TRY_HIP(hipGraphNodeGetDependencies, of, nullptr, &count);
+    TANDEM_TRY(GraphNodeGetDependencies, of, nullptr, &count);
     if (count == 0)
       return Status();
     std::vector<hipGraphNode_t> nodes(count);
-    TANDEM_TRY_HIP(hipGraphNodeGetDependencies, of, nodes.data(), &count);
+    TANDEM_TRY(GraphNodeGetDependencies, of, nodes.data(), &count);
     found.assign(nodes.begin(), nodes.end());
     return Status();
   }
   Status setLaunch(ExecutableHandle executable, NodeHandle node, FunctionHandle function,
                    const Grid &grid, void **with) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     hipKernelNodeParams parameters;
     std::memset(static_cast<void *>(&parameters), 0, sizeof parameters);
     parameters.func = function; // a hipFunction_t is accepted, as in captures
     parameters.gridDim = dim3(grid.x, grid.y, 1);
     parameters.blockDim = dim3(grid.threads, 1, 1);
     parameters.kernelParams = with;
-    return api.status(api.hipGraphExecKernelNodeSetParams(static_cast<hipGraphExec_t>(executable),
-                                                          static_cast<hipGraphNode_t>(node),
-                                                          &parameters),
-                      "hipGraphExecKernelNodeSetParams");
+    return TANDEM_STATUS(GraphExecKernelNodeSetParams, static_cast<hipGraphExec_t>(executable),
+                         static_cast<hipGraphNode_t>(node), &parameters);
   }
   Status setCopy(ExecutableHandle executable, NodeHandle node, void *dst, const void *src,
                  uint64_t bytes) override {
-    TANDEM_HIP(hipGraphExecMemcpyNodeSetParams1D, static_cast<hipGraphExec_t>(executable),
-               static_cast<hipGraphNode_t>(node), dst, src, bytes, hipMemcpyDefault);
+    TANDEM_CALL(GraphExecMemcpyNodeSetParams1D, static_cast<hipGraphExec_t>(executable),
+                static_cast<hipGraphNode_t>(node), dst, src, bytes, hipMemcpyDefault);
   }
   /// HIP's functions that read a node's parameters trust the caller's idea of its kind, and the
   /// numbers of the kinds have changed with HIP 6. So the run is captured again.
   Status setLike(ExecutableHandle, NodeHandle, NodeHandle) override {
     return Status(Code::Unsupported, "nodes of a library's work are not changed on HIP");
   }
-  Status launchGraph(ExecutableHandle executable, StreamHandle on) override {
-    TANDEM_HIP(hipGraphLaunch, static_cast<hipGraphExec_t>(executable), stream(on));
-  }
-  Status destroyExecutable(ExecutableHandle executable) override {
-    TANDEM_HIP(hipGraphExecDestroy, static_cast<hipGraphExec_t>(executable));
-  }
 
   Status loadModule(std::string_view image, ModuleHandle *handle) override {
     TANDEM_ASSIGN_OR_RETURN(std::string_view object, selectCodeObject(image, description.target));
     TANDEM_ASSIGN_OR_RETURN(KernelParameters kernels, readKernelParameters(object));
-    Current current(api, device);
+    TANDEM_CURRENT;
     hipModule_t made = nullptr;
-    TANDEM_TRY_HIP(hipModuleLoadData, &made, object.data());
+    TANDEM_TRY(ModuleLoadData, &made, object.data());
     *handle = made;
     std::lock_guard<std::mutex> lock(sizesMutex);
     modules[made] = std::move(kernels);
@@ -356,11 +286,11 @@ public:
       modules.erase(handle);
     }
     return release([&api = api, handle] {
-      return api.status(api.hipModuleUnload(static_cast<hipModule_t>(handle)), "hipModuleUnload");
+      return TANDEM_STATUS(ModuleUnload, static_cast<hipModule_t>(handle));
     });
   }
   Status function(ModuleHandle handle, const char *name, FunctionHandle *function) override {
-    Current current(api, device);
+    TANDEM_CURRENT;
     hipFunction_t made = nullptr;
     TANDEM_RETURN_IF_ERROR(
         api.status(api.hipModuleGetFunction(&made, static_cast<hipModule_t>(handle), name),
@@ -375,45 +305,22 @@ public:
   }
   Status issueLaunch(FunctionHandle function, const Grid &grid, StreamHandle on,
                      void **with) override {
-    TANDEM_HIP(hipModuleLaunchKernel, static_cast<hipFunction_t>(function), grid.x, grid.y, 1,
-               grid.threads, 1, 1, 0, stream(on), with, nullptr);
-  }
-  Expected<const std::vector<uint32_t> *> argumentSizes(FunctionHandle function) override {
-    std::lock_guard<std::mutex> lock(sizesMutex);
-    auto found = arguments.find(function);
-    if (found == arguments.end())
-      return Status(Code::Unsupported, "a kernel's arguments are not known");
-    return &found->second;
+    TANDEM_CALL(ModuleLaunchKernel, static_cast<hipFunction_t>(function), grid.x, grid.y, 1,
+                grid.threads, 1, 1, 0, stream(on), with, nullptr);
   }
 
 private:
-  /// In hexadecimal.
-  Expected<std::string> uuidOf(int of) const {
-    hipUUID uuid{};
-    TANDEM_TRY_HIP(hipDeviceGetUuid, &uuid, of);
-    std::string text;
-    for (char byte : uuid.bytes)
-      text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    return text;
-  }
-  Status query(hipError_t result, const char *what, bool *done) const {
-    *done = result == hipSuccess;
-    return result == hipErrorNotReady ? Status() : api.status(result, what);
-  }
+  std::map<ModuleHandle, KernelParameters> modules; ///< guarded by sizesMutex
 
-  const HipApi &api;
-  const int device;
-  DriverUsers &users;
-  hipStream_t transfers = nullptr; ///< for copy() and fill()
-  HipSharedMemory shared;
-  DeviceInfo description;
-  std::mutex sizesMutex; ///< guards the fields below
-  std::map<ModuleHandle, KernelParameters> modules;
-  std::map<FunctionHandle, std::vector<uint32_t>> arguments; ///< bytes
+#include "../VendorCalls.inc"
 };
 
-#undef TANDEM_HIP
-#undef TANDEM_TRY_HIP
+#undef TANDEM_CALL
+#undef TANDEM_TRY
+#undef TANDEM_STATUS
+#undef TANDEM_CURRENT
+#undef TANDEM_NAME
+#undef TANDEM_WHERE
 
 } // namespace
 
