@@ -50,17 +50,17 @@ public:
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    GatedCall call;
+    gated::Matmul call = plan->matmul();
     call.a = static_cast<const std::byte *>(frame.pointers[a]) - bytesBeforeA;
+    call.w = frame.pointers[w];
     if (own.present())
       call.own = frame.pointers[own.slot];
-    call.w = frame.pointers[w];
     if (targets.empty())
-      call.out = frame.pointers[out];
+      call.d = frame.pointers[out];
     if (bias.present())
-      call.bias = frame.pointers[bias.slot];
+      call.function.bias = frame.pointers[bias.slot];
     if (residual.present())
-      call.residual = frame.pointers[residual.slot];
+      call.function.residual = frame.pointers[residual.slot];
     call.abortFlag = state.abortFlag();
     TANDEM_ASSIGN_OR_RETURN(call.stopped, state.stoppedWord());
     call.progress = static_cast<uint64_t *>(stream.progressWord());
@@ -70,12 +70,14 @@ public:
       capture->reads(countRun);
       call.epoch = static_cast<const uint64_t *>(capture->epoch);
     }
-    for (const Gate &gate : gates) {
+    for (size_t i = 0; i < gates.size(); ++i) {
+      const Gate &gate = gates[i];
       uint64_t value = gate.value + (capture ? 0 : frame.epoch * gate.perRun);
-      call.gates.push_back({gate.words + frame.firstSignal + gate.slot, gate.perRun, value});
+      call.gates[i] = {gate.words + frame.firstSignal + gate.slot, gate.perRun, value};
     }
-    for (const GatedTarget &target : targets) {
-      gated::Target &to = call.targets.emplace_back();
+    for (size_t i = 0; i < targets.size(); ++i) {
+      const GatedTarget &target = targets[i];
+      gated::Target &to = call.targets[i];
       to.d = target.isLocal ? frame.pointers[target.local.slot]
                             : peers->place(target.peer, target.offset, frame);
       if (!target.signals)
@@ -119,41 +121,46 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
     return no(none);
   if (whole.ordered)
     return no("a deterministic program adds in a given order");
+  if (desc.gates.size() > gated::kMostGates || desc.targets.size() > gated::kMostTargets)
+    return no(fmt::format("it has {} gates and {} targets, of at most {} and {}", desc.gates.size(),
+                          desc.targets.size(), gated::kMostGates, gated::kMostTargets));
   GatedShape shape;
   shape.type = whole.a.layout.dtype;
   shape.outType = whole.out.layout.dtype;
-  shape.m = whole.out.layout.shape[0];
-  shape.n = whole.out.layout.shape[1];
-  shape.k = whole.a.layout.shape[1];
-  shape.strideA = rowStride(whole.a.layout);
-  shape.strideW = rowStride(whole.b.layout);
-  shape.strideOut = rowStride(whole.out.layout);
   shape.transposeW = whole.transposeB;
+  gated::Matmul &matmul = shape.matmul;
+  matmul.m = whole.out.layout.shape[0];
+  matmul.n = whole.out.layout.shape[1];
+  matmul.k = whole.a.layout.shape[1];
+  matmul.strideA = rowStride(whole.a.layout);
+  matmul.strideW = rowStride(whole.b.layout);
+  matmul.strideD = rowStride(whole.out.layout);
+  matmul.numGates = static_cast<uint32_t>(desc.gates.size());
+  matmul.numTargets = static_cast<uint32_t>(desc.targets.size());
   shape.blocks = desc.blocks;
-  shape.numGates = static_cast<uint32_t>(desc.gates.size());
   shape.leftSms = desc.leaves;
-  shape.hasTargets = !desc.targets.empty();
   for (const Operand *matrix : {&whole.a, &whole.b, &whole.out, &desc.own.rows})
     if (matrix->present() && matrix->alignment % kRowBytes != 0)
       return no("matrices that are not at multiples of 16 bytes");
   if (desc.own.rows.present()) {
     const Layout &own = desc.own.rows.layout;
-    shape.own = {desc.own.firstRow, own.shape[0], own.strides[0]};
+    matmul.firstOwn = desc.own.firstRow;
+    matmul.ownRows = own.shape[0];
+    matmul.strideOwn = own.strides[0];
   }
-  if (shape.strideW == 0 && whole.b.layout.strides[0] == 1) { // stored the other way round
+  if (matmul.strideW == 0 && whole.b.layout.strides[0] == 1) { // stored the other way round
     shape.transposeW = !shape.transposeW;
-    shape.strideW = whole.b.layout.strides[1];
+    matmul.strideW = whole.b.layout.strides[1];
   }
-  if (shape.strideA == 0 || shape.strideW == 0 || shape.strideOut == 0)
+  if (matmul.strideA == 0 || matmul.strideW == 0 || matmul.strideD == 0)
     return no(fmt::format("expected rows or columns one after the other, found {} by {}",
                           whole.a.layout.str(), whole.b.layout.str()));
   if (desc.epilogue) {
     const Layout &bias = whole.bias.layout;
     if (whole.bias.present() && (bias.dtype != shape.outType || bias.strides[0] != 1))
       return no(fmt::format("a bias that is {}", bias.str()));
-    shape.function =
-        GatedShape::Function{desc.epilogue->activation, desc.epilogue->alpha, desc.epilogue->beta,
-                             whole.bias.present(), desc.epilogue->residual.present()};
+    shape.epilogue = desc.epilogue;
+    shape.hasBias = whole.bias.present();
   }
   if (std::string why = kernels->whyNot(shape); !why.empty())
     return no(why);

@@ -51,27 +51,27 @@ struct Slices {
 };
 
 Slices slicesOf(const GatedShape &shape) {
-  Slices slices{shape.k, 1, {}};
-  for (const GatedShape::Block &block : shape.blocks)
+  Slices slices{shape.matmul.k, 1, {}};
+  for (const program::GatedBlock &block : shape.blocks)
     if (block.firstK > 0)
       slices.columns = std::min(slices.columns, block.firstK);
   if (slices.columns < 1)
     return slices;
-  for (const GatedShape::Block &block : shape.blocks)
+  for (const program::GatedBlock &block : shape.blocks)
     if (block.firstK % slices.columns != 0)
       slices.whyNot = "its slices of K differ in size";
-  slices.count = static_cast<int32_t>((shape.k + slices.columns - 1) / slices.columns);
+  slices.count = static_cast<int32_t>((shape.matmul.k + slices.columns - 1) / slices.columns);
   return slices;
 }
 
 /// The function of an epilogue, without addresses.
-gated::Function describe(const GatedShape::Function &function) {
+gated::Function describe(const EpilogueDesc &epilogue) {
   gated::Function to{};
   to.present = 1;
-  to.alpha = function.alpha;
-  to.beta = function.beta;
+  to.alpha = epilogue.alpha;
+  to.beta = epilogue.beta;
   constexpr float log2e = 1.4426950408889634f, root = 0.7978845608028654f; // sqrt(2 / pi)
-  switch (function.activation) {
+  switch (epilogue.activation) {
   case program::Activation::None:
     break;
   case program::Activation::Relu:
@@ -93,38 +93,28 @@ gated::Function describe(const GatedShape::Function &function) {
 /// Targets fix the order of blocks, so there is one size of row groups and no table.
 gated::TileOrder orderOf(const GatedShape &shape, const KernelInfo &kernel) {
   Slices slices = slicesOf(shape);
-  bool isWhole = shape.hasTargets || shape.blocks.empty();
-  std::vector<GatedShape::Block> whole{{0, shape.m, 0, shape.k, 0}};
-  return gated::tileOrder(isWhole ? whole : shape.blocks, shape.m, slices.columns, slices.count,
+  const Matmul &matmul = shape.matmul;
+  bool isWhole = matmul.numTargets > 0 || shape.blocks.empty();
+  std::vector<program::GatedBlock> whole{{0, matmul.m, 0, matmul.k, 0}};
+  return gated::tileOrder(isWhole ? whole : shape.blocks, matmul.m, slices.columns, slices.count,
                           kernel.tileM, kernel.clusterM);
 }
 
 /// Everything but addresses and tables in device memory.
 Matmul describe(const GatedShape &shape, const KernelInfo &kernel, const gated::TileOrder &order,
                 unsigned processors) {
-  Matmul matmul{};
-  matmul.m = shape.m;
-  matmul.n = shape.n;
-  matmul.k = shape.k;
-  matmul.strideA = shape.strideA;
-  matmul.strideW = shape.strideW;
-  matmul.strideD = shape.strideOut;
+  Matmul matmul = shape.matmul;
   matmul.sms = static_cast<int32_t>(processors) - static_cast<int32_t>(shape.leftSms);
   matmul.groupRows = order.groupRows;
   matmul.firstGroupRows = order.firstGroupRows;
   Slices slices = slicesOf(shape);
   matmul.slices = slices.count;
   matmul.sliceTiles = static_cast<int32_t>((slices.columns + kernel.tileK - 1) / kernel.tileK);
-  matmul.numGates = shape.numGates;
-  if (shape.function) {
-    matmul.function = describe(*shape.function);
-    matmul.function.strideResidual = shape.strideOut;
+  if (shape.epilogue) {
+    matmul.function = describe(*shape.epilogue);
+    matmul.function.strideResidual = matmul.strideD;
   }
-  matmul.firstOwn = shape.own.firstRow;
-  matmul.ownRows = shape.own.rows;
-  matmul.strideOwn = shape.own.stride;
-  matmul.numTargets = shape.hasTargets ? static_cast<uint32_t>(shape.blocks.size()) : 0;
-  for (uint32_t i = 0; i < matmul.numTargets && i < gated::kMostTargets; ++i)
+  for (uint32_t i = 0; i < matmul.numTargets; ++i)
     matmul.targets[i].block = static_cast<int32_t>(shape.blocks[i].firstRow / shape.blocks[i].rows);
   return matmul;
 }
@@ -135,12 +125,9 @@ std::string whyNotKernel(const GatedShape &shape, const Table &table, uint32_t n
   Slices slices = slicesOf(shape);
   if (!slices.whyNot.empty())
     return slices.whyNot;
-  if (shape.hasTargets && shape.blocks.size() > gated::kMostTargets)
-    return fmt::format("it has {} targets, of at most {}", shape.blocks.size(),
-                       gated::kMostTargets);
   if (slices.count > 1 && slices.columns % kernel.tileK != 0)
     return fmt::format("slices of K are not multiples of {}", kernel.tileK);
-  if (shape.m > int64_t(kernel.tileM) * kernel.clusterM * UINT16_MAX)
+  if (shape.matmul.m > int64_t(kernel.tileM) * kernel.clusterM * UINT16_MAX)
     return "it has too many rows";
   Matmul matmul = describe(shape, kernel, gated::TileOrder(), processors);
   const char *why = table.whyNot(number, &matmul);
@@ -158,8 +145,8 @@ Expected<Scratch> makeArrivals(const std::shared_ptr<DeviceState> &state, bool o
 /// Rows that wait for signals.
 int64_t rowsWithGates(const GatedShape &shape) {
   int64_t rows = 0;
-  for (const GatedShape::Block &block : shape.blocks)
-    if (block.gates > 0 && block.firstK + block.k == shape.k)
+  for (const program::GatedBlock &block : shape.blocks)
+    if (block.gates > 0 && block.firstK + block.k == shape.matmul.k)
       rows += block.rows;
   return rows;
 }
@@ -177,13 +164,13 @@ public:
       : driver(driver), table(table), kernels(std::move(kernels)), shape(shape),
         arrivals(std::move(arrivals)) {
     GatedShape late = shape;
-    late.m = std::min(rowsWithGates(shape), (shape.m + 1) / 2);
+    late.matmul.m = std::min(rowsWithGates(shape), (shape.matmul.m + 1) / 2);
     late.blocks.clear();
-    late.hasTargets = false;
-    late.own = {};
+    late.matmul.numTargets = 0;
+    late.matmul.firstOwn = late.matmul.ownRows = 0;
     for (uint32_t number : this->kernels) {
       runs.push_back({describe(shape, number)});
-      if (late.m > 0 && whyNotKernel(late, table, number, driver.info().processors).empty())
+      if (late.matmul.m > 0 && whyNotKernel(late, table, number, driver.info().processors).empty())
         runs.back().push_back(describe(late, number));
     }
   }
@@ -206,9 +193,9 @@ public:
       matmul.d = out;
       for (uint32_t i = 0; i < matmul.numTargets; ++i) {
         gated::Target &target = matmul.targets[i];
-        int64_t row = target.block * (shape.m / matmul.numTargets);
+        int64_t row = target.block * (matmul.m / matmul.numTargets);
         target.d = static_cast<std::byte *>(out) +
-                   static_cast<size_t>(row * shape.strideOut) * sizeOf(shape.outType);
+                   static_cast<size_t>(row * matmul.strideD) * sizeOf(shape.outType);
       }
       TANDEM_RETURN_IF_ERROR(driver.within([&] {
         const char *error = table.run(kernels[selected], &matmul, stream);
@@ -247,9 +234,12 @@ public:
   Status prepare(const std::shared_ptr<DeviceState> &state, const GatedShape &shape) {
     const KernelInfo &kernel = *table.info(number);
     gated::TileOrder order = orderOf(shape, kernel);
-    matmul = describe(shape, kernel, order, driver.info().processors);
-    if (matmul.numTargets > 0)
-      return prepareTargets(state);
+    prepared = describe(shape, kernel, order, driver.info().processors);
+    if (prepared.numTargets > 0) { // they are taken in their order: there are only counters
+      TANDEM_ASSIGN_OR_RETURN(tables, makeArrivals(state));
+      prepared.arrivals = static_cast<uint32_t *>(tables.data());
+      return Status();
+    }
     size_t needs = order.needs.size();
     std::vector<uint16_t> words = std::move(order.needs);
     words.insert(words.end(), order.order.begin(), order.order.end());
@@ -257,52 +247,32 @@ public:
     TANDEM_RETURN_IF_ERROR(
         driver.copy(tables.data(), words.data(), words.size() * sizeof words[0]));
     auto *device = static_cast<const uint16_t *>(tables.data());
-    matmul.needs = shape.numGates > 0 ? device : nullptr;
-    matmul.order = device + needs;
+    prepared.needs = prepared.numGates > 0 ? device : nullptr;
+    prepared.order = device + needs;
     return Status();
   }
 
-  Status launch(StreamHandle stream, const GatedCall &call) override {
-    Matmul now = matmul;
-    now.a = call.a;
-    now.w = call.w;
-    now.d = call.out;
-    now.own = call.own;
-    now.function.bias = call.bias;
-    now.function.residual = call.residual;
-    std::vector<const void *> matrices{call.a, call.w};
-    if (matmul.ownRows > 0)
-      matrices.push_back(call.own);
-    if (matmul.numTargets == 0)
-      matrices.push_back(call.out);
-    for (size_t i = 0; i < call.targets.size() && i < matmul.numTargets; ++i) {
-      now.targets[i] = call.targets[i];
-      now.targets[i].block = matmul.targets[i].block;
-      matrices.push_back(now.targets[i].d);
-    }
-    for (const void *address : matrices)
+  const Matmul &matmul() const override { return prepared; }
+
+  Status launch(StreamHandle stream, const Matmul &call) override {
+    std::vector<const void *> addresses{call.a, call.w, call.own, call.d};
+    for (uint32_t i = 0; i < call.numTargets; ++i)
+      addresses.push_back(call.targets[i].d);
+    for (const void *address : addresses)
       if (reinterpret_cast<uintptr_t>(address) % 16 != 0)
         return Status(Code::InvalidArgument,
                       fmt::format("gated matmul: expected matrices at multiples of 16 bytes, found "
                                   "one at {}",
                                   address));
-    std::vector<const void *> addresses(matrices);
-    addresses.insert(addresses.end(), {call.epoch, call.abortFlag, call.stopped, matmul.arrivals,
-                                       call.bias, call.residual});
-    for (const gated::Target &to : call.targets)
-      addresses.push_back(to.signal);
-    for (size_t i = 0; i < call.gates.size() && i < matmul.numGates; ++i) {
-      now.gates[i] = call.gates[i];
+    addresses.insert(addresses.end(), {call.epoch, call.abortFlag, call.stopped, call.arrivals,
+                                       call.function.bias, call.function.residual});
+    for (uint32_t i = 0; i < call.numTargets; ++i)
+      addresses.push_back(call.targets[i].signal);
+    for (uint32_t i = 0; i < call.numGates; ++i)
       addresses.push_back(call.gates[i].signal);
-    }
-    now.epoch = call.epoch;
-    now.abortFlag = call.abortFlag;
-    now.stopped = call.stopped;
-    now.progress = call.progress;
-    now.marker = call.marker;
     return driver.library(stream, addresses.data(), addresses.size(), [&] {
       return driver.within([&] {
-        const char *error = table.run(number, &now, stream);
+        const char *error = table.run(number, &call, stream);
         return error ? Status(Code::Io, fmt::format("gated matmul: {}", error)) : Status();
       });
     });
@@ -313,24 +283,17 @@ public:
     const KernelInfo &kernel = *table.info(number);
     int64_t rows = kernel.tileM * kernel.clusterM, columns = kernel.tileN * kernel.clusterN,
             size = kernel.clusterM * kernel.clusterN,
-            clusters = ((matmul.m + rows - 1) / rows) * ((matmul.n + columns - 1) / columns);
-    return static_cast<unsigned>(std::min(matmul.sms / size, clusters) * size);
+            clusters = ((prepared.m + rows - 1) / rows) * ((prepared.n + columns - 1) / columns);
+    return static_cast<unsigned>(std::min(prepared.sms / size, clusters) * size);
   }
 
   std::string description() const override { return table.info(number)->name; }
 
 private:
-  /// Targets are taken in their order, so there are no tables; only counters.
-  Status prepareTargets(const std::shared_ptr<DeviceState> &state) {
-    TANDEM_ASSIGN_OR_RETURN(tables, makeArrivals(state));
-    matmul.arrivals = static_cast<uint32_t *>(tables.data());
-    return Status();
-  }
-
   Driver &driver;
   const Table &table;
   const uint32_t number;
-  Matmul matmul{};
+  Matmul prepared{};
   Scratch tables;
 };
 
@@ -356,7 +319,7 @@ public:
 
 private:
   using Key = std::tuple<DType, bool, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         uint32_t, size_t, int64_t, uint32_t, int64_t, int64_t>;
+                         uint32_t, uint32_t, int64_t, uint32_t, int64_t, int64_t>;
 
   std::vector<uint32_t> runnable(const GatedShape &shape, std::string &why) const {
     std::vector<uint32_t> kernels;
@@ -377,36 +340,26 @@ private:
 
   /// All kernels add in the same order, so ranks may choose different ones.
   Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
-    Key key{shape.type,
-            shape.transposeW,
-            shape.m,
-            shape.n,
-            shape.k,
-            shape.strideA,
-            shape.strideW,
-            shape.strideOut,
-            shape.leftSms,
-            shape.hasTargets ? shape.blocks.size() : 0,
-            rowsWithGates(shape),
-            shape.numGates,
-            shape.own.firstRow,
-            shape.own.rows};
+    const Matmul &of = shape.matmul;
+    Key key{shape.type,           shape.transposeW, of.m,        of.n,          of.k,
+            of.strideA,           of.strideW,       of.strideD,  shape.leftSms, of.numTargets,
+            rowsWithGates(shape), of.numGates,      of.firstOwn, of.ownRows};
     std::lock_guard lock(mutex);
     if (auto known = choices.find(key); known != choices.end())
       return known->second;
     Candidate candidate;
     Scratch arrivals;
-    if (shape.hasTargets) {
+    if (of.numTargets > 0) {
       TANDEM_ASSIGN_OR_RETURN(arrivals, makeArrivals(tools.state, /*ofPrepare=*/true));
     }
     auto plan =
         std::make_shared<Candidates>(tools.driver(), table, kernels, shape, std::move(arrivals));
     candidate.plan = plan;
     uint64_t bytes = sizeOf(shape.type);
-    candidate.bytes[0] = static_cast<uint64_t>(shape.m * shape.strideA) * bytes;
+    candidate.bytes[0] = static_cast<uint64_t>(of.m * of.strideA) * bytes;
     candidate.bytes[1] =
-        static_cast<uint64_t>((shape.transposeW ? shape.n : shape.k) * shape.strideW) * bytes;
-    candidate.bytes[2] = static_cast<uint64_t>(shape.m * shape.strideOut) * bytes;
+        static_cast<uint64_t>((shape.transposeW ? of.n : of.k) * of.strideW) * bytes;
+    candidate.bytes[2] = static_cast<uint64_t>(of.m * of.strideD) * bytes;
     TANDEM_ASSIGN_OR_RETURN(unsigned best, fastest(tools, candidate));
     return choices[key] = plan->kernel(best);
   }

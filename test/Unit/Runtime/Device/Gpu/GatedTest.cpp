@@ -35,24 +35,24 @@ public:
     TANDEM_ASSIGN_OR_RETURN(plan->await, plan->kernels->get("signal_wait"));
     TANDEM_ASSIGN_OR_RETURN(plan->raise, plan->kernels->get("signal_raise"));
     TANDEM_ASSIGN_OR_RETURN(plan->blas, gpu::kCuda.openBlas(driver));
-    for (const gpu::GatedShape::Block &block : shape.blocks) {
+    for (const program::GatedBlock &block : shape.blocks) {
       gpu::Product product;
       product.dtype = shape.type;
       product.outType = shape.outType;
       product.m = block.rows;
-      product.n = shape.n;
+      product.n = shape.matmul.n;
       product.k = block.k;
-      product.lda = isOwn(shape, block) ? shape.own.stride : shape.strideA;
-      product.ldb = shape.strideW;
-      product.ldo = shape.strideOut;
+      product.lda = isOwn(shape, block) ? shape.matmul.strideOwn : shape.matmul.strideA;
+      product.ldb = shape.matmul.strideW;
+      product.ldo = shape.matmul.strideD;
       product.transposeB = shape.transposeW;
       product.accumulate = block.firstK > 0;
       product.alignment = 4;
-      if (shape.function) {
-        product.activation = shape.function->activation;
-        product.alpha = shape.function->alpha;
-        product.beta = shape.function->hasResidual ? shape.function->beta : 0;
-        product.bias = shape.function->hasBias;
+      if (shape.epilogue) {
+        product.activation = shape.epilogue->activation;
+        product.alpha = shape.epilogue->alpha;
+        product.beta = shape.epilogue->residual.present() ? shape.epilogue->beta : 0;
+        product.bias = shape.hasBias;
       }
       TANDEM_ASSIGN_OR_RETURN(auto part, plan->blas->plan(product, 1));
       plan->products.push_back(std::move(part));
@@ -63,11 +63,12 @@ public:
   StandInPlan(gpu::Driver &driver, const gpu::GatedShape &shape) : driver(driver), shape(shape) {}
   ~StandInPlan() override { driver.free(workspace).ignore(); }
 
-  Status launch(gpu::StreamHandle stream, const gpu::GatedCall &call) override {
+  const gpu::gated::Matmul &matmul() const override { return shape.matmul; }
+  Status launch(gpu::StreamHandle stream, const gpu::gated::Matmul &call) override {
     ++launches;
     uint32_t passed = 0;
     for (size_t i = 0; i < products.size(); ++i) {
-      const gpu::GatedShape::Block &block = shape.blocks[i];
+      const program::GatedBlock &block = shape.blocks[i];
       for (; passed < block.gates; ++passed) {
         gpu::gated::Gate gate = call.gates[passed];
         void *arguments[] = {gpu::argument(gate.signal),    gpu::argument(call.epoch),
@@ -76,20 +77,23 @@ public:
                              gpu::argument(call.abortFlag), gpu::argument(call.stopped)};
         TANDEM_RETURN_IF_ERROR(driver.launch(await, {1, 1, 1}, stream, arguments));
       }
-      const float *a = isOwn(shape, block)
-                           ? static_cast<const float *>(call.own) +
-                                 (block.firstRow - shape.own.firstRow) * shape.own.stride
-                           : static_cast<const float *>(call.a) + block.firstRow * shape.strideA;
-      int64_t first = block.firstRow * shape.strideOut;
-      float *out = shape.hasTargets ? static_cast<float *>(call.targets[i].d)
-                                    : static_cast<float *>(call.out) + first;
-      const float *residual =
-          call.residual ? static_cast<const float *>(call.residual) + first : nullptr;
-      TANDEM_RETURN_IF_ERROR(driver.library(stream, {a, call.w, out, call.bias, residual}, [&] {
-        return products[i]->run(stream, workspace, a + block.firstK, call.w, out, call.bias,
-                                residual);
-      }));
-      if (!shape.hasTargets || !call.targets[i].signal)
+      const float *a =
+          isOwn(shape, block)
+              ? static_cast<const float *>(call.own) +
+                    (block.firstRow - shape.matmul.firstOwn) * shape.matmul.strideOwn
+              : static_cast<const float *>(call.a) + block.firstRow * shape.matmul.strideA;
+      int64_t first = block.firstRow * shape.matmul.strideD;
+      float *out = shape.matmul.numTargets ? static_cast<float *>(call.targets[i].d)
+                                           : static_cast<float *>(call.d) + first;
+      const float *residual = call.function.residual
+                                  ? static_cast<const float *>(call.function.residual) + first
+                                  : nullptr;
+      TANDEM_RETURN_IF_ERROR(
+          driver.library(stream, {a, call.w, out, call.function.bias, residual}, [&] {
+            return products[i]->run(stream, workspace, a + block.firstK, call.w, out,
+                                    call.function.bias, residual);
+          }));
+      if (!shape.matmul.numTargets || !call.targets[i].signal)
         continue;
       gpu::gated::Target to = call.targets[i];
       uint64_t plain = 0;
@@ -104,9 +108,9 @@ public:
   std::string description() const override { return "stand-in"; }
 
 private:
-  static bool isOwn(const gpu::GatedShape &shape, const gpu::GatedShape::Block &block) {
-    return block.firstRow >= shape.own.firstRow &&
-           block.firstRow < shape.own.firstRow + shape.own.rows;
+  static bool isOwn(const gpu::GatedShape &shape, const program::GatedBlock &block) {
+    return block.firstRow >= shape.matmul.firstOwn &&
+           block.firstRow < shape.matmul.firstOwn + shape.matmul.ownRows;
   }
 
   gpu::Driver &driver;
@@ -123,10 +127,11 @@ public:
   explicit StandIn(gpu::Driver &driver) : driver(driver) {}
   std::string whyNot(const gpu::GatedShape &shape) const override {
     EXPECT_LE(shape.leftSms, 2u);
-    EXPECT_EQ(shape.k, 4);
-    if (refusesFunctions && shape.function)
+    EXPECT_EQ(shape.matmul.k, 4);
+    if (refusesFunctions && shape.epilogue)
       return "expected no function";
-    return refuses ? "expected a multiple of 8 columns, found " + std::to_string(shape.n) : "";
+    return refuses ? "expected a multiple of 8 columns, found " + std::to_string(shape.matmul.n)
+                   : "";
   }
   Expected<std::unique_ptr<gpu::GatedPlan>> prepare(const gpu::GatedShape &shape) override {
     return StandInPlan::make(driver, shape);
