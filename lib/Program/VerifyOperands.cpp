@@ -7,6 +7,8 @@
 
 #include "VerifyOperands.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <algorithm>
 
 namespace tandem::program {
@@ -149,14 +151,10 @@ Status verifyCollective(const ProgramImpl &program, const sp::Command &command,
   auto kind = static_cast<CollectiveKind>(command.op());
   const sp::Channel &channel = *program.table->channels()->Get(command.channel());
   uint32_t size = channel.group()->size();
-  bool rooted = kind >= CollectiveKind::Broadcast;
-  if (rooted && command.peer() >= size)
+  if (isRooted(kind) && command.peer() >= size)
     return invalid("field peer: root {} of {}", command.peer(), size);
   bool isRoot = command.peer() == channel.self();
-  bool stackIn = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllToAll ||
-                 kind == CollectiveKind::Scatter;
-  bool stackOut = kind == CollectiveKind::AllGather || kind == CollectiveKind::AllToAll ||
-                  kind == CollectiveKind::Gather;
+  bool stackIn = stacksIn(kind), stackOut = stacksOut(kind);
   bool needsIn = isRoot || (kind != CollectiveKind::Broadcast && kind != CollectiveKind::Scatter);
   bool needsOut = isRoot || (kind != CollectiveKind::Reduce && kind != CollectiveKind::Gather);
   const auto &out = refs[0], &in = refs[1];
@@ -173,9 +171,7 @@ Status verifyCollective(const ProgramImpl &program, const sp::Command &command,
     return invalid("out: expected {} slices, found {}", size, out->layout.str());
   if (in && stackIn && !isStack(in->layout))
     return invalid("in: expected {} slices, found {}", size, in->layout.str());
-  bool reduces = kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
-                 kind == CollectiveKind::Reduce;
-  if (reduces && in)
+  if (isReduction(kind) && in)
     TANDEM_RETURN_IF_ERROR(checkReducible(in->layout.dtype, command.reduce_op()));
   if (!out || !in)
     return Status();

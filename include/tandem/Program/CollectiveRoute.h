@@ -12,6 +12,22 @@
 
 namespace tandem::program {
 
+/// Whether each rank's input, or output, is a stack of slices, one for each rank of the group.
+constexpr bool stacksIn(CollectiveKind kind) {
+  return kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllToAll ||
+         kind == CollectiveKind::Scatter;
+}
+constexpr bool stacksOut(CollectiveKind kind) {
+  return kind == CollectiveKind::AllGather || kind == CollectiveKind::AllToAll ||
+         kind == CollectiveKind::Gather;
+}
+constexpr bool isReduction(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+         kind == CollectiveKind::Reduce;
+}
+/// Whether it has a root.
+constexpr bool isRooted(CollectiveKind kind) { return kind >= CollectiveKind::Broadcast; }
+
 /// Steps, and bytes through a device's port, of a ring and of a tree.
 struct CollectiveRoute {
   double ringSteps = 0, ringBytes = 0;

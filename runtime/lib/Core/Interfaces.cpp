@@ -19,7 +19,10 @@ Operation::~Operation() = default;
 Graph::~Graph() = default;
 Event::~Event() = default;
 Stream::~Stream() = default;
-Memory::~Memory() = default;
+Memory::~Memory() {
+  if (release)
+    release(base);
+}
 Device::~Device() = default;
 Bootstrap::~Bootstrap() = default;
 Channel::~Channel() = default;

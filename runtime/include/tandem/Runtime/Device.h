@@ -188,6 +188,10 @@ public:
 /// Memory of a device, freed with its handle.
 class Memory {
 public:
+  Memory() = default;
+  /// `release` frees it: it gets `base`.
+  Memory(void *base, uint64_t bytes, std::function<void(void *)> release)
+      : base(base), bytes(bytes), release(std::move(release)) {}
   virtual ~Memory();
   void *data() const { return base; }
   uint64_t size() const { return bytes; }
@@ -195,6 +199,9 @@ public:
 protected:
   void *base = nullptr;
   uint64_t bytes = 0;
+
+private:
+  std::function<void(void *)> release;
 };
 
 enum class MemoryKind : uint8_t {

@@ -7,6 +7,8 @@
 
 #include "Communicator.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <algorithm>
 #include <tuple>
 
@@ -141,11 +143,7 @@ public:
     TANDEM_ASSIGN_OR_RETURN(out, Packed::make(kernels, communicator->state, collective.out, false));
     const Layout &seen = collective.in.present() ? collective.in.layout : collective.out.layout;
     type = typeOf(seen.dtype);
-    bool stacked = collective.in.present()
-                       ? kind == CollectiveKind::ReduceScatter ||
-                             kind == CollectiveKind::AllToAll || kind == CollectiveKind::Scatter
-                       : kind == CollectiveKind::AllGather || kind == CollectiveKind::AllToAll ||
-                             kind == CollectiveKind::Gather;
+    bool stacked = collective.in.present() ? program::stacksIn(kind) : program::stacksOut(kind);
     slice = seen.numBytes() / (stacked ? size : 1);
     count = slice / sizeOf(seen.dtype);
     return Status();

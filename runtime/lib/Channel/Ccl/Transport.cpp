@@ -8,6 +8,7 @@
 #include "AbortBoard.h"
 #include "Communicator.h"
 
+#include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Runtime/Gpu.h"
 
 #include <algorithm>
@@ -120,18 +121,11 @@ public:
     TANDEM_ASSIGN_OR_RETURN(auto operation,
                             ccl::prepareCollective(communicator, kernels, collective));
     const Operand &seen = collective.in.present() ? collective.in : collective.out;
-    bool stacksIn = collective.kind == CollectiveKind::ReduceScatter ||
-                    collective.kind == CollectiveKind::AllToAll ||
-                    collective.kind == CollectiveKind::Scatter;
-    bool stacksOut = collective.kind == CollectiveKind::AllGather ||
-                     collective.kind == CollectiveKind::AllToAll ||
-                     collective.kind == CollectiveKind::Gather;
-    bool stacked = collective.in.present() ? stacksIn : stacksOut;
+    bool stacked = collective.in.present() ? program::stacksIn(collective.kind)
+                                           : program::stacksOut(collective.kind);
     uint64_t bytes = seen.layout.numBytes() / (stacked ? communicator->group.size() : 1);
-    bool reduces = collective.kind == CollectiveKind::AllReduce ||
-                   collective.kind == CollectiveKind::ReduceScatter ||
-                   collective.kind == CollectiveKind::Reduce;
-    bool rooted = collective.kind >= CollectiveKind::Broadcast;
+    bool reduces = program::isReduction(collective.kind);
+    bool rooted = program::isRooted(collective.kind);
     lines.push_back(
         {operation.get(), fmt::format("c {}{}{} of {} bytes of {}", toString(collective.kind),
                                       reduces ? fmt::format(" {}", toString(collective.op)) : "",

@@ -7,20 +7,13 @@
 
 #include "LocalGroup.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <fmt/format.h>
 
 namespace tandem::local {
 
 namespace {
-
-bool stacksIn(CollectiveKind kind) {
-  return kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllToAll ||
-         kind == CollectiveKind::Scatter;
-}
-bool stacksOut(CollectiveKind kind) {
-  return kind == CollectiveKind::AllGather || kind == CollectiveKind::AllToAll ||
-         kind == CollectiveKind::Gather;
-}
 
 /// A plan for the layouts of the last run, which are those of the next one as a rule.
 class KnownCopy {
@@ -48,10 +41,9 @@ public:
       : group(std::move(group)), self(self), collective(collective) {
     // Other kinds ignore these fields, so they may differ between ranks.
     CollectiveKind kind = collective.kind;
-    if (kind < CollectiveKind::Broadcast)
+    if (!program::isRooted(kind))
       this->collective.root = 0;
-    if (kind != CollectiveKind::AllReduce && kind != CollectiveKind::ReduceScatter &&
-        kind != CollectiveKind::Reduce)
+    if (!program::isReduction(kind))
       this->collective.op = ReduceOp::Sum;
     copies.resize(this->group->members.size());
     // Two runs may be in flight, so runs need not allocate.
@@ -127,8 +119,8 @@ private:
   /// A rank's slice, from the operand that has it.
   static Layout slice(const CollectivePost &post) {
     if (post.in.layout.rank || post.in.data)
-      return stacksIn(post.kind) ? post.in.slice(0).layout : post.in.layout;
-    return stacksOut(post.kind) ? post.out.slice(0).layout : post.out.layout;
+      return program::stacksIn(post.kind) ? post.in.slice(0).layout : post.in.layout;
+    return program::stacksOut(post.kind) ? post.out.slice(0).layout : post.out.layout;
   }
 
   Status check(const CollectiveState &state) const {

@@ -257,44 +257,6 @@ private:
   std::atomic<Marker> current{kNoMarker};
 };
 
-class CpuMemory final : public Memory {
-public:
-  CpuMemory(void *memory, uint64_t size) {
-    base = memory;
-    bytes = size;
-  }
-  ~CpuMemory() override { std::free(base); }
-};
-
-/// Memory that other processes of this host can map.
-class SharedCpuMemory final : public Memory {
-public:
-  SharedCpuMemory(std::shared_ptr<MappedMemory> block, uint64_t size) : block(std::move(block)) {
-    base = this->block->base();
-    bytes = size;
-  }
-
-private:
-  std::shared_ptr<MappedMemory> block;
-};
-
-/// Of the embedder.
-class CallersMemory final : public Memory {
-public:
-  CallersMemory(std::shared_ptr<const Allocator> allocator, void *memory, uint64_t size,
-                uint64_t allocated, MemoryKind kind)
-      : allocator(std::move(allocator)), allocated(allocated), kind(kind) {
-    base = memory;
-    bytes = size;
-  }
-  ~CallersMemory() override { allocator->free(base, allocated, kind); }
-
-private:
-  const std::shared_ptr<const Allocator> allocator;
-  const uint64_t allocated;
-  const MemoryKind kind;
-};
-
 /// Runs a plan from one operand to another; a CombinePlan also reads what is there.
 template <typename Plan> class PlanOperation final : public HostOperation {
 public:
@@ -351,7 +313,9 @@ public:
       if (block) {
         // As below: this rank has its pages, and has them now.
         std::memset((*block)->base(), 0, rounded);
-        return std::make_unique<SharedCpuMemory>(std::move(*block), bytes);
+        void *base = (*block)->base();
+        return std::make_unique<Memory>(
+            base, bytes, [block = std::shared_ptr<MappedMemory>(std::move(*block))](void *) {});
       }
       log(LogLevel::Warning, "other processes cannot store into this rank's memory, so puts take "
                              "longer: " +
@@ -364,8 +328,10 @@ public:
       return Status(Code::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes");
     std::memset(memory, 0, rounded);
     if (callers)
-      return std::make_unique<CallersMemory>(allocator, memory, bytes, rounded, kind);
-    return std::make_unique<CpuMemory>(memory, bytes);
+      return std::make_unique<Memory>(memory, bytes, [=, allocator = allocator](void *base) {
+        allocator->free(base, rounded, kind);
+      });
+    return std::make_unique<Memory>(memory, bytes, std::free);
   }
 
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,

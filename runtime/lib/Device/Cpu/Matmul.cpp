@@ -86,9 +86,13 @@ Layout padded(const Layout &layout, unsigned rank) {
   return result;
 }
 
-Layout transposed(Layout layout) {
-  std::swap(layout.shape[layout.rank - 1], layout.shape[layout.rank - 2]);
-  std::swap(layout.strides[layout.rank - 1], layout.strides[layout.rank - 2]);
+/// A factor of a product of `rank` dimensions.
+Layout factor(const Operand &operand, bool transpose, unsigned rank) {
+  Layout layout = padded(operand.layout, rank);
+  if (transpose) {
+    std::swap(layout.shape[rank - 1], layout.shape[rank - 2]);
+    std::swap(layout.strides[rank - 1], layout.strides[rank - 2]);
+  }
   return layout;
 }
 
@@ -196,16 +200,12 @@ public:
         biasSlot(desc.bias.slot) {
     const Layout &o = desc.out.layout;
     unsigned rank = o.rank;
-    Layout la = padded(desc.a.layout, rank), lb = padded(desc.b.layout, rank);
-    if (desc.transposeA)
-      la = transposed(la);
-    if (desc.transposeB)
-      lb = transposed(lb);
+    Layout la = factor(desc.a, desc.transposeA, rank), lb = factor(desc.b, desc.transposeB, rank);
     // oneDNN 2.6 has no f16 matmul on CPUs; f16 converts exactly to f32, the type of accumulation.
-    DType factor = la.dtype;
-    bool native = factor == DType::F32 || (factor == DType::BF16 && multipliesBF16Well());
-    a = Staged(desc.a, la, native ? factor : DType::F32);
-    b = Staged(desc.b, lb, native ? factor : DType::F32);
+    DType type = la.dtype;
+    bool native = type == DType::F32 || (type == DType::BF16 && multipliesBF16Well());
+    a = Staged(desc.a, la, native ? type : DType::F32);
+    b = Staged(desc.b, lb, native ? type : DType::F32);
     out = Staged(desc.out, o, native ? o.dtype : DType::F32);
 
     dnnl::primitive_attr attributes;
@@ -277,8 +277,8 @@ private:
   std::vector<float> biasStorage;
 };
 
-/// Dense copies and three plain loops, for what oneDNN lacks: f64, and products that are added up
-/// in the order of K whatever M and N are. `T` (f32 or f64) is the type of sums.
+/// Dense copies and three plain loops, for what oneDNN lacks: f64, products that are added up in
+/// the order of K whatever M and N are, and empty ones. `T` (f32 or f64) is the type of sums.
 template <typename T> class PlainProductOperation final : public HostOperation {
   static constexpr DType kType = std::is_same_v<T, double> ? DType::F64 : DType::F32;
 
@@ -288,20 +288,16 @@ public:
         hasTerm(desc.hasWholeBias()), accumulate(desc.accumulate) {
     const Layout &out = desc.out.layout;
     unsigned rank = out.rank;
-    Layout la = padded(desc.a.layout, rank), lb = padded(desc.b.layout, rank);
-    if (desc.transposeA)
-      la = transposed(la);
-    if (desc.transposeB)
-      lb = transposed(lb);
+    Layout la = factor(desc.a, desc.transposeA, rank), lb = factor(desc.b, desc.transposeB, rank);
     rows = out.shape[rank - 2];
     columns = out.shape[rank - 1];
     depth = la.shape[rank - 1];
     // Broadcast factors are copied as often as they are used.
-    for (Layout *factor : {&la, &lb})
+    for (Layout *layout : {&la, &lb})
       for (unsigned d = 0; d + 2 < rank; ++d)
-        if (factor->shape[d] != out.shape[d]) {
-          factor->shape[d] = out.shape[d];
-          factor->strides[d] = 0;
+        if (layout->shape[d] != out.shape[d]) {
+          layout->shape[d] = out.shape[d];
+          layout->strides[d] = 0;
         }
     Layout denseOut = denseLike(out, kType), denseA = denseLike(la, kType),
            denseB = denseLike(lb, kType), denseRow = Layout::dense(kType, {columns});
@@ -327,7 +323,7 @@ public:
       std::fill(sums.begin(), sums.end(), T(0));
     if (hasRow)
       inBias.run(bias.data(), frame.pointers[slots[3]]);
-    int64_t lines = static_cast<int64_t>(sums.size()) / columns;
+    int64_t lines = sums.empty() ? 0 : static_cast<int64_t>(sums.size()) / columns;
     for (int64_t line = 0; hasRow && line < lines; ++line)
       for (int64_t n = 0; n < columns; ++n)
         sums[static_cast<size_t>(line * columns + n)] += bias[static_cast<size_t>(n)];
@@ -353,52 +349,6 @@ private:
   std::vector<T> a, b, sums, bias;
 };
 
-/// For k = 0: out (+)= bias, or zero.
-class EmptyProductOperation final : public HostOperation {
-public:
-  explicit EmptyProductOperation(const MatmulDesc &desc)
-      : out(desc.out), bias(desc.bias), accumulate(desc.accumulate) {
-    if (desc.hasWholeBias()) {
-      add = CombinePlan(out.layout, {bias.layout}, ReduceOp::Sum);
-      return;
-    }
-    Layout wide = out.layout; // the bias, repeated along all dimensions but the last
-    int64_t stride = bias.present() ? bias.layout.strides[0] : 0;
-    converts = bias.present() && bias.layout.dtype != out.layout.dtype;
-    if (converts) {
-      // The output is f32, the factors are not.
-      convert = ConvertPlan(denseLike(bias.layout, DType::F32), bias.layout);
-      stride = 1;
-    }
-    for (unsigned d = 0; d < wide.rank; ++d)
-      wide.strides[d] = d + 1 == wide.rank ? stride : 0;
-    add = accumulate ? CombinePlan(out.layout, {out.layout, wide}, ReduceOp::Sum)
-                     : CombinePlan(out.layout, {wide}, ReduceOp::Sum);
-  }
-  Status execute(const Frame &frame) override {
-    static const double zero = 0; // of every dtype
-    const void *term = bias.present() ? frame.pointers[bias.slot] : &zero;
-    if (converts) {
-      converted.resize(static_cast<size_t>(bias.layout.numElements()));
-      convert.run(converted.data(), frame.pointers[bias.slot]);
-      term = converted.data();
-    }
-    void *target = frame.pointers[out.slot];
-    if (accumulate)
-      add.run(target, {target, term});
-    else
-      add.run(target, {term});
-    return Status();
-  }
-
-private:
-  Operand out, bias;
-  bool accumulate, converts = false;
-  CombinePlan add;
-  ConvertPlan convert;
-  std::vector<float> converted;
-};
-
 } // namespace
 
 std::string matrixLibrary() {
@@ -408,15 +358,13 @@ std::string matrixLibrary() {
 }
 
 Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsigned threads) {
-  int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
-  if (k == 0 || desc.out.layout.numElements() == 0)
-    return std::make_unique<EmptyProductOperation>(desc);
   if (desc.out.layout.dtype == DType::F64)
     return std::make_unique<PlainProductOperation<double>>(desc);
   if (!isFloat(desc.out.layout.dtype))
     return Status(Code::Unsupported, "the cpu device has no matmul of " +
                                          std::string(toString(desc.out.layout.dtype)));
-  if (desc.ordered)
+  int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
+  if (desc.ordered || k == 0 || desc.out.layout.numElements() == 0)
     return std::make_unique<PlainProductOperation<float>>(desc);
   if (desc.out.layout.rank > DNNL_MAX_NDIMS)
     return Status(Code::Unsupported, "the cpu device's matmul takes at most " +

@@ -474,17 +474,24 @@ Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const C
   return decided;
 }
 
-/// A file that cannot be written does not stop the run.
-void writeDown(const std::string &path, const std::vector<std::string> &decisions, const Log &log) {
-  AlgorithmCache cache = AlgorithmCache::read(path, log);
-  bool news = false;
-  for (const std::string &lines : decisions) {
+/// Calls body(algorithm, device, key) for each decision of the ranks.
+template <typename Body> void forEachDecision(const std::vector<std::string> &ranks, Body &&body) {
+  for (const std::string &lines : ranks) {
     std::istringstream in(lines);
     for (std::string algorithm, device, key; std::getline(in, algorithm, '\t') &&
                                              std::getline(in, device, '\t') &&
                                              std::getline(in, key);)
-      news = cache.add(device, key, algorithm) || news;
+      body(algorithm, device, key);
   }
+}
+
+/// A file that cannot be written does not stop the run.
+void writeDown(const std::string &path, const std::vector<std::string> &decisions, const Log &log) {
+  AlgorithmCache cache = AlgorithmCache::read(path, log);
+  bool news = false;
+  forEachDecision(decisions, [&](auto &algorithm, auto &device, auto &key) {
+    news = cache.add(device, key, algorithm) || news;
+  });
   Status status = news ? cache.write(path) : Status();
   if (!status.ok())
     log(LogLevel::Warning, status.message());
@@ -525,13 +532,8 @@ Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap) {
   if (!cachePath.empty() && bootstrap.rank() == 0)
     writeDown(cachePath, decisions, *tools.log);
   std::map<std::string, std::string> choices;
-  for (const std::string &lines : decisions) {
-    std::istringstream in(lines);
-    for (std::string algorithm, device, key; std::getline(in, algorithm, '\t') &&
-                                             std::getline(in, device, '\t') &&
-                                             std::getline(in, key);)
-      choices.emplace(key, algorithm);
-  }
+  forEachDecision(decisions,
+                  [&](auto &algorithm, auto &, auto &key) { choices.emplace(key, algorithm); });
   for (const Candidate &candidate : candidates)
     if (auto found = choices.find(candidate.key); found != choices.end()) {
       selectAlgorithm(*candidate.plan, found->second, *tools.log);

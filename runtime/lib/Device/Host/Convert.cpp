@@ -78,14 +78,15 @@ const Fp8Table &fp8Table(DType type) {
   return tables[static_cast<size_t>(exponentBits(type) - 4)];
 }
 
-void loadF16(const uint16_t *from, int64_t stride, int64_t n, float *to) {
-  for (int64_t i = 0; i < n; ++i)
-    to[i] = __builtin_bit_cast(_Float16, from[i * stride]);
-}
-
-void storeF16(const float *from, uint16_t *to, int64_t stride, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    to[i * stride] = __builtin_bit_cast(uint16_t, static_cast<_Float16>(from[i]));
+/// body(i, i * stride) for n elements, in a loop of its own where they are contiguous, which
+/// vectorises.
+template <typename Body> void forStrided(int64_t n, int64_t stride, Body body) {
+  if (stride == 1)
+    for (int64_t i = 0; i < n; ++i)
+      body(i, i);
+  else
+    for (int64_t i = 0; i < n; ++i)
+      body(i, i * stride);
 }
 
 #if defined(__x86_64__)
@@ -124,22 +125,11 @@ void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *t
   switch (type) {
   case DType::F32: {
     const auto *p = static_cast<const float *>(from);
-    if (stride == 1)
-      std::memcpy(to, p, static_cast<size_t>(n) * sizeof(float));
-    else
-      for (int64_t i = 0; i < n; ++i)
-        to[i] = p[i * stride];
-    return;
+    return forStrided(n, stride, [=](int64_t i, int64_t at) { to[i] = p[at]; });
   }
   case DType::BF16: {
     const auto *p = static_cast<const uint16_t *>(from);
-    if (stride == 1)
-      for (int64_t i = 0; i < n; ++i)
-        to[i] = fromBF16(p[i]);
-    else
-      for (int64_t i = 0; i < n; ++i)
-        to[i] = fromBF16(p[i * stride]);
-    return;
+    return forStrided(n, stride, [=](int64_t i, int64_t at) { to[i] = fromBF16(p[at]); });
   }
   case DType::F16: {
     const auto *p = static_cast<const uint16_t *>(from);
@@ -147,15 +137,14 @@ void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *t
     if (stride == 1 && haveF16C())
       return loadF16Vector(p, n, to);
 #endif
-    return loadF16(p, stride, n, to);
+    return forStrided(n, stride,
+                      [=](int64_t i, int64_t at) { to[i] = __builtin_bit_cast(_Float16, p[at]); });
   }
   case DType::F8E4M3FN:
   case DType::F8E5M2: {
     const auto *p = static_cast<const uint8_t *>(from);
-    const Fp8Table &table = fp8Table(type);
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = table[p[i * stride]];
-    return;
+    const float *table = fp8Table(type).data();
+    return forStrided(n, stride, [=](int64_t i, int64_t at) { to[i] = table[p[at]]; });
   }
   default:
     return; // not computed in f32
@@ -166,22 +155,11 @@ void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64
   switch (type) {
   case DType::F32: {
     auto *p = static_cast<float *>(to);
-    if (stride == 1)
-      std::memcpy(p, from, static_cast<size_t>(n) * sizeof(float));
-    else
-      for (int64_t i = 0; i < n; ++i)
-        p[i * stride] = from[i];
-    return;
+    return forStrided(n, stride, [=](int64_t i, int64_t at) { p[at] = from[i]; });
   }
   case DType::BF16: {
     auto *p = static_cast<uint16_t *>(to);
-    if (stride == 1)
-      for (int64_t i = 0; i < n; ++i)
-        p[i] = toBF16(from[i]);
-    else
-      for (int64_t i = 0; i < n; ++i)
-        p[i * stride] = toBF16(from[i]);
-    return;
+    return forStrided(n, stride, [=](int64_t i, int64_t at) { p[at] = toBF16(from[i]); });
   }
   case DType::F16: {
     auto *p = static_cast<uint16_t *>(to);
@@ -189,14 +167,15 @@ void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64
     if (stride == 1 && haveF16C())
       return storeF16Vector(from, n, p);
 #endif
-    return storeF16(from, p, stride, n);
+    return forStrided(n, stride, [=](int64_t i, int64_t at) {
+      p[at] = __builtin_bit_cast(uint16_t, static_cast<_Float16>(from[i]));
+    });
   }
   case DType::F8E4M3FN:
   case DType::F8E5M2: {
     auto *p = static_cast<uint8_t *>(to);
-    for (int64_t i = 0; i < n; ++i)
-      p[i * stride] = toFp8(from[i], exponentBits(type));
-    return;
+    int exponent = exponentBits(type);
+    return forStrided(n, stride, [=](int64_t i, int64_t at) { p[at] = toFp8(from[i], exponent); });
   }
   default:
     return; // not computed in f32

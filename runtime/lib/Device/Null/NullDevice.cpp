@@ -41,15 +41,6 @@ private:
   const std::atomic<bool> &aborted;
 };
 
-class NullMemory final : public Memory {
-public:
-  NullMemory(void *memory, uint64_t size) {
-    base = memory;
-    bytes = size;
-  }
-  ~NullMemory() override { std::free(base); }
-};
-
 class NullOperation final : public HostOperation {
 public:
   Status execute(const Frame &) override { return Status(); }
@@ -67,7 +58,7 @@ public:
     void *memory = std::calloc(bytes / 64 + 1, 64);
     if (!memory)
       return Status(Code::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes");
-    return std::make_unique<NullMemory>(memory, bytes);
+    return std::make_unique<Memory>(memory, bytes, std::free);
   }
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &, const Operand &) override {
     return std::make_unique<NullOperation>();

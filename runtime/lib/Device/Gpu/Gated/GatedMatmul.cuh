@@ -15,20 +15,15 @@
 #define TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
 
 #include "../KernelAbort.h"
+#include "ClusterScheduler.cuh"
 #include "KernelLibrary.h"
 #include "TileRaster.h"
 
-#include <cutlass/cutlass.h>
-
-#include <cutlass/device_kernel.h>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/fast_math.h>
 #include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/kernel/gemm_universal.hpp>
 
 namespace tandem::gpu::gated {
-
-using namespace cute;
 
 /// What waits need, as an argument of the kernel; see Matmul.
 struct Gates {
@@ -295,26 +290,13 @@ private:
 };
 
 /// Takes clusters of tiles block by block, in these as TileRaster numbers them, in a given order of
-/// their rows. The grid is a row of clusters: cluster c takes the c-th cluster of tiles, then the
-/// one a grid further.
+/// their rows.
 template <class ClusterShape>
-class RasterScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
-                            RasterScheduler<ClusterShape>> {
+class RasterScheduler : public ClusterScheduler<RasterScheduler<ClusterShape>, ClusterShape> {
 public:
-  static constexpr bool IsDynamicPersistent = false;
-  using Pipeline = cutlass::PipelineEmpty;
-  using PipelineStorage = typename Pipeline::SharedStorage;
-  using ThrottlePipeline = cutlass::PipelineEmpty;
-  using ThrottlePipelineStorage = typename ThrottlePipeline::SharedStorage;
-  struct CLCResponse {};
-  struct SharedStorage {
-    CUTLASS_DEVICE PipelineStorage pipeline() { return {}; }
-    CUTLASS_DEVICE ThrottlePipelineStorage throttle_pipeline() { return {}; }
-    CUTLASS_DEVICE CLCResponse *data() { return nullptr; }
-  };
-  using Base =
-      cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<RasterScheduler<ClusterShape>>;
-  using WorkTileInfo = typename Base::WorkTileInfo;
+  using Base = ClusterScheduler<RasterScheduler<ClusterShape>, ClusterShape>;
+  using Base::clusterM, Base::clusterN, Base::next;
+  using typename Base::WorkTileInfo;
 
   struct Arguments {
     const uint16_t *order = nullptr;
@@ -330,15 +312,15 @@ public:
   };
 
   template <class ProblemShape, class TileShape>
-  static Params to_underlying_arguments(ProblemShape shape, TileShape tile, ClusterShape cluster,
+  static Params to_underlying_arguments(ProblemShape shape, TileShape tile, ClusterShape,
                                         const cutlass::KernelHardwareInfo &,
                                         const Arguments &arguments, void * = nullptr, uint32_t = 1,
                                         uint32_t = 1) {
     Params params;
     params.order = arguments.order;
-    params.walk = {ceil_div(int(get<0>(shape)), int(size<0>(tile) * size<0>(cluster))),
-                   ceil_div(int(get<1>(shape)), int(size<1>(tile) * size<1>(cluster))),
-                   arguments.groupRows, arguments.firstGroupRows};
+    params.walk = {ceil_div(int(get<0>(shape)), int(size<0>(tile) * clusterM)),
+                   ceil_div(int(get<1>(shape)), int(size<1>(tile) * clusterN)), arguments.groupRows,
+                   arguments.firstGroupRows};
     params.numBlocks = int(get<3>(shape));
     for (uint32_t i = 0; i < kMostTargets; ++i)
       params.blocks[i] = arguments.blocks[i];
@@ -346,26 +328,9 @@ public:
     return params;
   }
 
-  static bool can_implement(const Arguments &) { return true; }
-  template <class ProblemShape, class Accumulator>
-  static size_t get_workspace_size(const Arguments &, ProblemShape,
-                                   const cutlass::KernelHardwareInfo &, uint32_t, uint32_t = 1,
-                                   uint32_t = 1) {
-    return 0;
-  }
-
-  CUTLASS_DEVICE explicit RasterScheduler(const Params &params) : params(params) {
-    constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
-    next = int(blockIdx.x) / m;
-    step = int(gridDim.x) / m;
-    total = params.numBlocks * params.walk.rows * params.walk.columns;
-    inM = int(blockIdx.x) % m;
-    inN = int(blockIdx.y) % n;
-  }
-
-  template <class Cluster> CUTLASS_DEVICE WorkTileInfo initial_work_tile_info(Cluster) {
-    return get_current_work();
-  }
+  CUTLASS_DEVICE explicit RasterScheduler(const Params &params)
+      : params(params), total(params.numBlocks * params.walk.rows * params.walk.columns),
+        inM(int(blockIdx.x) % clusterM), inN(int(blockIdx.y) % clusterN) {}
 
   CUTLASS_DEVICE WorkTileInfo get_current_work() const {
     if (next >= total)
@@ -375,35 +340,16 @@ public:
     params.walk.find(within, row, column);
     if (params.order)
       row = params.order[row];
-    constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
-    return {row * m + inM, column * n + inN, params.blocks[block], true};
+    return {row * clusterM + inM, column * clusterN + inN, params.blocks[block], true};
   }
-
-  CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next += step * int(count); }
 
   CUTLASS_DEVICE bool is_last_tile(WorkTileInfo &, uint32_t count = 1) const {
-    return next + step * int(count) >= total;
+    return next + this->step * int(count) >= total;
   }
-
-  CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo) {
-    advance_to_next_work();
-    return cute::make_tuple(get_current_work(), true);
-  }
-  template <class P, class S> CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo work, P &, S) {
-    return fetch_next_work(work);
-  }
-
-  CUTLASS_HOST_DEVICE static bool compute_epilogue(const WorkTileInfo &, const Params &) {
-    return true;
-  }
-  CUTLASS_HOST_DEVICE static bool requires_separate_reduction(const Params &) { return false; }
-  template <class Accumulators>
-  CUTLASS_DEVICE static void fixup(const Params &, const WorkTileInfo &, Accumulators &, uint32_t,
-                                   uint32_t) {}
 
 private:
   const Params &params;
-  int next = 0, step = 1, total = 0, inM = 0, inN = 0;
+  int total = 0, inM = 0, inN = 0;
 };
 
 struct RasterSchedulerTag {};
@@ -537,33 +483,13 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
   }
 
   static const char *run(const Matmul &matmul, void *stream) {
-    constexpr int shared = Gemm::SharedStorageSize;
-    // Per GPU and cheap, so it is not remembered.
-    cudaError_t error = cudaFuncSetAttribute(cutlass::device_kernel<Gemm>,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    if (error != cudaSuccess)
+    if (cudaError_t error = allowSharedMemory<Gemm>(); error != cudaSuccess)
       return cudaGetErrorString(error);
-    typename Gemm::Arguments given = arguments(matmul);
-    typename Gemm::Params params = Gemm::to_underlying_arguments(given, nullptr);
-    constexpr int blocks = clusterM * clusterN;
+    typename Gemm::Params params = Gemm::to_underlying_arguments(arguments(matmul), nullptr);
     const auto &walk = params.scheduler.walk;
     int clusters = params.scheduler.numBlocks * walk.rows * walk.columns;
-    cudaLaunchAttribute cluster;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = clusterM;
-    cluster.val.clusterDim.y = clusterN;
-    cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(min(matmul.sms / blocks, clusters) * clusterM, clusterN);
-    config.blockDim = Gemm::get_block_shape();
-    config.dynamicSmemBytes = shared;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    void *pointers[] = {&params};
-    error = cudaLaunchKernelExC(
-        &config, reinterpret_cast<const void *>(cutlass::device_kernel<Gemm>), pointers);
-    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+    return launchClusters<Gemm, clusterM, clusterN>(
+        params, min(matmul.sms / (clusterM * clusterN), clusters), stream);
   }
 };
 

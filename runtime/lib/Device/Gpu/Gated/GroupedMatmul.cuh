@@ -14,22 +14,17 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_GATED_GROUPEDMATMUL_CUH
 #define TANDEM_LIB_DEVICE_GPU_GATED_GROUPEDMATMUL_CUH
 
+#include "ClusterScheduler.cuh"
 #include "GroupWalk.h"
 #include "GroupedLibrary.h"
 
-#include <cutlass/cutlass.h>
-
-#include <cutlass/device_kernel.h>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/epilogue/collective/detail.hpp>
 #include <cutlass/fast_math.h>
 #include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/kernel/gemm_universal.hpp>
 #include <cutlass/numeric_conversion.h>
 
 namespace tandem::gpu::gated {
-
-using namespace cute;
 
 /// The coordinates of a tile, as CUTLASS hands them from the scheduler to loads and stores: three
 /// integers, which it does not change.
@@ -287,31 +282,17 @@ private:
   }
 };
 
-/// Takes clusters of tiles in the order of GroupWalk. The grid is a row of clusters: cluster c
-/// takes the c-th cluster of tiles, then the one a grid further.
+/// Takes clusters of tiles in the order of GroupWalk.
 template <class TileShape, class ClusterShape>
-class GroupScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
-                           GroupScheduler<TileShape, ClusterShape>> {
+class GroupScheduler
+    : public ClusterScheduler<GroupScheduler<TileShape, ClusterShape>, ClusterShape> {
 public:
-  static constexpr bool IsDynamicPersistent = false;
-  using Pipeline = cutlass::PipelineEmpty;
-  using PipelineStorage = typename Pipeline::SharedStorage;
-  using ThrottlePipeline = cutlass::PipelineEmpty;
-  using ThrottlePipelineStorage = typename ThrottlePipeline::SharedStorage;
-  struct CLCResponse {};
-  struct SharedStorage {
-    CUTLASS_DEVICE PipelineStorage pipeline() { return {}; }
-    CUTLASS_DEVICE ThrottlePipelineStorage throttle_pipeline() { return {}; }
-    CUTLASS_DEVICE CLCResponse *data() { return nullptr; }
-  };
-  using Base = cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
-      GroupScheduler<TileShape, ClusterShape>>;
-  using WorkTileInfo = typename Base::WorkTileInfo;
+  using Base = ClusterScheduler<GroupScheduler<TileShape, ClusterShape>, ClusterShape>;
+  using Base::clusterM, Base::clusterN;
+  using typename Base::WorkTileInfo;
   using Arguments = WalkShape; ///< columns and row group of clusters
   using Params = WalkShape;
-
   static constexpr int tileM = size<0>(TileShape{});
-  static constexpr int clusterM = size<0>(ClusterShape{}), clusterN = size<1>(ClusterShape{});
 
   template <class ProblemShape, class Tile>
   static Params to_underlying_arguments(ProblemShape, Tile, ClusterShape,
@@ -320,26 +301,12 @@ public:
                                         uint32_t = 1) {
     return arguments;
   }
-  static bool can_implement(const Arguments &) { return true; }
-  template <class ProblemShape, class Accumulator>
-  static size_t get_workspace_size(const Arguments &, ProblemShape,
-                                   const cutlass::KernelHardwareInfo &, uint32_t, uint32_t = 1,
-                                   uint32_t = 1) {
-    return 0;
-  }
 
-  CUTLASS_DEVICE explicit GroupScheduler(const Params &params) : walk(params) {
-    next = int(blockIdx.x) / clusterM;
-    step = int(gridDim.x) / clusterM;
-  }
-
-  template <class Cluster> CUTLASS_DEVICE WorkTileInfo initial_work_tile_info(Cluster) {
-    return get_current_work();
-  }
+  CUTLASS_DEVICE explicit GroupScheduler(const Params &params) : walk(params) {}
 
   CUTLASS_DEVICE WorkTileInfo get_current_work() {
     GroupTile found;
-    if (!walk.find(next, found))
+    if (!walk.find(this->next, found))
       return WorkTileInfo::invalid_work_tile();
     const int inM = int(blockIdx.x) % clusterM, inN = int(blockIdx.y) % clusterN;
     TileCoord tile;
@@ -351,27 +318,8 @@ public:
     return {tile.m(), tile.n(), tile.l(), true};
   }
 
-  CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next += step * int(count); }
-
-  CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo) {
-    advance_to_next_work();
-    return cute::make_tuple(get_current_work(), true);
-  }
-  template <class P, class S> CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo work, P &, S) {
-    return fetch_next_work(work);
-  }
-
-  CUTLASS_HOST_DEVICE static bool compute_epilogue(const WorkTileInfo &, const Params &) {
-    return true;
-  }
-  CUTLASS_HOST_DEVICE static bool requires_separate_reduction(const Params &) { return false; }
-  template <class Accumulators>
-  CUTLASS_DEVICE static void fixup(const Params &, const WorkTileInfo &, Accumulators &, uint32_t,
-                                   uint32_t) {}
-
 private:
   GroupWalk<GpuWarp, tileM * clusterM> walk;
-  int next = 0, step = 1;
 };
 
 struct GroupSchedulerTag {};
@@ -519,23 +467,16 @@ struct GroupedKernel {
     return nullptr;
   }
 
-  /// Per GPU and cheap, so it is not remembered.
-  static cudaError_t allowSharedMemory() {
-    return cudaFuncSetAttribute(cutlass::device_kernel<Gemm>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                Gemm::SharedStorageSize);
-  }
-
   static const char *load() {
     cudaFuncAttributes attributes;
-    cudaError_t error = allowSharedMemory();
+    cudaError_t error = allowSharedMemory<Gemm>();
     if (error == cudaSuccess)
       error = cudaFuncGetAttributes(&attributes, cutlass::device_kernel<Gemm>);
     return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
   }
 
   static const char *run(const GroupedMatmul &matmul, void *stream) {
-    cudaError_t error = allowSharedMemory();
+    cudaError_t error = allowSharedMemory<Gemm>();
     int sms = int(matmul.sms), device = 0;
     if (error == cudaSuccess && sms == 0)
       error = cudaGetDevice(&device);
@@ -544,24 +485,9 @@ struct GroupedKernel {
     if (error != cudaSuccess)
       return cudaGetErrorString(error);
     typename Gemm::Params params = Gemm::to_underlying_arguments(arguments(matmul), nullptr);
-    constexpr int blocks = clusterM * clusterN;
-    cudaLaunchAttribute cluster;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = clusterM;
-    cluster.val.clusterDim.y = clusterN;
-    cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config{};
     // Rows without a group may need more blocks than the tiles.
-    config.gridDim = dim3(max(1, sms / blocks) * clusterM, clusterN);
-    config.blockDim = Gemm::get_block_shape();
-    config.dynamicSmemBytes = Gemm::SharedStorageSize;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    void *pointers[] = {&params};
-    error = cudaLaunchKernelExC(
-        &config, reinterpret_cast<const void *>(cutlass::device_kernel<Gemm>), pointers);
-    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+    return launchClusters<Gemm, clusterM, clusterN>(params, max(1, sms / (clusterM * clusterN)),
+                                                    stream);
   }
 };
 
