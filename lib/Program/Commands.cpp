@@ -53,6 +53,14 @@ static constexpr CommandInfo kInfos[] = {
 #include "tandem/Program/Commands.def"
 }; // namespace tandem::program
 
+std::string capabilitiesToString(uint32_t bits) {
+  std::string result;
+  for (sp::Capability c : sp::EnumValuesCapability())
+    if (bits & static_cast<uint32_t>(c))
+      result += (result.empty() ? "" : "|") + std::string(sp::EnumNameCapability(c));
+  return result.empty() ? "none" : result;
+}
+
 const CommandInfo &infoOf(CommandKind kind) { return kInfos[static_cast<size_t>(kind)]; }
 
 } // namespace tandem::program

@@ -31,14 +31,6 @@ template <typename V> std::string list(const V *vector) {
   return vector ? fmt::format("[{}]", fmt::join(vector->begin(), vector->end(), ",")) : "[]";
 }
 
-std::string capabilities(uint32_t bits) {
-  std::string result;
-  for (sp::Capability c : sp::EnumValuesCapability())
-    if (bits & static_cast<uint32_t>(c))
-      result += (result.empty() ? "" : "|") + std::string(sp::EnumNameCapability(c));
-  return result.empty() ? "none" : result;
-}
-
 class Dumper {
 public:
   explicit Dumper(const program::ProgramImpl &program)
@@ -94,7 +86,7 @@ private:
     for (uint32_t i = 0, e = sizeOfVector(table.channels()); i < e; ++i) {
       const sp::Channel &channel = *table.channels()->Get(i);
       appendTo(out, "  channel c{} \"{}\" {} link \"{}\" group {} self {}\n", i,
-               text(channel.name()), capabilities(channel.capabilities()),
+               text(channel.name()), program::capabilitiesToString(channel.capabilities()),
                text(channel.link_class()), list(channel.group()), channel.self());
     }
   }
@@ -326,7 +318,8 @@ std::string dumpIndex(const ProgramFile &file) {
       "stream program @{} version {} ranks {} target \"{}\" capabilities {}{}{}\n"
       "  producer \"{}\"\n",
       file.name(), sp::kVersion, index.num_ranks(), text(index.target()),
-      capabilities(index.capabilities()), index.reduced_wire() ? " reduced-wire" : "",
+      program::capabilitiesToString(index.capabilities()),
+      index.reduced_wire() ? " reduced-wire" : "",
       index.deterministic() == sp::Determinism::none
           ? ""
           : fmt::format(" deterministic {}", sp::EnumNameDeterminism(index.deterministic())),

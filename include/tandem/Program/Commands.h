@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tandem::sp {
@@ -41,6 +42,9 @@ struct OperandUse {
 
 /// What a command needs of its channel: the bits of sp::Capability. None: it has no channel.
 enum class ChannelNeed : uint8_t { None = 0, TwoSided = 1, OneSided = 2, Collectives = 4 };
+
+/// "two_sided|one_sided", of these bits; "none" for 0.
+std::string capabilitiesToString(uint32_t bits);
 
 /// How a command orders others: streams of its rank by events, ranks by the rest.
 enum class Sync : uint8_t { None, Record, Wait, Group, Send, Recv, Collective, Signal, WaitSignal };

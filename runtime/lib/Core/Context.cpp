@@ -261,7 +261,7 @@ Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
   for (size_t i = 0; i < options.transports.size(); ++i) {
     const Transport &transport = *options.transports[i];
     have += fmt::format("{}{} ({}{})", have.empty() ? "" : ", ", transport.name(),
-                        capabilitiesToString(transport.capabilities()),
+                        program::capabilitiesToString(transport.capabilities()),
                         transport.reach() == Transport::Reach::Host ? ", one host" : "");
     hasClasses |= rankOf(options.linkClasses, i, "") != 1;
     if ((transport.capabilities() & channel.capabilities) == channel.capabilities)
@@ -296,7 +296,7 @@ Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
   }
   return Status(Code::Unsupported,
                 fmt::format("needs {}{}, this context has {}",
-                            capabilitiesToString(channel.capabilities),
+                            program::capabilitiesToString(channel.capabilities),
                             distant.empty() ? "" : " between hosts (" + distant + ")",
                             have.empty() ? "no channels" : have));
 }

@@ -69,16 +69,20 @@ Status HostOperation::enqueue(Stream &stream, const Frame &frame) {
   return stream.enqueueHost(*this, frame);
 }
 
-std::string capabilitiesToString(uint32_t capabilities) {
-  std::string text;
-  auto add = [&](uint32_t bit, const char *name) {
-    if (capabilities & bit)
-      text += (text.empty() ? "" : "|") + std::string(name);
-  };
-  add(TwoSided, "two_sided");
-  add(OneSided, "one_sided");
-  add(Collectives, "collectives");
-  return text.empty() ? "none" : text;
+Status checkTarget(const Put &put, uint64_t bufferBytes, uint32_t rank) {
+  uint64_t span = put.dst.spanBytes();
+  if (put.offset <= bufferBytes && span <= bufferBytes - put.offset)
+    return Status();
+  return Status(Code::InvalidProgram,
+                fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
+                            span, put.offset, bufferBytes, rank));
+}
+
+Status checkSlot(uint32_t slot, uint32_t numSignals, uint32_t rank) {
+  return slot < numSignals
+             ? Status()
+             : Status(Code::InvalidProgram,
+                      fmt::format("signal slot {} of the {} of rank {}", slot, numSignals, rank));
 }
 
 Status Channel::compare(const std::vector<std::string> &, Marker &) { return Status(); }

@@ -251,13 +251,7 @@ Status InstanceImpl::makeSymmetric() {
 
 Status InstanceImpl::checkPut(const Put &put, uint32_t to) const {
   auto found = peerBytes.find(to);
-  uint64_t span = put.dst.spanBytes();
-  if (found == peerBytes.end() ||
-      (put.offset <= found->second && span <= found->second - put.offset))
-    return Status();
-  return Status(Code::InvalidProgram,
-                fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
-                            span, put.offset, found->second, to));
+  return found == peerBytes.end() ? Status() : checkTarget(put, found->second, to);
 }
 
 void InstanceImpl::addProtocol(FusedExchange &exchange, uint32_t i) const {

@@ -31,8 +31,6 @@ namespace tandem {
 
 /// The capabilities of a channel, as bits; numbers as in the stream program.
 enum Capability : uint32_t { TwoSided = 1, OneSided = 2, Collectives = 4 };
-/// "two_sided|one_sided"; "none" for 0.
-std::string capabilitiesToString(uint32_t capabilities);
 
 /// The memory of an instance that peers may access, like torch's symmetric memory: one allocation
 /// of MemoryKind::Symmetric with two buffers for the symmetric arena, then signals (uint64_t each,
@@ -47,6 +45,12 @@ struct SymmetricMemory {
   uint32_t numSignals = 0;
   bool empty() const { return base == nullptr; }
 };
+
+struct Put;
+/// What programs of different ranks could disagree on: an error of the program if the put leaves
+/// the `bufferBytes` of the target on world rank `rank`, or if the rank has no signal `slot`.
+Status checkTarget(const Put &put, uint64_t bufferBytes, uint32_t rank);
+Status checkSlot(uint32_t slot, uint32_t numSignals, uint32_t rank);
 
 /// How to make a channel.
 struct ChannelDesc {

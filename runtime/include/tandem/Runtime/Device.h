@@ -114,6 +114,16 @@ public:
   std::string whyNoGraph() const override { return "a host thread runs it"; }
 };
 
+/// The operation whose execute() is `body`: Status(const Frame &).
+template <typename Body> std::unique_ptr<Operation> makeHostOperation(Body body) {
+  struct Made final : HostOperation {
+    explicit Made(Body &&body) : body(std::move(body)) {}
+    Status execute(const Frame &frame) override { return body(frame); }
+    Body body;
+  };
+  return std::make_unique<Made>(std::move(body));
+}
+
 /// A captured run of a program, like a cudaGraphExec_t.
 class Graph {
 public:

@@ -25,66 +25,6 @@ using gpu::Kernels;
 
 namespace {
 
-class PutOperation final : public gpu::GpuOperation {
-public:
-  PutOperation(PeerMemoryRef peers, const Kernels &kernels, const Put &put, CopyPlan plan)
-      : peers(std::move(peers)), kernels(kernels), put(put), plan(std::move(plan)) {}
-
-  Status issue(GpuStream &stream, const Frame &frame) override {
-    const Member &peer = (*peers)[put.peer];
-    if (plan.isCopy())
-      stream.noteCopy();
-    return plan.run(kernels, stream.native(),
-                    peer.base + frame.parity * peer.bufferBytes + put.offset,
-                    frame.pointers[put.src.slot]);
-  }
-
-private:
-  PeerMemoryRef peers;
-  const Kernels &kernels;
-  const Put put;
-  const CopyPlan plan;
-};
-
-/// After an abort of this rank, the kernel does nothing and the copy writes 0. A stream memory
-/// operation cannot test for an abort: it could announce data that was never sent.
-class SignalOperation final : public gpu::GpuOperation {
-public:
-  SignalOperation(PeerMemoryRef peers, const Kernels &kernels, const Signal &signal,
-                  gpu::FunctionHandle raise, gpu::FunctionHandle countRun, const uint64_t *stopped)
-      : peers(std::move(peers)), kernels(kernels), signal(signal), raise(raise), countRun(countRun),
-        stopped(stopped) {}
-
-  Status issue(GpuStream &stream, const Frame &frame) override {
-    void *slot = (*peers)[signal.peer].signal(frame.firstSignal + signal.slot), *epoch = nullptr;
-    uint64_t perRun = signal.perRun, value = signal.value;
-    if (gpu::Capture *capture = stream.capturing()) {
-      capture->reads(countRun);
-      uint64_t *copied =
-          signal.exclusive && stream.followsCopy() ? capture->signalWord(perRun, value) : nullptr;
-      if (copied) {
-        stream.noteCopy();
-        return kernels.driver.copyAsync(slot, copied, sizeof(uint64_t), stream.native());
-      }
-      epoch = capture->epoch;
-    } else {
-      value += frame.epoch * perRun;
-    }
-    const void *word = stopped;
-    uint64_t plain = peers->signalsPlainly();
-    void *arguments[] = {argument(slot),  argument(epoch), argument(perRun),
-                         argument(value), argument(word),  argument(plain)};
-    return kernels.driver.launch(raise, {1, 1, 1}, stream.native(), arguments);
-  }
-
-private:
-  PeerMemoryRef peers;
-  const Kernels &kernels;
-  const Signal signal;
-  gpu::FunctionHandle raise, countRun;
-  const uint64_t *stopped;
-};
-
 class WaitSignalOperation final : public gpu::GpuOperation {
 public:
   WaitSignalOperation(PeerMemoryRef peers, uint32_t self, const Kernels &kernels,
@@ -141,21 +81,23 @@ private:
 Expected<std::unique_ptr<Operation>> preparePut(PeerMemoryRef peers, const Kernels &kernels,
                                                 const Put &put) {
   const Member &peer = (*peers)[put.peer];
-  uint64_t span = put.dst.spanBytes();
-  if (put.offset > peer.bufferBytes || span > peer.bufferBytes - put.offset)
-    return Status(Code::InvalidProgram,
-                  fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
-                              span, put.offset, peer.bufferBytes, peer.rank));
+  TANDEM_RETURN_IF_ERROR(checkTarget(put, peer.bufferBytes, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(kernels, put.dst, put.src.layout));
-  return std::make_unique<PutOperation>(std::move(peers), kernels, put, std::move(plan));
+  return gpu::makeGpuOperation([peers = std::move(peers), &kernels, put,
+                                plan = std::move(plan)](GpuStream &stream, const Frame &frame) {
+    const Member &peer = (*peers)[put.peer];
+    if (plan.isCopy())
+      stream.noteCopy();
+    return plan.run(kernels, stream.native(),
+                    peer.base + frame.parity * peer.bufferBytes + put.offset,
+                    frame.pointers[put.src.slot]);
+  });
 }
 
 Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const Kernels &kernels,
                                                    const Signal &signal) {
   const Member &peer = (*peers)[signal.peer];
-  if (signal.slot >= peer.numSignals)
-    return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
-                                                    signal.slot, peer.numSignals, peer.rank));
+  TANDEM_RETURN_IF_ERROR(checkSlot(signal.slot, peer.numSignals, peer.rank));
   if (peers->signalsPlainly() && !signal.exclusive && !signal.ofBarrier)
     return Status(Code::Unsupported,
                   fmt::format("channel peer: several ranks or streams raise signal slot {} of rank "
@@ -165,16 +107,37 @@ Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const Ke
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(const uint64_t *stopped, peers->shared().stoppedWord());
-  return std::make_unique<SignalOperation>(std::move(peers), kernels, signal, raise, countRun,
-                                           stopped);
+  // After an abort of this rank, the kernel does nothing and the copy writes 0. A stream memory
+  // operation cannot test for an abort: it could announce data that was never sent.
+  return gpu::makeGpuOperation([peers = std::move(peers), &kernels, signal, raise, countRun,
+                                stopped](GpuStream &stream, const Frame &frame) {
+    void *slot = (*peers)[signal.peer].signal(frame.firstSignal + signal.slot), *epoch = nullptr;
+    uint64_t perRun = signal.perRun, value = signal.value;
+    if (gpu::Capture *capture = stream.capturing()) {
+      capture->reads(countRun);
+      uint64_t *copied =
+          signal.exclusive && stream.followsCopy() ? capture->signalWord(perRun, value) : nullptr;
+      if (copied) {
+        stream.noteCopy();
+        return kernels.driver.copyAsync(slot, copied, sizeof(uint64_t), stream.native());
+      }
+      epoch = capture->epoch;
+    } else {
+      value += frame.epoch * perRun;
+    }
+    const void *word = stopped;
+    uint64_t plain = peers->signalsPlainly();
+    void *arguments[] = {argument(slot),  argument(epoch), argument(perRun),
+                         argument(value), argument(word),  argument(plain)};
+    return kernels.driver.launch(raise, {1, 1, 1}, stream.native(), arguments);
+  });
 }
 
 Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint32_t self,
                                                        const Kernels &kernels,
                                                        const WaitSignal &wait) {
-  uint32_t slots = (*peers)[self].numSignals;
-  if (wait.slot >= slots)
-    return Status(Code::InvalidProgram, fmt::format("signal slot {} of {}", wait.slot, slots));
+  const Member &mine = (*peers)[self];
+  TANDEM_RETURN_IF_ERROR(checkSlot(wait.slot, mine.numSignals, mine.rank));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(uint64_t *stopped, peers->shared().stoppedWord());

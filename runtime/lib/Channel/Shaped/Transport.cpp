@@ -41,59 +41,20 @@ Expected<Inner> hostOperation(Expected<std::unique_ptr<Operation>> made) {
   return Status(Code::Unsupported, "a shaped link needs a channel for host memory");
 }
 
-class GroupOperation final : public HostOperation {
-public:
-  GroupOperation(std::shared_ptr<Shared> shared, Inner inner, std::vector<double> sends)
-      : shared(std::move(shared)), inner(std::move(inner)), sends(std::move(sends)),
-        transfers(this->sends.size()) {}
-
-  Status execute(const Frame &frame) override {
+/// Sends so many bytes each, and then does the rest.
+std::unique_ptr<Operation> afterSends(std::shared_ptr<Shared> shared, Inner inner,
+                                      std::vector<double> sends) {
+  std::vector<shaped::Port::Transfer> transfers(sends.size());
+  return makeHostOperation([shared = std::move(shared), inner = std::move(inner),
+                            sends = std::move(sends),
+                            transfers = std::move(transfers)](const Frame &frame) mutable {
     for (size_t i = 0; i < sends.size(); ++i)
       transfers[i] = shared->link->post(sends[i]);
     for (shaped::Port::Transfer transfer : transfers)
       TANDEM_RETURN_IF_ERROR(shared->link->await(transfer, shared->aborted));
     return inner->execute(frame);
-  }
-
-private:
-  std::shared_ptr<Shared> shared;
-  Inner inner;
-  std::vector<double> sends; ///< bytes of each
-  std::vector<shaped::Port::Transfer> transfers;
-};
-
-class PutOperation final : public HostOperation {
-public:
-  PutOperation(std::shared_ptr<Shared> shared, Inner inner, double bytes)
-      : shared(std::move(shared)), inner(std::move(inner)), bytes(bytes) {}
-
-  Status execute(const Frame &frame) override {
-    shaped::Port::Transfer transfer = shared->link->post(bytes);
-    TANDEM_RETURN_IF_ERROR(inner->execute(frame));
-    return shared->link->await(transfer, shared->aborted);
-  }
-
-private:
-  std::shared_ptr<Shared> shared;
-  Inner inner;
-  double bytes;
-};
-
-class CollectiveOperation final : public HostOperation {
-public:
-  CollectiveOperation(std::shared_ptr<Shared> shared, Inner inner, double steps, double bytes)
-      : shared(std::move(shared)), inner(std::move(inner)), steps(steps), bytes(bytes) {}
-
-  Status execute(const Frame &frame) override {
-    TANDEM_RETURN_IF_ERROR(inner->execute(frame));
-    return shared->link->await(shared->link->post(bytes, steps), shared->aborted);
-  }
-
-private:
-  std::shared_ptr<Shared> shared;
-  Inner inner;
-  double steps, bytes;
-};
+  });
+}
 
 class ShapedChannel final : public Channel {
 public:
@@ -109,22 +70,27 @@ public:
       if (message.isSend && message.peer != self)
         sends.push_back(static_cast<double>(message.buffer.layout.numBytes()));
     TANDEM_ASSIGN_OR_RETURN(Inner group, hostOperation(inner->prepareGroup(messages)));
-    return std::make_unique<GroupOperation>(shared, std::move(group), std::move(sends));
+    return afterSends(shared, std::move(group), std::move(sends));
   }
 
   Expected<std::unique_ptr<Operation>> preparePut(const Put &put) override {
     if (put.peer == self)
       return inner->preparePut(put);
     TANDEM_ASSIGN_OR_RETURN(Inner operation, hostOperation(inner->preparePut(put)));
-    return std::make_unique<PutOperation>(shared, std::move(operation),
-                                          static_cast<double>(put.src.layout.numBytes()));
+    return makeHostOperation(
+        [shared = shared, operation = std::move(operation),
+         bytes = static_cast<double>(put.src.layout.numBytes())](const Frame &frame) -> Status {
+          shaped::Port::Transfer transfer = shared->link->post(bytes);
+          TANDEM_RETURN_IF_ERROR(operation->execute(frame));
+          return shared->link->await(transfer, shared->aborted);
+        });
   }
 
   Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal) override {
     if (signal.peer == self)
       return inner->prepareSignal(signal);
     TANDEM_ASSIGN_OR_RETURN(Inner operation, hostOperation(inner->prepareSignal(signal)));
-    return std::make_unique<GroupOperation>(shared, std::move(operation), std::vector<double>{0});
+    return afterSends(shared, std::move(operation), {0});
   }
 
   Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override {
@@ -148,9 +114,13 @@ public:
     };
     bool tree = route.treeSteps >= 0 && seconds(route.treeSteps, route.treeBytes) <
                                             seconds(route.ringSteps, route.ringBytes);
-    return std::make_unique<CollectiveOperation>(shared, std::move(operation),
-                                                 tree ? route.treeSteps : route.ringSteps,
-                                                 tree ? route.treeBytes : route.ringBytes);
+    return makeHostOperation(
+        [shared = shared, operation = std::move(operation),
+         steps = tree ? route.treeSteps : route.ringSteps,
+         bytes = tree ? route.treeBytes : route.ringBytes](const Frame &frame) -> Status {
+          TANDEM_RETURN_IF_ERROR(operation->execute(frame));
+          return shared->link->await(shared->link->post(bytes, steps), shared->aborted);
+        });
   }
 
   uint64_t progress() const override { return inner->progress(); }

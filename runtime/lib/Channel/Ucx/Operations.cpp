@@ -251,31 +251,6 @@ private:
   uint64_t epoch = 0;
 };
 
-/// A put to a rank of this host: the stream's thread stores into the peer's memory. UCX would send
-/// messages of a few KiB, which the peer's progress thread has to take while it computes. The
-/// signal follows as a message of UCX, so it arrives after the data.
-class NearPutOperation : public HostOperation {
-public:
-  NearPutOperation(std::shared_ptr<ChannelState> state, const Put &put)
-      : state(std::move(state)), put(put), plan(put.dst, put.src.layout),
-        member(this->state->members[put.peer]) {}
-
-  Status execute(const Frame &frame) override {
-    TANDEM_RETURN_IF_ERROR(state->worker->health());
-    plan.run(static_cast<std::byte *>(member.mapped->base()) + frame.parity * member.bufferBytes +
-                 put.offset,
-             put.src.resolve(frame).data);
-    state->noteProgress();
-    return Status();
-  }
-
-private:
-  std::shared_ptr<ChannelState> state;
-  Put put;
-  CopyPlan plan;
-  const Member &member;
-};
-
 /// A large put to another host is made in batches, of which a few are under way at once. Behind
 /// each, a message without effect lets the peer's watchdog see that it proceeds.
 class PutWork : public Work {
@@ -446,74 +421,46 @@ private:
 };
 
 /// An operation whose work runs on the progress thread.
-template <typename W> class WorkOperation : public HostOperation {
-public:
-  explicit WorkOperation(std::shared_ptr<W> work) : work(std::move(work)) {}
-  Status execute(const Frame &frame) override { return work->run(frame); }
-
-private:
-  std::shared_ptr<W> work;
-};
-
 template <typename W> std::unique_ptr<Operation> wrap(std::shared_ptr<W> work) {
-  return std::make_unique<WorkOperation<W>>(std::move(work));
+  return makeHostOperation(
+      [work = std::move(work)](const Frame &frame) { return work->run(frame); });
 }
-
-class WaitSignalOperation : public HostOperation {
-public:
-  WaitSignalOperation(std::shared_ptr<ChannelState> state, const WaitSignal &wait)
-      : state(std::move(state)), wait(wait) {}
-  Status execute(const Frame &frame) override {
-    return state->waitForSignal(wait.slot, frame.epoch * wait.perRun + wait.value);
-  }
-
-private:
-  std::shared_ptr<ChannelState> state;
-  WaitSignal wait;
-};
 
 } // namespace
 
 Expected<std::unique_ptr<Operation>>
 UcxChannel::prepareGroup(const std::vector<Message> &messages) {
-  for (const Message &message : messages)
-    TANDEM_RETURN_IF_ERROR(checkPeer(message.isSend ? "send" : "recv", message.peer));
   return wrap(std::make_shared<GroupWork>(state, messages));
 }
 
 Expected<std::unique_ptr<Operation>> UcxChannel::preparePut(const Put &put) {
-  TANDEM_RETURN_IF_ERROR(checkPeer("put", put.peer));
   const Member &member = state->members[put.peer];
-  uint64_t span = put.dst.spanBytes();
-  if (!put.dst.sameShape(put.src.layout) || put.dst.dtype != put.src.layout.dtype)
-    return Status(Code::InvalidProgram, fmt::format("{}, put: {} does not fit {}", state->where(),
-                                                    put.src.layout.str(), put.dst.str()));
-  if (!member.base || span > member.bufferBytes || put.offset > member.bufferBytes - span)
-    return Status(
-        Code::InvalidProgram,
-        fmt::format("{}, put: bytes {} to {} are outside the {} bytes of symmetric memory "
-                    "of rank {}",
-                    state->where(), put.offset, put.offset + span, member.bufferBytes,
-                    member.rank));
+  TANDEM_RETURN_IF_ERROR(checkTarget(put, member.base ? member.bufferBytes : 0, member.rank));
+  // To a rank of this host the stream's thread stores into the peer's memory. UCX would send
+  // messages of a few KiB, which the peer's progress thread has to take while it computes. The
+  // signal follows as a message of UCX, so it arrives after the data.
   if (member.mapped)
-    return std::make_unique<NearPutOperation>(state, put);
+    return makeHostOperation([state = state, &member, put,
+                              plan = CopyPlan(put.dst, put.src.layout)](const Frame &frame) {
+      TANDEM_RETURN_IF_ERROR(state->worker->health());
+      plan.run(static_cast<std::byte *>(member.mapped->base()) + frame.parity * member.bufferBytes +
+                   put.offset,
+               put.src.resolve(frame).data);
+      state->noteProgress();
+      return Status();
+    });
   return wrap(std::make_shared<PutWork>(state, put));
 }
 
 Expected<std::unique_ptr<Operation>> UcxChannel::prepareSignal(const tandem::Signal &signal) {
-  TANDEM_RETURN_IF_ERROR(checkPeer("signal", signal.peer));
   const Member &member = state->members[signal.peer];
-  if (signal.slot >= member.numSignals)
-    return Status(Code::InvalidProgram,
-                  fmt::format("{}, signal: slot {} is not below the {} of rank {}", state->where(),
-                              signal.slot, member.numSignals, member.rank));
+  TANDEM_RETURN_IF_ERROR(checkSlot(signal.slot, member.numSignals, member.rank));
   return wrap(std::make_shared<SignalWork>(state, signal));
 }
 
 Expected<std::unique_ptr<Operation>> UcxChannel::prepareWaitSignal(const WaitSignal &wait) {
-  if (wait.slot >= state->symmetric.numSignals)
-    return Status(Code::InvalidProgram,
-                  fmt::format("{}, wait_signal: slot {} is not below {}", state->where(), wait.slot,
-                              state->symmetric.numSignals));
-  return std::make_unique<WaitSignalOperation>(state, wait);
+  TANDEM_RETURN_IF_ERROR(checkSlot(wait.slot, state->symmetric.numSignals, state->worker->rank()));
+  return makeHostOperation([state = state, wait](const Frame &frame) {
+    return state->waitForSignal(wait.slot, frame.epoch * wait.perRun + wait.value);
+  });
 }

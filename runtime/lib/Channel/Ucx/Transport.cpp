@@ -162,8 +162,8 @@ private:
   Status check(const ChannelDesc &desc, Bootstrap &bootstrap) {
     if (desc.capabilities & ~capabilities())
       return Status(Code::Unsupported, fmt::format("channel \"{}\" needs {}, ucx has {}", desc.name,
-                                                   capabilitiesToString(desc.capabilities),
-                                                   capabilitiesToString(capabilities())));
+                                                   program::capabilitiesToString(desc.capabilities),
+                                                   program::capabilitiesToString(capabilities())));
     if (desc.group.empty())
       return Status::success();
     if (desc.self >= desc.group.size() || desc.group[desc.self] != bootstrap.rank())

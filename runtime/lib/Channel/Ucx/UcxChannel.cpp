@@ -76,12 +76,4 @@ void ChannelState::close() {
 
 UcxChannel::~UcxChannel() { state->close(); }
 
-Status UcxChannel::checkPeer(const char *what, uint32_t peer) const {
-  if (peer < state->members.size())
-    return Status::success();
-  return Status(Code::InvalidProgram,
-                fmt::format("{}, {}: peer {} is not in the group of {}", state->where(), what, peer,
-                            state->members.size()));
-}
-
 void UcxChannel::abort(const Status &reason) { state->worker->fail(reason, true); }

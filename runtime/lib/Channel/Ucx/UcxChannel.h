@@ -89,8 +89,6 @@ public:
   void abort(const Status &reason) override;
 
 private:
-  Status checkPeer(const char *what, uint32_t peer) const;
-
   std::shared_ptr<ChannelState> state;
 };
 

@@ -257,37 +257,6 @@ private:
   std::atomic<Marker> current{kNoMarker};
 };
 
-/// Runs a plan from one operand to another; a CombinePlan also reads what is there.
-template <typename Plan> class PlanOperation final : public HostOperation {
-public:
-  PlanOperation(const Operand &dst, const Operand &src, Plan plan)
-      : dst(dst.slot), src(src.slot), plan(std::move(plan)) {}
-  Status execute(const Frame &frame) override {
-    void *to = frame.pointers[dst], *from = frame.pointers[src];
-    if constexpr (std::is_same_v<Plan, CombinePlan>)
-      plan.run(to, {to, from});
-    else
-      plan.run(to, from);
-    return Status();
-  }
-
-private:
-  uint32_t dst, src;
-  Plan plan;
-};
-
-/// A kernel of the embedder, on the stream's thread.
-class CallOperation final : public HostOperation {
-public:
-  explicit CallOperation(const CallDesc &desc) : desc(desc) {}
-  Status execute(const Frame &frame) override {
-    return callKernel(desc, desc.kernel->cpuFunction, nullptr, frame);
-  }
-
-private:
-  CallDesc desc;
-};
-
 class CpuDevice final : public Device {
 public:
   explicit CpuDevice(const CpuDeviceOptions &options) : shared(std::make_shared<Shared>()) {
@@ -336,26 +305,34 @@ public:
 
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
                                                    const Operand &src) override {
-    return makeOperation(dst, src, CopyPlan(dst.layout, src.layout));
+    return run(dst, src, CopyPlan(dst.layout, src.layout));
   }
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
     return cpu::prepareMatmul(desc, shared->matmulThreads);
   }
   Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &dst, const Operand &src,
                                                          ReduceOp op) override {
-    return makeOperation(dst, src, CombinePlan(dst.layout, {dst.layout, src.layout}, op));
+    return makeHostOperation(
+        [to = dst.slot, from = src.slot,
+         plan = CombinePlan(dst.layout, {dst.layout, src.layout}, op)](const Frame &frame) {
+          plan.run(frame.pointers[to], {frame.pointers[to], frame.pointers[from]});
+          return Status();
+        });
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
                                                      uint64_t dims, ReduceOp op,
                                                      bool ordered) override {
-    return makeOperation(dst, src, ReducePlan(dst.layout, src.layout, dims, op, ordered));
+    return run(dst, src, ReducePlan(dst.layout, src.layout, dims, op, ordered));
   }
   Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &desc) override {
     if (desc.isBuiltin)
       return prepareBuiltin(desc, shared->matmulThreads);
     if (!desc.kernel->cpuFunction)
       return Status(Code::Unsupported, "expected a function for CPUs, found none");
-    return std::make_unique<CallOperation>(desc);
+    // On the stream's thread.
+    return makeHostOperation([desc](const Frame &frame) {
+      return callKernel(desc, desc.kernel->cpuFunction, nullptr, frame);
+    });
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return cpu::prepareLaunch(desc);
@@ -364,10 +341,14 @@ public:
   void abort(const Status &reason) override { shared->abort(reason); }
 
 private:
+  /// Runs a plan from one operand to another.
   template <typename Plan>
-  static std::unique_ptr<Operation> makeOperation(const Operand &dst, const Operand &src,
-                                                  Plan plan) {
-    return std::make_unique<PlanOperation<Plan>>(dst, src, std::move(plan));
+  static std::unique_ptr<Operation> run(const Operand &dst, const Operand &src, Plan plan) {
+    return makeHostOperation(
+        [to = dst.slot, from = src.slot, plan = std::move(plan)](const Frame &frame) {
+          plan.run(frame.pointers[to], frame.pointers[from]);
+          return Status();
+        });
   }
 
   std::shared_ptr<Shared> shared;

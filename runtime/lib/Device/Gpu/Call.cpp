@@ -16,10 +16,8 @@ namespace tandem::gpu {
 
 namespace {
 
-class FunctionOperation final : public GpuOperation {
-public:
-  FunctionOperation(Tools tools, const CallDesc &desc) : tools(std::move(tools)), desc(desc) {}
-  Status issue(GpuStream &stream, const Frame &frame) override {
+std::unique_ptr<Operation> runFunction(Tools tools, const CallDesc &desc) {
+  return makeGpuOperation([tools = std::move(tools), desc](GpuStream &stream, const Frame &frame) {
     const void *addresses[TANDEM_KERNEL_MAX_OPERANDS + 1];
     size_t count = desc.slots.size();
     for (size_t k = 0; k < count; ++k)
@@ -33,12 +31,8 @@ public:
       return tools->driver().within(
           [&] { return callKernel(desc, desc.kernel->gpuFunction, stream.native(), frame); });
     });
-  }
-
-private:
-  Tools tools;
-  CallDesc desc;
-};
+  });
+}
 
 class GroupedOperation final : public GpuOperation {
 public:
@@ -82,27 +76,21 @@ Expected<std::unique_ptr<Operation>> prepareBuiltin(const Tools &tools, const Ca
   return std::make_unique<GroupedOperation>(tools, desc);
 }
 
-class ImageOperation final : public GpuOperation {
-public:
-  ImageOperation(Tools tools, FunctionHandle function, const CallDesc &desc)
-      : tools(std::move(tools)), function(function), desc(desc) {}
-  Status issue(GpuStream &stream, const Frame &frame) override {
-    tandem_kernel_operand operands[TANDEM_KERNEL_MAX_OPERANDS];
-    void *arguments[TANDEM_KERNEL_MAX_OPERANDS];
-    desc.fill(frame, operands);
-    for (size_t k = 0; k < desc.operands.size(); ++k)
-      arguments[k] = &operands[k];
-    int64_t perBlock = desc.kernel->indicesPerBlock;
-    auto blocks = static_cast<unsigned>((desc.indices + perBlock - 1) / perBlock);
-    return tools->driver().launch(function, {blocks, 1, desc.kernel->threads}, stream.native(),
-                                  arguments);
-  }
-
-private:
-  Tools tools; ///< keeps the image loaded
-  FunctionHandle function;
-  CallDesc desc;
-};
+/// `tools` keeps the image loaded.
+std::unique_ptr<Operation> runImage(Tools tools, FunctionHandle function, const CallDesc &desc) {
+  return makeGpuOperation(
+      [tools = std::move(tools), function, desc](GpuStream &stream, const Frame &frame) {
+        tandem_kernel_operand operands[TANDEM_KERNEL_MAX_OPERANDS];
+        void *arguments[TANDEM_KERNEL_MAX_OPERANDS];
+        desc.fill(frame, operands);
+        for (size_t k = 0; k < desc.operands.size(); ++k)
+          arguments[k] = &operands[k];
+        int64_t perBlock = desc.kernel->indicesPerBlock;
+        auto blocks = static_cast<unsigned>((desc.indices + perBlock - 1) / perBlock);
+        return tools->driver().launch(function, {blocks, 1, desc.kernel->threads}, stream.native(),
+                                      arguments);
+      });
+}
 
 } // namespace
 
@@ -127,7 +115,7 @@ Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallD
     return prepareBuiltin(tools, desc);
   const ExternalKernel &kernel = *desc.kernel;
   if (kernel.gpuFunction)
-    return std::make_unique<FunctionOperation>(tools, desc);
+    return runFunction(tools, desc);
   if (kernel.image.empty())
     return Status(Code::Unsupported, "expected a function or an image for GPUs, found none");
   if (desc.indices > int64_t(kernel.indicesPerBlock) * 0x7fffffff)
@@ -144,7 +132,7 @@ Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallD
                               "tandem_kernel_operand of {} bytes; found {} parameters of {} bytes",
                               kernel.entry, desc.operands.size(), sizeof(tandem_kernel_operand),
                               sizes->size(), fmt::join(*sizes, ", ")));
-  return std::make_unique<ImageOperation>(tools, function, desc);
+  return runImage(tools, function, desc);
 }
 
 } // namespace tandem::gpu

@@ -228,6 +228,16 @@ public:
   virtual Status issue(GpuStream &stream, const Frame &frame) = 0;
 };
 
+/// The operation whose issue() is `body`: Status(GpuStream &, const Frame &).
+template <typename Body> std::unique_ptr<Operation> makeGpuOperation(Body body) {
+  struct Made final : GpuOperation {
+    explicit Made(Body &&body) : body(std::move(body)) {}
+    Status issue(GpuStream &stream, const Frame &frame) override { return body(stream, frame); }
+    Body body;
+  };
+  return std::make_unique<Made>(std::move(body));
+}
+
 /// The module of Kernels.cu on one GPU.
 class Kernels {
 public:

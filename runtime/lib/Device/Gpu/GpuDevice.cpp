@@ -107,24 +107,14 @@ private:
   std::shared_ptr<SymmetricBlock> block; ///< for symmetric memory
 };
 
-/// Runs a plan from one operand to another; a CombinePlan also reads what is there.
-template <typename Plan> class PlanOperation final : public GpuOperation {
-public:
-  PlanOperation(Tools tools, Plan plan, const Operand &dst, const Operand &src)
-      : tools(std::move(tools)), plan(std::move(plan)), dst(dst.slot), src(src.slot) {}
-  Status issue(GpuStream &stream, const Frame &frame) override {
-    void *to = frame.pointers[dst], *from = frame.pointers[src];
-    if constexpr (std::is_same_v<Plan, CombinePlan>)
-      return plan.run(*tools->kernels, stream.native(), to, to, from);
-    else
-      return plan.run(*tools->kernels, stream.native(), to, from);
-  }
-
-private:
-  Tools tools;
-  Plan plan;
-  uint32_t dst, src;
-};
+/// Runs a plan from one operand to another.
+template <typename Plan>
+std::unique_ptr<Operation> runPlan(Tools tools, Plan plan, const Operand &dst, const Operand &src) {
+  return makeGpuOperation([tools = std::move(tools), plan = std::move(plan), to = dst.slot,
+                           from = src.slot](GpuStream &stream, const Frame &frame) {
+    return plan.run(*tools->kernels, stream.native(), frame.pointers[to], frame.pointers[from]);
+  });
+}
 
 class GpuDevice final : public Device, public GpuAccess {
 public:
@@ -187,7 +177,7 @@ public:
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
                                                    const Operand &src) override {
     TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(*tools->kernels, dst.layout, src.layout));
-    return std::make_unique<PlanOperation<CopyPlan>>(tools, std::move(plan), dst, src);
+    return runPlan(tools, std::move(plan), dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
     return gpu::prepareMatmul(tools, desc);
@@ -204,14 +194,18 @@ public:
                                                          ReduceOp op) override {
     TANDEM_ASSIGN_OR_RETURN(CombinePlan plan, CombinePlan::make(*tools->kernels, dst.layout,
                                                                 dst.layout, src.layout, op));
-    return std::make_unique<PlanOperation<CombinePlan>>(tools, std::move(plan), dst, src);
+    return makeGpuOperation([tools = tools, plan = std::move(plan), to = dst.slot,
+                             from = src.slot](GpuStream &stream, const Frame &frame) {
+      void *sum = frame.pointers[to];
+      return plan.run(*tools->kernels, stream.native(), sum, sum, frame.pointers[from]);
+    });
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
                                                      uint64_t dims, ReduceOp op,
                                                      bool ordered) override {
     TANDEM_ASSIGN_OR_RETURN(ReducePlan plan, ReducePlan::make(*tools->kernels, dst.layout,
                                                               src.layout, dims, op, ordered));
-    return std::make_unique<PlanOperation<ReducePlan>>(tools, std::move(plan), dst, src);
+    return runPlan(tools, std::move(plan), dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &desc) override {
     return gpu::prepareCall(tools, desc);

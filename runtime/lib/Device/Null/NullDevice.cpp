@@ -41,10 +41,9 @@ private:
   const std::atomic<bool> &aborted;
 };
 
-class NullOperation final : public HostOperation {
-public:
-  Status execute(const Frame &) override { return Status(); }
-};
+std::unique_ptr<Operation> doNothing() {
+  return makeHostOperation([](const Frame &) { return Status(); });
+}
 
 class NullDevice final : public Device {
 public:
@@ -61,24 +60,24 @@ public:
     return std::make_unique<Memory>(memory, bytes, std::free);
   }
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &, const Operand &) override {
-    return std::make_unique<NullOperation>();
+    return doNothing();
   }
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &) override {
-    return std::make_unique<NullOperation>();
+    return doNothing();
   }
   Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &, const Operand &,
                                                          ReduceOp) override {
-    return std::make_unique<NullOperation>();
+    return doNothing();
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &, const Operand &, uint64_t,
                                                      ReduceOp, bool) override {
-    return std::make_unique<NullOperation>();
+    return doNothing();
   }
   Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &) override {
-    return std::make_unique<NullOperation>();
+    return doNothing();
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &) override {
-    return std::make_unique<NullOperation>();
+    return doNothing();
   }
   void abort(const Status &) override { aborted = true; }
 

@@ -256,7 +256,6 @@ TEST(Ucx, BadReferencesAreRefused) {
   Rank rank;
   rank.open(job.of(0));
   ASSERT_TRUE(rank.channel);
-  EXPECT_FALSE(rank.channel->prepareGroup({message(true, 1, 0, 1)}));
   EXPECT_FALSE(rank.channel->prepareSignal({0, 8, 1, 1}));
   EXPECT_FALSE(rank.channel->prepareWaitSignal({8, 1, 1}));
   Layout layout = Layout::dense(DType::I32, {16});
