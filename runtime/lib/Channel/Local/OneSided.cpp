@@ -18,43 +18,16 @@ uint64_t *signalWord(const SymmetricMemory &memory, uint32_t slot) {
          slot;
 }
 
-class WaitSignalOperation final : public HostOperation {
-public:
-  WaitSignalOperation(GroupRef group, uint32_t self, const WaitSignal &wait)
-      : group(std::move(group)), wait(wait),
-        word(signalWord(this->group->members[self].symmetric, wait.slot)), self(self) {}
-
-  Status execute(const Frame &frame) override {
-    uint64_t target = frame.epoch * wait.perRun + wait.value;
-    Status ended;
-    std::unique_lock<std::mutex> lock(group->world->signalMutex);
-    group->world->signalRaised.wait(lock, [&] {
-      if (*word >= target)
-        return true;
-      ended = end();
-      return !ended.ok();
-    });
-    return ended;
-  }
-
-private:
-  /// The reason why no signal will come: the channel was aborted, or all others have left.
-  Status end() {
-    std::lock_guard<std::mutex> lock(group->mutex);
-    if (!group->aborted.ok())
-      return group->aborted;
-    for (uint32_t m = 0; m < group->members.size(); ++m)
-      if (m != self && !group->members[m].left)
-        return Status();
-    return group->members.size() > 1 ? Status(Code::Aborted, "all other ranks have left")
-                                     : Status();
-  }
-
-  GroupRef group;
-  WaitSignal wait;
-  uint64_t *word;
-  uint32_t self;
-};
+/// The reason why no signal will come: the channel was aborted, or all others have left.
+Status endOf(Group &group, uint32_t self) {
+  std::lock_guard<std::mutex> lock(group.mutex);
+  if (!group.aborted.ok())
+    return group.aborted;
+  for (uint32_t m = 0; m < group.members.size(); ++m)
+    if (m != self && !group.members[m].left)
+      return Status();
+  return group.members.size() > 1 ? Status(Code::Aborted, "all other ranks have left") : Status();
+}
 
 } // namespace
 
@@ -97,7 +70,19 @@ Expected<std::unique_ptr<Operation>> prepareWaitSignal(GroupRef group, uint32_t 
                                                        const WaitSignal &wait) {
   TANDEM_RETURN_IF_ERROR(
       checkSlot(wait.slot, group->members[self].symmetric.numSignals, group->ranks[self]));
-  return std::make_unique<WaitSignalOperation>(std::move(group), self, wait);
+  uint64_t *word = signalWord(group->members[self].symmetric, wait.slot);
+  return makeHostOperation([group = std::move(group), self, wait, word](const Frame &frame) {
+    uint64_t target = frame.epoch * wait.perRun + wait.value;
+    Status ended;
+    std::unique_lock<std::mutex> lock(group->world->signalMutex);
+    group->world->signalRaised.wait(lock, [&] {
+      if (*word >= target)
+        return true;
+      ended = endOf(*group, self);
+      return !ended.ok();
+    });
+    return ended;
+  });
 }
 
 } // namespace tandem::local

@@ -76,16 +76,10 @@ private:
     Operand *operands[] = {&desc.out, &desc.a, &desc.b};
     for (uint32_t k = 0; k < 3; ++k) {
       const Layout &from = layouts[k];
-      Layout &to = operands[k]->layout;
       operands[k]->slot = k;
-      to.dtype = from.dtype;
-      to.rank = 2;
-      for (unsigned d = 0; d < 2; ++d) {
-        to.shape[d] = from.shape[from.rank - 2u + d];
-        to.strides[d] = from.strides[from.rank - 2u + d];
-      }
+      operands[k]->layout = from.select(uint64_t(3) << (from.rank - 2u), true);
       if (k != kW)
-        to.shape[0] = rows;
+        operands[k]->layout.shape[0] = rows;
     }
     desc.transposeB = matmul.transposeB;
     desc.ordered = ordered;

@@ -107,15 +107,6 @@ private:
   std::shared_ptr<SymmetricBlock> block; ///< for symmetric memory
 };
 
-/// Runs a plan from one operand to another.
-template <typename Plan>
-std::unique_ptr<Operation> runPlan(Tools tools, Plan plan, const Operand &dst, const Operand &src) {
-  return makeGpuOperation([tools = std::move(tools), plan = std::move(plan), to = dst.slot,
-                           from = src.slot](GpuStream &stream, const Frame &frame) {
-    return plan.run(*tools->kernels, stream.native(), frame.pointers[to], frame.pointers[from]);
-  });
-}
-
 class GpuDevice final : public Device, public GpuAccess {
 public:
   explicit GpuDevice(Tools tools) : tools(std::move(tools)), state(this->tools->state) {

@@ -115,6 +115,15 @@ Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallD
 /// A launch of the program's code; Unsupported if none fits this GPU.
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc);
 
+/// Runs a plan from one operand to another.
+template <typename Plan>
+std::unique_ptr<Operation> runPlan(Tools tools, Plan plan, const Operand &dst, const Operand &src) {
+  return makeGpuOperation([tools = std::move(tools), plan = std::move(plan), to = dst.slot,
+                           from = src.slot](GpuStream &stream, const Frame &frame) {
+    return plan.run(*tools->kernels, stream.native(), frame.pointers[to], frame.pointers[from]);
+  });
+}
+
 } // namespace tandem::gpu
 
 #endif // TANDEM_LIB_DEVICE_GPU_GPUDEVICE_H

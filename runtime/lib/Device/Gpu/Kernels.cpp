@@ -120,25 +120,20 @@ Status Kernels::launchBlocks(FunctionHandle function, uint64_t blocks, StreamHan
 // Loops
 //===----------------------------------------------------------------------===//
 
-Loops::Loops(const std::vector<Layout> &layouts, bool inOrder) : strides(layouts.size()) {
+Loops::Loops(const std::vector<Layout> &layouts, bool inOrder) : operands(layouts.size()) {
   elements = static_cast<uint64_t>(layouts.front().numElements());
-  if (elements == 0)
-    return;
-  for (const LoopDim &dim : mergeLoops(layouts, inOrder)) {
-    extents.push_back(dim.extent);
-    for (size_t k = 0; k < layouts.size(); ++k)
-      strides[k].push_back(dim.strides[k]);
-  }
+  if (elements > 0)
+    dims = mergeLoops(layouts, inOrder);
 }
 
 unsigned Loops::pack(unsigned most) const {
   unsigned result = 1;
   for (unsigned candidate = 2; candidate <= most; candidate *= 2) {
-    bool fits = !extents.empty() && extents.back() % candidate == 0;
-    for (const std::vector<int64_t> &operand : strides) {
-      fits = fits && operand.back() == 1;
-      for (size_t d = 0; fits && d + 1 < operand.size(); ++d)
-        fits = operand[d] % candidate == 0;
+    bool fits = inner() % candidate == 0;
+    for (size_t k = 0; fits && k < operands; ++k) {
+      fits = innerStride(k) == 1;
+      for (size_t d = 0; fits && d < outer(); ++d)
+        fits = outerStride(k, d) % candidate == 0;
     }
     if (!fits)
       break;
@@ -153,14 +148,14 @@ Nest Loops::nest(unsigned pack, bool inUnits) const {
   nest.inner = static_cast<uint64_t>(inner()) / pack;
   nest.outer = static_cast<int32_t>(outer());
   int64_t scale = inUnits ? pack : 1;
-  for (size_t k = 0; k < strides.size(); ++k) {
+  for (size_t k = 0; k < operands; ++k) {
     // Packs are contiguous elements.
     nest.innerStrides[k] = pack == 1 ? innerStride(k) : inUnits ? 1 : pack;
     for (size_t d = 0; d < outer(); ++d)
-      nest.strides[k][d] = strides[k][d] / scale;
+      nest.strides[k][d] = outerStride(k, d) / scale;
   }
   for (size_t d = 0; d < outer(); ++d)
-    nest.extents[d] = static_cast<uint64_t>(extents[d]);
+    nest.extents[d] = static_cast<uint64_t>(dims[d].extent);
   return nest;
 }
 

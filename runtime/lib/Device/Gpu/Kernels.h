@@ -35,17 +35,17 @@ public:
   /// In units of `pack` elements. Strides count units if `inUnits`, else elements.
   Nest nest(unsigned pack, bool inUnits) const;
   /// Extent of the innermost dimension; number of dimensions around it.
-  int64_t inner() const { return extents.empty() ? 1 : extents.back(); }
+  int64_t inner() const { return dims.empty() ? 1 : dims.back().extent; }
   int64_t innerStride(size_t operand) const {
-    return extents.empty() ? 1 : strides[operand].back();
+    return dims.empty() ? 1 : dims.back().strides[operand];
   }
-  size_t outer() const { return extents.empty() ? 0 : extents.size() - 1; }
-  int64_t outerExtent(size_t d) const { return extents[d]; }
-  int64_t outerStride(size_t operand, size_t d) const { return strides[operand][d]; }
+  size_t outer() const { return dims.empty() ? 0 : dims.size() - 1; }
+  int64_t outerExtent(size_t d) const { return dims[d].extent; }
+  int64_t outerStride(size_t operand, size_t d) const { return dims[d].strides[operand]; }
 
 private:
-  std::vector<int64_t> extents;              ///< outermost first, none of extent 1
-  std::vector<std::vector<int64_t>> strides; ///< [operand][dimension], elements
+  std::vector<LoopDim> dims; ///< outermost first, none of extent 1; strides in elements
+  size_t operands = 0;
   uint64_t elements = 0;
 };
 

@@ -373,58 +373,41 @@ private:
 };
 
 /// For k = 0: out (+)= bias, or zero.
-class EmptyProductOperation final : public GpuOperation {
-public:
-  explicit EmptyProductOperation(Tools tools) : tools(std::move(tools)) {}
-
-  Status prepare(const MatmulDesc &desc) {
-    out = desc.out.slot;
-    if (desc.hasWholeBias()) {
-      term = desc.bias.slot;
-      TANDEM_ASSIGN_OR_RETURN(copy,
-                              CopyPlan::make(*tools->kernels, desc.out.layout, desc.bias.layout));
-      return Status();
-    }
-    if (desc.bias.present())
-      TANDEM_RETURN_IF_ERROR(
-          bias.prepare(tools, desc.bias, desc.out.layout.dtype, desc.bias.layout.shape[0]));
-    accumulate = desc.accumulate;
-    TANDEM_ASSIGN_OR_RETURN(zero, Scratch::make(tools->state, 64));
-    TANDEM_RETURN_IF_ERROR(tools->driver().fill(zero.data(), 0, 64));
-    // The bias repeats in every dimension but the last.
-    Layout term = desc.out.layout;
-    for (unsigned d = 0; d < term.rank; ++d)
-      term.strides[d] = desc.bias.present() && d + 1 == term.rank ? 1 : 0;
-    if (accumulate) {
-      TANDEM_ASSIGN_OR_RETURN(add, CombinePlan::make(*tools->kernels, desc.out.layout,
-                                                     desc.out.layout, term, ReduceOp::Sum));
-    } else {
-      TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, desc.out.layout, term));
-    }
-    return Status();
+Expected<std::unique_ptr<Operation>> prepareEmptyProduct(const Tools &tools,
+                                                         const MatmulDesc &desc) {
+  const Layout &out = desc.out.layout;
+  if (desc.hasWholeBias()) {
+    TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(*tools->kernels, out, desc.bias.layout));
+    return runPlan(tools, std::move(plan), desc.out, desc.bias);
   }
-
-  Status issue(GpuStream &stream, const Frame &frame) override {
-    if (bias.present())
-      TANDEM_RETURN_IF_ERROR(bias.load(*tools, stream, frame));
-    const void *added = term != Operand::kNone ? frame.pointers[term]
-                        : bias.present()       ? bias.data()
-                                               : zero.data();
-    void *target = frame.pointers[out];
-    if (accumulate)
-      return add.run(*tools->kernels, stream.native(), target, target, added);
-    return copy.run(*tools->kernels, stream.native(), target, added);
-  }
-
-private:
-  Tools tools;
-  uint32_t out = 0, term = Operand::kNone;
   BiasRow bias;
-  bool accumulate = false;
-  Scratch zero;
+  if (desc.bias.present())
+    TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, out.dtype, desc.bias.layout.shape[0]));
+  TANDEM_ASSIGN_OR_RETURN(Scratch zero, Scratch::make(tools->state, 64));
+  TANDEM_RETURN_IF_ERROR(tools->driver().fill(zero.data(), 0, 64));
+  // The bias repeats in every dimension but the last.
+  Layout term = out;
+  for (unsigned d = 0; d < term.rank; ++d)
+    term.strides[d] = desc.bias.present() && d + 1 == term.rank ? 1 : 0;
   CopyPlan copy;
   CombinePlan add;
-};
+  if (desc.accumulate) {
+    TANDEM_ASSIGN_OR_RETURN(add, CombinePlan::make(*tools->kernels, out, out, term, ReduceOp::Sum));
+  } else {
+    TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, out, term));
+  }
+  return makeGpuOperation(
+      [tools = tools, bias = std::move(bias), zero = std::move(zero), copy = std::move(copy),
+       add = std::move(add), slot = desc.out.slot,
+       accumulates = desc.accumulate](GpuStream &stream, const Frame &frame) mutable -> Status {
+        if (bias.present())
+          TANDEM_RETURN_IF_ERROR(bias.load(*tools, stream, frame));
+        const void *added = bias.present() ? bias.data() : zero.data();
+        void *target = frame.pointers[slot];
+        return accumulates ? add.run(*tools->kernels, stream.native(), target, target, added)
+                           : copy.run(*tools->kernels, stream.native(), target, added);
+      });
+}
 
 } // namespace
 
@@ -459,11 +442,8 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const Mat
     return Status(Code::Unsupported,
                   fmt::format("the gpu device has no matmul of {}", toString(type)));
   int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
-  if (k == 0 || desc.out.layout.numElements() == 0) {
-    auto operation = std::make_unique<EmptyProductOperation>(tools);
-    TANDEM_RETURN_IF_ERROR(operation->prepare(desc));
-    return std::unique_ptr<Operation>(std::move(operation));
-  }
+  if (k == 0 || desc.out.layout.numElements() == 0)
+    return prepareEmptyProduct(tools, desc);
   auto operation = std::make_unique<MatmulOperation>(tools);
   TANDEM_RETURN_IF_ERROR(operation->prepare(desc).withPrefix(fmt::format(
       "{} by {} into {}: ", desc.a.layout.str(), desc.b.layout.str(), desc.out.layout.str())));

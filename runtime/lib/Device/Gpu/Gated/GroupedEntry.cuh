@@ -11,7 +11,7 @@
 #define TANDEM_LIB_DEVICE_GPU_GATED_GROUPEDENTRY_CUH
 
 #include "GroupedMatmul.cuh"
-#include "GroupedTable.h"
+#include "KernelTable.h"
 
 namespace tandem::gpu::gated {
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GroupedTable.h"
+#include "KernelTable.h"
 
 #include <cstdlib>
 

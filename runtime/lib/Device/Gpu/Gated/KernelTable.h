@@ -8,6 +8,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_GATED_KERNELTABLE_H
 #define TANDEM_LIB_DEVICE_GPU_GATED_KERNELTABLE_H
 
+#include "GroupedLibrary.h"
 #include "KernelLibrary.h"
 
 namespace tandem::gpu::gated {
@@ -20,6 +21,20 @@ struct KernelEntry {
   KernelInfo info;
   const char *(*whyNot)(const Matmul &matmul);
   const char *(*run)(const Matmul &matmul, void *stream);
+};
+
+/// Kernels of a tile, which are defined by each compilation of GroupedKernel.cu: of f16 and bf16,
+/// each with W stored [G, N, K] and [G, K, N].
+inline constexpr uint32_t kGroupedOfTile = 4;
+/// By each compilation of GroupedKernel8.cu: X of f8E4M3FN and f8E5M2.
+inline constexpr uint32_t kGrouped8OfTile = 2;
+
+/// See GroupedTable.
+struct GroupedEntry {
+  GroupedInfo info;
+  const char *(*whyNot)(const GroupedMatmul &matmul);
+  const char *(*load)();
+  const char *(*run)(const GroupedMatmul &matmul, void *stream);
 };
 
 } // namespace tandem::gpu::gated
