@@ -125,7 +125,10 @@ void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *t
   switch (type) {
   case DType::F32: {
     const auto *p = static_cast<const float *>(from);
-    return forStrided(n, stride, [=](int64_t i, int64_t at) { to[i] = p[at]; });
+    if (stride != 1)
+      return forStrided(n, stride, [=](int64_t i, int64_t at) { to[i] = p[at]; });
+    std::memcpy(to, p, static_cast<size_t>(n) * sizeof(float));
+    return;
   }
   case DType::BF16: {
     const auto *p = static_cast<const uint16_t *>(from);
@@ -155,7 +158,10 @@ void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64
   switch (type) {
   case DType::F32: {
     auto *p = static_cast<float *>(to);
-    return forStrided(n, stride, [=](int64_t i, int64_t at) { p[at] = from[i]; });
+    if (stride != 1)
+      return forStrided(n, stride, [=](int64_t i, int64_t at) { p[at] = from[i]; });
+    std::memcpy(p, from, static_cast<size_t>(n) * sizeof(float));
+    return;
   }
   case DType::BF16: {
     auto *p = static_cast<uint16_t *>(to);
