@@ -3,6 +3,7 @@
 """Small models of transformers: `parallelize` without a plan against the whole model (docs/models.md)."""
 
 import copy
+import io
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -249,6 +250,19 @@ def heads_of_model(rank, ranks):
             assert "expected the same inputs on all ranks" in str(error), error
         else:
             raise AssertionError("expected an error for other inputs on each rank")
+    for dim in (None, 1):  # a copy, and what was written and read, compute the same
+        one, inputs = make("qwen3")
+        tt.parallelize(one, mesh, sequence_dim=dim)
+        given = inputs(2, 6, torch.Generator().manual_seed(0))
+        file = io.BytesIO()
+        torch.save(one, file)
+        file.seek(0)
+        results = []
+        for other in (one, copy.deepcopy(one), torch.load(file, weights_only=False)):
+            output = other(**given)
+            output.loss.backward()
+            results.append((output.logits.detach(), other.model.layers[0].self_attn.q_norm.weight.grad))
+        assert all(torch.equal(found, expected) for other in results[1:] for found, expected in zip(other, results[0]))
     styles = tt.plan(make("llama")[0], None)
     assert isinstance(styles["model.layers.0.self_attn.q_proj"], tt.ColwiseParallel)
     assert isinstance(styles["model.layers.1.mlp.down_proj"], tt.RowwiseParallel)

@@ -21,7 +21,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
 
-from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _add_up_hook, _Linear, _Norm
+from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors
 
 #: transformers' style of a linear layer -> Tandem's, for whole hidden states
 _LINEARS = {"colwise": lambda: ColwiseParallel(),
@@ -177,8 +177,20 @@ class _OnHeads(ParallelStyle):
     is_direct = True
 
     def _apply(self, module, device_mesh):
-        module.register_forward_pre_hook(_add_up_hook(device_mesh))
+        self.mesh = device_mesh
+        module.register_forward_pre_hook(self._watch)
         return module
+
+    def _watch(self, module, _):
+        """Before each call, since copies of a module have its hooks, but copies of parameters have none."""
+        for one in module.parameters(recurse=False):
+            if one.requires_grad and self._add_up not in (one._backward_hooks or {}).values():
+                one.register_hook(self._add_up)
+
+    def _add_up(self, grad):
+        total = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=self.mesh.get_group())
+        return total
 
 
 class _OfTransformers(ParallelStyle):
@@ -212,6 +224,9 @@ class _OfTransformers(ParallelStyle):
             self._style(name)
 
 
+# Hooks are methods of styles, not functions inside of functions: models with those could not be pickled.
+
+
 class _Split(ParallelStyle):
     """A layer of a stack: gets and returns hidden states that are split along the tokens. The last one returns all tokens."""
 
@@ -220,17 +235,18 @@ class _Split(ParallelStyle):
         self.dim, self.is_last = dim, is_last
 
     def _apply(self, module, device_mesh):
-        dim, mesh, is_last = self.dim, device_mesh, self.is_last
-
-        def before(_, args, kwargs):
-            if args:
-                return (_split(args[0], mesh, dim), *args[1:]), kwargs
-            return args, {**kwargs, "hidden_states": _split(kwargs["hidden_states"], mesh, dim)}
-
-        module.register_forward_pre_hook(before, with_kwargs=True)
-        if is_last:
-            module.register_forward_hook(lambda _, args, result: _map(result, _whole))
+        self.mesh = device_mesh
+        module.register_forward_pre_hook(self._before, with_kwargs=True)
+        if self.is_last:
+            module.register_forward_hook(_make_whole)
         return module
+
+    def _before(self, module, args, kwargs):
+        if args:
+            return (_split(args[0], self.mesh, self.dim), *args[1:]), kwargs
+        if "hidden_states" not in kwargs:
+            raise tandem.ArgumentError(f"{type(module).__name__}: expected hidden_states, found {', '.join(kwargs) or 'no arguments'}")
+        return args, {**kwargs, "hidden_states": _split(kwargs["hidden_states"], self.mesh, self.dim)}
 
 
 class _Whole(ParallelStyle):
@@ -239,44 +255,50 @@ class _Whole(ParallelStyle):
     def __init__(self, dim, style):
         super().__init__()
         self.dim, self.style = dim, style
+        self.shapes: list = []  # of each call that runs: the shape of hidden states that were split, or None
 
     def _apply(self, module, device_mesh):
         if self.style is not None:
             module = self.style._apply(module, device_mesh)
-        dim, mesh = self.dim, device_mesh
-        splits = []  # whether the input was split, of each call that runs
-
-        def before(_, args, kwargs):
-            hidden = args[0] if args else kwargs.get("hidden_states")
-            splits.append((isinstance(hidden, DTensor), getattr(hidden, "shape", None)))
-            return _map(args, _whole), _map(kwargs, _whole)
-
-        def after(_, args, result):
-            was_split, shape = splits.pop()
-            if not was_split:
-                return result
-            return _map(result, lambda one: _split(one, mesh, dim) if one.shape == shape and not isinstance(one, DTensor) else one)
-
-        module.register_forward_pre_hook(before, with_kwargs=True)
-        module.register_forward_hook(after)
+        self.mesh = device_mesh
+        module.register_forward_pre_hook(self._before, with_kwargs=True)
+        module.register_forward_hook(self._after, always_call=True)
         return module
+
+    def _before(self, _, args, kwargs):
+        hidden = args[0] if args else kwargs.get("hidden_states")
+        self.shapes.append(hidden.shape if isinstance(hidden, DTensor) else None)
+        return _map(args, _whole), _map(kwargs, _whole)
+
+    def _after(self, _, args, result):
+        shape = self.shapes.pop()
+        if shape is None:
+            return result
+        return _map(result, lambda one: _split(one, self.mesh, self.dim) if one.shape == shape else one)
 
 
 class _Model(ParallelStyle):
     """The whole model. Its first inputs are compared between the ranks. Results are whole, also what it collects inside of the
     layers, such as all hidden states."""
 
+    def __init__(self):
+        super().__init__()
+        self.is_compared = False
+
     def _apply(self, module, device_mesh):
-        group, is_compared = device_mesh.get_group(), []
-
-        def compare(_, args, kwargs):
-            if not is_compared and not torch.compiler.is_compiling():
-                is_compared.append(True)
-                _check_equal((args, kwargs), group)
-
-        module.register_forward_pre_hook(compare, with_kwargs=True)
-        module.register_forward_hook(lambda _, args, result: _map(result, _whole))
+        self.mesh = device_mesh
+        module.register_forward_pre_hook(self._compare, with_kwargs=True)
+        module.register_forward_hook(_make_whole)
         return module
+
+    def _compare(self, _, args, kwargs):
+        if not self.is_compared and not torch.compiler.is_compiling():
+            _check_equal((args, kwargs), self.mesh.get_group())
+            self.is_compared = True
+
+
+def _make_whole(_, args, result):
+    return _map(result, _whole)
 
 
 def _check_equal(inputs, group):
@@ -342,7 +364,7 @@ def _add_sequence_parallelism(model, styles, dim):
 
 def _add_part(name, part, styles, dim):
     if not list(part.children()) and all(one.dim() == 1 for one in part.parameters()):
-        styles[name] = _Norm(sequence_dim=dim, use_local_output=False)
+        styles[name] = _NormOfDTensors()
         return
     layers = {f"{name}.{key}" if key else name for key, one in part.named_modules() if list(one.parameters(recurse=False))}
     simple = (ColwiseParallel, RowwiseParallel, _OnHeads)

@@ -411,28 +411,28 @@ class _Norm(SequenceParallel):
         return module
 
 
+class _NormOfDTensors(ParallelStyle):
+    """As `_Norm`, but its inputs are DTensors, so it needs no hooks for them; torch's cannot be pickled."""
+
+    def _apply(self, module, device_mesh):
+        _replicate(module, device_mesh, self.src_data_rank)
+        module.register_forward_pre_hook(_watch)
+        _watch(module)
+        return module
+
+
+def _replicate(module, mesh, src_data_rank):
+    for key, value in list(module.named_parameters(recurse=False)):
+        whole = distribute_tensor(value, mesh, [Replicate()], src_data_rank=src_data_rank)
+        module.register_parameter(key, nn.Parameter(whole, requires_grad=value.requires_grad))
+
+
 def _watch(module, *_):
     """Before each call, since copies of a module have its hooks, but copies of parameters have none."""
     for one in () if torch.compiler.is_compiling() else module.parameters(recurse=False):
         if isinstance(one, DTensor) and one.is_leaf and one.requires_grad and \
                 _add_up not in (one._post_accumulate_grad_hooks or {}).values():
             one.register_post_accumulate_grad_hook(_add_up)
-
-
-def _add_up_hook(mesh):
-    """As `_watch`, for parameters that are the same tensor on all ranks: their gradients are summed before they are added."""
-    group = mesh.get_group()
-
-    def add_up(grad):
-        total = grad.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, group=group)
-        return total
-
-    def watch(module, _):
-        for one in module.parameters(recurse=False):
-            if one.requires_grad and add_up not in (one._backward_hooks or {}).values():
-                one.register_hook(add_up)
-    return watch
 
 
 def _add_up(parameter):
@@ -453,8 +453,6 @@ class _OnTokens(ParallelStyle):
 
     def _apply(self, module, device_mesh):
         self._check(module, device_mesh)
-        for key, value in list(module.named_parameters(recurse=False)):
-            whole = distribute_tensor(value, device_mesh, [Replicate()], src_data_rank=self.src_data_rank)
-            module.register_parameter(key, nn.Parameter(whole, requires_grad=value.requires_grad))
+        _replicate(module, device_mesh, self.src_data_rank)
         module.__class__ = _LocalLinear
         return module
