@@ -472,6 +472,8 @@ def disagree(rank, ranks, kind):
     rows, said = {"padded": (67 + rank, ("134 tokens", "136 tokens")), "known": (3 + rank, ("6 tokens", "8 tokens")),
                   "new": (4 + rank, ("8 tokens", "10 tokens")), "operator": (3, ("all_gather_matmul", "matmul_all_reduce")),
                   "tokens": (2, ("3 tokens", "4 tokens")), "batches": (0, ("12 tokens", "float32, 2", "float32, 3")),
+                  "batches of tokens": (0, ("24 tokens", "float32, 6", "float32, 4")),
+                  "known batches": (0, ("24 tokens", "float32, 6", "float32, 4")),
                   "rows": (2, ("expected 1 of 3 rows on rank 1, found 2",) if rank else ("rank 1", "3 tokens")),
                   "layer": (3 + rank, ("layer gate_proj", "6 tokens", "8 tokens", "a layer a DTensor"))}[kind]
     with pytest.raises(tandem.Error) as error:
@@ -484,6 +486,10 @@ def disagree(rank, ranks, kind):
             tt.all_gather_matmul(torch.ones(rows, 8), w, tokens=3)
         elif kind == "batches":
             tt.matmul_all_reduce(torch.ones(2 + rank, 6 - 2 * rank, 8), w)
+        elif kind in ("batches of tokens", "known batches"):
+            for one in (2, 3) if kind == "known batches" else ():
+                tt.all_gather_matmul(torch.ones(one, 12 // one, 8), w)
+            tt.all_gather_matmul(torch.ones(2 + rank, 6 - 2 * rank, 8), w)
         elif kind == "layer":
             tt.parallelize(MLP(), _mesh(ranks))(torch.ones(rows, 8))
         else:

@@ -37,7 +37,7 @@ def test_operators(check):
     run(check, 2)
 
 
-@pytest.mark.parametrize("kind", ["padded", "known", "new", "operator", "tokens", "rows", "batches", "layer"])
+@pytest.mark.parametrize("kind", ["padded", "known", "new", "operator", "tokens", "rows", "batches", "batches of tokens", "known batches", "layer"])
 def test_ranks_that_disagree(kind):
     run("disagree", 2, kind)
 

@@ -56,18 +56,32 @@ def _check(op, x, weights, dim):
     return dim % x.dim()
 
 
+def _check_divides(op, x, dim, ranks, tokens):
+    if tokens % ranks and _inner(x, dim) != 1:  # those of other pieces would be cut elsewhere
+        raise tandem.ArgumentError(f"{op}: expected a number of tokens that {ranks} ranks divide, since dimensions follow that of "
+                                   f"tokens, {dim}; found {tokens} tokens, shape {tuple(x.shape)}")
+
+
 def _check_piece(x, dim, group, tokens, op="all_gather_matmul"):
+    _check_divides(op, x, dim, _ranks(group), tokens)
     if x.shape[dim] != _piece(tokens, group):
         raise tandem.ArgumentError(f"{op}: expected {_piece(tokens, group)} of {tokens} rows on rank "
                                    f"{_rank(group)}, found {x.shape[dim]}")
 
 
-def _folded(shape, dim):
-    """shape as [rows, columns], or [outer, rows, columns] where dimensions in front of `dim` have more than one index."""
-    outer, inner = math.prod(shape[:dim]), math.prod(shape[dim + 1:-1])
-    if inner != 1:
-        raise tandem.ArgumentError(f"expected one dimension between {dim} and the last one, found shape {tuple(shape)}")
-    return (shape[dim], shape[-1]) if outer == 1 else (outer, shape[dim], shape[-1])
+def _inner(x, dim):
+    """Rows of each token: of [tokens, batch, in] with dim 0 as many as the batch has. They are part of `dim`."""
+    return math.prod(x.shape[dim + 1:-1])
+
+
+def _around(x, dim):
+    return *x.shape[:dim], *x.shape[dim + 1:-1]
+
+
+def _folded(x, dim):
+    """The shape of x as [rows, columns], or [outer, rows, columns] where dimensions in front of `dim` have more than one index."""
+    outer, rows = math.prod(x.shape[:dim]), x.shape[dim] * _inner(x, dim)
+    return (rows, x.shape[-1]) if outer == 1 else (outer, rows, x.shape[-1])
 
 
 def _transposed(weight):
@@ -110,20 +124,22 @@ def _prepare_gather(group, numbers, rows, weights):
     (x,), (dim, tokens, gathered) = rows, numbers
     dim, ranks = _check("all_gather_matmul", x, weights, dim), group[1].world_size
     tokens = _tokens_of(x, dim, group[0], tokens)
-    *outer, _, columns = _folded(x.shape, dim)
+    (*outer, _, columns), inner = _folded(x, dim), _inner(x, dim)
     kinds, flags = _global(weights, ranks, 1), (gathered,)
     try:
-        bound, call = _padding.padded_rows(group, "all_gather_matmul", x, ranks, tokens, x.shape[:dim], columns, kinds, flags)
+        bound, call = _padding.padded_rows(group, "all_gather_matmul", x, ranks, tokens * inner, _around(x, dim), columns, kinds,
+                                           flags)
     finally:
         _check_piece(x, dim, group[0], tokens)  # the others know now that this rank makes another call, or none
     if bound is not None:
         def padded(rows, weights):
-            mine = -(-tokens // ranks), bound
-            made = _gather(group[0], (dim, ranks * bound, gathered), (_padding.pad(rows[0], dim, 1, *mine),), weights,
-                           _padding.agreed(group, rows[0], call))
-            return [_padding.cut(one, dim, ranks, *mine, tokens) for one in made]
+            x, mine = rows[0], (-(-tokens // ranks) * inner, bound)
+            made = _gather(group[0], (dim, ranks * bound, gathered), (_padding.pad(x.flatten(dim, -2), dim, 1, *mine),), weights,
+                           _padding.agreed(group, x, call))
+            made = [_padding.cut(one, dim, ranks, *mine, tokens * inner) for one in made]
+            return [one.reshape(_like(x, dim, tokens, one.shape[-1])) for one in made]
         return padded
-    program = _fusions.compiled(_fusions.all_gather_matmul, group, x, (*outer, tokens, columns), kinds, flags)
+    program = _fusions.compiled(_fusions.all_gather_matmul, group, x, (*outer, tokens * inner, columns), kinds, flags)
     columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
     return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns], call
 
@@ -147,16 +163,19 @@ def _interleaved(count):
 def _prepare_scatter(group, numbers, rows, weights):
     (dim,), ranks = numbers, group[1].world_size
     dim = _check_sum("matmul_reduce_scatter", rows, weights, dim)
-    kinds, shapes = _global(weights, ranks, 0), tuple(_shape(_folded(x.shape, dim), ranks, -1) for x in rows)
-    tokens = rows[0].shape[dim]
+    kinds, shapes = _global(weights, ranks, 0), tuple(_shape(_folded(x, dim), ranks, -1) for x in rows)
+    tokens, inner = rows[0].shape[dim], _inner(rows[0], dim)
     here, columns = _piece(tokens, group[0]), tuple(shape[-1] for shape in shapes)
-    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter", rows[0], ranks, tokens, rows[0].shape[:dim], columns, kinds)
+    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter", rows[0], ranks, tokens * inner, _around(rows[0], dim), columns,
+                                       kinds)
+    _check_divides("matmul_reduce_scatter", rows[0], dim, ranks, tokens)
     if bound is not None:
         def padded(rows, weights):
-            mine = -(-tokens // ranks), bound
-            made = _scatter(group[0], numbers, [_padding.pad(x, dim, ranks, *mine) for x in rows], weights,
+            mine = -(-tokens // ranks) * inner, bound
+            made = _scatter(group[0], (dim,), [_padding.pad(x.flatten(dim, -2), dim, ranks, *mine) for x in rows], weights,
                             _padding.agreed(group, rows[0], call))
-            return [_padding.cut(made[0], dim, 1, *mine, here)]
+            cut = _padding.cut(made[0], dim, 1, *mine, here * inner)
+            return [cut.reshape(_like(rows[0], dim, here, cut.shape[-1]))]
         return padded
     program = _fusions.compiled(_fusions.matmul_reduce_scatter, group, rows[0], shapes, kinds, ())
     return program, _interleaved(len(rows)), [(_like(rows[0], dim, here, weights[0].shape[1]), False)], call
@@ -176,19 +195,20 @@ def _prepare_scatter_backward(group, numbers, rows, weights):
     (x, _), (dim, need_x, need_weight) = rows, numbers
     dim, ranks = dim % x.dim(), group[1].world_size
     (kind,), flags = _global(weights, ranks, 0), (need_x, need_weight)
-    *outer, tokens, columns = _shape(_folded(x.shape, dim), ranks, -1)
-    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter_backward", x, ranks, tokens, x.shape[:dim], columns, kind,
+    *outer, rows_of_all, columns = _shape(_folded(x, dim), ranks, -1)
+    tokens, inner = x.shape[dim], _inner(x, dim)
+    bound, call = _padding.padded_rows(group, "matmul_reduce_scatter_backward", x, ranks, rows_of_all, _around(x, dim), columns, kind,
                                        flags)
     if bound is not None:
         def padded(rows, weights):
-            (x, grad), mine = rows, (-(-tokens // ranks), bound)
-            rows = _padding.pad(x, dim, ranks, *mine), _padding.pad(grad, dim, 1, *mine)
-            made = _scatter_backward(group[0], numbers, rows, weights, _padding.agreed(group, x, call))
-            return [_padding.cut(made[0], dim, ranks, *mine, tokens), *made[1:]] if need_x else made
+            (x, grad), mine = rows, (-(-tokens // ranks) * inner, bound)
+            rows = _padding.pad(x.flatten(dim, -2), dim, ranks, *mine), _padding.pad(grad.flatten(dim, -2), dim, 1, *mine)
+            made = _scatter_backward(group[0], (dim, need_x, need_weight), rows, weights, _padding.agreed(group, x, call))
+            return [_padding.cut(made[0], dim, ranks, *mine, rows_of_all).reshape(x.shape), *made[1:]] if need_x else made
         return padded
-    program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x, (*outer, tokens, columns), kind, flags)
+    program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x, (*outer, rows_of_all, columns), kind, flags)
     if all(flags) and _is_quicker_apart(program, lambda: _fusions.compiled(
-            _fusions.all_gather_matmul, group, x, (*outer, tokens, weights[0].shape[1]), _global([weights[0].t()], ranks, 1),
+            _fusions.all_gather_matmul, group, x, (*outer, rows_of_all, weights[0].shape[1]), _global([weights[0].t()], ranks, 1),
             (True,))):
         def apart(rows, weights):
             (x, grad), (weight,) = rows, weights
@@ -439,24 +459,6 @@ def _cast(x, weights):
     return x, tuple(weights)
 
 
-def _merged(op, x, dim, group, tokens):
-    """x whose dimensions between `dim` and the last one are part of `dim`: the rows of [tokens, batch, in] with dim 0.
-    Ranks must have equal numbers of tokens: those of other pieces would be cut elsewhere."""
-    if tokens % _ranks(group):
-        raise tandem.ArgumentError(f"{op}: expected a number of tokens that {_ranks(group)} ranks divide, since dimensions follow "
-                                   f"that of tokens, {dim}; found {tokens} tokens, shape {tuple(x.shape)}")
-    return x.flatten(dim, -2)
-
-
-def _unmerged(y, dim, rows, like):
-    return y.reshape(*y.shape[:dim], rows, *like.shape[dim + 1:-1], y.shape[-1])
-
-
-def _is_merged(x, dim):
-    """Whether the dimensions between `dim` and the last one have more than one index."""
-    return -x.dim() <= dim < x.dim() - 2 and math.prod(x.shape[dim % x.dim() + 1:-1]) != 1
-
-
 def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """all_gather(x, dim) @ weight, the gather hidden behind the product.
 
@@ -471,14 +473,8 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """
     is_one = isinstance(weights, torch.Tensor)
     group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
-    if _is_merged(x, dim):
-        dim, tokens = dim % x.dim(), _tokens_of(x, dim, group, tokens)
-        merged = _merged("all_gather_matmul", x, dim, group, tokens)
-        _check_piece(x, dim, group, tokens)
-        made = [_unmerged(y, dim, tokens, x) for y in all_gather_matmul(merged, weights, dim, group)]
-        return made[0] if is_one else made
     if _is_alone(group):
-        _folded(x.shape, dim := _check("all_gather_matmul", x, weights, dim))
+        dim = _check("all_gather_matmul", x, weights, dim)
         if tokens is not None:
             _check_piece(x, dim, group, tokens)
         made = [x @ weight for weight in weights]
@@ -495,12 +491,8 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     ranks divide the tokens. Differentiable. Collective.
     """
     group, (x, (weight,)) = _name(group), _cast(x, (weight,))
-    if _is_merged(x, dim):
-        dim, tokens = dim % x.dim(), x.shape[dim]
-        y = matmul_reduce_scatter(_merged("matmul_reduce_scatter", x, dim, group, tokens), weight, dim, group)
-        return _unmerged(y, dim, tokens // _ranks(group), x)
     if _is_alone(group):
-        _folded(x.shape, _check("matmul_reduce_scatter", x, [weight], dim))
+        _check("matmul_reduce_scatter", x, [weight], dim)
         return x @ weight
     rows = _piece(x.shape[dim], group) if torch.compiler.is_compiling() else None
     return _call_scatter([x], [weight], dim, group, rows)
