@@ -283,7 +283,10 @@ void tandem::python::bindPrograms(nb::module_ &module) {
           "prepare",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
             CallScope call;
-            program.prepare(contextOrInit(std::move(context)));
+            context = contextOrInit(std::move(context));
+            // In a forked child what is prepared cannot be used, nor can it after a failure.
+            context->check(tandem_context_health(context->get()));
+            program.prepare(context);
           },
           nb::arg("context") = nb::none())
       .def(

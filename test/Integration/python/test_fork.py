@@ -21,6 +21,8 @@ def product(x, w):
 
 x, w = np.ones((32, 64), np.float32), np.ones((64, 32), np.float32)
 assert (product(x, w) == 64).all()
+program = product.compile()
+program.prepare()
 threads, stop = [], False
 if sys.argv[1] == "while others run":
     def others():
@@ -31,11 +33,12 @@ if sys.argv[1] == "while others run":
 child = os.fork()
 if child == 0:
     if sys.argv[1] != "exit":
-        try:
-            product(x, w)
-            os._exit(3)
-        except tandem.ArgumentError as error:
-            assert "from its fork" in str(error), error
+        for call in (lambda: product(x, w), program.prepare, lambda: program(x, w)):
+            try:
+                call()
+                os._exit(3)
+            except tandem.ArgumentError as error:
+                assert "from its fork" in str(error), error
     if sys.argv[1] == "close":
         tandem.current_context().close()
     if sys.argv[1] == "init":

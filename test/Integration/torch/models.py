@@ -248,6 +248,14 @@ def heads_of_model(rank, ranks):
             one(input_ids=ids)
         except tandem.ArgumentError as error:
             assert "expected the same inputs on all ranks" in str(error), error
+            one.config.attention_dropout = 0.5
+            torch.manual_seed(rank)
+            try:
+                one.train()(**inputs(1, 4, torch.Generator().manual_seed(0)))
+            except tandem.ArgumentError as error:
+                assert "expected the same states of the random numbers" in str(error), error
+            else:
+                raise AssertionError("expected an error for other seeds")
         else:
             raise AssertionError("expected an error for other inputs on each rank")
     for dim in (None, 1):  # a copy, and what was written and read, compute the same
@@ -263,6 +271,14 @@ def heads_of_model(rank, ranks):
             output.loss.backward()
             results.append((output.logits.detach(), other.model.layers[0].self_attn.q_norm.weight.grad))
         assert all(torch.equal(found, expected) for other in results[1:] for found, expected in zip(other, results[0]))
+        with torch.no_grad():  # the copy has weights of its own, also where transformers' styles are
+            for kind in ("qwen3", "mixtral"):
+                one, inputs = make(kind)
+                tt.parallelize(one, mesh, sequence_dim=dim)
+                other, before = copy.deepcopy(one), one(**given).logits
+                for value in one.parameters():
+                    value.mul_(2.0)
+                assert torch.equal(other(**given).logits, before) and not torch.equal(one(**given).logits, before)
     styles = tt.plan(make("llama")[0], None)
     assert isinstance(styles["model.layers.0.self_attn.q_proj"], tt.ColwiseParallel)
     assert isinstance(styles["model.layers.1.mlp.down_proj"], tt.RowwiseParallel)

@@ -555,7 +555,8 @@ def _merged(base, changes):
         if value is None:
             base.pop(key, None)
         else:
-            base[key] = _merged(base.get(key, {}), value) if isinstance(value, dict) else value
+            under = base.get(key)
+            base[key] = _merged(under if isinstance(under, dict) else {}, value) if isinstance(value, dict) else value
     return base
 
 

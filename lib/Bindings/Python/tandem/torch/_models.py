@@ -12,6 +12,7 @@ tokens, and its result is split again."""
 
 import fnmatch
 import re
+import zlib
 
 import torch
 import torch.distributed as dist
@@ -99,9 +100,11 @@ def plan(model, sequence_dim, mesh=None):
         else:
             styles.setdefault(module_name, _OfTransformers(model)).parts[key] = style
     styles[""] = _Model()
+    _check_layers_heads(model, styles, ranks)
     if (heads := _heads(model, "num_key_value_heads")) and heads < ranks:
         _share_heads(model, styles, heads, ranks)
     if sequence_dim is not None:
+        sequence_dim = sequence_dim or 1  # 0, the default for layers, is the batch here
         _add_sequence_parallelism(model, styles, sequence_dim)
     for of, pattern, key in _HEADS if starts else ():
         for name, _ in _resolved(model, {pattern: ""}, starts) if of == kind else ():
@@ -144,6 +147,17 @@ def _check_heads(model, ranks):
                                    f"that these divide, found {heads}")
 
 
+def _check_layers_heads(model, styles, ranks):
+    """Also of parts with numbers of heads of their own, such as images."""
+    for name, style in styles.items():
+        owner = model.get_submodule(name.rpartition(".")[0])
+        size = getattr(owner, "head_dim", None) or getattr(owner, "attention_head_size", None)
+        if isinstance(style, ColwiseParallel) and style.is_direct and isinstance(size, int):
+            heads, rest = divmod(model.get_submodule(name).out_features, size)
+            if rest == 0 and heads % ranks and ranks % heads:
+                raise tandem.ArgumentError(f"parallelize: layer {name}: expected heads that {ranks} ranks divide, found {heads}")
+
+
 def _share_heads(model, styles, heads, ranks):
     """For fewer key heads than ranks: several ranks have the same one."""
     for name, style in list(styles.items()):
@@ -156,19 +170,37 @@ def _share_heads(model, styles, heads, ranks):
             raise tandem.ArgumentError(f"parallelize: layer {owner}: expected num_key_value_heads that {ranks} ranks divide, "
                                        f"found {heads}")
         styles[name] = SharedColumns(heads)
-        styles[owner] = _DividesHeads("num_key_value_groups", ranks // heads, None)
+        styles[owner] = _DividesHeads("num_key_value_groups", ranks // heads, styles.get(owner))
 
 
-class _DividesHeads(ParallelStyle):
+class _Around(ParallelStyle):
+    """Adds to another style of the same layer, if there is one."""
+
+    def __init__(self, style):
+        super().__init__()
+        self.style = style
+
+    def _apply_other(self, module, mesh):
+        if self.style is None:
+            return module
+        self.style.src_data_rank = self.src_data_rank
+        return self.style._apply(module, mesh)
+
+    def check(self):
+        if hasattr(self.style, "check"):
+            self.style.check()
+
+
+class _DividesHeads(_Around):
     """Gives a layer the number of heads that a rank has."""
 
     def __init__(self, key, by, style):
-        super().__init__()
-        self.key, self.by, self.style = key, by, style
+        super().__init__(style)
+        self.key, self.by = key, by
 
     def _apply(self, module, device_mesh):
         setattr(module, self.key, getattr(module, self.key) // (self.by or device_mesh.size()))
-        return module if self.style is None else self.style._apply(module, device_mesh)
+        return self._apply_other(module, device_mesh)
 
 
 class _OnHeads(ParallelStyle):
@@ -183,7 +215,7 @@ class _OnHeads(ParallelStyle):
 
     def _watch(self, module, _):
         """Before each call, since copies of a module have its hooks, but copies of parameters have none."""
-        for one in module.parameters(recurse=False):
+        for one in () if torch.compiler.is_compiling() else module.parameters(recurse=False):
             if one.requires_grad and self._add_up not in (one._backward_hooks or {}).values():
                 one.register_hook(self._add_up)
 
@@ -194,21 +226,43 @@ class _OnHeads(ParallelStyle):
 
 
 class _OfTransformers(ParallelStyle):
-    """Styles of transformers for a layer (key "") and for its parameters."""
+    """Styles of transformers, by their names, for a layer (key "") and for its parameters."""
 
     def __init__(self, model):
         super().__init__()
-        self.model, self.parts = model, {}
+        self.config, self.parts = model.config.get_text_config(), {}
+        self.contexts: list = []  # of each call that runs
 
     def _apply(self, module, device_mesh):
-        for key, style in sorted(self.parts.items(), reverse=True):  # the layer itself last
-            style = self._style(style)
+        self.mesh = device_mesh
+        for key, style in self.parts.items():
             if key:
-                style.shard_param(module, key, device_mesh)
-            else:
-                module.config = getattr(module, "config", self.model.config.get_text_config())
-                style.install_forward(module, device_mesh)
+                self._share(module._parameters.get(key))
+                self._style(style).shard_param(module, key, device_mesh)
+        if "" in self.parts:
+            module.config = getattr(module, "config", self.config)
+            module.register_forward_pre_hook(self._before, with_kwargs=True)
+            module.register_forward_hook(self._after, always_call=True)
         return module
+
+    def _share(self, parameter):
+        """The values of rank `src_data_rank`: transformers splits each rank's own."""
+        if parameter is not None and self.src_data_rank is not None and not parameter.is_meta:
+            dist.broadcast(parameter.detach(), group=self.mesh.get_group(), group_src=self.src_data_rank)
+
+    def _before(self, module, args, kwargs):
+        style = self._style(self.parts[""])
+        args, kwargs = style.transform_inputs_pre_forward(module, args, kwargs, self.mesh)
+        context = style.context_around_forward(module, self.mesh)
+        context.__enter__()
+        self.contexts.append(context)
+        return args, kwargs
+
+    def _after(self, module, _, result):
+        if not self.contexts:
+            return None  # the call failed before it began
+        self.contexts.pop().__exit__(None, None, None)
+        return None if result is None else self._style(self.parts[""]).transform_output_post_forward(module, result, self.mesh)
 
     @staticmethod
     def _style(name):
@@ -249,19 +303,18 @@ class _Split(ParallelStyle):
         return args, {**kwargs, "hidden_states": _split(kwargs["hidden_states"], self.mesh, self.dim)}
 
 
-class _Whole(ParallelStyle):
-    """A part of such a layer that works on all tokens. `style`: its own."""
+class _Whole(_Around):
+    """A part of such a layer that works on all tokens."""
 
     def __init__(self, dim, style):
-        super().__init__()
-        self.dim, self.style = dim, style
+        super().__init__(style)
+        self.dim = dim
         self.shapes: list = []  # of each call that runs: the shape of hidden states that were split, or None
 
     def _apply(self, module, device_mesh):
-        if self.style is not None:
-            module = self.style._apply(module, device_mesh)
+        module = self._apply_other(module, device_mesh)
         self.mesh = device_mesh
-        module.register_forward_pre_hook(self._before, with_kwargs=True)
+        module.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True)  # around the other style's
         module.register_forward_hook(self._after, always_call=True)
         return module
 
@@ -271,7 +324,7 @@ class _Whole(ParallelStyle):
         return _map(args, _whole), _map(kwargs, _whole)
 
     def _after(self, _, args, result):
-        shape = self.shapes.pop()
+        shape = self.shapes.pop() if self.shapes else None
         if shape is None:
             return result
         return _map(result, lambda one: _split(one, self.mesh, self.dim) if one.shape == shape else one)
@@ -283,7 +336,7 @@ class _Model(ParallelStyle):
 
     def __init__(self):
         super().__init__()
-        self.is_compared = False
+        self.compared: set = set()  # whether it was in training, of the calls that were compared
 
     def _apply(self, module, device_mesh):
         self.mesh = device_mesh
@@ -291,31 +344,50 @@ class _Model(ParallelStyle):
         module.register_forward_hook(_make_whole)
         return module
 
-    def _compare(self, _, args, kwargs):
-        if not self.is_compared and not torch.compiler.is_compiling():
-            _check_equal((args, kwargs), self.mesh.get_group())
-            self.is_compared = True
+    def _compare(self, module, args, kwargs):
+        if module.training in self.compared or torch.compiler.is_compiling():
+            return
+        what = {"inputs": _inputs_of(args, kwargs)}
+        if module.training:
+            for key, value in module.config.to_dict().items():
+                if key.endswith("layerdrop") and value:
+                    raise tandem.ArgumentError(f"{type(module).__name__}: expected a {key} of 0, since ranks would skip other layers, "
+                                               f"found {value}")
+                if "drop" in key and isinstance(value, float) and value > 0:
+                    what["states of the random numbers"] = [zlib.crc32(_state_of(self.mesh).numpy().tobytes())]
+        _check_equal(type(module).__name__, what, self.mesh.get_group())
+        self.compared.add(module.training)
 
 
 def _make_whole(_, args, result):
     return _map(result, _whole)
 
 
-def _check_equal(inputs, group):
-    """Raises on all ranks if their tensors differ."""
+def _state_of(mesh):
+    return torch.get_rng_state() if mesh.device_type == "cpu" else torch.get_device_module(mesh.device_type).get_rng_state()
+
+
+def _inputs_of(args, kwargs):
+    """(shape, checksum) of each tensor."""
     found: list = []
 
     def note(one):
-        found.append((tuple(one.shape), str(one.detach().double().sum().item())))
+        found.append((tuple(one.shape), zlib.crc32(one.detach().flatten().cpu().contiguous().view(torch.uint8).numpy().tobytes())))
         return one
-    _map(list(inputs), note)
-    all_found: list = [None] * dist.get_world_size(group)
-    dist.all_gather_object(all_found, found, group=group)
-    for rank, other in enumerate(all_found):
-        if other != all_found[0]:
-            shapes = [", ".join(str(shape) for shape, _ in one) for one in (all_found[0], other)]
-            raise tandem.ArgumentError("model: expected the same inputs on all ranks, each with all tokens of the batch, found others on "
-                                       f"ranks 0 and {rank} of the group: shapes {shapes[0]} and {shapes[1]}")
+    _map([list(args), kwargs], note)
+    return found
+
+
+def _check_equal(model, what, group):
+    """Raises on all ranks if they differ."""
+    everyones: list = [None] * dist.get_world_size(group)
+    dist.all_gather_object(everyones, what, group=group)
+    for rank, other in enumerate(everyones):
+        for key in set(other) | set(what):
+            if other.get(key) != everyones[0].get(key):
+                raise tandem.ArgumentError(f"{model}: expected the same {key} on all ranks, each with all tokens of the batch and the "
+                                           f"same seed, found others on ranks 0 and {rank} of the group: {everyones[0].get(key)} and "
+                                           f"{other.get(key)}")
 
 
 def _map(value, change):

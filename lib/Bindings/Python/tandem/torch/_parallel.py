@@ -307,6 +307,9 @@ class SharedColumns(ColwiseParallel):
         return style
 
     def _check(self, module, mesh):
+        if not _is_plain(module):
+            raise tandem.ArgumentError("SharedColumns: expected a torch.nn.Linear with nn.Linear's forward and plain tensors, found "
+                                       f"{type(module).__name__} with others")
         if mesh.size() % self.groups or module.out_features % self.groups:
             raise tandem.ArgumentError(f"SharedColumns: expected groups that divide {mesh.size()} ranks and {module.out_features} "
                                        f"features, found {self.groups}")
@@ -385,7 +388,7 @@ def column_linears(x, layers):
     layers = list(layers)
     styles = [one._tandem_style for one in layers if isinstance(one, Linear) and isinstance(one._tandem_style, ColwiseParallel) and
               not ("forward" in vars(one) or one._forward_hooks or one._forward_pre_hooks or one._backward_hooks or one._backward_pre_hooks)]
-    kinds = {(style.input_layout, style.use_local_output) for style in styles}
+    kinds = {(type(style), style.input_layout, style.use_local_output, style.follows, getattr(style, "groups", 0)) for style in styles}
     if len(styles) < len(layers) or len(kinds) != 1 or any(one.weight.device_mesh != layers[0].weight.device_mesh for one in layers):
         return [layer(x) for layer in layers]
     return _results(layers, x, lambda: styles[0]._products(layers, x))

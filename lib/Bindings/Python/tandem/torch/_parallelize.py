@@ -106,10 +106,10 @@ class _Plan:
                         ", ".join(names))
 
 
-def plan(module, sequence_dim=0):
+def plan(module, sequence_dim=0, mesh=None):
     """The plan that `parallelize` uses: {"layers.0.self_attn.q_proj": ColwiseParallel, ..}. With sequence parallelism, norms work
-    on this rank's tokens (torch's SequenceParallel)."""
-    return _models.plan(module, sequence_dim) if _models.is_known(module) else _Plan(module, sequence_dim).styles
+    on this rank's tokens (torch's SequenceParallel). mesh: that of `parallelize`, by which models of transformers share heads."""
+    return _models.plan(module, sequence_dim, mesh) if _models.is_known(module) else _Plan(module, sequence_dim).styles
 
 
 def _named(module, chosen):
@@ -144,9 +144,10 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
     """Makes a model tensor-parallel, with communication hidden behind its matmuls; returns it.
 
     mesh: a torch DeviceMesh of one dimension. parallelize_plan: as of torch's parallelize_module, with the styles of
-    this package or of torch; None: `plan(module, sequence_dim)`. sequence_dim: the dimension of the activations along
-    which tokens are split between the layers (sequence parallelism): each rank passes its own tokens to the model, and
-    gets its own back. None: every rank has all tokens. src_data_rank: the rank whose weights are split, as for torch;
+    this package or of torch; None: `plan(module, sequence_dim, mesh)`. sequence_dim: the dimension of the activations along
+    which tokens are split between the layers (sequence parallelism): each rank passes its own tokens to the module, and
+    gets its own back. None: every rank has all tokens. Models of transformers get all tokens on each rank, and return all;
+    their tokens are dimension 1, also by default (docs/models.md). src_data_rank: the rank whose weights are split, as for torch;
     None: each rank splits its own, which are the same on all ranks.
 
     The product of a plain nn.Linear is overlapped. A subclass, or a layer whose forward was replaced or whose weight is a
@@ -172,7 +173,9 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
         raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
                                    f"found none{others}: give a plan")
     _check_layers(module, chosen, mesh)
-    module = parallelize_module(module, mesh, chosen, src_data_rank=src_data_rank)
+    # torch drops src_data_rank for a style of the module itself in a dict.
+    style = chosen[""] if list(chosen) == [""] else chosen
+    module = parallelize_module(module, mesh, style, src_data_rank=src_data_rank)
     for name, part in module.named_modules():
         if isinstance(part, Linear):
             part._tandem_name = name or type(part).__name__
