@@ -279,6 +279,10 @@ def heads_of_model(rank, ranks):
                 for value in one.parameters():
                     value.mul_(2.0)
                 assert torch.equal(other(**given).logits, before) and not torch.equal(one(**given).logits, before)
+    one, _ = make("llama")
+    groups = one.model.layers[0].self_attn.num_key_value_groups
+    tt.parallelize(one, mesh, sequence_dim=None)
+    assert one.model.layers[0].self_attn.num_key_value_groups == groups * 2 // ranks
     styles = tt.plan(make("llama")[0], None)
     assert isinstance(styles["model.layers.0.self_attn.q_proj"], tt.ColwiseParallel)
     assert isinstance(styles["model.layers.1.mlp.down_proj"], tt.RowwiseParallel)

@@ -160,6 +160,7 @@ def _check_layers_heads(model, styles, ranks):
 
 def _share_heads(model, styles, heads, ranks):
     """For fewer key heads than ranks: several ranks have the same one."""
+    owners = {}
     for name, style in list(styles.items()):
         owner, _, last = name.rpartition(".")
         attention = model.get_submodule(owner)
@@ -170,7 +171,9 @@ def _share_heads(model, styles, heads, ranks):
             raise tandem.ArgumentError(f"parallelize: layer {owner}: expected num_key_value_heads that {ranks} ranks divide, "
                                        f"found {heads}")
         styles[name] = SharedColumns(heads)
-        styles[owner] = _DividesHeads("num_key_value_groups", ranks // heads, styles.get(owner))
+        owners[owner] = styles.get(owner)
+    for owner, style in owners.items():
+        styles[owner] = _DividesHeads("num_key_value_groups", ranks // heads, style)
 
 
 class _Around(ParallelStyle):
