@@ -207,7 +207,7 @@ private:
   }
 
   void execute(const Task &task) {
-    if (shared->aborted)
+    if (shared->aborted || failed)
       return;
     current.store(task.marker, std::memory_order_relaxed);
     if (!task.time)
@@ -224,7 +224,7 @@ private:
       *task.time = {begin, now()};
   }
 
-  static void run(const Task &task) {
+  void run(const Task &task) {
     if (task.event) {
       if (task.isWait)
         task.event->waitFor(task.ticket);
@@ -238,8 +238,10 @@ private:
     } catch (const std::exception &error) { // out of memory, or from the vendor's library
       status = Status(Code::Internal, error.what());
     }
-    if (!status.ok() && task.frame->errors)
+    if (!status.ok() && task.frame->errors) {
+      failed = true;
       task.frame->errors->report(status, task.marker);
+    }
   }
 
   CommandTime *timeOf(CommandTime *times, Marker marker) const {
@@ -255,6 +257,10 @@ private:
   uint64_t pushed = 0, done = 0;
   bool sleeping = false, stopping = false;
   std::atomic<Marker> current{kNoMarker};
+  /// Read and set by the worker. Who gets an error aborts the device, but perhaps later: if another
+  /// thread is at it already, the report returns at once. Until then nothing may run, reach an
+  /// event or read what the failed command would have waited for.
+  bool failed = false;
 };
 
 class CpuDevice final : public Device {

@@ -110,10 +110,31 @@ TEST_F(CpuStream, ErrorsAreReported) {
   ASSERT_TRUE(a->synchronize().ok());
   EXPECT_EQ(errors.last.message(), "broken");
   EXPECT_EQ(errors.at, 5u);
-  ASSERT_TRUE(throws.enqueue(*a, frame).ok());
-  ASSERT_TRUE(a->synchronize().ok());
+  ASSERT_TRUE(throws.enqueue(*b, frame).ok());
+  ASSERT_TRUE(b->synchronize().ok());
   EXPECT_EQ(errors.last.code(), Code::Internal);
   EXPECT_EQ(errors.at, 6u);
+}
+
+// The device is aborted by whoever gets the error, and that may take a while. What follows in the
+// stream, or waits for it, would read what the failed command has not waited for.
+TEST_F(CpuStream, NothingRunsAfterAnError) {
+  std::atomic<bool> ran{false};
+  Call bad([] { return Status(Code::Aborted, "a wait was ended"); });
+  Call next([&] {
+    ran = true;
+    return Status();
+  });
+  ASSERT_TRUE(bad.enqueue(*a, frame).ok());
+  ASSERT_TRUE(next.enqueue(*a, frame).ok());
+  ASSERT_TRUE(a->record(*event, 1).ok());
+  ASSERT_TRUE(b->wait(*event, 2).ok());
+  ASSERT_TRUE(next.enqueue(*b, frame).ok());
+  ASSERT_TRUE(a->synchronize().ok());
+  EXPECT_FALSE(event->reached());
+  device->abort(errors.last);
+  EXPECT_EQ(b->synchronize().message(), "a wait was ended");
+  EXPECT_FALSE(ran);
 }
 
 TEST_F(CpuStream, AbortReleasesWaiters) {
