@@ -177,8 +177,8 @@ typedef struct tandem_report tandem_report;
  * is run, whether its communication is overlapped or why not, and the runners-up with their
  * predicted times (with `machine` and `certify`). JSON: {"producer", "properties", "limits",
  * "data", "machine", "seconds", "baseline_seconds", "loops": [{"reshards", "locations", "schedule",
- * "source", "communication_seconds", "exposed_seconds", "candidates": [{"schedule", "seconds"}]}]}.
- */
+ * "source", "communication_seconds", "exposed_seconds", "explanation", "candidates": [{"schedule",
+ * "seconds"}]}]}. */
 tandem_report *tandem_explain_program(const void *bytes, size_t size);
 
 /* Zero everything but struct_size for the defaults. */

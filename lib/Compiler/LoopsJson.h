@@ -27,6 +27,7 @@ inline nlohmann::json loopsJson(const std::vector<Certificate::Loop> &loops) {
                     {"signature", loop.signature},
                     {"communication_seconds", loop.communication},
                     {"exposed_seconds", loop.exposed},
+                    {"explanation", explainOverlap(loop)},
                     {"candidates", std::move(candidates)}});
   }
   return list;

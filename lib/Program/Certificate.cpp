@@ -58,7 +58,8 @@ flatbuffers::Offset<sp::LoopChoice> encodeLoop(flatbuffers::FlatBufferBuilder &b
 
 std::string microseconds(double seconds) { return fmt::format("{:.1f} us", seconds * 1e6); }
 
-/// Why the loop's communication takes time, or that it takes none.
+} // namespace
+
 std::string explainOverlap(const Certificate::Loop &loop) {
   if (loop.communication <= 0)
     return loop.source == "fallback" ? "chosen by fixed rules, without prices: with a machine "
@@ -86,8 +87,6 @@ std::string explainOverlap(const Certificate::Loop &loop) {
     result += ": what " + other->what + " might gain is less than the model's error";
   return result;
 }
-
-} // namespace
 
 Expected<std::optional<Certificate>> program::decodeCertificate(const Bytes &bytes,
                                                                 uint64_t content) {

@@ -66,6 +66,9 @@ Expected<std::string> withCertificate(std::string_view bytes, const Certificate 
 std::string toText(const Certificate &certificate);
 /// How each loop is run, whether its communication is overlapped or why not, and the runners-up.
 std::string explain(const Certificate &certificate);
+/// Of one loop: how much of its communication is overlapped, and why not more. Empty if it has
+/// none.
+std::string explainOverlap(const Certificate::Loop &loop);
 
 } // namespace tandem
 

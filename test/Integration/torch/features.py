@@ -688,3 +688,34 @@ def fuzz(rank, ranks, first, seconds):
         count += 1
     assert count, "expected at least one module"
     print(f"{count} modules", flush=True)
+
+
+def step_report(rank, ranks):
+    """A step that is really computed leaves gradients, buffers and random states as they were; ranks see the same report."""
+    class Counting(MLP):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("steps", torch.zeros(()))
+
+        def forward(self, x):
+            self.steps += 1
+            return super().forward(nn.functional.dropout(x, 0.5))
+
+    _, split = _both(ranks, Counting)
+    x = torch.randn(6, 8, requires_grad=True)
+    (split(x) ** 2).sum().backward()
+    of_x = x.grad.clone()
+    before = [one.grad for one in split.parameters()], split.steps.item(), torch.get_rng_state()
+    values = [_full(one).clone() for one in before[0]]
+    report = tt.report(split, x, machine="h200x2", loss=lambda y: (y ** 2).sum())
+    assert all(one.grad is grad for one, grad in zip(split.parameters(), before[0]))
+    for grad, value in zip(before[0], values):
+        assert torch.equal(_full(grad), value)
+    assert torch.equal(x.grad, of_x) and split.steps.item() == before[1] and torch.equal(torch.get_rng_state(), before[2])
+    everyones = [None] * ranks
+    dist.all_gather_object(everyones, report.calls)
+    assert all(one == report.calls for one in everyones)
+    assert {(one["layer"], one["direction"]) for one in report.calls} >= {
+        ("gate_proj", "forward"), ("down_proj", "forward"), ("down_proj", "backward"), ("up_proj", "backward")}, str(report)
+    (split(x) ** 2).sum().backward()  # and the model still trains
+    assert split.steps.item() == before[1] + 1

@@ -39,7 +39,7 @@ class Report:
 
 class Explanation(Report):
     """How the loops of a program are run. `loops`: dicts with reshards, locations, schedule, source, candidates
-    (schedule, seconds), communication_seconds, exposed_seconds. `seconds` and `baseline_seconds` (without overlap) are
+    (schedule, seconds), communication_seconds, exposed_seconds, explanation. `seconds` and `baseline_seconds` (without overlap) are
     predicted; None without a machine file."""
 
     def __init__(self, text: str, data: dict[str, Any], svg: str | None = None) -> None:

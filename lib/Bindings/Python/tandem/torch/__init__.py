@@ -8,7 +8,8 @@ from ._ops import all_gather_matmul, column_parallel, matmul_all_reduce, matmul_
 from ._parallel import ColwiseParallel, RowwiseParallel, column_linears
 from ._parallelize import parallelize, plan
 from ._scaled import all_gather_scaled_matmul, scaled_matmul_reduce_scatter
+from ._step import StepReport, assert_overlapped, report
 
-__all__ = ["CollectiveMatmulPass", "ColwiseParallel", "RowwiseParallel", "StoreBootstrap", "all_gather_matmul",
-           "all_gather_scaled_matmul", "column_linears", "column_parallel", "context", "matmul_all_reduce",
-           "matmul_reduce_scatter", "overlap_compiled", "parallelize", "plan", "scaled_matmul_reduce_scatter"]
+__all__ = ["CollectiveMatmulPass", "ColwiseParallel", "RowwiseParallel", "StepReport", "StoreBootstrap", "all_gather_matmul",
+           "all_gather_scaled_matmul", "assert_overlapped", "column_linears", "column_parallel", "context", "matmul_all_reduce",
+           "matmul_reduce_scatter", "overlap_compiled", "parallelize", "plan", "report", "scaled_matmul_reduce_scatter"]

@@ -4,6 +4,7 @@
 
 import logging
 import math
+import time
 from typing import Any
 
 import torch
@@ -154,8 +155,23 @@ def scaled_matmul_reduce_scatter(dtype, ranks, x, weight, sliced, by_row, out, s
     return layer
 
 
+class Planned:
+    """In place of the context of a group, where programs are compiled for another machine than this one."""
+
+    def __init__(self, world_size, machine, target):
+        self.world_size, self.machine, self.target, self.seconds = world_size, machine, target, 0.0
+
+
 def machine_of(group, like):
-    return _groups.machine(group[1], like.device, group[1].world_size)
+    planned = isinstance(group[1], Planned)
+    return group[1].machine if planned else _groups.machine(group[1], like.device, group[1].world_size)
+
+
+def compile_for(planned, layer, name):
+    begin = time.perf_counter()
+    made = tandem.compile(layer.text(name), target=planned.target, machine=planned.machine, name=name, certify=True)
+    planned.seconds += time.perf_counter() - begin
+    return made
 
 
 def compiled(make, group, like, *key):
@@ -164,6 +180,8 @@ def compiled(make, group, like, *key):
     machine = machine_of(group, like)
     *shapes, flags = key
     layer = make(NAMES.get(like.dtype) or NAMES_FP8[like.dtype], ranks, *shapes, machine is None, *flags)
+    if isinstance(context, Planned):
+        return compile_for(context, layer, make.__name__)
     program = tandem.compile(layer.text(make.__name__), target=tandem._program._target(context), machine=machine, name=make.__name__)
     if like.device.type == "cuda":
         _groups.make_room(program, context, like.device)

@@ -6,7 +6,7 @@ Zeros change nothing: rows of results that come from them are cut off, and in a 
 rows, they add 0. Steps are those of families (docs/families.md): 4 between n and 2 n.
 """
 
-from . import _groups
+from . import _fusions, _groups
 
 EXACT = 64  # numbers of tokens of a layer that get programs of their own
 UNIT = 64  # the least step, of the rows of all ranks
@@ -24,7 +24,9 @@ def padded_rows(group, op, like, ranks, tokens, outer, *kind):
     their own, as the first EXACT numbers of a layer do. call: a text that each run must carry, since ranks with another
     number of tokens may run the same program. outer: the dimensions in front of tokens; kind: all else that a layer
     differs by. Collective over the group: raises unless all ranks are about to make the same call."""
-    name, _, notes = group
+    name, context, notes = group
+    if isinstance(context, _fusions.Planned):
+        return None, ""
     call = f"{op}: {tokens} tokens, {like.dtype}, {', '.join(map(str, (*outer, *kind)))}"
     _groups._agree(name, like.device, call)
     numbers, bound = notes.setdefault((op, like.dtype, kind), set()), step(-(-tokens // ranks), max(1, UNIT // ranks))
