@@ -32,8 +32,9 @@ struct Call {
   std::shared_ptr<Prepared> prepared;
   std::vector<size_t> inputs; ///< numbers of tensors, in the program's order
   struct Result {
-    nb::object shape; ///< a tuple
+    nb::object shape; ///< a tuple; or the number of the tensor that gets the result
     bool isTransposed = false;
+    int64_t given = -1; ///< that number
   };
   std::vector<Result> results;
   std::string text; ///< of all global shapes: what the ranks compare at each run
@@ -104,8 +105,9 @@ public:
   /// `prepare(group, numbers, rows, weights)` checks the arguments and compiles; group: (its name,
   /// context, a dict of its own). It returns (program, numbers of tensors in the order of its
   /// inputs, [(shape, is it the transpose)], the call as text): rows and weights are counted
-  /// together, shapes are those of memory, and the text must be equal on all ranks. Or it returns a
-  /// function (rows, weights) -> [result], which then is what a call does.
+  /// together, shapes are those of memory, and the text must be equal on all ranks. A number in
+  /// place of a shape is that of a dense tensor, which gets the result. Or it returns a function
+  /// (rows, weights) -> [result], which then is what a call does.
   Operator(std::shared_ptr<Groups> groups, nb::object prepare)
       : groups(std::move(groups)), prepare(std::move(prepare)), number(next++) {}
 
@@ -223,7 +225,8 @@ std::shared_ptr<const Call> Operator::make(Group &group, nb::handle name, nb::ha
   for (nb::handle one : nb::borrow<nb::iterable>(made[1]))
     call.inputs.push_back(nb::cast<size_t>(one));
   for (nb::handle one : nb::borrow<nb::iterable>(made[2]))
-    call.results.push_back({nb::borrow(one[0]), nb::cast<bool>(one[1])});
+    call.results.push_back({nb::borrow(one[0]), nb::cast<bool>(one[1]),
+                            nb::isinstance<nb::int_>(one[0]) ? nb::cast<int64_t>(one[0]) : -1});
   call.text = nb::cast<std::string>(made[3]);
   call.prepared = nb::cast<Program &>(call.program).prepare(group.context);
   if (call.inputs.size() != call.prepared->numInputs ||
@@ -263,6 +266,11 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows, 
   for (size_t i = 0; i < call.results.size(); ++i) {
     const Call::Result &one = call.results[i];
     const Argument &argument = prepared->arguments[call.inputs.size() + i];
+    if (one.given >= 0) {
+      data.push_back(argument.present ? tensors.read[one.given].data : nullptr);
+      results.append(tensors.objects[one.given]);
+      continue;
+    }
     nb::object result = argument.dtype == tensors.read[0].dtype
                             ? like.attr(nb::handle(newEmpty))(one.shape)
                             : newTorch(like, argument.dtype, one.shape);

@@ -955,11 +955,12 @@ def main(name, arguments):
     dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
     import features
+    import fsdp
     import gradients
     import matrix
     import merging
 
-    files = [sys.modules[__name__], merging, features, gradients, matrix, *filter(None, [sys.modules.get("models")])]
+    files = [sys.modules[__name__], merging, features, fsdp, gradients, matrix, *filter(None, [sys.modules.get("models")])]
     (function,) = (getattr(one, name) for one in files if hasattr(one, name))
     function(rank, ranks, *arguments)
     if name != "leaves":

@@ -3,6 +3,7 @@
 """Contexts of process groups: one per group and device."""
 
 import datetime
+import itertools
 import logging
 import os
 import select
@@ -70,6 +71,9 @@ class StoreBootstrap:
         for rank, (pid, *place) in enumerate(places):
             if place == [space, self.node] and int(pid) != os.getpid():
                 self._watch(rank, int(pid))
+        blocks = [len(list(one)) for _, one in itertools.groupby(nodes)]
+        #: If the ranks of each node follow each other, and are equally many: their number. Else 1.
+        self.ranks_of_a_node = blocks[0] if len(set(blocks)) == 1 and len(blocks) == len(set(nodes)) else 1
         here = [rank for rank, other in enumerate(nodes) if other == self.node]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none can be distinguished
