@@ -14,8 +14,8 @@ using namespace tandem;
 
 /// The digits of the sources in the operand of an all-to-all: the result has them as digits too.
 /// Nothing if a source has several blocks of a dimension: they are apart in the result.
-static std::optional<SmallVector<ScatteredDigit::Source, 1>> getSources(RankedTensorType from,
-                                                                        const ReshardPlan &plan) {
+static std::optional<SmallVector<ScatteredDigit::Source, 1>>
+getSources(RankedTensorType from, const fusion::SliceReshard &plan) {
   SmallVector<ScatteredDigit::Source, 1> sources;
   fusion::AxesAttr axes = fusion::getAxes(from);
   for (auto [dim, dimAxes] : llvm::enumerate(axes.getDims())) {
@@ -49,7 +49,7 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
   auto streams = fusion::getStreamSizes(op.getResult().getType());
   if (failed(streams) || !streams->empty())
     return std::nullopt;
-  FailureOr<ReshardPlan> plan = planReshard(op);
+  FailureOr<fusion::SliceReshard> plan = classifySlices(op);
   if (failed(plan) || plan->groupSize() == 1 ||
       (plan->kind != fusion::ReshardKind::ReduceScatter &&
        plan->kind != fusion::ReshardKind::AllToAll))

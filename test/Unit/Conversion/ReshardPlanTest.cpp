@@ -26,6 +26,7 @@ struct Row {
   /// Of a slice of it; Unsupported: there is no plan.
   ReshardKind slice;
   std::string axes; ///< that communicate, in the order in which they number the group
+  ReshardKind forReceiver = slice; ///< of the part of the slice for one receiver
 };
 
 TEST(ReshardPlans, AreClassifiedByTheirPlacements) {
@@ -63,7 +64,9 @@ TEST(ReshardPlans, AreClassifiedByTheirPlacements) {
       {x, R"([didx("x"), -])", x, "[stream(8), -]", Kind::AllGather, Kind::OwnerMoves, "x"},
       {x, R"([didx("x"), -])", x, "[stream(2), -]", Kind::AllGather, Kind::Transfer, ""},
       {x, R"([didx("x"), -])", x, "[-, stream(4)]", Kind::AllGather, Kind::AllGather, "x"},
-      {x, R"([-, didx("x")])", x, R"([didx("x"), stream(4)])", Kind::AllToAll, Kind::Transfer, ""},
+      {x, R"([-, didx("x")])", x, R"([didx("x"), stream(4)])", Kind::AllToAll, Kind::Transfer, "",
+       Kind::OwnerMoves},
+      {x, R"([-, didx("x")])", x, R"([didx("x"), stream(2)])", Kind::AllToAll, Kind::Transfer, ""},
       {x, partial, x, "[stream(4), -]", Kind::AllReduce, Kind::AllReduce, "x"},
       {x, partial, x, R"([didx("x") * stream(2), -])", Kind::ReduceScatter, Kind::ReduceScatter,
        "x"},
@@ -104,16 +107,54 @@ TEST(ReshardPlans, AreClassifiedByTheirPlacements) {
       fusion::Reshard whole = fusion::classifyReshard(op.getInput().getType(), op.getType());
       EXPECT_EQ(fusion::stringifyReshardKind(whole.kind).str(),
                 fusion::stringifyReshardKind(row.whole).str());
-      Explained<ReshardPlan> plan = planReshard(op);
-      Kind slice = succeeded(plan) ? plan->kind : Kind::Unsupported;
-      EXPECT_EQ(fusion::stringifyReshardKind(slice).str(),
-                fusion::stringifyReshardKind(row.slice).str());
+      Explained<fusion::SliceReshard> plan = classifySlices(op);
+      auto kindOf = [](const Explained<fusion::SliceReshard> &slice) {
+        return fusion::stringifyReshardKind(succeeded(slice) ? slice->kind : Kind::Unsupported)
+            .str();
+      };
+      EXPECT_EQ(kindOf(plan), fusion::stringifyReshardKind(row.slice).str());
+      EXPECT_EQ(kindOf(classifySlices(op, /*forReceiver=*/true)),
+                fusion::stringifyReshardKind(row.forReceiver).str());
       std::string axes;
       for (StringAttr axis : succeeded(plan) ? plan->axes : SmallVector<StringAttr>())
         axes += axis.getValue();
       EXPECT_EQ(axes, row.axes);
     });
   }
+}
+
+/// The owner's number is in the outer part of a digit, or in the whole; slices that are handled
+/// together are one.
+TEST(ReshardPlans, PartsOfStreamDigitsNameTheOwner) {
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  auto module = parseSourceString<ModuleOp>(R"mlir(
+#m = #tandem.mesh<"m", ["x" = 4]>
+!from = tensor<8x8xf32, #fusion.axes<#m, [-, didx("x")]>>
+!to = tensor<8x8xf32, #fusion.axes<#m, [stream(2), stream(8)]>>
+func.func @f(%x: !from) -> !to {
+  %r = fusion.reshard %x : !from -> !to
+  return %r : !to
+}
+)mlir",
+                                            &context);
+  ASSERT_TRUE(module);
+  using Parts = SmallVector<fusion::StreamPart>;
+  module->walk([&](fusion::ReshardOp op) {
+    for (const Parts &columns : {Parts{{8}}, Parts{{4}, {2}}}) {
+      Explained<fusion::SliceReshard> slice = classifySlices(op, {{{2}}, columns}, false);
+      ASSERT_TRUE(succeeded(slice));
+      EXPECT_EQ(slice->kind, ReshardKind::OwnerMoves);
+      EXPECT_EQ(slice->ownerDigit, 1U);
+      EXPECT_EQ(slice->ownerOuter, 1);
+      EXPECT_EQ(slice->ownerInner, 2);
+    }
+    Explained<fusion::SliceReshard> all =
+        classifySlices(op, {{{2}}, {{8, /*isWhole=*/true}}}, false);
+    ASSERT_TRUE(succeeded(all));
+    EXPECT_EQ(all->kind, ReshardKind::AllGather);
+  });
 }
 
 } // namespace

@@ -121,7 +121,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   OpBuilder &builder = loop.getBuilder();
   Value sourceBuffer = program.getBuffer(op.getInput());
   Value targetBuffer = program.getOrAllocBuffer(op.getResult());
-  Explained<ReshardPlan> plan = planReshard(op, index ? *index : SliceIndex(), &builder);
+  Explained<ReshardPlan> plan = planReshard(op, index ? *index : SliceIndex(), builder);
   if (failed(plan))
     return plan.report();
   bool direct = loop.sendsMessages && !plan->reduces() && getCollective(plan->kind);

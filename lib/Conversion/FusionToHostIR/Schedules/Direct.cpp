@@ -29,7 +29,7 @@ namespace {
 struct DirectLoop {
   const StreamLoop &loop;
   mutable fusion::ReshardOp reshard; ///< the only one, or the first gather
-  ReshardPlan plan;
+  fusion::SliceReshard plan;
   SmallVector<fusion::ReshardOp> others; ///< more gathers
   /// Two-shot: the dimension that is cut into a part per device. If its parts would have gaps, all
   /// elements may be cut as one row instead (`DirectEmission::flatten`).
@@ -114,7 +114,7 @@ SmallVector<int64_t> DirectEmission::getSumShape() {
   Block scratch;
   OpBuilder there(builder.getContext());
   there.setInsertionPointToStart(&scratch);
-  FailureOr<ReshardPlan> slice = planReshard(all.reshard, SliceIndex(), &there);
+  FailureOr<ReshardPlan> slice = planReshard(all.reshard, SliceIndex(), there);
   Value target = makeView(there, loc, program.getBuffer(all.reshard.getResult()), slice->target,
                           isAllReduce());
   auto shape = llvm::to_vector(cast<MemRefType>(target.getType()).getShape());
@@ -177,7 +177,7 @@ bool DirectEmission::copiesInKernel(const Ends &value) const {
 }
 
 FailureOr<DirectEmission::Ends> DirectEmission::getEnds(fusion::ReshardOp op, Value stored) {
-  Explained<ReshardPlan> slice = planReshard(op, SliceIndex(), &builder);
+  Explained<ReshardPlan> slice = planReshard(op, SliceIndex(), builder);
   if (failed(slice))
     return slice.report();
   Value target = program.getBuffer(op.getResult()), there = stored ? stored : target;
@@ -294,14 +294,14 @@ static std::optional<Bytes> countBytes(ArrayRef<fusion::ReshardOp> reshards) {
 
 /// Whether one kernel can do the reshards of the loop, of the first of which `plan` is.
 static Obstacle verifyTogether(const StreamLoop &loop, ArrayRef<fusion::ReshardOp> reshards,
-                               const ReshardPlan &plan) {
+                               const fusion::SliceReshard &plan) {
   if (reshards.size() > 1 && llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
         return loop.contains(reshard.getInput().getDefiningOp());
       }))
     return loop.explain()
            << "schedule direct: expected two gathers to be of what is there before the loop";
   for (fusion::ReshardOp other : reshards.drop_front()) {
-    Explained<ReshardPlan> found = planReshard(other);
+    Explained<fusion::SliceReshard> found = classifySlices(other);
     if (failed(found))
       return found.explanation();
     if (plan.kind != fusion::ReshardKind::AllGather || found->kind != plan.kind ||
@@ -353,7 +353,7 @@ Explained<SchedulePlan> Direct::match(const StreamLoop &loop) const {
     return loop.explain() << "schedule direct: expected a reshard without stream digits, found "
                           << loop.numSlices() << " slices";
   fusion::ReshardOp reshard = reshards.front();
-  Explained<ReshardPlan> plan = planReshard(reshard);
+  Explained<fusion::SliceReshard> plan = classifySlices(reshard);
   if (failed(plan))
     return plan.explanation();
   if (Obstacle why = verifyTogether(loop, reshards, *plan))

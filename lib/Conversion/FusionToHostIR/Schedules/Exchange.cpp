@@ -36,7 +36,7 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
   LoopEmitter body(scatter.loop, program);
   Location loc = scatter.getLoc();
   const OwnerDigits &digits = scatter.digits;
-  const ReshardPlan &plan = scatter.scattered.plan;
+  const fusion::SliceReshard &plan = scatter.scattered.plan;
   Value received = scatter.allocReceived(program, /*symmetric=*/false);
   if (failed(scatter.prepare(body)))
     return failure();
@@ -81,7 +81,7 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
     return failure();
   Location loc = gather.getLoc();
   const OwnerDigits &digits = gather.digits;
-  const ReshardPlan &plan = gather.plan;
+  const fusion::SliceReshard &plan = gather.plan;
   Peers peers(program, loc, plan.mesh, plan.axes);
   Value channel;
   if (digits.devices > 1)
@@ -146,7 +146,7 @@ Explained<SchedulePlan> Exchange::match(const StreamLoop &loop) const {
     return SchedulePlan{
         [gather = *gather](ProgramBuilder &program) { return emitGather(gather, program); }};
   for (fusion::ReshardOp reshard : loop.reshards()) {
-    Explained<ReshardPlan> plan = planReshard(reshard);
+    Explained<fusion::SliceReshard> plan = classifySlices(reshard);
     if (failed(plan))
       return plan.explanation();
     // Among one device there is nothing to exchange: emitted as pipeline does.
@@ -177,8 +177,7 @@ int Exchange::getFallbackRank(const StreamLoop &loop) const {
     fusion::Reshard reshard = fusion::classifyReshard(from, to);
     return (reshard.kind == fusion::ReshardKind::AllGather ||
             reshard.kind == fusion::ReshardKind::AllToAll) &&
-           reshard.axes.size() == 1 && fusion::slicesHaveOneOwner(from, to) &&
-           countMoved(from, to) == 1;
+           reshard.axes.size() == 1 && succeeded(getCommonOwner(op)) && countMoved(from, to) == 1;
   });
   return suits && !reshards.empty() && succeeded(GatherLoop::match(loop)) ? 1 : -1;
 }

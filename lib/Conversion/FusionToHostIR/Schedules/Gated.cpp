@@ -193,7 +193,7 @@ static bool hasRowsApart(RankedTensorType type) {
 
 /// Whether the rows of a device are one block of the gathered rows, which begins and ends at tiles
 /// of kernels. Products without kernels are computed part by part, and have no tiles.
-static bool isOneBlock(RankedTensorType input, const ReshardPlan &plan) {
+static bool isOneBlock(RankedTensorType input, const fusion::SliceReshard &plan) {
   FailureOr<SmallVector<SmallVector<fusion::ResolvedDigit>>> dims = fusion::resolveDims(input);
   if (failed(dims))
     return false;
@@ -285,7 +285,7 @@ LogicalResult GatedGather::pushOwn() {
 /// Into the receive memory.
 LogicalResult GatedGather::copyOwn() {
   return forEachSlice(peers.me, /*isOwn=*/true, [&](Value, const SliceIndex &slice, Value) {
-    FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, peers.me, &builder);
+    FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, peers.me, builder);
     if (failed(plan))
       return failure();
     Value source = program.getBuffer(reshard.getInput());
@@ -332,7 +332,7 @@ LogicalResult GatedGather::multiplyRows(fusion::MatmulOp matmul) {
   Value main = program.getMainStream();
   auto multiplySlice = [&](const SliceIndex &slice, bool isOwn) {
     FailureOr<ReshardPlan> plan =
-        planReshardFor(reshard, slice, isOwn ? peers.me : Value(), &builder);
+        planReshardFor(reshard, slice, isOwn ? peers.me : Value(), builder);
     if (failed(plan))
       return failure();
     if (isOwn && isInPlace)

@@ -36,7 +36,7 @@ struct Nodes {
 
   /// None if owners are not numbered node by node or the other
   /// way round.
-  static Explained<Nodes> match(const StreamLoop &loop, const ReshardPlan &plan);
+  static Explained<Nodes> match(const StreamLoop &loop, const fusion::SliceReshard &plan);
 };
 
 /// What gathers and reductions share: streams, channels, and this device's coordinates.
@@ -81,7 +81,7 @@ private:
 
 } // namespace
 
-Explained<Nodes> Nodes::match(const StreamLoop &loop, const ReshardPlan &plan) {
+Explained<Nodes> Nodes::match(const StreamLoop &loop, const fusion::SliceReshard &plan) {
   Nodes result;
   StringAttr last = plan.mesh.getAxes().back().name;
   for (StringAttr axis : plan.axes) {

@@ -30,7 +30,7 @@ class Pipeline : public Schedule {
     if (Obstacle why = verifyCombine(loop))
       return why;
     for (fusion::ReshardOp reshard : loop.reshards())
-      if (Explained<ReshardPlan> plan = planReshard(reshard); failed(plan))
+      if (Explained<fusion::SliceReshard> plan = classifySlices(reshard); failed(plan))
         return plan.explanation();
     return SchedulePlan{[&loop](ProgramBuilder &program) {
       return emitPipeline(loop, program, /*sendsMessages=*/false);

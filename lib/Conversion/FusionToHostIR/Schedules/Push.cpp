@@ -65,7 +65,7 @@ private:
 
 /// Whether the option `sum` asks for matmuls that add what has arrived. `plan`: of the reduction,
 /// if it does.
-static Explained<bool> isSumByMatmul(const StreamLoop &loop, const ReshardPlan &plan) {
+static Explained<bool> isSumByMatmul(const StreamLoop &loop, const fusion::SliceReshard &plan) {
   fusion::ScheduleAttr schedule = loop.schedule;
   if (schedule.getWord("sum") != "matmul")
     return false;
@@ -104,7 +104,8 @@ static Obstacle verifyOrder(const StreamLoop &loop, int64_t devices) {
 
 /// The batches that the options ask for, if these fit the plan's devices and their slices.
 /// `reduces`: the loop hands slices to their owners.
-static Explained<SmallVector<Batch>> getBatches(const StreamLoop &loop, const ReshardPlan &plan,
+static Explained<SmallVector<Batch>> getBatches(const StreamLoop &loop,
+                                                const fusion::SliceReshard &plan,
                                                 const OwnerDigits &digits, bool reduces) {
   fusion::ScheduleAttr schedule = loop.schedule;
   int64_t devices = plan.groupSize();
@@ -143,7 +144,7 @@ Explained<SchedulePlan> Push::match(const StreamLoop &loop) const {
     return why;
   bool copies = loop.schedule.getInteger("copies") > 1;
   if (isAllReduceLoop(loop)) {
-    Explained<ReshardPlan> plan = planReshard(loop.reshards().front());
+    Explained<fusion::SliceReshard> plan = classifySlices(loop.reshards().front());
     if (failed(plan))
       return plan.explanation();
     if (Obstacle why = verifyOrder(loop, plan->groupSize()))

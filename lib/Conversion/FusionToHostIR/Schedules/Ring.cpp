@@ -40,7 +40,8 @@ struct Form {
 /// is the farther on the longer they travel; in direction 1 it is the other way round.
 class RingLoop {
 public:
-  RingLoop(const Form &form, const ReshardPlan &plan, Location loc, ProgramBuilder &program);
+  RingLoop(const Form &form, const fusion::SliceReshard &plan, Location loc,
+           ProgramBuilder &program);
 
   LogicalResult overlap(function_ref<LogicalResult()> body) const {
     return program.overlap(loc, form.directions, mesh, body);
@@ -69,7 +70,8 @@ private:
 
 } // namespace
 
-RingLoop::RingLoop(const Form &form, const ReshardPlan &plan, Location loc, ProgramBuilder &program)
+RingLoop::RingLoop(const Form &form, const fusion::SliceReshard &plan, Location loc,
+                   ProgramBuilder &program)
     : form(form), program(program), loc(loc), mesh(plan.mesh),
       peers(program, loc, plan.mesh, plan.axes) {
   for (int64_t direction = 0; direction < form.directions; ++direction)
@@ -131,7 +133,7 @@ public:
   /// Lets the loop read a slice there.
   LogicalResult read(LoopEmitter &body, ArrayRef<Value> from, const SliceIndex &slice) const {
     for (auto [reshard, shard] : llvm::zip_equal(gather.gathers, from)) {
-      FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), &body.getBuilder());
+      FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), body.getBuilder());
       if (failed(plan))
         return failure();
       body.readFrom(fusion::ReshardOp(reshard).getResult(), {shard, plan->source});

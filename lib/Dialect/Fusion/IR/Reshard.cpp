@@ -307,33 +307,3 @@ Reshard fusion::classifyReshard(RankedTensorType from, RankedTensorType to) {
   }
   return makeReshard(writeOut(from, to, changes));
 }
-
-bool fusion::slicesHaveOneOwner(RankedTensorType from, RankedTensorType to) {
-  AxesAttr a = getAxes(from), b = getAxes(to);
-  if (!a || !b || a.getMesh() != b.getMesh() || a.isPartial() || from.getShape() != to.getShape())
-    return false;
-  FailureOr<SmallVector<AxisState>> fromStates = getStates(from), toStates = getStates(to);
-  FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(to);
-  if (failed(fromStates) || failed(toStates) || failed(dims))
-    return false;
-  for (auto [axis, x, y] : llvm::zip_equal(a.getMesh().getAxes(), *fromStates, *toStates)) {
-    if (x.kind != AxisState::Split || x == y)
-      continue;
-    // The owner's coordinate is index / weight % size. A run of adjacent stream digits with weights
-    // from `low` to `high` fixes it if it starts at or inside `weight` and ends at or outside
-    // weight * size.
-    bool fixed = false;
-    int64_t low = 0, high = 0;
-    for (const ResolvedDigit &digit : llvm::reverse((*dims)[x.dim])) {
-      if (digit.kind != DigitKind::Stream || digit.weight == 0 || digit.size == 0)
-        continue;
-      if (high != digit.weight)
-        low = digit.weight;
-      high = digit.weight * digit.size;
-      fixed = fixed || (x.weight % low == 0 && high % (x.weight * axis.size) == 0);
-    }
-    if (!fixed)
-      return false;
-  }
-  return true;
-}

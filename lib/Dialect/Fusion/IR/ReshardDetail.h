@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_DIALECT_FUSION_IR_RESHARDDETAIL_H
 #define TANDEM_LIB_DIALECT_FUSION_IR_RESHARDDETAIL_H
 
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem::fusion {
@@ -26,6 +26,12 @@ Reshard makeReshard(SmallVector<ReshardStep> steps);
 /// chosen evenly among several. Fails if some position has none. Both types are static and decided.
 /// Example: 8 rows from `didx("x")` on devices [0, 1] to `didx("x")` on devices [1, 0]: {0, 1}.
 FailureOr<SmallVector<int64_t>> findPieceSources(RankedTensorType from, RankedTensorType to);
+
+/// Cuts both sides of a reshard, dimension by dimension, into digits of common sizes, outermost
+/// first. Example: `didx("x") -> stream(2)` of 24 rows with "x" = 4 gives the digits 2 (part of
+/// didx; stream), 2 (part of didx; serial) and 6 (serial on both sides).
+Explained<SmallVector<CommonDigit>> getCommonDigits(ReshardOp op,
+                                                    ArrayRef<SmallVector<StreamPart>> streams);
 
 /// The rows across two meshes.
 Reshard classifyAcrossMeshes(RankedTensorType from, RankedTensorType to);

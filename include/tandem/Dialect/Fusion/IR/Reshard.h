@@ -61,11 +61,6 @@ std::string describeReshard(const ReshardStep &step);
 /// Example: `[didx("x"), -]` to `[-, -]` is AllGather over "x" with fromDim 0.
 Reshard classifyReshard(RankedTensorType from, RankedTensorType to);
 
-/// True if each stream slice of `to` is on one device of `from` along each mesh axis that `from`
-/// splits and `to` does not, so the reshard can move it point to point. False if unknown. Example:
-/// 8 rows from `[didx("x")]` with "x" = 4 to `[stream(4)]`: slice 1 is rows 2 and 3, on device 1.
-bool slicesHaveOneOwner(RankedTensorType from, RankedTensorType to);
-
 } // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_RESHARD_H

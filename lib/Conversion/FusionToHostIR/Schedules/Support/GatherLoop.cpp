@@ -17,7 +17,7 @@ using namespace tandem;
 
 /// Whether `op`, which accumulates over an owner's slices, rounds on the way to a result of which
 /// the owners hold copies: each begins with its own slice, so their copies would differ.
-static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
+static bool wouldDiffer(Operation *op, unsigned operand, const fusion::SliceReshard &plan) {
   if (!findCopiedSum(op, plan.axes))
     return false;
   // The dimension on which the owners' digit stands.
@@ -34,7 +34,7 @@ static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan
 }
 
 /// Whether a slice of one side lies together in its buffer.
-static bool isDense(const ReshardPlan &plan, bool ofSource) {
+static bool isDense(const fusion::SliceReshard &plan, bool ofSource) {
   bool sawKept = false;
   for (const CommonDigit &digit : plan.digits) {
     const SideDigit &side = ofSource ? digit.source : digit.target;
@@ -51,7 +51,7 @@ static bool isDense(const ReshardPlan &plan, bool ofSource) {
 
 /// Whether `op` must not read an own slice where it lies: the slice has other strides there than a
 /// received one.
-static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
+static bool mightDiffer(Operation *op, const fusion::SliceReshard &plan) {
   return findCopiedSum(op, plan.axes) && !(isDense(plan, true) && isDense(plan, false));
 }
 
@@ -76,7 +76,7 @@ static std::string explainNoOwner(ArrayRef<fusion::ReshardOp> reshards) {
   return "gathers slices that have the same owners, found others";
 }
 
-GatherLoop::GatherLoop(const StreamLoop &loop, ReshardPlan slicePlan)
+GatherLoop::GatherLoop(const StreamLoop &loop, fusion::SliceReshard slicePlan)
     : loop(loop), plan(std::move(slicePlan)),
       digits(loop, plan.ownerDigit, plan.groupSize(), plan.ownerOuter, plan.ownerInner),
       gathers(loop.reshards()), consumers(ArrayRef(loop.ops).drop_front(gathers.size())) {
@@ -107,7 +107,7 @@ Explained<GatherLoop> GatherLoop::match(const StreamLoop &loop) {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (reshards.empty())
     return explain("gathers or reduces, found a loop without a reshard");
-  FailureOr<ReshardPlan> plan = getCommonOwner(reshards);
+  FailureOr<fusion::SliceReshard> plan = getCommonOwner(reshards);
   if (failed(plan))
     return explain(explainNoOwner(reshards));
   if (!llvm::equal(reshards, ArrayRef(loop.ops).take_front(reshards.size())) ||
@@ -162,7 +162,7 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
     Value gathered = body.program.getBuffer(reshard.getResult());
     if (gathered == arrived)
       continue;
-    Explained<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), &builder);
+    Explained<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), builder);
     if (failed(plan))
       return plan.report();
     bool apart = readsApart(reshard, copies);
@@ -181,7 +181,7 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
 static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, Value owner,
                                const SliceIndex &slice, Value stream) {
   OpBuilder &builder = body.getBuilder();
-  Explained<ReshardPlan> plan = planReshardFor(gather, slice, owner, &builder);
+  Explained<ReshardPlan> plan = planReshardFor(gather, slice, owner, builder);
   if (failed(plan))
     return plan.report();
   Location loc = gather.getLoc();
@@ -211,7 +211,7 @@ LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex 
       return failure();
     if (!apart)
       continue;
-    Explained<ReshardPlan> plan = planReshardFor(gather, slice, me, &body.getBuilder());
+    Explained<ReshardPlan> plan = planReshardFor(gather, slice, me, body.getBuilder());
     if (failed(plan))
       return plan.report();
     body.readFrom(gather.getResult(), {body.program.getBuffer(gather.getInput()), plan->source});

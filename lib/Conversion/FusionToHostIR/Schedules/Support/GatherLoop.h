@@ -26,7 +26,7 @@ public:
   static Explained<GatherLoop> match(const StreamLoop &loop);
 
   const StreamLoop &loop;
-  ReshardPlan plan; ///< of any slice of one of the gathers, without indices
+  fusion::SliceReshard plan; ///< of any slice of one of the gathers, without indices
   OwnerDigits digits;
   SmallVector<fusion::ReshardOp, 1> gathers;
   ArrayRef<Operation *> consumers;
@@ -65,7 +65,7 @@ public:
                             SliceNumbers numbers = {}) const;
 
 private:
-  GatherLoop(const StreamLoop &loop, ReshardPlan plan);
+  GatherLoop(const StreamLoop &loop, fusion::SliceReshard plan);
   bool computesOwnAtOnce() const;
   LogicalResult emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream,
                         Value copies) const;

@@ -30,7 +30,7 @@ GatherHops::GatherHops(const GatherLoop &gather, LoopEmitter &body, ArrayRef<Val
 
 FailureOr<Value> GatherHops::getPlace(size_t i, const SliceIndex &slice) const {
   OpBuilder &builder = body.getBuilder();
-  FailureOr<ReshardPlan> plan = planReshardFor(gather.gathers[i], slice, Value(), &builder);
+  FailureOr<ReshardPlan> plan = planReshardFor(gather.gathers[i], slice, Value(), builder);
   if (failed(plan))
     return failure();
   return makeView(builder, gather.getLoc(), places[i], plan->target, true);
@@ -47,7 +47,7 @@ FailureOr<Value> GatherHops::getSource(size_t i, const SliceIndex &slice, bool i
 FailureOr<Value> GatherHops::getPart(size_t i, Value shard, const SliceIndex &slice,
                                      Value receiver) const {
   OpBuilder &builder = body.getBuilder();
-  FailureOr<ReshardPlan> plan = planReshardFor(gather.gathers[i], slice, receiver, &builder);
+  FailureOr<ReshardPlan> plan = planReshardFor(gather.gathers[i], slice, receiver, builder);
   if (failed(plan))
     return failure();
   return makeView(builder, gather.getLoc(), shard, plan->source, true);

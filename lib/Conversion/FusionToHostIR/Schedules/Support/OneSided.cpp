@@ -56,7 +56,7 @@ LogicalResult OneSided::putSlices(LoopEmitter &body, const GatherLoop &gather,
       SmallVector<std::pair<Value, Value>> pieces;
       for (auto [gathered, to] : llvm::zip_equal(gather.gathers, received)) {
         fusion::ReshardOp reshard = gathered;
-        FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, peer, &builder);
+        FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, peer, builder);
         if (failed(plan))
           return failure();
         Value source =
@@ -91,7 +91,7 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
   auto addSlice = [&](Value number) -> LogicalResult {
     SliceIndex index = gather.digits.getIndex(builder, loc, peers.me, number, /*isFirst=*/true);
     return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-      FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), &builder);
+      FailureOr<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), builder);
       if (failed(plan))
         return failure();
       Value source = program.getBuffer(reshard.getInput());

@@ -24,7 +24,7 @@ namespace {
 struct AllReduceLoop {
   const StreamLoop &loop;
   mutable fusion::ReshardOp reshard; ///< mutable, as accessors of ops are not const
-  ReshardPlan plan;                  ///< of any slice, without indices
+  fusion::SliceReshard plan;         ///< of any slice, without indices
   OwnerDigits digits;
   SmallVector<Operation *> producers, consumers;
   PeerOrder order;
@@ -318,7 +318,7 @@ bool tandem::isAllReduceLoop(const StreamLoop &loop) {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   if (reshards.size() != 1 || loop.streamSizes.empty() || loop.accumulators.contains(reshards[0]))
     return false;
-  FailureOr<ReshardPlan> plan = planReshard(reshards[0]);
+  FailureOr<fusion::SliceReshard> plan = classifySlices(reshards[0]);
   return succeeded(plan) && plan->kind == fusion::ReshardKind::AllReduce;
 }
 
@@ -326,7 +326,7 @@ Explained<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerO
                                                    bool sums, bool epilogue) {
   StringRef name = loop.schedule.getName();
   fusion::ReshardOp reshard = loop.reshards().front();
-  Explained<ReshardPlan> plan = planReshard(reshard);
+  Explained<fusion::SliceReshard> plan = classifySlices(reshard);
   if (failed(plan))
     return plan.explanation();
   Operation *producer = reshard.getInput().getDefiningOp();

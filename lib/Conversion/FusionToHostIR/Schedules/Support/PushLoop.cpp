@@ -14,8 +14,9 @@ PeerOrder tandem::getPeerOrder(fusion::ScheduleAttr schedule) {
   return schedule.getWord("order") == "xor" ? PeerOrder::Xor : PeerOrder::Rotated;
 }
 
-PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const OwnerDigits &digits,
-                   Location loc, ProgramBuilder &program, bool epilogue, bool keeps)
+PushLoop::PushLoop(const StreamLoop &stream, const fusion::SliceReshard &plan,
+                   const OwnerDigits &digits, Location loc, ProgramBuilder &program, bool epilogue,
+                   bool keeps)
     : peers(program, loc, plan.mesh, plan.axes, getPeerOrder(stream.schedule)),
       puts(peers, plan.mesh, plan.axes), program(program), loc(loc), mesh(plan.mesh),
       slices(digits.numSlices()) {

@@ -29,8 +29,8 @@ class PushLoop {
 public:
   /// `epilogue`: the kernel that computes the slices pushes them. `keeps`: what arrives is also
   /// copied.
-  PushLoop(const StreamLoop &loop, const ReshardPlan &plan, const OwnerDigits &digits, Location loc,
-           ProgramBuilder &program, bool epilogue, bool keeps);
+  PushLoop(const StreamLoop &loop, const fusion::SliceReshard &plan, const OwnerDigits &digits,
+           Location loc, ProgramBuilder &program, bool epilogue, bool keeps);
 
   /// Emits `body` for the devices of the loop: after what the main stream has done, which goes on
   /// after it.

@@ -5,23 +5,41 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CommonDigits.h"
+#include "ReshardDetail.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include <numeric>
 
 using namespace mlir;
 using namespace tandem;
-using fusion::DigitKind;
+using namespace tandem::fusion;
 
 /// Limit on the pieces of unequal slices, since each is a part of the program's text.
 static constexpr int64_t kMaxSegments = 1024;
 
+namespace {
+class CommonDigits {
+public:
+  CommonDigits(ReshardOp op, ArrayRef<SmallVector<StreamPart>> streams)
+      : op(op), streams(streams) {}
+
+  /// Appends the digits of a dimension; call for each dimension in order.
+  Obstacle read(int64_t dim, SmallVectorImpl<CommonDigit> &digits);
+
+private:
+  Obstacle readSides(int64_t dim, SmallVectorImpl<SideDigit> &from, SmallVectorImpl<SideDigit> &to);
+  Explained<CommonDigit> cutUnevenly(int64_t dim, ArrayRef<SideDigit> from, ArrayRef<SideDigit> to);
+
+  ReshardOp op;
+  ArrayRef<SmallVector<StreamPart>> streams;
+  size_t nextStream = 0; // in the target's stream digits
+};
+} // namespace
+
 static bool isRagged(const SideDigit &digit) { return digit.chunk != 0; }
 
 /// Cuts the outermost `size` indices off `side` and returns them.
-SideDigit CommonDigits::cut(SideDigit &side, int64_t size) {
+static SideDigit cut(SideDigit &side, int64_t size) {
   SideDigit outer = side;
   outer.size = size;
   if (side.size == size) {
@@ -32,18 +50,13 @@ SideDigit CommonDigits::cut(SideDigit &side, int64_t size) {
   outer.inner *= inner;
   side.outer *= size;
   side.size = inner;
-  if (side.value) {
-    Value divisor = arith::ConstantIndexOp::create(*builder, op.getLoc(), inner);
-    outer.value = arith::DivUIOp::create(*builder, op.getLoc(), outer.value, divisor);
-    side.value = arith::RemUIOp::create(*builder, op.getLoc(), side.value, divisor);
-  }
   return outer;
 }
 
 /// Cuts digits off both sides until equally many indices are gone, if neither's first digit divides
 /// the other's. Ends at the latest with the last digits.
-CommonDigit CommonDigits::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
-                                MutableArrayRef<SideDigit> &to) {
+static CommonDigit cross(int64_t dim, MutableArrayRef<SideDigit> &from,
+                         MutableArrayRef<SideDigit> &to) {
   CommonDigit digit{dim, {}, {}};
   int64_t taken = 1, takenOther = 1;
   auto take = [&](MutableArrayRef<SideDigit> &side, SmallVectorImpl<SideDigit> &parts,
@@ -110,47 +123,45 @@ Explained<CommonDigit> CommonDigits::cutUnevenly(int64_t dim, ArrayRef<SideDigit
 Obstacle CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &from,
                                  SmallVectorImpl<SideDigit> &to) {
   RankedTensorType sourceType = op.getInput().getType(), targetType = op.getResult().getType();
-  fusion::AxesAttr sourceAxes = fusion::getAxes(sourceType),
-                   targetAxes = fusion::getAxes(targetType);
-  auto source = fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
-                                   sourceAxes.getMesh());
-  auto target = fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
-                                   targetAxes.getMesh());
+  AxesAttr sourceAxes = getAxes(sourceType), targetAxes = getAxes(targetType);
+  auto source =
+      resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim), sourceAxes.getMesh());
+  auto target =
+      resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim), targetAxes.getMesh());
   if (failed(source) || failed(target))
     return explain(op) << "dimension " << dim << ": extents must be known here; run "
                        << "fusion-specialize first";
 
   // Stream digits of the source do not affect its placement.
-  auto push = [](SmallVectorImpl<SideDigit> &side, DigitKind kind,
-                 const fusion::ResolvedDigit &digit) {
+  auto push = [](SmallVectorImpl<SideDigit> &side, DigitKind kind, const ResolvedDigit &digit) {
     if (kind == DigitKind::Serial && !side.empty() && side.back().kind == DigitKind::Serial)
       side.back().size *= digit.span();
     else
       side.push_back({digit.span(), kind, kind == DigitKind::Device ? digit.axis : StringAttr()});
   };
-  for (const fusion::ResolvedDigit &digit : *source)
+  for (const ResolvedDigit &digit : *source)
     push(from, digit.kind == DigitKind::Device ? DigitKind::Device : DigitKind::Serial, digit);
-  for (const fusion::ResolvedDigit &digit : *target) {
+  for (const ResolvedDigit &digit : *target) {
     if (digit.kind != DigitKind::Stream) {
       push(to, digit.kind, digit);
       continue;
     }
-    if (digit.ragged) {
-      const IndexPart &part = index.digits[nextStream].front();
-      LocalDigit slice = getRaggedDigit(digit, part.value, part.isShort, 0);
-      to.push_back({digit.ragged, DigitKind::Stream, {}, nextStream++, part.value});
-      to.back().chunk = digit.weight;
-      to.back().length = slice.length;
-      continue;
-    }
     int64_t outer = 1;
-    for (const IndexPart &part : index.digits[nextStream]) {
-      int64_t inner = digit.size / outer / part.size;
-      if (part.isWhole())
+    for (auto [number, part] : llvm::enumerate(streams[nextStream])) {
+      SideDigit side{part.size, DigitKind::Stream, {}, nextStream, number};
+      if (digit.ragged) {
+        side.size = digit.ragged;
+        side.chunk = digit.weight;
+        side.length = part.isShort ? digit.ragged - (digit.size - 1) * digit.weight : digit.weight;
+      } else {
+        side.outer = outer;
+        side.inner = digit.size / outer / part.size;
+      }
+      outer *= part.size;
+      if (part.isWhole && !digit.ragged)
         push(to, DigitKind::Serial, digit);
       else
-        to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
-      outer *= part.size;
+        to.push_back(side);
     }
     ++nextStream;
   }
@@ -219,4 +230,14 @@ Obstacle CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digits) {
     if (right.front().size == 1)
       right = right.drop_front();
   }
+}
+
+Explained<SmallVector<CommonDigit>>
+fusion::getCommonDigits(ReshardOp op, ArrayRef<SmallVector<StreamPart>> streams) {
+  CommonDigits sides(op, streams);
+  SmallVector<CommonDigit> digits;
+  for (int64_t dim = 0; dim < op.getType().getRank(); ++dim)
+    if (Obstacle why = sides.read(dim, digits))
+      return why;
+  return digits;
 }
