@@ -406,31 +406,33 @@ Example:
         y = program(x, w)
 )";
 
+static std::shared_ptr<RuntimeContext>
+makeContext(const std::string &device, const std::string &channels, std::shared_ptr<World> world,
+            std::optional<uint32_t> rank, nb::object bootstrap, double timeout,
+            uint32_t matmulThreads, bool graphs, bool requireProof, bool noNative,
+            nb::object allocator) {
+  CallScope call;
+  ContextOptions options;
+  options.device = device;
+  options.channels = channels;
+  options.world = std::move(world);
+  options.rank = rank;
+  options.bootstrap = std::move(bootstrap);
+  options.timeoutSeconds = timeout;
+  options.matmulThreads = matmulThreads;
+  options.graphs = graphs;
+  options.requireProof = requireProof;
+  options.noNative = noNative;
+  options.allocator = std::move(allocator);
+  auto made = std::make_shared<RuntimeContext>(options);
+  contexts().push_back(made);
+  return made;
+}
+
 static void bindContext(nb::module_ &module) {
   nb::class_<RuntimeContext>(module, "Context", kContextDoc)
-      .def(nb::new_([](const std::string &device, const std::string &channels,
-                       std::shared_ptr<World> world, std::optional<uint32_t> rank,
-                       nb::object bootstrap, double timeout, uint32_t matmulThreads, bool graphs,
-                       bool requireProof, bool noNative, nb::object allocator) {
-             CallScope call;
-             ContextOptions options;
-             options.device = device;
-             options.channels = channels;
-             options.world = std::move(world);
-             options.rank = rank;
-             options.bootstrap = std::move(bootstrap);
-             options.timeoutSeconds = timeout;
-             options.matmulThreads = matmulThreads;
-             options.graphs = graphs;
-             options.requireProof = requireProof;
-             options.noNative = noNative;
-             options.allocator = std::move(allocator);
-             auto made = std::make_shared<RuntimeContext>(options);
-             contexts().push_back(made);
-             return made;
-           }),
-           nb::arg("device") = "cpu", nb::arg("channels") = "", nb::kw_only(),
-           nb::arg("world") = nb::none(), nb::arg("rank") = nb::none(),
+      .def(nb::new_(&makeContext), nb::arg("device") = "cpu", nb::arg("channels") = "",
+           nb::kw_only(), nb::arg("world") = nb::none(), nb::arg("rank") = nb::none(),
            nb::arg("bootstrap") = nb::none(), nb::arg("timeout") = 60.0,
            nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
            nb::arg("require_proof") = false, nb::arg("no_native") = false,

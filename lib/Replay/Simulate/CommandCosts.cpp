@@ -73,10 +73,47 @@ struct PutsOfSums {
   bool drift = false;
 };
 
+/// The memory of a rank that has sums, as its commands are walked in order.
+class SumMemory {
+public:
+  SumMemory(const replay::World &world, const Rank &rank) : world(world), rank(rank) {}
+
+  bool holds(const Command &command, uint32_t operand) const {
+    const View *view = world.operand(rank, command, operand);
+    if (!view)
+      return false;
+    auto next = sums.upper_bound({view->buffer, view->address});
+    if (next == sums.begin())
+      return false;
+    const auto &[begin, end] = *std::prev(next);
+    return begin.first == view->buffer && view->address < end;
+  }
+
+  /// The command writes its first operand: a sum or something else.
+  void write(const Command &command, bool isSum) {
+    const View *view = world.operand(rank, command, 0);
+    if (!view)
+      return;
+    const Layout &layout = world.layouts[view->layout];
+    uint64_t end = view->address + (layout.isDense() ? layout.numBytes() : 1);
+    sums.erase(sums.lower_bound({view->buffer, view->address}),
+               sums.lower_bound({view->buffer, end}));
+    if (isSum)
+      sums.insert_or_assign({view->buffer, view->address}, end);
+  }
+
+private:
+  const replay::World &world;
+  const Rank &rank;
+  /// Buffer and address where a sum begins; the address where it ends, or its first byte does if it
+  /// has gaps.
+  std::map<std::pair<uint32_t, uint64_t>, uint64_t> sums;
+};
+
 } // namespace
 
 void CommandCosts::findPutsOfSums() {
-  // The last wait for a signal that a command is behind, plus one; 0: it is behind none.
+  // The last wait for a signal that a command follows, plus one; 0: it follows none.
   std::vector<CommandId> waits(world.commands.size());
   driftShares.assign(world.commands.size(), 1);
   auto close = [&](PutsOfSums &sums) {
@@ -87,41 +124,18 @@ void CommandCosts::findPutsOfSums() {
   };
   for (const Rank &rank : world.ranks) {
     std::vector<CommandId> ofStream(rank.numStreams);
-    // Buffer and address where a sum begins; the address where it ends, or its first byte does if
-    // it has gaps.
-    std::map<std::pair<uint32_t, uint64_t>, uint64_t> sums;
+    SumMemory sums(world, rank);
     std::map<uint16_t, PutsOfSums> byChannel;
-    auto holdsSum = [&](const Command &command, uint32_t operand) {
-      const View *view = world.operand(rank, command, operand);
-      if (!view)
-        return false;
-      auto next = sums.upper_bound({view->buffer, view->address});
-      if (next == sums.begin())
-        return false;
-      const auto &[begin, end] = *std::prev(next);
-      return begin.first == view->buffer && view->address < end;
-    };
-    auto write = [&](const Command &command, bool isSum) {
-      const View *view = world.operand(rank, command, 0);
-      if (!view)
-        return;
-      const Layout &layout = world.layouts[view->layout];
-      uint64_t end = view->address + (layout.isDense() ? layout.numBytes() : 1);
-      sums.erase(sums.lower_bound({view->buffer, view->address}),
-                 sums.lower_bound({view->buffer, end}));
-      if (isSum)
-        sums.insert_or_assign({view->buffer, view->address}, end);
-    };
     auto put = [&](CommandId c, CommandId wait) {
       const Command &command = world.commands[c];
       uint32_t peers = world.groupSize(rank, command.channel) - 1;
       PutsOfSums &before = byChannel[command.channel];
       if (peers < 2)
         return;
-      bool isSum = holdsSum(command, 1);
+      bool isSum = sums.holds(command, 1);
       if (!before.puts.empty()) {
         if (wait <= before.puts.back()) {
-          // Beside a sum: something else, or a second sum to some peer.
+          // Next to a sum: something else, or a second sum to some peer.
           before.drift |= !isSum || before.together == peers;
         } else {
           before.together = 0;
@@ -146,16 +160,16 @@ void CommandCosts::findPutsOfSums() {
       if (command.kind == Kind::Put)
         put(c, wait);
       else if (command.kind == Kind::Reduce || command.kind == Kind::Accumulate)
-        write(command, wait);
+        sums.write(command, wait);
       else if (command.kind == Kind::Matmul)
-        write(command, wait && accumulates);
+        sums.write(command, wait && accumulates);
       else if (command.kind == Kind::Copy)
-        write(command, holdsSum(command, 1));
+        sums.write(command, sums.holds(command, 1));
       else if (command.kind == Kind::Launch || command.kind == Kind::Call)
-        write(command, false);
+        sums.write(command, false);
     }
-    for (auto &[channel, sums] : byChannel)
-      close(sums);
+    for (auto &[channel, puts] : byChannel)
+      close(puts);
   }
 }
 
