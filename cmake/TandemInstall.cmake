@@ -16,7 +16,7 @@ function(tandem_install_notices component)
           DESTINATION share/doc/tandem COMPONENT ${component})
 endfunction()
 
-set(Compiler_headers CompileOptions.def Compiler.h Version.h)
+set(Compiler_headers CompileOptions.def Compiler.h Schedules.def Version.h)
 set(Runtime_headers Base.h Context.h Device.h Instance.h Job.h Kernel.h Program.h Runtime.h Version.h)
 list(TRANSFORM Compiler_headers PREPEND "${PROJECT_SOURCE_DIR}/include/tandem-c/")
 list(TRANSFORM Runtime_headers PREPEND "${PROJECT_SOURCE_DIR}/include/tandem-c/")

@@ -182,7 +182,7 @@ def rounded(value):
 
 def arms_of(row):
     """By name, in graphs if `auto` was measured there; of torch's modes the faster one counts. Also the mode."""
-    mode = next((mode for mode in ("graph", "direct") if any(m["what"] == "auto" and m["mode"] == mode for m in measured(row))), None)
+    mode = next((mode for mode in ("graph", "eager") if any(m["what"] == "auto" and m["mode"] == mode for m in measured(row))), None)
     arms = {}
     for m in measured(row):
         is_torch, arm = m["what"].startswith("torch"), {"us": rounded(m["median_us"])}
@@ -219,7 +219,7 @@ def data_of(report, about="", gpu="", date="", commit=""):
         refuse("`auto` was measured in no case")
     torch = report["torch"]
     gpu = gpu or report["gpu"] or report["device"]
-    how = "CUDA graphs" if modes == {"graph"} else "commands launched one by one" if modes == {"direct"} else "CUDA graphs where possible"
+    how = "CUDA graphs" if modes == {"graph"} else "commands launched one by one" if modes == {"eager"} else "CUDA graphs where possible"
     ran = f"{report['ranks']} ranks, {gpu}, device {report['device']}, channel {report['channel']}"
     if torch:
         ran += f", torch {torch['torch']}, NCCL {torch['nccl']}"

@@ -135,7 +135,7 @@ void measureLoop(const timeline::Timeline &run, uint32_t rank, Certificate::Loop
   loop.exposed = shares.exposed;
 }
 
-/// Simulated times of whole programs, the quickest first.
+/// Simulated times of whole programs, the fastest first.
 Expected<std::vector<Certificate::Candidate>> predictAlternatives(const CompileResult &result,
                                                                   const machine::Machine &machine) {
   std::vector<Certificate::Candidate> times;

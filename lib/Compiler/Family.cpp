@@ -56,7 +56,7 @@ std::vector<int64_t> FamilySteps::list() const {
   return sizes;
 }
 
-/// The steps that search all candidates differ by this factor. Which candidate is quickest
+/// The steps that search all candidates differ by this factor. Which candidate is fastest
 /// changes seldom with the number of tokens.
 constexpr int64_t kSearchedApart = 4;
 

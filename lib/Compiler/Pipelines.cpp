@@ -222,7 +222,7 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   if (options.reference)
     builder.addOnModule(fusion::createFusionOutlineReference({log}));
 
-  // Behind the reference, which is not padded.
+  // After the reference, which is not padded.
   builder.addOnFunctions(fusion::createFusionPadExtents({log}));
 
   ChannelAbilities channels{target->has(hostir::Capability::Collectives),

@@ -185,7 +185,7 @@ FailureOr<double> SimulatedPricer::simulate(OwningOpRef<ModuleOp> module, String
                                             bool fused) {
   if (!module)
     return failure();
-  // Of programs without launches, the passes behind the conversion only expand collectives.
+  // Of programs without launches, the passes after the conversion only expand collectives.
   if ((!options.collectives || hasLaunches(*module)) &&
       failed(getPasses(module->getContext(), LoweringStart::Host).run(*module)))
     return failure();
@@ -268,7 +268,7 @@ private:
 
 void tandem::registerSimulatedPricer(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, fusion::FusionDialect *dialect) {
-    // Dialects of the passes behind a price, which cannot be loaded while a pass runs.
+    // Dialects of the passes that give a price, which cannot be loaded while a pass runs.
     context->loadDialect<hostir::HostIRDialect, arith::ArithDialect, memref::MemRefDialect,
                          scf::SCFDialect>();
     dialect->addInterfaces<SimulatedPricerInterface>();

@@ -50,7 +50,7 @@ private:
            parts[i].a.layout.numElements() > 0;
   }
 
-  /// Puts and signals are right behind what they are about.
+  /// Puts and signals are right after what they are about.
   Status checkMessage(uint32_t i) const {
     const GatedPart *last = i > 0 ? &parts[i - 1] : nullptr;
     if (parts[i].kind == Kind::Put &&
@@ -151,7 +151,7 @@ private:
     return offsetOf(part.out, parts[product.firstOut].out) / product.out.strides[0];
   }
 
-  /// The rows of the first parts may lie apart from the others. Sets the parts where A begins.
+  /// The rows of the first parts may be local, outside of A. Sets the parts where A begins.
   Status findOwn() {
     const uint32_t none = static_cast<uint32_t>(parts.size());
     uint32_t first = none;
@@ -185,7 +185,7 @@ private:
     return Status();
   }
 
-  /// Whether a part's rows are apart from those that product.a describes.
+  /// Whether a part's rows are local, and not among those that product.a describes.
   bool isOwn(uint32_t i) const { return !hasPuts && firstOther < parts.size() && i < firstOther; }
 
   /// Equal type and strides.
@@ -243,7 +243,7 @@ private:
     return Status();
   }
 
-  /// Adds rows to those that lie apart: for now from the first to the last.
+  /// Adds rows to the local ones: for now from the first to the last.
   void addOwn(const GatedBlock &block) {
     GatedOwnRows &own = product.own;
     own.stride = parts[own.part].a.layout.strides[0];
@@ -275,8 +275,8 @@ private:
       next += block.rows;
     }
     if (product.own.rows != ownRows)
-      return invalid("a: expected rows apart from the others to follow each other, found {} of {}",
-                     ownRows, product.own.rows);
+      return invalid("a: expected local rows to follow each other, found {} of {}", ownRows,
+                     product.own.rows);
     product.out.shape[0] = product.a.shape[0] = next;
     product.a.shape[1] = k;
     product.b.shape[product.transposeB ? 1 : 0] = k;
@@ -374,7 +374,7 @@ private:
 
   const std::vector<GatedPart> &parts;
   const bool hasPuts;
-  uint32_t firstOther = ~uint32_t(0); ///< the first part behind those whose rows lie apart, if any
+  uint32_t firstOther = ~uint32_t(0); ///< the first part after those with local rows, if any
   int64_t ownRows = 0;                ///< the rows of these
   GatedProduct product;
 };

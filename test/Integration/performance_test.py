@@ -24,7 +24,7 @@ def arm(what, median, mode="graph", role="fused", **more):
 
 
 def row(op, m, n, k, limit, *arms):
-    return {"op": op, "m": m, "n": n, "k": k, "dtype": "bf16", "limit_us": {"direct": 1, "graph": limit}, "measurements": list(arms)}
+    return {"op": op, "m": m, "n": n, "k": k, "dtype": "bf16", "limit_us": {"eager": 1, "graph": limit}, "measurements": list(arms)}
 
 
 #: On 4 ranks: a rank's part of ag 11008 x 4096 with 8192 and with 1024 tokens, and the layer rs 8192 x 8192.
@@ -33,8 +33,8 @@ BENCH = {"tandem_bench": 2, "ranks": 4, "device": "cuda", "channel": "peer,ccl",
          "link": {"bytes_per_second": 4e11, "source": "put"}, "not_measured": ["rs 64x64x64 bf16"], "failure": "", "rows": [
     row("ag", 8192, 5504, 4096, 160, arm("sequence", 400, role="sequence"), arm("matmul", 160, role="matmul"),
         arm("communication", 200, role="communication"), arm("auto", 200, predicted_us=190.0, same_as="push"), arm("push", 201),
-        arm("auto", 7, mode="direct"), arm("ring", 20, failure="wrong"), {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"},
-        arm("torch fused", 250), arm("torch fused", 240, mode="direct"), arm("torch sequence", 410), arm("torch matmul", 1)),
+        arm("auto", 7, mode="eager"), arm("ring", 20, failure="wrong"), {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"},
+        arm("torch fused", 250), arm("torch fused", 240, mode="eager"), arm("torch sequence", 410), arm("torch matmul", 1)),
     row("ag", 1024, 5504, 4096, 30, arm("sequence", 60, role="sequence"), arm("auto", 61), arm("push", 70), arm("torch fused", 50)),
     row("rs", 8192, 8192, 8192, 300, arm("sequence", 600, role="sequence"), arm("auto", 480), arm("push", 480),
         arm("torch fused", 1, failure="hung")),

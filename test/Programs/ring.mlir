@@ -169,7 +169,7 @@ func.func @matmul_reduce_scatter_both(%x: !xr {fusion.name = "x"}, %w: !wr {fusi
 
 func.func @matmul_reduce_scatter_adds(%x: !xr {fusion.name = "x"}, %w: !wr {fusion.name = "w"}) -> (!x {fusion.name = "y"}) {
   %0 = fusion.matmul %x, %w : !xr, !wr -> !terms2
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2, adds = "matmul">} : !terms2 -> !x
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2, sum = "matmul">} : !terms2 -> !x
   return %1 : !x
 }
 

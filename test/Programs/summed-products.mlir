@@ -47,7 +47,7 @@ func.func @sum_in_ring(
   %p0 = fusion.matmul %x0, %w0 : !x, !w -> !p
   %p1 = fusion.matmul %x1, %w1 : !x, !w -> !p
   %sum = arith.addf %p0, %p1 : !p
-  %y = fusion.reshard %sum {schedule = #fusion.schedule<ring, adds = "matmul">} : !p -> !y
+  %y = fusion.reshard %sum {schedule = #fusion.schedule<ring, sum = "matmul">} : !p -> !y
   return %y : !y
 }
 

@@ -57,7 +57,7 @@ public:
   /// The machine's name.
   virtual StringRef getMachineName() const = 0;
 
-  /// What the machine's devices and links offer.
+  /// The capabilities of the machine's devices and links.
   virtual program::CapabilitySet getCapabilities() const = 0;
   /// What candidates must gain on this machine.
   virtual const program::Margins &getMargins() const = 0;

@@ -141,7 +141,7 @@ public:
                Location at = Location::here());
   /// [M, K] x [K, N], scaled and rounded once: cast((lhs @ rhs) * lhsScale * rhsScale (+ bias)
   /// (* resultScale)). Scales are f32: of each row of lhs, [M], and each column of rhs, [N], or one
-  /// number each, []. Results of 8 bits are saturated. Elementwise ops behind the product do it
+  /// number each, []. Results of 8 bits are saturated. Elementwise ops after the product do it
   /// (docs/fp8.md); like torch's `_scaled_mm`.
   Value scaledMatmul(Value lhs, Value rhs, Value lhsScale, Value rhsScale,
                      const ScaledMatmulOptions &options = {}, Location at = Location::here());
@@ -183,7 +183,7 @@ public:
   /// The same value with other axes, by a schedule if one is given: the op that communicates.
   Value reshard(Value value, Axes axes, std::optional<Schedule> schedule = std::nullopt,
                 Location at = Location::here());
-  /// The value with axes, which it must not have yet: its op makes it so, or a reshard behind an
+  /// The value with axes, which it must not have yet: its op makes it so, or a reshard after an
   /// elementwise op, whose operands have the axes of the result.
   Value withAxes(Value value, Axes axes, Location at = Location::here());
   /// The schedule of the reshards that the value's op needs; returns it.

@@ -13,7 +13,7 @@ include "mlir/Pass/PassBase.td"
 def TandemSnapshot : Pass<"tandem-snapshot", "::mlir::ModuleOp"> {
   let summary = "Write the module into a numbered file";
   let description = [{
-    Writes `<directory>/<number>-<stage>.mlir`, the number with two digits. `--tandem-lower` puts one behind each of its
+    Writes `<directory>/<number>-<stage>.mlir`, the number with two digits. `--tandem-lower` puts one after each of its
     passes when asked for snapshots. The file appears whole or not at all. Changes nothing.
   }];
   let options = [

@@ -62,7 +62,7 @@ enum class LoweringStart {
 };
 
 /// Appends the pipeline's passes from `start` up to the conversion to host programs, or, from Host
-/// on, those behind it. The options must be valid; the abilities replace `target`.
+/// on, those after it. The options must be valid; the abilities replace `target`.
 void buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
                          const ChannelAbilities &channels, LoweringStart start);
 

@@ -1,9 +1,9 @@
-//===- Capabilities.h - what plans use and machines offer -------*- C++ -*-===//
+//===- Capabilities.h - what plans use and machines have --------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The plan of a schedule says what it uses; a target and a machine file say what they offer. The
+// The plan of a schedule says what it uses; a target and a machine file say what they have. The
 // two sets are compared in one place, fusion-select-schedule. No LLVM.
 //
 //===----------------------------------------------------------------------===//

@@ -31,7 +31,7 @@ struct Certificate {
     std::vector<std::string> locations; ///< one per reshard; "" if unknown
     std::string what;                   ///< schedule and slices
     std::string source;                 ///< "annotation", "cost", "tuned" or "fallback"
-    /// The chosen one, the plainest, the quickest others. Empty without a machine file.
+    /// The chosen one, the plainest, the fastest others. Empty without a machine file.
     std::vector<Candidate> candidates;
     double communication = 0; ///< s on the slowest rank
     double exposed = 0;       ///< of these, while nothing is computed
@@ -52,7 +52,7 @@ struct Certificate {
   uint64_t machineHash = 0;
   double seconds = 0;
   double baselineSeconds = 0; ///< of the unoverlapped baseline; 0: unknown
-  /// The whole program with another candidate for one of its loops, the quickest first.
+  /// The whole program with another candidate for one of its loops, the fastest first.
   std::vector<Candidate> alternatives;
   unsigned sms = 0; ///< kernels that wait never hold the SMs that others need, on GPUs of so many
   std::vector<Loop> loops;

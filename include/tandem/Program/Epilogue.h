@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A launch right behind a matmul that overwrites the product in place may run inside the matmul
+// A launch right after a matmul that overwrites the product in place may run inside the matmul
 // (docs/kernels.md, "Epilogues of matmuls"). This is the one place that recognises it.
 //
 //===----------------------------------------------------------------------===//
@@ -59,7 +59,7 @@ struct MatmulEpilogue {
 };
 
 /// The epilogue of a matmul or gated matmul, command `matmul` of a loaded program, if it has one.
-/// The launch is the command behind it, or behind its parts. None in deterministic programs: their
+/// The launch is the command after it, or after its parts. None in deterministic programs: their
 /// products are rounded before.
 std::optional<MatmulEpilogue> findEpilogue(const Program &program, uint32_t matmul);
 

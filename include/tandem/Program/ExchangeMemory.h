@@ -16,7 +16,7 @@ class Program;
 
 namespace tandem::program {
 
-/// Memory behind a rank's signals, in words of 8 bytes, for the typed exchanges of a program that
+/// Memory after a rank's signals, in words of 8 bytes, for the typed exchanges of a program that
 /// signal per block or by LL. Runs in the caller's graphs have a second set.
 struct ExchangeMemory {
   struct Place {

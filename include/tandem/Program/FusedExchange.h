@@ -33,8 +33,8 @@ struct ExchangePart {
   bool moves() const { return kind != CommandKind::Signal && kind != CommandKind::WaitSignal; }
 };
 
-/// An element-wise move: each target becomes the sum of `terms` sources, which are `termStride`
-/// elements apart. All targets have one layout, and all (first) sources.
+/// An element-wise move: each target becomes the sum of `terms` sources, one every `termStride`
+/// elements. All targets have one layout, and all (first) sources.
 struct ExchangeMove {
   struct Store {
     uint32_t source = 0; ///< the part whose `in` is read

@@ -103,8 +103,8 @@ struct GatedProduct {
   int64_t k() const { return a.shape[1]; }
 };
 
-/// A view of a loaded program, by its number. Buffers of one space may share bytes; arguments are
-/// apart.
+/// A view of a loaded program, by its number. Buffers of one space may share bytes; arguments do
+/// not.
 PlacedView placedView(const Program &program, uint32_t view);
 
 /// The product. An error says which part does not fit, as "part 3: ...".

@@ -100,8 +100,8 @@ struct Transport {
   Curve rows{1};
   /// Of one-sided copies by copy engines: the share of the rate of those whose bytes are sums of
   /// what peers have sent, if their channel has more than two ranks, and the device puts something
-  /// else there, or a second sum to some peer, before it waits for a peer. Such devices drift
-  /// apart, and then two send to the same one. 1: no loss.
+  /// else there, or a second sum to some peer, before it waits for a peer. Such devices get out of
+  /// step, and then two send to the same one. 1: no loss.
   double drift = 1;
 };
 
@@ -267,7 +267,7 @@ public:
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
   double matmulSeconds(DType dtype, double batch, double m, double n, double k,
                        const RowAlignment &rows) const;
-  /// What the devices and links offer; of the channels nothing.
+  /// The capabilities of the devices and links, without those of channels.
   program::CapabilitySet capabilities() const;
   bool hasGatedMatmuls() const { return !gatedMatmuls.empty(); }
   bool hasEpiloguePush() const { return hasGatedMatmuls() && epiloguePush > 0; }

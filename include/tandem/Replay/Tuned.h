@@ -26,7 +26,7 @@ namespace tandem::machine {
 struct TunedChoices {
   struct Loop {
     std::string signature; ///< Certificate::Loop::signature
-    std::string what;      ///< the candidate that was the quickest
+    std::string what;      ///< the candidate that was the fastest
     std::string program;   ///< in which it was measured
     double seconds = 0;    ///< median of a run of the program with this candidate
     double plain = 0;      ///< the same with the first candidate that was measured

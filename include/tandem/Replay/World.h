@@ -44,7 +44,7 @@ enum class Reach : uint8_t {
 /// Numbers as in the stream program.
 enum class Space : uint8_t { Argument = 0, Arena = 1, Symmetric = 2 };
 
-/// In Command::flags, of a matmul: a device may run the launch behind it with it, and leave the
+/// In Command::flags, of a matmul: a device may run the launch after it with it, and leave the
 /// product unrounded (program::findEpilogue).
 inline constexpr uint8_t kHasEpilogue = 0x80;
 
@@ -61,7 +61,7 @@ struct Command {
   uint32_t peer = kNone;    ///< *world* rank: peer of a message, put or signal; root
   uint32_t aux = 0;         ///< as in the stream program: event, tag, slot, kernel, count
   Reach reach = Reach::Unknown;
-  bool isGated = false; ///< a part of a gated matmul: a wait_signal or matmul behind it
+  bool isGated = false; ///< a part of a gated matmul: a wait_signal or matmul after it
   bool isFused = false; ///< a part of a fused exchange, whose head is before it
   /// A launch that GPUs run with the matmul before it (docs/kernels.md, "Epilogues of matmuls").
   bool isEpilogue = false;

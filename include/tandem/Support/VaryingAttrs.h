@@ -34,7 +34,7 @@ namespace tandem::fusion {
 /// fusion-specialize to fusion-bound-extents: those of the operand and of the result, two lists.
 inline constexpr llvm::StringLiteral kVaryingAttrName = "fusion.varying";
 /// `fusion.mask` on an argument of one varying dimension: the runtime binds it, to true up to the
-/// run's extent and false behind it.
+/// run's extent and false after it.
 inline constexpr llvm::StringLiteral kMaskAttrName = "fusion.mask";
 
 } // namespace tandem::fusion

@@ -114,6 +114,15 @@ nb::dict compileOptions() {
   return types;
 }
 
+/// The words of each choice, by the names of schedules.
+nb::dict schedules() {
+  nb::dict rows;
+#define TANDEM_SCHEDULE(name, order, by, compute, sum)                                             \
+  rows[#name] = std::vector<std::string>{#order, #by, #compute, #sum};
+#include "tandem-c/Schedules.def"
+  return rows;
+}
+
 /// (bytes or None, [(severity, message, file, line, column)], JSON of the loops). `chosen`: options
 /// of one value, by name.
 nb::object compile(const std::string &text, const std::string &name, const Sizes &mesh,
@@ -222,6 +231,7 @@ nb::object simulate(const nb::bytes &bytes, const std::string &machine, bool gra
 
 void tandem::python::bindCompiler(nb::module_ &module) {
   module.def("compile_options", &compileOptions);
+  module.def("schedules", &schedules);
   module.def("compile", &compile, nb::arg("text"), nb::arg("name"), nb::arg("mesh"),
              nb::arg("shapes"), nb::arg("options"));
   module.def("explain", &explain, nb::arg("bytes"));

@@ -22,7 +22,7 @@ static int64_t nanoseconds() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-/// `spins`: with a core of its own, which is quicker than to be woken up.
+/// `spins`: with a core of its own, which is faster than to be woken up.
 static void waitUntil(int64_t start, bool spins) {
   if (!spins)
     std::this_thread::sleep_for(std::chrono::nanoseconds(start - nanoseconds()));

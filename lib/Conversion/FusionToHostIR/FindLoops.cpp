@@ -115,13 +115,13 @@ static bool agreesWithAnnotations(Operation *op, const StreamLoop &group) {
 
 /// The schedule that the group's reshards are annotated with, and where.
 static void findAnnotation(StreamLoop &group) {
-  group.place = group.ops.front();
+  group.op = group.ops.front();
   SmallVector<fusion::ReshardOp> reshards = group.reshards(); // llvm::reverse keeps a reference
   for (fusion::ReshardOp reshard : llvm::reverse(reshards)) {
     if (!group.schedule)
-      group.place = reshard;
+      group.op = reshard;
     if (fusion::ScheduleAttr named = reshard.getScheduleAttr()) {
-      group.place = reshard;
+      group.op = reshard;
       group.schedule = named;
     }
   }

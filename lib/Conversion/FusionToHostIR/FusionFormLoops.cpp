@@ -70,7 +70,7 @@ void FusionFormLoopsPass::form(const StreamLoop &group, Block &block) {
   if (group.schedule)
     source = fusion::ScheduleSourceAttr::get(&getContext(), fusion::ScheduleSource::Annotation);
   auto loop = fusion::StreamLoopOp::create(
-      builder, group.place->getLoc(), ValueRange(yielded).getTypes(), inputs.getArrayRef(),
+      builder, group.op->getLoc(), ValueRange(yielded).getTypes(), inputs.getArrayRef(),
       group.schedule, source, ArrayAttr(), StringAttr(), DictionaryAttr());
   Block *body = builder.createBlock(&loop.getBody());
   IRMapping local;

@@ -232,16 +232,16 @@ private:
            });
   }
 
-  /// What a plan uses that the target's channels and the pricer's machine do not offer. Without a
+  /// What a plan uses that the target's channels and the pricer's machine do not have. Without a
   /// machine, its devices have everything. Stores next to a matmul are priced anyway, for reports;
   /// they do not gain where their costs are unknown (Pricer::isWorth).
   program::CapabilitySet getMissing(const SchedulePlan &plan, const Pricer *pricer) const {
     using program::Capability;
     program::CapabilitySet all = program::CapabilitySet::all();
-    program::CapabilitySet offered = pricer ? pricer->getCapabilities() : all;
-    offered = offered - program::CapabilitySet{Capability::OneSided};
-    offered.add(Capability::OneSided, pass.oneSided).add(Capability::StoresBesideCompute);
-    return plan.uses - offered;
+    program::CapabilitySet available = pricer ? pricer->getCapabilities() : all;
+    available = available - program::CapabilitySet{Capability::OneSided};
+    available.add(Capability::OneSided, pass.oneSided).add(Capability::StoresBesideCompute);
+    return plan.uses - available;
   }
 
   /// What its price depends on. `byContent`: see getSignature.
@@ -394,7 +394,7 @@ private:
     Slices slices; ///< of a reshard of the loop, by its number
     SmallVector<Priced, 0> schedules;
 
-    /// The quickest: the first, which is the plainest, unless the gain is worth it. Stores beside
+    /// The fastest: the first, which is the plainest, unless the gain is worth it. Stores next to
     /// a matmul come last, as they must gain over the others.
     Priced &getBest(const Pricer &pricer) {
       Priced *best = schedules.begin();
@@ -477,7 +477,7 @@ private:
     sliced += decision.slices.has_value();
   }
 
-  /// Of what has a price, for reports: the chosen candidate, the plainest, and the quickest others.
+  /// Of what has a price, for reports: the chosen candidate, the plainest, and the fastest others.
   static ArrayAttr listCandidates(ArrayRef<Choice> choices, const Choice &taken,
                                   const Priced &chosen) {
     constexpr size_t kMost = 6;
@@ -524,7 +524,7 @@ private:
     if (whole.schedules.empty())
       return false;
     double seconds = whole.getBest(pricer).seconds;
-    // The slices that make the loop quickest, of those that gain enough if there are any.
+    // The slices that make the loop fastest, of those that gain enough if there are any.
     Choice *best = nullptr;
     bool gains = false;
     for (Choice &choice : llvm::drop_begin(choices)) {
@@ -543,7 +543,7 @@ private:
         gains = trialGains;
       }
     }
-    // Of those that are nearly as quick, the fewest: each slice has commands, for which the host
+    // Of those that are nearly as fast, the fewest: each slice has commands, for which the host
     // takes time, and smaller matmuls.
     if (gains) {
       double most = best->getBest(pricer).seconds * (1 + pricer.getMargins().tolerance);

@@ -20,7 +20,7 @@ LoopEmitter::LoopEmitter(const StreamLoop &group, ProgramBuilder &program, bool 
     : group(group), program(program) {
   if (!sharesSums || program.roundsAsWritten())
     return;
-  // From behind, so that a sum comes before those that it adds up.
+  // From the end, so that a sum comes before those that it adds up.
   for (Operation *op : llvm::reverse(group.ops)) {
     if (!isa<arith::AddFOp>(op) || additions.contains(op))
       continue;

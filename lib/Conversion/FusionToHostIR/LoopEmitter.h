@@ -46,7 +46,7 @@ public:
   LogicalResult forEachShape(Location loc, const SliceIndex &index,
                              function_ref<LogicalResult(const SliceIndex &)> body);
 
-  /// Emits one slice of `ops`, which are all of the group's or those behind what has been emitted:
+  /// Emits one slice of `ops`, which are all of the group's or those after what has been emitted:
   /// in order on `stream`, then those that accumulate, on the main stream, one slice after another.
   /// `isStreamUsed`: they read what has been issued on `stream` before.
   LogicalResult emitSlices(ArrayRef<Operation *> ops, const SliceIndex &index, Value stream,
@@ -55,7 +55,7 @@ public:
   /// located at the op.
   LogicalResult emitSlice(Operation *op, const SliceIndex *index, Value stream);
 
-  /// Behind the loop: writes the results of the ops that accumulate.
+  /// After the loop: writes the results of the ops that accumulate.
   LogicalResult finish();
 
   /// Whether reshards that only move data are messages between pairs of devices, even if a

@@ -44,12 +44,12 @@ public:
   virtual LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index,
                                    Value out, LoopEmitter &loop) const;
 
-  /// Before the loop, on the main stream: what `accumulate` needs beside `out`, the buffer that it
+  /// Before the loop, on the main stream: what `accumulate` needs next to `out`, the buffer that it
   /// combines into. Kept with `LoopEmitter::setState`.
   virtual LogicalResult prepareAccumulation(Operation *op, Value out, LoopEmitter &loop) const {
     return success();
   }
-  /// Behind the loop, on the main stream: writes the result from what was combined. Default: rounds
+  /// After the loop, on the main stream: writes the result from what was combined. Default: rounds
   /// it to the result's type.
   virtual LogicalResult finishAccumulation(Operation *op, Value out, LoopEmitter &loop) const;
 

@@ -82,7 +82,7 @@ SmallVector<ValidShapes::Run> ValidShapes::getRuns(int64_t dim) const {
   return runs;
 }
 
-/// Emits the conditions of the dimensions behind `shape`.
+/// Emits the conditions of the dimensions after `shape`.
 void ValidShapes::fill(SmallVector<int64_t> &shape, function_ref<void(ArrayRef<int64_t>)> body) {
   auto dim = static_cast<int64_t>(shape.size());
   if (dim == type.getRank())

@@ -100,7 +100,7 @@ public:
   /// A loop over [lower, upper); only the body for one iteration, nothing for none.
   LogicalResult loop(Location loc, int64_t lower, int64_t upper,
                      function_ref<LogicalResult(Value iteration)> body);
-  /// Steps 0 ... `count` - 1: the first and the last one apart, a loop over the others.
+  /// Steps 0 ... `count` - 1: a loop, without the first and the last step.
   LogicalResult steps(Location loc, int64_t count,
                       function_ref<LogicalResult(Value step, bool isFirst, bool isLast)> body);
   /// Emits `body` under `condition`; null: unconditionally.

@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace tandem;
 
 /// The digits of the sources in the operand of an all-to-all: the result has them as digits too.
-/// Nothing if a source has several blocks of a dimension: they are apart in the result.
+/// Nothing if a source has several blocks of a dimension: these are no neighbours in the result.
 static std::optional<SmallVector<ScatteredDigit::Source, 1>>
 getSources(RankedTensorType from, const fusion::SliceReshard &plan) {
   SmallVector<ScatteredDigit::Source, 1> sources;

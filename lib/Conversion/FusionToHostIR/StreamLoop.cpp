@@ -299,7 +299,7 @@ Explained<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op) {
   if (loop.ops.empty())
     std::swap(loop.ops, loop.before);
   loop.moveReshardsFirst();
-  loop.place = op;
+  loop.op = op;
   loop.schedule = op.getScheduleAttr();
   if (DictionaryAttr thresholds = op.getThresholdsAttr())
     loop.thresholds.forEach([&](StringRef name, int64_t &value, bool) {

@@ -42,18 +42,18 @@ struct StreamLoop {
   /// The schedule of a loop op, or the annotation of its reshards while loops are formed.
   fusion::ScheduleAttr schedule;
   program::Thresholds thresholds; ///< of the machine
-  /// The op at which errors are reported.
-  Operation *place = nullptr;
+  /// The loop op; while loops are formed, the op at which errors are reported.
+  Operation *op = nullptr;
 
   /// Begins why something is impossible for the loop.
-  Explanation explain() const { return tandem::explain(place); }
+  Explanation explain() const { return tandem::explain(op); }
   SmallVector<fusion::ReshardOp> reshards() const;
   int64_t numSlices() const;
   bool contains(Operation *op) const { return op && llvm::is_contained(ops, op); }
   /// The matmuls of the loop that a value is the sum of, in the loop's order: see
   /// `getSummedProducts`. None if one of them combines slices.
   SmallVector<fusion::MatmulOp> getProducts(Value value) const;
-  /// Whether some op combines slices of what the loop makes, slice by slice or behind it.
+  /// Whether some op combines slices of what the loop makes, slice by slice or after it.
   bool combinesSlices() const;
   /// The other ops of the loop: those that `op` needs, and the rest, each in order.
   std::pair<SmallVector<Operation *>, SmallVector<Operation *>> splitAround(Operation *op) const;

@@ -104,8 +104,8 @@ inline Value fromDouble(double value) {
 }
 inline Value fromFloat(float value) { return fromDouble(value); }
 
-/// The number behind a value: a 32-bit integer, or a float from 2^-29 to 2^31. A random value gives
-/// none, with probability 1 - 2^-29.
+/// The number that a value stands for: a 32-bit integer, or a float from 2^-29 to 2^31. A random
+/// value gives none, with probability 1 - 2^-29.
 std::optional<double> numberOf(Value a);
 
 /// Sort keys for values: numbers by size, infinities at the ends, other values anywhere between,

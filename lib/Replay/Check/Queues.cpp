@@ -72,7 +72,7 @@ private:
 
   uint32_t streamOf(CommandId command) const { return world.commands[command].stream; }
 
-  /// The streams of `head` and of the command behind it share a queue.
+  /// The streams of `head` and of the command after it share a queue.
   void share(Sharing &sharing, CommandId head, CommandId behind) const {
     if (streamOf(head) == streamOf(behind))
       return;
@@ -88,7 +88,7 @@ private:
     sets.push_back(std::move(merged));
   }
 
-  /// Each command of the cycle waits for one that is queued behind the next one.
+  /// Each command of the cycle waits for one that is queued after the next one.
   Sharing alongCycle(const Walker &walker, const Cycle &cycle) const {
     Sharing sharing;
     for (size_t i = 0; i < cycle.commands.size(); ++i)

@@ -70,7 +70,7 @@ public:
   SmOverlaps(const World &world, const Rank &rank, const SmLimits &sms);
   /// The most SMs that pairwise overlapping holders have. All of them, if that is not found soon.
   unsigned most();
-  /// Whether what may run beside a gated matmul are small kernels for which it leaves SMs.
+  /// Whether what may run next to a gated matmul are small kernels for which it leaves SMs.
   bool leavesEnough() const;
 
 private:
@@ -266,7 +266,7 @@ void checkResidency(const World &world, const CheckOptions &options, Findings &f
     most = std::max(most, overlaps.most());
     leavesEnough = leavesEnough && overlaps.leavesEnough();
   }
-  // Nothing waits on SMs, or all that wait fit beside any other kernel.
+  // Nothing waits on SMs, or all that wait fit next to any other kernel.
   if (leavesEnough && (most == 0 || most + kSpare <= sms.total))
     return;
   WalkOptions walk;

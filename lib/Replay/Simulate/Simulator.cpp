@@ -408,7 +408,7 @@ private:
       complete(id);
   }
 
-  /// SMs that lack tiles of open rows are idle, and the next rows are not computed the quicker for
+  /// SMs that lack tiles of open rows are idle, and the next rows are not computed the faster for
   /// it: what a gated matmul computes without a pause lasts a whole number of waves.
   void beginTiles(CommandId id) {
     Tiles &tiles = busy[world.commands[id].partner];
@@ -419,7 +419,7 @@ private:
       tiles.all = tiles.late;
   }
 
-  /// When its tiles end; for parts with others behind them: now.
+  /// When its tiles end; for parts with others after them: now.
   double endTiles(CommandId id) {
     const Command &part = world.commands[id];
     if (part.kind != Kind::Matmul || !part.isGated || !costs.isInGatedKernel(part))

@@ -85,7 +85,7 @@ private:
   Value number(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
   Value asIndex(Value value) { return arith::IndexCastOp::create(b, loc, b.getIndexType(), value); }
-  /// A number of the launch, which the driver of an AMD GPU passes behind the arguments: upstream
+  /// A number of the launch, which the driver of an AMD GPU passes after the arguments: upstream
   /// asks a library of ROCm for it.
   Value hidden(unsigned offset, unsigned bits) {
     Type pointer = LLVM::LLVMPointerType::get(context, /*addressSpace=*/4);

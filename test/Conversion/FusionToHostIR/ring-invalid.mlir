@@ -64,8 +64,8 @@ func.func @three_buffers(%x: !x, %w: !w) -> !y {
 !w = tensor<16x24xf32, #fusion.axes<#tp, [-, -]>>
 !y = tensor<96x24xf32, #fusion.axes<#tp, [stream("x"), -]>>
 func.func @adds_of_a_gather(%x: !x, %w: !w) -> !y {
-  // expected-error @below {{schedule ring: expected a reduction with adds = matmul, found a gather}}
-  %0 = fusion.reshard %x {schedule = #fusion.schedule<ring, adds = "matmul">} : !x -> !slices
+  // expected-error @below {{schedule ring: expected a reduction with sum = matmul, found a gather}}
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<ring, sum = "matmul">} : !x -> !slices
   %1 = fusion.matmul %0, %w : !slices, !w -> !y
   return %1 : !y
 }
@@ -79,8 +79,8 @@ func.func @adds_of_a_gather(%x: !x, %w: !w) -> !y {
 !y = tensor<96x16xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 func.func @adds_in_16_bits(%x: !x, %w: !w) -> !y {
   %0 = fusion.matmul %x, %w : !x, !w -> !terms
-  // expected-error @below {{schedule ring: expected partial sums in f32 of matmuls without bias, with 'adds', found 'tensor<96x16xbf16}}
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2, adds = "matmul">} : !terms -> !y
+  // expected-error @below {{schedule ring: expected partial sums in f32 of matmuls without bias, with 'sum = matmul', found 'tensor<96x16xbf16}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2, sum = "matmul">} : !terms -> !y
   return %1 : !y
 }
 

@@ -3,7 +3,7 @@
 
 // Partial sums in f32, half of which travel each way: matmuls add to them, which saves the additions behind them.
 // CHECK-LABEL: func.func @wide
-// CHECK: fusion.stream_loop schedule <ring, adds = matmul, directions = 2> from cost
+// CHECK: fusion.stream_loop schedule <ring, directions = 2, sum = matmul> from cost
 // In bf16 a matmul that added to what has arrived would round otherwise than the addition does.
 // CHECK-LABEL: func.func @narrow
 // CHECK-NOT: adds

@@ -150,8 +150,32 @@ func.func private @f() attributes {s = #fusion.schedule<push, merged = [1, 3]>}
 // -----
 
 // schedule_c2
-// expected-error @+1 {{schedule exchange has no option 'order'; known are 'streams'}}
+// expected-error @+1 {{schedule exchange has no option 'blocks'; known are 'order', 'by', 'compute', 'sum', 'streams'}}
+func.func private @f() attributes {s = #fusion.schedule<exchange, blocks = 4>}
+
+// -----
+
+// schedule_c3
+// expected-error @+1 {{expected 'order' to be one of rotated, found "xor"}}
 func.func private @f() attributes {s = #fusion.schedule<exchange, order = xor>}
+
+// -----
+
+// schedule_c1
+// expected-error @+1 {{expected the name of a schedule, or choices that one has (order, by, compute, sum), found {compute = "gated", order = "ring"}}}
+func.func private @f() attributes {s = #fusion.schedule<order = ring, compute = gated>}
+
+// -----
+
+// schedule_c1
+// expected-error @+1 {{expected the name of a schedule, or choices that one has (order, by, compute, sum), found {streams = 2 : i64}}}
+func.func private @f() attributes {s = #fusion.schedule<streams = 2>}
+
+// -----
+
+// schedule_c3
+// expected-error @+1 {{expected 'compute' to be one of sliced, found 3}}
+func.func private @f() attributes {s = #fusion.schedule<push, compute = 3>}
 
 // -----
 

@@ -54,7 +54,7 @@ def check_row(row, data, modes):
         assert m["verified"] == (m["role"] in ("sequence", "fused")) and not m["failure"]
 
 
-def check(path, modes=("direct",)):
+def check(path, modes=("eager",)):
     data = json.loads(path.read_text())
     assert data["failure"] == "" and [row["op"] for row in data["rows"]] == ["ag", "rs", "ar"]
     assert data["versions"]["tandem"] and data["description"] and data["command"] and data["order"]
@@ -89,7 +89,7 @@ def test_graphs(tmp_path):
     path = tmp_path / "b.json"
     run("-n", 2, "--device=cuda", "--channel=peer,local", "--threads", *QUICK, *SHAPES, "--machine=h200x2", f"--json={path}",
         TANDEM_CUDA_LIBRARY=FAKE_GPU, TANDEM_CUBLASLT_LIBRARY=FAKE_GPU)
-    check(path, ("direct", "graph"))
+    check(path, ("eager", "graph"))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f8E4M3FN", "f8E4M3FN-rows"])
@@ -165,7 +165,7 @@ def test_a_rank_that_hangs(tmp_path):
         _, err = process.communicate(timeout=100)
     finally:
         process.kill()
-    assert process.returncode == 1 and "FAILED: rank 0: ended with status 1" in err and "direct: timed" in err, err
+    assert process.returncode == 1 and "FAILED: rank 0: ended with status 1" in err and "eager: timed" in err, err
     data = json.loads(path.read_text())
     assert len(data["rows"]) == 2 and not data["failure"] and not data["not_measured"]
     failed = [m for m in data["rows"][1]["measurements"] if m.get("failure")]
@@ -178,8 +178,10 @@ def test_a_rank_that_hangs(tmp_path):
     (["-n", 2, "--shapes=ag:0x2x3"], "expected a number from 1 to"),
     (["-n", 2, "--dtypes=f64"], "--dtypes: expected one of f32"),
     (["-n", 2, "--schedules=tree"], "--schedules: expected one of auto"),
-    (["-n", 2, "--schedules=push:x=2"], "expected KEY=VALUE with a key of slices"),
-    (["-n", 2, "--modes=traced"], "--modes: expected direct, graph"),
+    (["-n", 2, "--schedules=push:x"], "expected KEY=VALUE"),
+    (["-n", 2, "--schedules=auto:streams=2"], "expected KEY=VALUE, and of auto and sequence deterministic=VALUE"),
+    (["-n", 2, "--schedules=push:deterministic=no"], "expected one of bitwise, batch"),
+    (["-n", 2, "--modes=traced"], "--modes: expected eager, graph"),
     (["-n", 2, "--part=3/2"], "--part: expected I/P"),
     (["-n", 2, "--machine=none"], "--machine: expected one of the machine files"),
     (["-n", 2, "--json=/none/b.json"], "No such file"),
@@ -243,7 +245,8 @@ def test_schedules():
         fusions.Schedule("push:merge=double").of(3, False)
     programs = Programs("cuda-peer", 2)
     for case, text, good in (("ag", "gated:by=sms", True), ("ar", "direct:protocol=block", True), ("ar", "direct:shots=two:blocks=8", True),
-                             ("rs", "push:by=epilogue", True), ("ag", "push:by=epilogue", False), ("ar", "exchange", False)):
+                             ("rs", "push:by=epilogue", True), ("ag", "push:by=epilogue", False), ("ar", "exchange", False),
+                             ("ag", "ring:directions=2", True), ("ag", "push:compute=gated", True), ("ag", "push:x=2", False)):
         schedule = fusions.Schedule(text)
         program, why = programs.get(text, lambda case=case, schedule=schedule: fusions.fused(Case(case, 64, 64, 64, "bf16"), 2, schedule))
         assert bool(program) == good and bool(why) != good, (text, why)
@@ -290,8 +293,8 @@ def judge(*rows, **asked):
 def test_a_good_choice():
     """The matmul alone is no choice, nor is what was timed in the other mode, refused or wrong."""
     row = [arm("auto", 102, predicted_us=97.92, same_as="gated"), arm("gated", 98), arm("direct", 99), arm("sequence", 204, role="sequence"),
-           arm("matmul", 50, role="matmul"), arm("push", 10, mode="direct"), arm("ring", 20, failure="wrong"), arm("torch fused", 120),
-           arm("torch fused", 110, mode="direct"), {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"}]
+           arm("matmul", 50, role="matmul"), arm("push", 10, mode="eager"), arm("ring", 20, failure="wrong"), arm("torch fused", 120),
+           arm("torch fused", 110, mode="eager"), {"what": "exchange", "role": "fused", "mode": "graph", "refused": "no"}]
     lines, good = judge(row)
     assert good and lines[0] == ("ag 8x16x32 bf16: auto 100.0 us (is gated), best direct 99.0 us, loss +1.0 %, 2.04 x sequence, "
                                  "1.25 of the limit, 1.10 x torch fused, predicted -2.1 %")

@@ -42,7 +42,7 @@ def simulated(path, is_gpu, ranks, cases=()):
     """What the probes take on a machine, with the noise of a percent."""
     noise, found = np.random.default_rng(1), []
     for name, program in programs(is_gpu, ranks, cases):
-        for mode in ("direct", "graph") if is_gpu else ("direct",):
+        for mode in ("eager", "graph") if is_gpu else ("eager",):
             seconds = program.simulate(path, graph=mode == "graph").seconds * noise.uniform(.99, 1.01, 5)
             host = np.minimum(seconds, seconds / 2 + 1e-6 * parse(name).repeats)
             found.append({"name": name, "mode": mode, "seconds": seconds.tolist(), "host": host.tolist()})
@@ -76,7 +76,7 @@ def test_a_machine_again(true, base, ranks, cases, near, tmp_path):
     path.write_text(json.dumps(made))
     taken = {(m["name"], m["mode"]): statistics.median(m["seconds"]) for m in measured}
     errors = [abs(program.simulate(path, graph=mode == "graph").seconds / taken[name, mode] - 1)
-              for name, program in programs(is_gpu, ranks, cases) for mode in (("direct", "graph") if is_gpu else ("direct",))]
+              for name, program in programs(is_gpu, ranks, cases) for mode in (("eager", "graph") if is_gpu else ("eager",))]
     assert np.median(errors) < .03 and np.quantile(errors, .8) < .2
     for field, within in near.items():
         found, true_number = number(made, field), number(wanted, field)
@@ -141,7 +141,7 @@ def test_devices_without_kernels():
     """Have no price for them; a refusal for another reason says nothing."""
     for lacks in (True, False):
         refused = [{"name": Probe(kind, **size, repeats=2).name, "mode": "graph", "refused": "no", "no_kernels": lacks} for kind, size in (
-            ("gated", {"dtype": "bf16", "m": 64, "n": 64, "k": 64}), ("exchange", {"bytes": 256}))]
+            ("gated_product", {"dtype": "bf16", "m": 64, "n": 64, "k": 64}), ("peer_exchange", {"bytes": 256}))]
         made, _ = calibrated(refused, "h200x4")
         assert ("gated_matmul" in made["device"]) != lacks and ("fused_exchange" in made["transports"]) != lacks
 
@@ -185,7 +185,7 @@ def test_matmuls_whose_rows_do_not_begin_at_lines():
 def test_contention_is_that_of_one_host():
     measured = []
     for alone, seconds in ((True, 1e-3), (False, 1.5e-3)):
-        measured += pair(Probe("matmul", "f32", 512, 512, 512, repeats=5, alone=alone), seconds, mode="direct")
+        measured += pair(Probe("matmul", "f32", 512, 512, 512, repeats=5, alone=alone), seconds, mode="eager")
     for host_ranks, cores, factor in ((2, 2, 1.5), (4, 2, 1)):
         made, _ = calibrated(measured, "cpu2", host_ranks, False, host_ranks, cores)
         assert made["device"]["contention"]["matmul"][:1] == [factor] and made["device"]["cores"][0] == cores
@@ -227,7 +227,7 @@ def test_calibration_of_this_host(tmp_path):
     assert wanted.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]
     assert {**json.loads(again.read_text()), "name": "here"} == made
     for change, why in (({"tandem_probe_figures": 2}, "expected version 1"), ({"ranks": 1}, "ranks: expected 2 to 65536"),
-                        ({"figures": [{"name": "x", "mode": "traced"}]}, "mode: expected direct or graph"),
+                        ({"figures": [{"name": "x", "mode": "traced"}]}, "mode: expected eager or graph"),
                         ({"figures": [{"name": "x", "mode": "graph", "times_us": [1], "host_us": []}]}, "expected as many of both")):
         figures.write_text(json.dumps({**json.loads(again.read_text()), "tandem_probe_figures": 1, "ranks": 2, "target": "cpu-local",
                                        "host_ranks": 2, "cores": 2, "command": "", "figures": [], **change}))
@@ -243,7 +243,7 @@ def test_calibration_of_fused_exchanges(tmp_path):
         path = tmp_path / f"{channel}.json"
         run("-n", 2, "--device=cuda", f"--channel={channel}", "--threads", *QUICK, "--modes=graph", "--machine=h200x2", "--iterations=2",
             "--warmup=0", "--sets=1", "--shapes=ag:16x16x16", "--dtypes=f32", f"--calibrate={path}",
-            "--probes=exchange,exchange_twice,exchange_blocks", TANDEM_CUDA_LIBRARY=FAKE_GPU, TANDEM_CUBLASLT_LIBRARY=FAKE_GPU)
+            "--probes=peer_exchange,peer_exchange_twice,peer_exchange_blocks", TANDEM_CUDA_LIBRARY=FAKE_GPU, TANDEM_CUBLASLT_LIBRARY=FAKE_GPU)
         exchange = json.loads(path.read_text())["transports"].get("fused_exchange")
         assert (exchange is None) == (channel == "local")
         if exchange:

@@ -300,6 +300,26 @@ def test_reshard_with_schedule():
     assert ring.compile().bytes != gather_matmul.compile(shapes={"x": (32, 16)}).bytes
 
 
+def test_choices_in_place_of_names():
+    """One schedule, however it is written, is one program."""
+    def program(**schedule):
+        @tandem.fuse(TensorType("f32", (32, 16), ROWS), TensorType("f32", (16, 16), WHOLE), results=tp[loop("x"), None])
+        def gather(x, w):
+            return tandem.reshard(x, tp[loop("x"), None], **schedule) @ w
+        return gather
+
+    chosen = program(by="messages")
+    assert "{schedule = #fusion.schedule<by = messages>}" in chosen.trace()
+    programs = [one.compile().bytes for one in (program(schedule="exchange"), chosen, program(schedule="push"), program(order="xor"))]
+    assert programs[0] == programs[1] and len(set(programs)) == 3
+
+    @tandem.fuse(TensorType("f32", (32, 16), ROWS), TensorType("f32", (16, 16), WHOLE), results=ROWS)
+    def product(x, w):
+        return tandem.matmul(x, w, schedule={"by": "collective", "streams": 2})
+
+    assert "fusion.schedule = #fusion.schedule<by = collective, streams = 2>" in product.trace()
+
+
 def test_error_names_the_python_line():
     @tandem.fuse(TensorType("f32", (32, 16), ROWS), TensorType("f32", (16, 16), WHOLE), results=WHOLE)
     def wrong(x, w):

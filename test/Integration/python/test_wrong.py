@@ -83,6 +83,8 @@ def traced(function, **options):
     (lambda: traced(lambda x: tandem.matmul(x, x, schedule='"')), "schedule: expected a name"),
     (lambda: traced(lambda x: x.reshard(3)), "reshard: expected axes such as"),
     (lambda: traced(lambda x: x.reshard(tp["x", None], schedule=3)), "schedule: expected a name"),
+    (lambda: traced(lambda x: x.reshard(tp["x", None], by='"')), "schedule: expected a name"),
+    (lambda: traced(lambda x: tandem.matmul(x, x, schedule={})), "schedule: expected a name"),
     (lambda: traced(lambda x: tandem.concat(3)), "concat: expected a list of traced tensors, found 3"),
     (lambda: traced(lambda x: tandem.maximum(3, 4)), "maximum: expected a traced tensor, found int"),
     (lambda: traced(lambda x: x + 10**400), "add: expected a number that fits f32"),

@@ -64,7 +64,7 @@ def scatter(rank, ranks, *sizes):
     """matmul_reduce_scatter and matmul_all_reduce, forward and backward; gradients of the first by one program and apart."""
     for tokens in map(int, sizes):
         for transposed, apart in ((False, False), (True, False), (False, True), (True, True)):
-            tt._ops._is_quicker_apart = lambda program, gather: apart  # else only with a machine file
+            tt._ops._is_faster_in_two = lambda program, gather: apart  # else only with a machine file
             torch.manual_seed(tokens)
             x_all = torch.randn(2, tokens, 4 * ranks, requires_grad=True)
             w_all = torch.randn(4 * ranks, 5 + apart, requires_grad=True)
@@ -722,7 +722,7 @@ def varies(rank, ranks):
     """Many numbers of tokens of one layer share few programs: forward, backward, with and without batches, also numbers
     that the ranks do not divide."""
     compiled_, made = tt._fusions.compiled, []
-    tt._ops._is_quicker_apart = lambda program, gather: False  # it compiles more to compare
+    tt._ops._is_faster_in_two = lambda program, gather: False  # it compiles more to compare
 
     def counted(make, group, like, *key):
         made.append(make.__name__)

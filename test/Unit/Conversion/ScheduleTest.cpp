@@ -205,7 +205,7 @@ TEST_F(ScheduleTest, PlannersEmitNoDiagnostics) {
   module->walk([&](fusion::ReshardOp op) { gather = op; });
   StreamLoop loop;
   loop.begin(gather, {4});
-  loop.place = gather;
+  loop.op = gather;
   Builder builder(&context);
   for (StringRef name :
        {"pipeline", "exchange", "ring", "push", "gated", "direct", "hierarchical"}) {
@@ -290,6 +290,68 @@ TEST_F(ScheduleTest, CandidatesFollowTheRules) {
   EXPECT_FALSE(llvm::is_contained(candidates, "push, by = epilogue"));
 }
 
+static std::string getPage() {
+  std::ifstream file(TANDEM_DOCS "/schedules.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  return page.str();
+}
+
+/// The rows of the table of docs/schedules.md: which choices go together.
+TEST(ScheduleChoices, AreTheTableOfThePage) {
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.getOrLoadDialect<fusion::FusionDialect>();
+  std::string table = "| schedule |", line = "|---|";
+  for (StringRef choice : fusion::kScheduleChoices) {
+    table += " `" + choice.str() + "` |";
+    line += "---|";
+  }
+  table += "\n" + line + "\n";
+  for (const fusion::ScheduleInfo &info : fusion::ScheduleRegistry::get(&context)->getInfos()) {
+    table += "| `" + info.name.str() + "` |";
+    for (StringRef choice : fusion::kScheduleChoices) {
+      const fusion::ScheduleOption *has = info.getChoice(choice);
+      table += " " + (has ? "`" + llvm::join(has->words, "`, `") + "`" : "") + " |";
+    }
+    table += "\n";
+  }
+  EXPECT_NE(getPage().find("\n\n" + table + "\n"), std::string::npos) << table;
+}
+
+/// Each spelling of a schedule is the same attribute.
+TEST(ScheduleChoices, AreSpelledByNamesOrWords) {
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.getOrLoadDialect<fusion::FusionDialect>();
+  std::pair<const char *, const char *> rows[] = {
+      {"by = messages", "exchange"},
+      {"order = rotated, by = engines, compute = sliced, sum = reduce", "push"},
+      {"by = collective, streams = 2", "pipeline, streams = 2"},
+      {"order = xor", "push, order = xor"},
+      {"by = epilogue, sum = matmul", "push, by = epilogue, sum = matmul"},
+      {"push, by = engines, order = rotated", "push"},
+      {"push, compute = gated, by = sms", "gated, by = sms"},
+      {"exchange, by = engines", "push"},
+      {"compute = gated", "gated"},
+      {"compute = whole, shots = two", "direct, shots = two"},
+      {"order = ring, sum = matmul", "ring, sum = matmul"},
+      {"order = nodes", "hierarchical"},
+      {"order = rotated, by = messages, slices = 8, dim = 0", "exchange, slices = 8, dim = 0"}};
+  for (auto [written, is] : rows) {
+    auto candidate = fusion::CandidateAttr::fromStr(&context, written);
+    ASSERT_TRUE(candidate) << written;
+    EXPECT_EQ(candidate.str(), is) << written;
+    EXPECT_EQ(candidate, fusion::CandidateAttr::fromStr(&context, is));
+  }
+  for (const char *written :
+       {"ring, by = engines", "order = ring, by = sms", "gated, sum = reduce",
+        "direct, by = messages", "pipeline, compute = whole", "hierarchical, sum = matmul"})
+    EXPECT_FALSE(fusion::CandidateAttr::fromStr(&context, written)) << written;
+}
+
 /// The rows of the table of docs/schedules.md: what goes with an option.
 TEST(ScheduleRules, AreTheTableOfThePage) {
   DialectRegistry registry;
@@ -319,10 +381,7 @@ TEST(ScheduleRules, AreTheTableOfThePage) {
       table += "| `" + name.str() + "` | " + describe(rule.choice) + " | " +
                list(rule.loops, describeLoop) + " | " + list(rule.without, describe) + " | " +
                (rule.with ? describe(*rule.with) : "") + " |\n";
-  std::ifstream file(TANDEM_DOCS "/schedules.md");
-  std::stringstream page;
-  page << file.rdbuf();
-  EXPECT_NE(page.str().find("\n\n" + table + "\n"), std::string::npos) << table;
+  EXPECT_NE(getPage().find("\n\n" + table + "\n"), std::string::npos) << table;
 }
 
 TEST(ScheduleRules, AreVerified) {

@@ -258,7 +258,7 @@ TEST(Gated, RowsThatLieApart) {
   EXPECT_EQ(product->rowOfFirstA, 2);
 
   EXPECT_EQ(error({apart(0, 0, 6), apart(4, 0, 6, 32), slice(2, 0, 6)}),
-            "a: expected rows apart from the others to follow each other, found 4 of 6");
+            "a: expected local rows to follow each other, found 4 of 6");
   EXPECT_EQ(error({apart(2, 0, 4), slice(2, 4, 2), slice(0, 0, 6)}),
             "part 1: a: expected all of K of rows in one place");
   EXPECT_EQ(error({apart(0, 0, 6), slice(2, 0, 6), apart(4, 0, 6, 32)}),

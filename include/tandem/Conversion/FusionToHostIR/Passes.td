@@ -104,7 +104,7 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::ModuleOp"> {
 }
 
 def ConvertFusionToHostIR : Pass<"convert-fusion-to-hostir", "::mlir::ModuleOp"> {
-  let summary = "Turn each fusion into a host program, one loop per fusion.stream_loop";
+  let summary = "Convert each fusion to a host program, one loop per fusion.stream_loop";
   let description = [{
     Each `fusion.stream_loop` is written by its schedule. Ops outside of loops run whole on the main stream.
     A function's arguments and results become the program's buffers; it is erased.

@@ -89,7 +89,7 @@ class LocalShard(NamedTuple):
     def elements(self) -> list[int]:
         """The elements of the row-major logical tensor that the part has, in its order: a list."""
         elements, loop = [self.offset] if self.present else [], len(self.extents)
-        inner = [0]  # of the dimensions behind
+        inner = [0]  # of the dimensions after
         for extent in reversed(self.local_shape):
             indices = [0]
             while len(indices) < extent and loop:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, Optional, Union
 
 from ._errors import ArgumentError
 from ._mesh import BITS, DTYPES, Axes, DType, _integer, _sequence, dtype_name
@@ -21,7 +21,7 @@ _FLOATS = ("f32", "f16", "bf16", "f64", *_FP8)
 
 Operand = Union["Value", float]  # numbers are repeated
 Dims = Union[None, int, Sequence[int]]  # None: all
-Schedule = Union[str, tuple[str, Mapping[str, Any]]]
+Schedule = Union[str, Mapping[str, Any], tuple[Optional[str], Mapping[str, Any]]]
 Place = tuple[str, int, int]  # file, line, column
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -322,7 +322,7 @@ def matmul(a: Value, b: Value, *, bias: Value | None = None, transpose_a: bool =
         transpose_a, transpose_b: Whether the last two dimensions are exchanged.
         dtype: Of the product. "f32": that of f16 or bf16 factors is not rounded. FP8 factors: f32 (default), f16 or bf16.
         gather: "before" or "after", on which side of the product its operand is gathered; "cost": where it costs less.
-        schedule: Of the reshards: a name, or ("NAME", {"streams": 2}) (docs/schedules.md). Default: the compiler chooses.
+        schedule: Of the reshards: a name, choices such as {"by": "messages"}, or ("NAME", {"streams": 2}) (docs/schedules.md). Default: the compiler chooses.
 
     Returns:
         The product. ArgumentError if shapes or dtypes do not fit.
@@ -420,15 +420,15 @@ def _annotations(gather: str | None, schedule: Schedule | None) -> list[str]:
 
 
 def _schedule(schedule: Any) -> str:
-    name, options = (schedule, {}) if isinstance(schedule, str) else schedule if isinstance(schedule, tuple) and len(
-        schedule) == 2 else (None, {})
+    pair = schedule if isinstance(schedule, tuple) else (None, schedule) if isinstance(schedule, Mapping) else (schedule, {})
+    name, options = pair if len(pair) == 2 and isinstance(pair[1], Mapping) else ("", {})
     options = {key: str(list(value)) if isinstance(value, (list, tuple)) else value for key, value in options.items()}
-    for one in (name or 0, *options.values()):  # written into the text as they are
-        if not isinstance(one, (str, int)) or not isinstance(name, str) or not re.fullmatch(
-                r'[\w-]+|"[\w-]+"|\[\d+(, \d+)*\]', str(one)):
-            raise ArgumentError(f'schedule: expected a name, or a name and options such as ("NAME", {{"streams": 2}}), '
-                                f"found {schedule!r}")
-    return f"#fusion.schedule<{', '.join([str(name), *(f'{key} = {value}' for key, value in options.items())])}>"
+    parts = [*([] if name is None else [name]), *options.values()]
+    if not parts or not all(isinstance(one, (str, int)) and re.fullmatch(r'[\w-]+|"[\w-]+"|\[\d+(, \d+)*\]', str(one)) for one in parts) \
+            or not isinstance(name, (str, type(None))):  # written into the program as they are
+        raise ArgumentError(f'schedule: expected a name, or a name and options such as ("NAME", {{"streams": 2}}), '
+                            f"found {schedule!r}")
+    return f"#fusion.schedule<{', '.join([*([] if name is None else [name]), *(f'{key} = {value}' for key, value in options.items())])}>"
 
 
 def reshard(value: Value, axes: Axes, *, schedule: str | None = None, **options: Any) -> Value:
@@ -438,7 +438,7 @@ def reshard(value: Value, axes: Axes, *, schedule: str | None = None, **options:
         value: A traced tensor.
         axes: Its new axes, one entry per dimension.
         schedule: How it communicates (docs/schedules.md). Default: the compiler chooses.
-        options: Those of the schedule.
+        options: Those of the schedule, or the choices that stand for it.
 
     Returns:
         The value with these axes.
@@ -451,9 +451,7 @@ def reshard(value: Value, axes: Axes, *, schedule: str | None = None, **options:
         raise ArgumentError(f"reshard: expected axes such as mesh[\"x\", None], found {axes!r}")
     if len(axes.digits) != value.ndim:
         raise ArgumentError(f"reshard: expected axes of {value.ndim} dimensions, found {axes!r}")
-    if options and schedule is None:
-        raise ArgumentError(f"reshard: {next(iter(options))} is an option of a schedule, and none is named")
-    attributes = [f"schedule = {_schedule((schedule, options))}"] if schedule is not None else []
+    attributes = [f"schedule = {_schedule((schedule, options))}"] if schedule is not None or options else []
     return Value("fusion.reshard", [value], value.shape, value.dtype, axes, attributes=attributes)
 
 

@@ -417,7 +417,7 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   std::optional<Bytes> bytes = countBytes(reshards);
   if (!bytes || bytes->whole > loop.thresholds.kernel)
     return;
-  MLIRContext *context = loop.place->getContext();
+  MLIRContext *context = loop.op->getContext();
   fusion::ReshardKind kind = getKind(reshards.front());
   bool isAllReduce = kind == fusion::ReshardKind::AllReduce;
   // Other sums have no kernel.

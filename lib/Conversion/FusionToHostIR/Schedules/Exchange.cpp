@@ -26,12 +26,12 @@ static int64_t countStreams(const StreamLoop &loop, const OwnerDigits &digits,
 }
 
 /// In step d = 1 ... P-1 device r computes the slices of device r - d, sends them to it, and
-/// receives its own slices from device r + d. The own slices are computed last: no device waits for
-/// them. An all-to-all is done then. Of a reduction, the receive memory has a slot for each source,
-/// and one reduction combines all slots. So
-/// each partial sum is rounded once, before it is sent, and not again on its way through other
-/// devices. Example with P = 4: in step 1 device 0 computes the slice of device 3 and sends it,
-/// while it receives its own slice from device 1; devices 2 and 3 follow in steps 2 and 3.
+/// receives its own slices from device r + d. The local slices are computed last: no device waits
+/// for them. An all-to-all is done then. Of a reduction, the receive memory has a slot for each
+/// source, and one reduction combines all slots. So each partial sum is rounded once, before it is
+/// sent, and not again on its way through other devices. Example with P = 4: in step 1 device 0
+/// computes the slice of device 3 and sends it, while it receives its own slice from device 1;
+/// devices 2 and 3 follow in steps 2 and 3.
 static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &program) {
   LoopEmitter body(scatter.loop, program);
   Location loc = scatter.getLoc();
@@ -53,21 +53,20 @@ static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &pro
     LogicalResult others = program.loop(loc, 1, digits.devices, [&](Value distance) {
       Value step = program.math(loc).sub(distance, 1);
       Value to = peers.getTarget(distance), from = peers.getSource(distance);
-      ScatterPlace place = scatter.getPlace(program, received, from);
+      ReceiveSlot slot = scatter.getSlot(program, received, from);
       return scatter.computeFor(body, to, streamOf(step),
                                 [&](Value, const SliceIndex &slice, Value stream) {
                                   // Slices of one number lie alike in the pieces of all owners.
                                   Exchanged piece{scatter.getComputed(program, slice),
-                                                  scatter.getTarget(program, place, slice)};
+                                                  scatter.getTarget(program, slot, slice)};
                                   MessageGroup{channel, to, from, stream}.emit(program, loc, piece);
                                   return success();
                                 });
     });
     if (failed(others))
       return failure();
-    ScatterPlace place = scatter.getPlace(program, received, peers.me);
-    return scatter.computeOwn(body, peers.me, place,
-                              streamOf(program.getIndex(digits.devices - 1)));
+    ReceiveSlot slot = scatter.getSlot(program, received, peers.me);
+    return scatter.computeOwn(body, peers.me, slot, streamOf(program.getIndex(digits.devices - 1)));
   });
   program.onMesh(loc, plan.mesh, [&] { scatter.finish(program, received); });
   return done;
@@ -124,7 +123,7 @@ class Exchange : public Schedule {
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   void getCandidates(const StreamLoop &loop,
                      SmallVectorImpl<Candidate> &candidates) const override {
-    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext());
+    fusion::ScheduleAttr schedule = getAttr(loop.op->getContext());
     candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);
   }

@@ -383,7 +383,7 @@ LogicalResult GatedGather::emit() {
       return failure();
     return copyToResult();
   });
-  // Before the join: a launch right behind the matmul may run in its kernel.
+  // Before the join: a launch right after the matmul may run in its kernel.
   bool hasOwn = !isInPlace || program.getBuffer(reshard.getResult()) != received;
   auto completeRows = [&] {
     if (!std::exchange(hasOwn, true) && succeeded(done))
@@ -395,7 +395,7 @@ LogicalResult GatedGather::emit() {
     if (succeeded(done))
       done = body.emitSlice(op, nullptr, program.getMainStream());
   }
-  // Others read all rows behind the loop.
+  // Others read all rows after the loop.
   if (llvm::any_of(reshard.getResult().getUsers(),
                    [&](Operation *user) { return !llvm::is_contained(gather.consumers, user); }))
     completeRows();
@@ -442,7 +442,7 @@ Explained<SchedulePlan> Gated::match(const StreamLoop &loop) const {
 void Gated::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   // A machine without gated kernels has no price for it.
   for (StringRef options : {"", "by = sms"}) {
-    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext(), options);
+    fusion::ScheduleAttr schedule = getAttr(loop.op->getContext(), options);
     if (!loop.streamSizes.empty())
       candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);

@@ -337,7 +337,7 @@ LogicalResult HierarchicalGather::emit() {
 
 namespace {
 
-/// In step i each node computes the slices of the (i + 1)-th next node, the own ones last. Its
+/// In step i each node computes the slices of the (i + 1)-th next node, the local ones last. Its
 /// devices put them to the device of the owner's number, which adds them to the partial sum that
 /// comes from the next node, and sends the sum to the previous node.
 class HierarchicalReduce {
@@ -352,10 +352,10 @@ public:
 private:
   LogicalResult compute(Value step);
   void reduce(Value step, bool isFirst, bool isLast);
-  /// The number of the place of device `from` of the node in step `step`; the last one is for what
+  /// The number of the slot of device `from` of the node in step `step`; the last one is for what
   /// the next node sends.
   Value getNumber(Value step, Value from);
-  /// The places of the node's devices in a step, with that of the next node if `withNext`.
+  /// The slots of the node's devices in a step, with that of the next node if `withNext`.
   Value getPlaces(Value step, bool withNext);
 
   const ScatterLoop &scatter;
@@ -383,14 +383,14 @@ Value HierarchicalReduce::getPlaces(Value step, bool withNext) {
 LogicalResult HierarchicalReduce::compute(Value step) {
   Value next = program.math(loc).add(step, 1);
   Value node = loop.across.getSource(next);
-  ScatterPlace place = scatter.getPlace(program, received, getNumber(step, loop.inside.me));
+  ReceiveSlot slot = scatter.getSlot(program, received, getNumber(step, loop.inside.me));
   LogicalResult done = program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
     Value peer = loop.inside.getTarget(distance);
     return scatter.computeFor(body, loop.getOwner(node, peer), onMain,
                               [&](Value number, const SliceIndex &slice, Value stream) {
                                 loop.sync(loop.getCopyStream(), stream);
                                 loop.puts->put(scatter.getComputed(program, slice),
-                                               scatter.getTarget(program, place, slice), peer,
+                                               scatter.getTarget(program, slot, slice), peer,
                                                loop.getCopyStream());
                                 Value value = loop.getNumber(step, number, slices);
                                 loop.puts->signal(peer, value, loop.getCopyStream());
@@ -399,7 +399,7 @@ LogicalResult HierarchicalReduce::compute(Value step) {
   });
   if (failed(done))
     return failure();
-  return scatter.computeOwn(body, loop.getOwner(node, loop.inside.me), place, onMain);
+  return scatter.computeOwn(body, loop.getOwner(node, loop.inside.me), slot, onMain);
 }
 
 void HierarchicalReduce::reduce(Value step, bool isFirst, bool isLast) {
@@ -407,7 +407,7 @@ void HierarchicalReduce::reduce(Value step, bool isFirst, bool isLast) {
   loop.sync(stream, program.getMainStream());
   if (!isFirst) {
     Value next = program.getIndex(loop.nodes.devices);
-    Exchanged piece{sum, scatter.getPlace(program, received, getNumber(step, next)).buffer};
+    Exchanged piece{sum, scatter.getSlot(program, received, getNumber(step, next)).buffer};
     loop.getHop().emit(program, loc, piece);
   }
   Value last = program.getIndex(slices - 1);
@@ -475,7 +475,7 @@ void Hierarchical::getCandidates(const StreamLoop &loop,
   if (llvm::none_of(loop.reshards(), isAcrossNodes))
     return;
   auto add = [&](StringRef options) {
-    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext(), options);
+    fusion::ScheduleAttr schedule = getAttr(loop.op->getContext(), options);
     if (!loop.streamSizes.empty())
       candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);

@@ -39,7 +39,7 @@ class Pipeline : public Schedule {
 
   void getCandidates(const StreamLoop &loop,
                      SmallVectorImpl<Candidate> &candidates) const override {
-    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext());
+    fusion::ScheduleAttr schedule = getAttr(loop.op->getContext());
     candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);
     addSliced(loop, schedule, getRangeFactors, candidates);
@@ -50,7 +50,7 @@ class Pipeline : public Schedule {
 } // namespace
 
 fusion::ScheduleAttr tandem::getBaseline(const StreamLoop &loop) {
-  MLIRContext *context = loop.place->getContext();
+  MLIRContext *context = loop.op->getContext();
   return Pipeline().getAttr(context, combinesWhole(loop.schedule) ? "combine = whole" : "");
 }
 

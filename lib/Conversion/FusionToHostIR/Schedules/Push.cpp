@@ -39,8 +39,6 @@ class Push : public Schedule {
     fusion::ScheduleInfo info{"push",
                               {{"streams", Option::Kind::Integer},
                                {"copies", Option::Kind::Integer},
-                               {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
-                               {"sum", Option::Kind::Word, 0, {"reduce", "matmul"}},
                                getCombineOption(),
                                {"merge", Option::Kind::Integers, 1}}};
     info.rules = {{merge, sliced, {copies}},
@@ -48,7 +46,7 @@ class Push : public Schedule {
                   {copies, sliced, {{"by", "sms"}}},
                   {{"by", "epilogue"}, summed, {merge, streams, copies}},
                   {{"sum", "matmul"}, summed, {merge}}};
-    return withPushOptions(std::move(info), /*reduces=*/true);
+    return withPushOptions(std::move(info));
   }
   Explained<SchedulePlan> match(const StreamLoop &loop) const override;
   bool combinesWhole(fusion::ScheduleAttr schedule) const override {
@@ -254,7 +252,7 @@ static Factors getCombinedFactors(fusion::ReshardOp op) {
 /// Of a loop without slices: slices that copy engines push.
 void Push::addCopied(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   auto add = [&](const Twine &options, function_ref<Factors(fusion::ReshardOp)> getFactors) {
-    addSliced(loop, getAttr(loop.place->getContext(), options), getFactors, candidates);
+    addSliced(loop, getAttr(loop.op->getContext(), options), getFactors, candidates);
   };
   auto getAllReduces = [&](fusion::ReshardOp op) {
     return getAllReduceFactors(op, loop.thresholds.row);
@@ -286,7 +284,7 @@ void Push::addMerged(const StreamLoop &loop, SmallVectorImpl<Candidate> &candida
   for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
     for (const fusion::StreamFactor &factor : getOwnerFactor(reshard)) {
       auto add = [&, number = number](const Twine &options) {
-        candidates.push_back({getAttr(loop.place->getContext(), options),
+        candidates.push_back({getAttr(loop.op->getContext(), options),
                               std::pair(static_cast<unsigned>(number), factor)});
       };
       std::string merge = getMerge(factor.count, factor.toOwners);
@@ -297,7 +295,7 @@ void Push::addMerged(const StreamLoop &loop, SmallVectorImpl<Candidate> &candida
       add("by = epilogue");
       if (factor.count == 2)
         add("by = epilogue, sum = matmul");
-      // One kernel that pushes also pays with one matmul behind it.
+      // One kernel that pushes also pays with one matmul after it.
       if (factor.toOwners || !llvm::isPowerOf2_64(factor.count))
         continue;
       if (!merge.empty())
@@ -312,7 +310,7 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     return addMerged(loop, candidates);
   }
   auto add = [&](const Twine &options) {
-    candidates.push_back({getAttr(loop.place->getContext(), options)});
+    candidates.push_back({getAttr(loop.op->getContext(), options)});
   };
   if (!loop.reshards().empty()) {
     std::string merge = getMerge(loop.numSlices(), ScatterLoop::isScatterLoop(loop));

@@ -91,13 +91,13 @@ Explained<Form> Form::match(const StreamLoop &loop, int64_t slices) {
   form.directions = form.splits ? 2 : std::max<int64_t>(1, loop.schedule.getInteger("directions"));
   if (form.directions > 2)
     return loop.explain() << "schedule ring: expected 1 or 2 directions, found " << form.directions;
-  bool halves = form.splits || (form.directions == 2 && ScatterLoop::isScatterLoop(loop));
-  if (halves && slices % 2 != 0)
+  bool goesBothWays = form.splits || (form.directions == 2 && ScatterLoop::isScatterLoop(loop));
+  if (goesBothWays && slices % 2 != 0)
     return loop.explain()
            << "schedule ring: expected an even number of slices per device, half of which go "
               "each way, found "
            << slices << "; append a stream digit of 2";
-  form.splits = halves;
+  form.splits = goesBothWays;
   int64_t buffers = loop.schedule.getInteger("buffers");
   if (buffers != 0 && buffers != 2)
     return loop.explain()
@@ -345,37 +345,37 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
 
 /// The same with partial sums in f32 that the matmuls add to what has arrived: no addition of its
 /// own, and no buffer for what is computed. A matmul waits for the sum that it adds to, so each
-/// direction computes while the sums of the other one travel. In step s a sum lies in place s mod
-/// 2, and the next one arrives in the other place; the last one in the result.
+/// direction computes while the sums of the other one travel. In step s a sum lies in slot s mod
+/// 2, and the next one arrives in the other slot; the last one in the result.
 static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &form,
                                       ProgramBuilder &program) {
   LoopEmitter body(scatter.loop, program);
   Location loc = scatter.getLoc();
   SmallVector<int64_t> shape = scatter.getReceivedShape();
   shape.front() = 2;
-  SmallVector<Value, 2> places;
+  SmallVector<Value, 2> received;
   for (int64_t direction = 0; direction < form.directions; ++direction)
-    places.push_back(
+    received.push_back(
         program.alloc(loc, MemRefType::get(shape, scatter.scatter.getType().getElementType())));
   if (failed(scatter.prepare(body)))
     return failure();
   RingLoop ring(form, scatter.scattered.plan, loc, program);
   Value main = program.getMainStream(), result = program.getBuffer(scatter.scatter.getResult());
-  auto getPlace = [&](int64_t direction, Value step) {
-    Value half = program.math(loc).mod(step, 2);
-    return scatter.getPlace(program, places[direction], half);
+  auto getSlot = [&](int64_t direction, Value step) {
+    Value parity = program.math(loc).mod(step, 2);
+    return scatter.getSlot(program, received[direction], parity);
   };
-  auto compute = [&](int64_t direction, Value device, ScatterPlace place, bool adds) {
+  auto compute = [&](int64_t direction, Value device, ReceiveSlot slot, bool adds) {
     if (adds)
       ring.sync(main, ring.getStream(direction));
-    return scatter.computeOwn(body, device, place, onMain,
+    return scatter.computeOwn(body, device, slot, onMain,
                               form.getNumbers(direction, scatter.digits.numSlices()), adds);
   };
   auto emitStep = [&](int64_t direction, Value step, bool isFirst, bool isLast) -> LogicalResult {
     Value next = ring.addOne(step), device = ring.getDevice(direction, next);
-    ScatterPlace place = getPlace(direction, step);
-    ScatterPlace target = isLast ? ScatterPlace(result) : getPlace(direction, next);
-    if (failed(compute(direction, device, place, /*adds=*/!isFirst)))
+    ReceiveSlot slot = getSlot(direction, step);
+    ReceiveSlot target = isLast ? ReceiveSlot(result) : getSlot(direction, next);
+    if (failed(compute(direction, device, slot, /*adds=*/!isFirst)))
       return failure();
     MessageGroup group = ring.getGroup(direction);
     ring.sync(group.stream, main);
@@ -383,7 +383,7 @@ static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &fo
         body, loc, device, /*isFirst=*/false,
         form.getNumbers(direction, scatter.digits.numSlices()), onMain,
         [&](Value, const SliceIndex &slice, Value) {
-          Value from = scatter.getTarget(program, place, slice);
+          Value from = scatter.getTarget(program, slot, slice);
           group.emit(program, loc, Exchanged{from, scatter.getTarget(program, target, slice)});
           return success();
         });
@@ -419,9 +419,8 @@ class Ring : public Schedule {
     return {"ring",
             {{"directions", Option::Kind::Integer},
              {"split", Option::Kind::Word, 0, {"no", "yes"}},
-             {"adds", Option::Kind::Word, 0, {"behind", "matmul"}},
              {"buffers", Option::Kind::Integer}},
-            {{{"adds", "matmul"}, {fusion::LoopKind::Reduction}},
+            {{{"sum", "matmul"}, {fusion::LoopKind::Reduction}},
              {{"buffers"}, {fusion::LoopKind::Gather}}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
@@ -438,9 +437,9 @@ static constexpr int64_t kMostDevices = 16;
 /// suit gathers alone. The price decides between them and the other schedules. In a reduction both
 /// ways, each matmul may add to the sum that has arrived.
 void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
-  MLIRContext *context = loop.place->getContext();
+  MLIRContext *context = loop.op->getContext();
   fusion::ScheduleAttr oneWay = getAttr(context), bothWays = getAttr(context, "directions = 2"),
-                       adding = getAttr(context, "directions = 2, adds = matmul");
+                       adding = getAttr(context, "directions = 2, sum = matmul");
   bool reduces = ScatterLoop::isScatterLoop(loop);
   if (!loop.streamSizes.empty())
     candidates.push_back({reduces ? oneWay : bothWays});
@@ -457,8 +456,8 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   addSliced(loop, oneWay, getFactor(false), candidates);
   if (loop.ops.size() == loop.reshards().size())
     addSliced(loop, getAttr(context, "split = yes"), getFineOwnerFactors, candidates);
-  // Matmuls that add to what has arrived need halves that travel both ways, and sums in f32.
-  auto getHalves = [](fusion::ReshardOp op) {
+  // Matmuls that add to what has arrived need slices that travel both ways, and sums in f32.
+  auto getSumsBothWays = [](fusion::ReshardOp op) {
     SmallVector<fusion::StreamFactor> factors;
     if (fusion::getAxes(op.getInput()).isPartial() && op.getType().getElementType().isF32())
       factors = getFineOwnerFactors(op);
@@ -467,13 +466,13 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   };
   if (reduces && !loop.streamSizes.empty())
     candidates.push_back({adding});
-  addSliced(loop, adding, getHalves, candidates);
+  addSliced(loop, adding, getSumsBothWays, candidates);
 }
 
 Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {
   if (std::optional<SchedulePlan> plan = planIfNothingMoves(loop))
     return *plan;
-  bool addsInMatmul = loop.schedule.getWord("adds") == "matmul";
+  bool addsInMatmul = loop.schedule.getWord("sum") == "matmul";
   if (ScatterLoop::isScatterLoop(loop)) {
     Explained<ScatterLoop> scatter = ScatterLoop::match(loop);
     if (failed(scatter))
@@ -486,7 +485,7 @@ Explained<SchedulePlan> Ring::match(const StreamLoop &loop) const {
     if (addsInMatmul && !scatter->canAdd())
       return loop.explain()
              << "schedule ring: expected partial sums in f32 of matmuls without bias, with "
-                "'adds', found "
+                "'sum = matmul', found "
              << scatter->scatter.getInput().getType();
     return SchedulePlan{[scatter = *scatter, form = *form, addsInMatmul](ProgramBuilder &program) {
                           return addsInMatmul ? emitAddingReduce(scatter, form, program)

@@ -16,6 +16,22 @@
 using namespace mlir;
 using namespace tandem;
 
+/// Adds the words of a schedule's choices, as the table has them.
+static void addChoices(fusion::ScheduleInfo &info) {
+  auto add = [&](std::initializer_list<StringRef> words) {
+    for (auto [choice, list] : llvm::zip_equal(fusion::kScheduleChoices, words)) {
+      fusion::ScheduleOption option{choice, fusion::ScheduleOption::Kind::Word};
+      list.split(option.words, ' ');
+      if (!list.empty())
+        info.choices.push_back(std::move(option));
+    }
+  };
+#define TANDEM_SCHEDULE(schedule, order, by, compute, sum)                                         \
+  if (info.name == #schedule)                                                                      \
+    add({#order, #by, #compute, #sum});
+#include "tandem-c/Schedules.def"
+}
+
 namespace {
 /// The schedules of one context: those of the project, the unoverlapped baseline first, then those
 /// that are added.
@@ -29,24 +45,15 @@ public:
   }
   void add(std::unique_ptr<Schedule> schedule) {
     infos.push_back(schedule->getInfo());
+    addChoices(infos.back());
     schedules.push_back(std::move(schedule));
   }
   ArrayRef<std::unique_ptr<Schedule>> getSchedules() const { return schedules; }
 
-  const fusion::ScheduleInfo *lookup(StringRef name) const override {
-    const auto *found =
-        llvm::find_if(infos, [&](const fusion::ScheduleInfo &info) { return info.name == name; });
-    return found == infos.end() ? nullptr : found;
-  }
+  ArrayRef<fusion::ScheduleInfo> getInfos() const override { return infos; }
   const Schedule *getSchedule(StringRef name) const {
     const fusion::ScheduleInfo *info = lookup(name);
     return info ? schedules[info - infos.begin()].get() : nullptr;
-  }
-  SmallVector<StringRef> getNames() const override {
-    SmallVector<StringRef> names =
-        llvm::map_to_vector(infos, [](const fusion::ScheduleInfo &info) { return info.name; });
-    llvm::sort(names);
-    return names;
   }
 
 private:
@@ -157,7 +164,7 @@ Obstacle tandem::verifyRules(const StreamLoop &loop) {
 
 SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
   SmallVector<Candidate> candidates;
-  for (const std::unique_ptr<Schedule> &schedule : getSchedules(loop.place->getContext()))
+  for (const std::unique_ptr<Schedule> &schedule : getSchedules(loop.op->getContext()))
     schedule->getCandidates(loop, candidates);
   SmallVector<fusion::ReshardOp> reshards = loop.reshards(), numbered = getNumberedReshards(loop);
   llvm::erase_if(candidates, [&](const Candidate &candidate) {
@@ -170,7 +177,7 @@ SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
 }
 
 Explained<std::unique_ptr<LoopPlan>> tandem::planFallback(const StreamLoop &loop) {
-  MLIRContext *context = loop.place->getContext();
+  MLIRContext *context = loop.op->getContext();
   ArrayRef<std::unique_ptr<Schedule>> schedules = getSchedules(context);
   // By rank, highest first; of equal ones the first.
   SmallVector<std::pair<int, size_t>> ranked;

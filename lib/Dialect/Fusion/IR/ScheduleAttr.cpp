@@ -23,6 +23,25 @@ const ScheduleRegistry *ScheduleRegistry::get(MLIRContext *context) {
   return dialect ? dialect->getRegisteredInterface<ScheduleRegistry>() : nullptr;
 }
 
+const ScheduleInfo *ScheduleRegistry::lookup(StringRef name) const {
+  const auto *found =
+      llvm::find_if(getInfos(), [&](const ScheduleInfo &info) { return info.name == name; });
+  return found == getInfos().end() ? nullptr : found;
+}
+
+SmallVector<StringRef> ScheduleRegistry::getNames() const {
+  SmallVector<StringRef> names =
+      llvm::map_to_vector(getInfos(), [](const ScheduleInfo &info) { return info.name; });
+  llvm::sort(names);
+  return names;
+}
+
+const ScheduleOption *ScheduleInfo::getChoice(StringRef choice) const {
+  const auto *found =
+      llvm::find_if(choices, [&](const ScheduleOption &option) { return option.name == choice; });
+  return found == choices.end() ? nullptr : found;
+}
+
 int64_t ScheduleAttr::getInteger(StringRef option) const {
   auto value = getOptions().getAs<IntegerAttr>(option);
   return value ? value.getInt() : 0;
@@ -69,11 +88,9 @@ static Attribute parseValue(AsmParser &parser) {
   return builder.getStringAttr(word);
 }
 
-/// `<` name (`,` option `=` value)* `>`
+/// `<` (name | option `=` value) (`,` option `=` value)* `>`
 static ParseResult parseOptions(AsmParser &parser, StringRef &name, NamedAttrList &options) {
-  if (parser.parseLess() || parser.parseKeyword(&name))
-    return failure();
-  while (succeeded(parser.parseOptionalComma())) {
+  auto parseOne = [&]() -> ParseResult {
     SMLoc optionLoc = parser.getCurrentLocation();
     StringRef option;
     if (parser.parseKeyword(&option))
@@ -81,14 +98,68 @@ static ParseResult parseOptions(AsmParser &parser, StringRef &name, NamedAttrLis
     if (options.get(option))
       return parser.emitError(optionLoc)
              << "expected '" << option << "' at most once, found it twice";
-    if (parser.parseEqual())
+    bool isFirst = name.empty() && options.empty();
+    if (isFirst && failed(parser.parseOptionalEqual())) {
+      name = option;
+      return success();
+    }
+    if (!isFirst && parser.parseEqual())
       return failure();
     Attribute value = parseValue(parser);
     if (!value)
       return failure();
     options.set(option, value);
+    return success();
+  };
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseOne);
+}
+
+static bool hasWord(const ScheduleOption &option, Attribute value) {
+  auto word = dyn_cast<StringAttr>(value);
+  return word && llvm::is_contained(option.words, word.getValue());
+}
+
+/// Finds the schedule that has all choices. Its name and the choices that are not its defaults
+/// stay, so equal schedules are equal attributes. The verifier refuses what no schedule has.
+static LogicalResult resolveChoices(function_ref<InFlightDiagnostic()> emitError,
+                                    MLIRContext *context, StringRef &name, NamedAttrList &options) {
+  const ScheduleRegistry *registry = ScheduleRegistry::get(context);
+  const ScheduleInfo *named = registry ? registry->lookup(name) : nullptr;
+  bool isWritten = llvm::any_of(kScheduleChoices,
+                                [&](StringRef choice) { return options.get(choice) != nullptr; });
+  if (!name.empty() && (!named || !isWritten))
+    return success();
+  NamedAttrList all = options; // also those that the name stands for
+  for (const ScheduleOption &choice : named ? ArrayRef(named->choices) : ArrayRef<ScheduleOption>())
+    if (!all.get(choice.name))
+      all.set(choice.name, StringAttr::get(context, choice.words.front()));
+  auto hasAll = [&](const ScheduleInfo &info) {
+    return llvm::all_of(kScheduleChoices, [&](StringRef choice) {
+      const ScheduleOption *has = info.getChoice(choice);
+      Attribute word = all.get(choice);
+      return has ? !word || hasWord(*has, word) : !options.get(choice);
+    });
+  };
+  const ScheduleInfo *info = named;
+  if (registry && isWritten && !(named && hasAll(*named)))
+    if (const auto *other = llvm::find_if(registry->getInfos(), hasAll);
+        other != registry->getInfos().end())
+      info = other;
+  if (!info)
+    return emitError() << "expected the name of a schedule, or choices that one has ("
+                       << llvm::join(ArrayRef(kScheduleChoices), ", ") << "), found "
+                       << options.getDictionary(context);
+  if (!hasAll(*info))
+    return success();
+  for (StringRef choice : kScheduleChoices) {
+    Attribute word = all.get(choice);
+    const ScheduleOption *has = info->getChoice(choice);
+    options.erase(choice);
+    if (has && word && word != StringAttr::get(context, has->words.front()))
+      options.set(choice, word);
   }
-  return parser.parseGreater();
+  name = info->name;
+  return success();
 }
 
 Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
@@ -98,7 +169,10 @@ Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
   if (parseOptions(parser, name, options))
     return {};
   // Exact types: the template of the same name would need the storage class.
-  return ScheduleAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), name,
+  auto emitError = [&] { return parser.emitError(loc); };
+  if (failed(resolveChoices(emitError, parser.getContext(), name, options)))
+    return {};
+  return ScheduleAttr::getChecked(emitError, parser.getContext(), name,
                                   options.getDictionary(parser.getContext()));
 }
 
@@ -150,8 +224,7 @@ static LogicalResult verifyOption(function_ref<InFlightDiagnostic()> emitError,
     return success();
   }
   case ScheduleOption::Kind::Word: {
-    auto word = dyn_cast<StringAttr>(value);
-    if (word && llvm::is_contained(option.words, word.getValue()))
+    if (hasWord(option, value))
       return success();
     return emitError() << "expected '" << option.name << "' to be one of "
                        << llvm::join(option.words, ", ") << ", found " << value;
@@ -171,11 +244,13 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        << "), found '" << name << "'";
   for (NamedAttribute given : options) {
     StringRef key = given.getName().getValue();
-    const auto *option =
-        llvm::find_if(info->options, [&](const ScheduleOption &o) { return o.name == key; });
+    const ScheduleOption *option = info->getChoice(key);
+    if (!option)
+      option = llvm::find_if(info->options, [&](const ScheduleOption &o) { return o.name == key; });
     if (option == info->options.end()) {
-      SmallVector<StringRef> known =
-          llvm::map_to_vector(info->options, [](const ScheduleOption &o) { return o.name; });
+      SmallVector<StringRef> known = llvm::to_vector(kScheduleChoices);
+      for (const ScheduleOption &other : info->options)
+        known.push_back(other.name);
       return emitError() << "schedule " << name << " has no option '" << key << "'"
                          << suggestName(key, known);
     }
@@ -225,6 +300,8 @@ Attribute CandidateAttr::parse(AsmParser &parser, Type) {
                    "'per_owner', 'reshard' and to_owners = yes";
     return {};
   }
+  if (failed(resolveChoices(emitError, context, name, options)))
+    return {};
   ScheduleAttr schedule =
       ScheduleAttr::getChecked(emitError, context, name, options.getDictionary(context));
   return schedule ? get(context, schedule, slices, std::max<int64_t>(dim, 0), pieces, perOwner,

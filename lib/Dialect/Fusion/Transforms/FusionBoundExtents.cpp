@@ -82,7 +82,7 @@ SmallVector<int64_t> Bounder::varyingDims(Value value) const {
   return result;
 }
 
-/// The varying dimensions of arguments and results. The runtime cuts off what is behind the extent
+/// The varying dimensions of arguments and results. The runtime cuts off what is after the extent
 /// of a run, so a device must have one block.
 LogicalResult Bounder::markArguments() {
   Builder builder(function.getContext());
@@ -169,7 +169,7 @@ static Attribute splat(RankedTensorType type, Neutral neutral) {
   return DenseElementsAttr::get(shaped, value);
 }
 
-/// `value` with `neutral` at the indices of `dim` that are behind the extent of a run.
+/// `value` with `neutral` at the indices of `dim` that are after the extent of a run.
 FailureOr<Value> Bounder::mask(Operation *user, Value value, int64_t dim, Neutral neutral) {
   RankedTensorType type = typeOf(value);
   AxesAttr axes = getAxes(type);
@@ -219,7 +219,7 @@ LogicalResult Bounder::fitOperand(Operation *op, const AxesRule &rule, OpOperand
   return success();
 }
 
-/// Hides the keys behind the extent of a run: adds columns to queries and keys, such that the
+/// Hides the keys after the extent of a run: adds columns to queries and keys, such that the
 /// scores of these keys are -infinity, and those of all others do not change.
 void Bounder::hideKeys(AttentionOp attention) {
   OpBuilder builder(attention);

@@ -292,7 +292,7 @@ Value Padder::cut(Operation *op, Value value, ArrayRef<int64_t> extents) {
   return result;
 }
 
-/// `value` with zeros behind its indices of dimension `dim`, of type `type`.
+/// `value` with zeros after its indices of dimension `dim`, of type `type`.
 Value Padder::append(OpBuilder &builder, Location loc, Value value, RankedTensorType type,
                      int64_t dim) {
   auto it = types.find(value);

@@ -310,7 +310,7 @@ private:
     return success();
   }
 
-  /// A bias is added once, so the result beside it is reduced first.
+  /// A bias is added once, so the result next to it is reduced first.
   static bool hasBias(Operation *op) { return getAxesRule(op)->addedOnce.has_value(); }
 
   LogicalResult decideResult(Operation *op, unsigned number, AxesAttr axes) {

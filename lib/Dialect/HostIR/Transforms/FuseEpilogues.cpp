@@ -1,4 +1,4 @@
-//===- FuseEpilogues.cpp - matmuls write where the launch behind them does -*- C++ -*-===//
+//===- FuseEpilogues.cpp - matmuls write where the launch after them does -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -65,7 +65,7 @@ static bool isOnlyUsedBy(const Pair &pair) {
   return true;
 }
 
-/// The launch behind the op on its stream; what is in between has no effect, or ends buffers there.
+/// The launch after the op on its stream; what is in between has no effect, or ends buffers there.
 static LaunchOp getNextLaunch(Operation *op, Value stream) {
   auto isSkipped = [&](Operation *next) {
     auto dealloc = dyn_cast<DeallocOp>(next);
@@ -141,7 +141,7 @@ static std::optional<Pair> findPair(GatedMatmulOp gated) {
   return pair;
 }
 
-/// Behind what the launch's output is made of. Buffers that it reads must not end before it.
+/// After what the launch's output is made of. Buffers that it reads must not end before it.
 static void moveToLaunch(MatmulOp matmul, LaunchOp launch) {
   for (Operation *op = launch->getPrevNode(); op != matmul;) {
     Operation *before = op->getPrevNode();

@@ -17,7 +17,7 @@
 
 namespace tandem::hostir {
 
-/// An operand of a launch: its view, and the buffer behind it.
+/// An operand of a launch: its view, and the buffer under it.
 struct LaunchView {
   mlir::Value view, root;
   std::optional<StridedBox> box;

@@ -73,8 +73,8 @@ struct AxesRule {
   SmallVector<SmallVector<DimPiece>> operandPieces, resultPieces;
   ReduceKind reduceKind = ReduceKind::Sum;
   PartialKind partial = PartialKind::Alike;
-  /// An operand that is added once (a bias): neither it nor the result beside it is partial. It is
-  /// optional; where the result would be partial, it is removed and added behind the reduction.
+  /// An operand that is added once (a bias): neither it nor the result next to it is partial. It is
+  /// optional; where the result would be partial, it is removed and added after the reduction.
   std::optional<unsigned> addedOnce;
   /// The operand that is not resharded if operands do not fit each other (a layer's weight).
   std::optional<unsigned> stationary;

@@ -56,7 +56,7 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
       of its dimension.
     - axes_c4: there is one entry per dimension of the tensor.
     - axes_c5: the product of a dimension's known digits divides its extent (where that is known). Where device digits or
-      outer slices do not, `fusion-pad-extents` makes the extent larger, so this is verified behind that pass. `stream(n)` as the last
+      outer slices do not, `fusion-pad-extents` makes the extent larger, so this is verified after that pass. `stream(n)` as the last
       written digit need not divide what the digits before it leave, E indices: its slices have ceil(E / n)
       indices, the last one fewer, but at least 1. Example: `stream(5)` of 48 indices has slices of 10, the last one of
       8.
@@ -107,15 +107,18 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
 //===----------------------------------------------------------------------===//
 
 def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
-  let summary = "How a stream loop is scheduled: a schedule's name and its options";
+  let summary = "How a stream loop is scheduled: independent choices, and options";
   let description = [{
     As the annotation of a `fusion.reshard` it overrides the choice of `fusion-select-schedule`; on a `fusion.stream_loop`
     it is what `convert-fusion-to-hostir` emits. Chunk counts are no part of it: they are stream digits of the types.
+    `order`, `by`, `compute` and `sum` are choices that all schedules have in common. The name of a schedule stands for
+    the choices of a row of `tandem-c/Schedules.def`. It may be left out, and choices that are written replace those of the
+    name: the attribute gets the name of the first row that has them all, and keeps what is not that row's default.
     Schedules are registered (`docs/schedules.md` describes them and their options); a value is a number, a list of
     numbers or a word. An option that is left out has its default.
 
     Constraints:
-    - schedule_c1: `name` is a registered schedule.
+    - schedule_c1: a registered schedule has the name, or the choices.
     - schedule_c2: each option is one of the schedule's, at most once.
     - schedule_c3: each value is of the option's kind: a number or numbers that are large enough, or one of its words.
 
@@ -123,6 +126,7 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
     ```mlir
     #fusion.schedule<NAME>
     #fusion.schedule<NAME, merge = [1, 1, 2, 4], order = xor, streams = 2>
+    #fusion.schedule<order = rotated, by = engines, compute = gated>
     ```
   }];
   let parameters = (ins

@@ -58,11 +58,19 @@ struct ScheduleRule {
   std::optional<ScheduleChoice> with{};     ///< that it needs
 };
 
+/// The choices that all schedules have in common (tandem-c/Schedules.def).
+constexpr StringRef kScheduleChoices[] = {"order", "by", "compute", "sum"};
+
 /// A schedule's name and options, and which of these go together.
 struct ScheduleInfo {
   StringRef name;
   SmallVector<ScheduleOption, 0> options;
   SmallVector<ScheduleRule, 0> rules{};
+  /// Those of kScheduleChoices that it has, and their words. The registry adds them.
+  SmallVector<ScheduleOption, 0> choices{};
+
+  /// The choice of this name, or null.
+  const ScheduleOption *getChoice(StringRef choice) const;
 };
 
 /// The registered schedules, an interface of the fusion dialect. Without it (in a tool that only
@@ -71,10 +79,11 @@ class ScheduleRegistry : public mlir::DialectInterface::Base<ScheduleRegistry> {
 public:
   explicit ScheduleRegistry(mlir::Dialect *dialect) : Base(dialect) {}
 
+  virtual ArrayRef<ScheduleInfo> getInfos() const = 0;
   /// Null if no schedule has this name.
-  virtual const ScheduleInfo *lookup(StringRef name) const = 0;
+  const ScheduleInfo *lookup(StringRef name) const;
   /// All names, sorted.
-  virtual SmallVector<StringRef> getNames() const = 0;
+  SmallVector<StringRef> getNames() const;
 
   /// The context's registry, or null.
   static const ScheduleRegistry *get(MLIRContext *context);

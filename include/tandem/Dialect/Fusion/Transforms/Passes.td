@@ -28,7 +28,7 @@ def FusionScalarsToTensors : Pass<"fusion-scalars-to-tensors", "::mlir::func::Fu
   let summary = "Scalars become tensors without dimensions";
   let description = [{
     All later passes compute on tensors only. Arguments, results, constants and elementwise ops of a scalar element type
-    become tensors of rank 0, and `tensor.splat` becomes `fusion.broadcast`. A scalar operand beside tensors (the condition
+    become tensors of rank 0, and `tensor.splat` becomes `fusion.broadcast`. A scalar operand next to tensors (the condition
     of `arith.select`) is repeated. The program's description of such an argument states rank 0.
 
     Before:
@@ -117,7 +117,7 @@ def FusionNarrowProducts : Pass<"fusion-narrow-products", "::mlir::func::FuncOp"
   let description = [{
     This is for devices whose matmuls can scale what they write. A product in f32 becomes bf16 if it is only scaled (by one
     number, by rows or by columns) and clamped before it is rounded to bf16 or to 8 bits. Then the matmul can do what
-    follows it (`hostir-fuse-epilogues`), and rounds once. Where it cannot, as behind a grouped product, the value is
+    follows it (`hostir-fuse-epilogues`), and rounds once. Where it cannot, as after a grouped product, the value is
     rounded twice, and half as many bytes are written. Partial sums stay in f32: a reshard follows them. So do the
     unsharded reference and deterministic functions.
 
@@ -284,16 +284,16 @@ def FusionBoundExtents : Pass<"fusion-bound-extents", "::mlir::func::FuncOp"> {
   let summary = "Make results right for any extent up to the bound";
   let description = [{
     `fusion-specialize` with a `bound` gives the bound to extents that vary from run to run, and marks them
-    (`fusion.varying`). A run of N indices reads 0 behind index N of its inputs. Its results must be right up to index N.
+    (`fusion.varying`). A run of N indices reads 0 after index N of its inputs. Its results must be right up to index N.
 
     This pass marks the varying dimensions of all arguments and results, and of each `fusion.call`, whose kernel sees the
     extent of the run. Where an op combines all indices of such a
-    dimension, it gets the neutral element behind index N: 0 in a sum or matmul, the lowest value in a maximum, the highest in
-    a minimum. A value that is known to be 0 there stays as it is. Attention without `causal` does not see the keys behind
+    dimension, it gets the neutral element after index N: 0 in a sum or matmul, the lowest value in a maximum, the highest in
+    a minimum. A value that is known to be 0 there stays as it is. Attention without `causal` does not see the keys after
     index N. The mask that decides is an argument that the runtime binds (`fusion.mask`). An op that needs an exact
     extent, such as a concatenation along the dimension, is an error.
 
-    The unsharded reference is made behind this pass. See docs/families.md.
+    The unsharded reference is made after this pass. See docs/families.md.
 
     Before:
     ```mlir

@@ -78,7 +78,7 @@ Value getStream(Operation *op);
 /// Whether `op` makes a view of its first operand: the same memory with another shape or layout.
 bool isView(Operation *op);
 
-/// The buffer behind any number of views: an alloc's result or a program argument.
+/// The buffer under any number of views: an alloc's result or a program argument.
 Value getViewRoot(Value buffer);
 
 } // namespace tandem::hostir

@@ -407,7 +407,7 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
     the first accumulate. Blocks are computed in the order of the text, each after the waits before it. The first blocks may
     be rows of another matrix than the others, as a device's own rows are.
 
-    A put behind a matmul sends the rows that it has computed, its *staged* rows, to a peer. The kernel stores them to
+    A put after a matmul sends the rows that it has computed, its *staged* rows, to a peer. The kernel stores them to
     the peer directly. Their memory on this rank is undefined afterwards.
 
     Constraints:

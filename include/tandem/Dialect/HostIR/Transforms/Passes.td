@@ -99,7 +99,7 @@ def FuseLaunches : Pass<"hostir-fuse-launches", "::mlir::ModuleOp"> {
 }
 
 def FuseEpilogues : HostIR_Pass<"hostir-fuse-epilogues"> {
-  let summary = "Let matmuls write where the launch behind them does";
+  let summary = "Let matmuls write where the launch after them does";
   let description = [{
     If only the next launch reads the result of a matmul, the matmul writes it to the launch's output, and the launch
     computes in place. That saves a buffer. A device may then run both as one command: an epilogue of the matmul

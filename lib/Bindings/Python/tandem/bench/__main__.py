@@ -57,10 +57,10 @@ def _parser():
     add("--tokens", metavar="LIST", help="M for shapes without M; default 1024,2048,8192")
     add("--dtypes", metavar="LIST", help=f"{', '.join(shapes.DTYPES)}; default bf16")
     add("--part", metavar="I/P", help="of the cases each P-th, from the I-th on")
-    add("--schedules", default=fusions.USUAL, metavar="LIST", help=f"of {', '.join(fusions.KEYS)}, with keys: push:slices=2:order=xor; "
+    add("--schedules", default=fusions.USUAL, metavar="LIST", help=f"of {', '.join(fusions.NAMES)}, with keys: push:slices=2:order=xor; "
         f"default {fusions.USUAL}")
     add("--torch", choices=("auto", "yes", "no"), default="auto", help="PyTorch's arms; auto: if it is installed and ranks are processes")
-    add("--modes", metavar="LIST", help="direct, graph; default both on GPUs, else direct")
+    add("--modes", metavar="LIST", help="eager (command by command), graph; default both on GPUs, else eager")
     group = parser.add_argument_group("how")
     add = group.add_argument
     add("--iterations", type=_number(1, 1000), default=20, metavar="K", help="timed rounds; default 20")
@@ -101,10 +101,10 @@ def _options(arguments):
     options = _parser().parse_args(arguments)
     options.command = " ".join(arguments)
     if options.modes is None:
-        options.modes = "direct,graph" if options.device == "cuda" else "direct"
+        options.modes = "eager,graph" if options.device == "cuda" else "eager"
     options.modes = options.modes.split(",")
-    if not set(options.modes) <= {"direct", "graph"}:
-        raise Usage(f"--modes: expected direct, graph, found {','.join(options.modes)}")
+    if not set(options.modes) <= {"eager", "graph"}:
+        raise Usage(f"--modes: expected eager, graph, found {','.join(options.modes)}")
     options.schedules = [fusions.Schedule(text) for text in dict.fromkeys(options.schedules.split(",")) if text != "sequence"]
     options.skip = json.loads(options.skip)
     options.threads |= options.channel == "local"

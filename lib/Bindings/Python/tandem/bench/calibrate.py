@@ -16,7 +16,7 @@ from .shapes import Usage
 
 _LEAST = 1e-9  # below this a difference of two runs is noise
 _LEAST_PART = 1 / 16  # of what a command takes, if a tiny one takes as long: rates are no smaller numbers
-_WHOLE = .97  # from this share of the rate of contiguous memory on, a put with gaps is as quick
+_WHOLE = .97  # from this share of the rate of contiguous memory on, a put with gaps is as fast
 _GROWTH = 1.5  # a startup becomes a curve where the largest message's is so many times the smallest one's ...
 _MOST_LATE = 1.5  # ... if the rate between the largest messages is at most so many times that of the whole largest one
 # Programs of one command measure what a run takes besides its commands. A long command takes longer alone than as one of several,
@@ -77,7 +77,7 @@ class Calibration:
             if probe is None:
                 continue
             if m.get("no_kernels"):
-                self.lacks_gated |= probe.kind == "gated"
+                self.lacks_gated |= probe.kind == "gated_product"
                 self.lacks_exchange |= probe.is_exchange
             if m.get("seconds"):
                 self.figures[m["name"], m["mode"]] = np.array(m["seconds"]), np.array(m["host"])
@@ -95,7 +95,7 @@ class Calibration:
         """One repeat; None where not measured, or less than the noise. Where there are graphs, from them: the host does not get
         in the way there. `of`: 1 for the time until it was enqueued."""
         if mode is None:
-            mode = "graph" if (probe.name, "graph") in self.figures else "direct"
+            mode = "graph" if (probe.name, "graph") in self.figures else "eager"
         many, one = (self.figures.get((name, mode)) for name in (probe.name, probe.once.name))
         if many is None or one is None or probe.repeats < 2:
             return None
@@ -205,7 +205,7 @@ class Calibration:
         device["matmul"] = tables
 
     def apply_gated(self, device):
-        points = [[p.m, p.n, p.k, _rounded(matmul / gated)] for p, gated in self.measured("gated")
+        points = [[p.m, p.n, p.k, _rounded(matmul / gated)] for p, gated in self.measured("gated_product")
                   for matmul in [self.matmul_seconds(p)] if matmul]
         if points:
             device["gated_matmul"] = {**device.get("gated_matmul", {}), "source": _SOURCE, "points": points}
@@ -262,7 +262,7 @@ class Calibration:
         def part(whole, less, count):
             return (whole - less) / count if whole and whole - less > _LEAST else None
 
-        # What a command of a probe has beside itself: two kernels, and twice an event recorded and awaited; a signal and a wait.
+        # What a command of a probe has in addition: two kernels, and twice an event recorded and awaited; a signal and a wait.
         kernel, signal = self.host("accumulate", mode), part(self.host("signal", mode), 0, 2)
         for field, value in (("kernel", kernel), ("matmul", self.host("matmul", mode)), ("copy", self.host("put", mode)),
                              ("message", self.host("message", mode)), ("collective", self.host("all_gather", mode)),
@@ -351,7 +351,7 @@ class Calibration:
                         for p, s in self.measured(kind) if p != sizes[0]] if least else []
             if not mine:
                 continue
-            # The link is as quick as the quicker transport shows; the other one limits itself.
+            # The link is as fast as the faster transport shows; the other one limits itself.
             if not rates or mine[-1][1] > rates[-1][1]:
                 rates = mine
             transport.pop("bandwidth", None)
@@ -360,7 +360,7 @@ class Calibration:
             found = transports[field].get("bandwidth")
             if found and rates and found[2] == _SOURCE and found[0] * 1e9 > .95 * rates[-1][1]:
                 del transports[field]["bandwidth"]
-        # What a small one takes beyond its startup is noise: none is quicker than the quickest larger one.
+        # What a small one takes beyond its startup is noise: none is faster than the fastest larger one.
         most = rates[-1][1] if rates else 0
         for at in range(len(rates) - 1, -1, -1):
             rates[at] = rates[at][0], min(rates[at][1], most)
@@ -401,7 +401,7 @@ class Calibration:
             self.lines.append(f"{path}: none: the device has no kernels for it")
             return
         launch = file["launch"].get("graph") or file["launch"]["streams"]
-        one, twice, blocks = (self.seconds(self.tiny(kind)) for kind in ("exchange", "exchange_twice", "exchange_blocks"))
+        one, twice, blocks = (self.seconds(self.tiny(kind)) for kind in ("peer_exchange", "peer_exchange_twice", "peer_exchange_blocks"))
         startup = signal = None
         if one and twice:
             exchanged = max(0, twice - one)
@@ -410,7 +410,7 @@ class Calibration:
 
         # Parts of B bytes of P ranks by one block: a gather reads and writes 2 B and stores (P - 1) B. A reduce-scatter does the
         # same and adds P parts to one; a small gather follows it.
-        gather, reduce = ((self.measured(kind) or [None])[0] for kind in ("exchange", "exchange_reduce"))
+        gather, reduce = ((self.measured(kind) or [None])[0] for kind in ("peer_exchange", "peer_exchange_reduce"))
         stores = memory = None
         if gather and reduce and one:
             more = gather[0].bytes - probes.TINY
@@ -454,7 +454,7 @@ class Calibration:
         self.set_curve(target, "bandwidth", points, "GB/s", path)
         rates = []
         for p, s in self.measured("all_reduce") if len(points) > 1 else ():
-            # The model takes the quicker one of a ring and a tree. It takes as long as this one did if the rate is the lesser one of
+            # The model takes the faster one of a ring and a tree. It takes as long as this one did if the rate is the lesser one of
             # those by which either does.
             rate, through = min((through / max(s - _time(target["startup"]) - count * _time(target["step"]), s * _LEAST_PART), through)
                                 for count, through in _steps("all_reduce", self.ranks, p.bytes))
@@ -470,8 +470,8 @@ class Calibration:
         file["sources"][_SOURCE] = {"kind": "measured", "text": how}
         for apply in (self.apply_matmuls, self.apply_gated, self.apply_memory, self.apply_contention, self.apply_interference):
             apply(file["device"])
-        for mode in ("direct", "graph"):
-            if mode == "direct" or any(key[1] == mode for key in self.figures):
+        for mode in ("eager", "graph"):
+            if mode == "eager" or any(key[1] == mode for key in self.figures):
                 self.apply_launching(file["launch"], mode)
         for apply in (self.apply_messages, self.apply_rows, self.apply_exchange, self.apply_collectives):
             apply(file)
@@ -519,8 +519,8 @@ def read_figures(path):
         measurements = []
         for at, entry in enumerate(data["figures"]):
             m = {"name": entry["name"], "mode": entry["mode"], "refused": entry.get("refused"), "no_kernels": entry.get("no_kernels")}
-            if m["mode"] not in ("direct", "graph"):
-                raise ValueError(f"figures[{at}]: mode: expected direct or graph, found {m['mode']!r}")
+            if m["mode"] not in ("eager", "graph"):
+                raise ValueError(f"figures[{at}]: mode: expected eager or graph, found {m['mode']!r}")
             if m["refused"] is None:
                 m["seconds"], m["host"] = ([round(value * 1e3) * 1e-9 for value in entry[key]] for key in ("times_us", "host_us"))
                 if not m["seconds"] or len(m["seconds"]) != len(m["host"]):

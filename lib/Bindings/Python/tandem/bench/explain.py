@@ -10,7 +10,7 @@ from .arms import Programs
 from .shapes import Case
 
 _PARTS = {"host": ("host",), "matmul": ("matmul", "gated_matmul", "epilogue"), "transfer": ("put", "message", "collective", "latency"),
-          "signals": ("signal", "wait_signal", "wait"), "exchange": ("fused_exchange",)}
+          "signals": ("signal", "wait_signal", "wait"), "peer exchange": ("fused_exchange",)}
 
 
 def shares(simulation):

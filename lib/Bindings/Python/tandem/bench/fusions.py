@@ -2,56 +2,50 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The fusions of a case: a gather or a reduction with its matmul in some schedule, and the two parts alone."""
 
-from .. import _trace
+from .. import _tandem, _trace
 from .._mesh import Mesh, TensorType, didx, loop, serial
 from .._program import fuse
 from .shapes import Usage, extent
 
-#: Schedules by name, with the keys that each takes and their values; None: a number.
-_SLICED: dict = {"slices": None, "streams": None}
-KEYS: dict = {
-    "auto": {}, "sequence": {}, "pipeline": _SLICED, "exchange": _SLICED,
-    "push": {**_SLICED, "order": ("rotated", "xor"), "merge": "merge", "copies": None, "sum": ("reduce", "matmul"),
-             "by": ("engines", "sms", "epilogue"), "blocks": None},
-    "gated": {"slices": None, "by": ("engines", "sms"), "blocks": None},
-    "direct": {"shots": ("one", "two"), "protocol": ("simple", "block", "ll"), "blocks": None}}
+#: The words of the choices order, by, compute and sum of each schedule (docs/schedules.md).
+CHOICES = {name: [words.split() for words in row] for name, row in _tandem.schedules().items()}
+NAMES = ("auto", "sequence", *CHOICES)
 DETERMINISTIC = ("bitwise", "batch")
 USUAL = "auto,pipeline,exchange,push,push:streams=2,push:merge=double"
 
 
 class Schedule:
-    """`text`: a name and keys, as "push:slices=2:order=xor". `options`: those of the fusion's schedule."""
+    """`text`: a name and keys, as "push:slices=2:order=xor". `options`: those of the fusion's schedule, which the compiler
+    verifies. The compiler's choice and the sequence are no schedules."""
 
     def __init__(self, text):
         self.text = text
         self.name, *keys = text.split(":")
         self.options: dict = {}
         self.deterministic, self.is_doubling = None, False
-        self.slices = 4 if self.name == "pipeline" else 1
-        if self.name not in KEYS:
-            raise Usage(f'--schedules: expected one of {", ".join(KEYS)}, found "{self.name}"')
-        known = {**KEYS[self.name], "deterministic": DETERMINISTIC}
+        if self.name not in NAMES:
+            raise Usage(f'--schedules: expected one of {", ".join(NAMES)}, found "{self.name}"')
+        _, by, compute, _ = CHOICES.get(self.name, ((),) * 4)
+        self.is_collective = "collective" in by
+        self.has_slices = self.name in CHOICES and "whole" not in compute
+        self.slices = 4 if self.is_collective else 1
         for entry in keys:
             key, equals, value = entry.partition("=")
             what = f'--schedules: "{text}": {key}'
-            if not equals or key not in known:
-                raise Usage(f"{what}: expected KEY=VALUE with a key of {', '.join(known)}")
+            if not equals or self.name not in CHOICES and key != "deterministic":
+                raise Usage(f"{what}: expected KEY=VALUE, and of auto and sequence deterministic=VALUE")
             if key == "merge":
                 self.is_doubling = value == "double"
                 if not self.is_doubling:
                     self.options["merge"] = [extent(what, part) for part in value.split("-")]
-            elif known[key] is None:
-                number = extent(what, value)
-                if key == "slices":
-                    self.slices = number
-                else:
-                    self.options[key] = number
-            elif value not in known[key]:
-                raise Usage(f'{what}: expected one of {", ".join(known[key])}, found "{value}"')
-            elif key == "deterministic":
+            elif key == "slices":
+                self.slices = extent(what, value)
+            elif key != "deterministic":
+                self.options[key] = extent(what, value) if value.isdigit() else value
+            elif value in DETERMINISTIC:
                 self.deterministic = value
             else:
-                self.options[key] = f'"{value}"' if key in ("shots", "protocol") else value
+                raise Usage(f'{what}: expected one of {", ".join(DETERMINISTIC)}, found "{value}"')
 
     def of(self, ranks, reduces):
         """As `schedule=` takes it."""
@@ -63,13 +57,13 @@ class Schedule:
             while sum(merge) < ranks:
                 merge.append(sum(merge))
             options["merge"] = merge[::-1] if reduces else merge  # few where the loop waits for nothing else
-        return "pipeline" if self.name == "sequence" else self.name, options
+        return (self.name, options) if self.name in CHOICES else (None, {"by": "collective"})
 
     def rows(self, owner):
         """The digits of the rows that are computed slice by slice."""
-        if self.name in ("sequence", "auto", "direct"):
+        if not self.has_slices:
             return None
-        if self.name == "pipeline":
+        if self.is_collective:
             return owner * loop(self.slices)
         return loop("x") * loop(self.slices) if self.slices > 1 else loop("x")
 
@@ -93,7 +87,7 @@ def fused(case, ranks, schedule):
              "w": _weight(case, mesh, *((None, "x") if gathers else ("x", None)))}
     if gathers:
         axes = mesh[schedule.rows(serial("x")), "x"]
-    elif name == "pipeline" and schedule.name != "sequence":  # its slices are a part of each owner's rows
+    elif schedule.is_collective:  # its slices are a part of each owner's rows
         rows = didx("x") * loop(schedule.slices) if scatters else loop(schedule.slices)
         terms, axes = serial("x") * loop(schedule.slices) if scatters else rows, mesh[rows, None]
     else:
@@ -118,14 +112,14 @@ def fused(case, ranks, schedule):
         return product(x, w)
 
     def scaled(x, w, sx, sw):
-        """Behind the product, which has the type of the result: sums travel in it."""
+        """After the product, which has the type of the result: sums travel in it."""
         y = product(x, w)
         y.axes = y.axes or axes  # in this order: the plan follows that of the operations
         shape = case.m, case.n
         if case.dtype == "f8E4M3FN":
             return ((sx * sw).broadcast_to(*shape) * y.astype("f32")).astype(y.dtype)
         if gathers and not is_auto:  # all of them at once
-            sx = sx.reshard(mesh[(None,)], schedule="pipeline")
+            sx = sx.reshard(mesh[(None,)], by="collective")
         rows = _trace.Value("fusion.broadcast", [sx], shape, "f32", dims=[0])
         return (sw.broadcast_to(*shape) * (rows * y.astype("f32"))).astype(y.dtype)
 
@@ -152,6 +146,6 @@ def communication(case, ranks):
     end = mesh["x" if case.op == "rs" else None, None]
 
     def communication(whole):
-        return whole.reshard(end, schedule="pipeline")
+        return whole.reshard(end, by="collective")
 
     return fuse(TensorType(dtype, (case.m, case.k if gathers else case.n), begin), results=end)(communication)

@@ -39,7 +39,7 @@ def _make_probe(probe, count):
 def _time_probe(runner, probe):
     """Times a probe and its single command, interleaved: the arms of all modes."""
     runner.compiler.check = False  # a ring overwrites what nobody reads
-    lacks = probe.kind == "gated" and not runner.has_gated or probe.is_exchange and not runner.has_exchange
+    lacks = probe.kind == "gated_product" and not runner.has_gated or probe.is_exchange and not runner.has_exchange
     arms = []
     for one in (probe.once, probe):
         if lacks:  # the runtime would run the parts, which is no measurement of them
@@ -63,7 +63,7 @@ def _measurement(arm):
 
 
 def link_rate(runner):
-    """What one ring takes, without what a run does; the quickest way."""
+    """What one ring takes, without what a run does; the fastest way."""
     size, best = runner.options.link_bytes, {"bytes_per_second": None, "source": "no ring could run"}
     for kind in ("message", "put"):
         probe = probes.Probe(kind, bytes=size, repeats=_LINK_REPEATS)

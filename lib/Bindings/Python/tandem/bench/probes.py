@@ -22,7 +22,7 @@ SIZES = {"f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1}
 #: Messages and puts go round in a ring; puts end in one signal. signal: to the right-hand rank, and the left-hand one's is
 #: awaited. hop: a tiny accumulation, one on a worker stream that waits for it, and the main stream waits for that. beside: a
 #: matmul, and a put on a worker stream at the same time. behind: a matmul, then a longer put on a worker stream, and beside
-#: that the matmul again. gated: a matmul as a gated matmul that waits for nothing. exchange: an all-gather by one thread block;
+#: that the matmul again. gated_product: a gated matmul that waits for nothing. peer_exchange: an all-gather by one thread block;
 #: _twice: a two-shot all-reduce; _blocks: the gather by 8; _reduce: a reduce-scatter, then a small gather. rows: a put of 16 MiB in rows
 #: of so many bytes, between which as many are left out at the target.
 Kind = namedtuple("Kind", "has_shape has_bytes rate can")
@@ -33,8 +33,8 @@ KINDS = {
     "rows": Kind(False, True, _LINK, "one_sided"), "signal": Kind(False, False, None, "one_sided"),
     "all_gather": Kind(False, True, _LINK, "collectives"), "reduce_scatter": Kind(False, True, _LINK, "collectives"),
     "all_reduce": Kind(False, True, _LINK, "collectives"), "beside": Kind(True, True, None, "one_sided"),
-    "behind": Kind(True, True, None, "one_sided"), "gated": Kind(True, False, None, None),
-    **dict.fromkeys(("exchange", "exchange_twice", "exchange_blocks", "exchange_reduce"), Kind(False, True, _BLOCK, "one_sided"))}
+    "behind": Kind(True, True, None, "one_sided"), "gated_product": Kind(True, False, None, None),
+    **dict.fromkeys(("peer_exchange", "peer_exchange_twice", "peer_exchange_blocks", "peer_exchange_reduce"), Kind(False, True, _BLOCK, "one_sided"))}
 _NAME = re.compile(r"([a-z_]+)(?: (f32|f16|bf16|f8E4M3FN) (\d{1,9})x(\d{1,9})x(\d{1,9}))?(?: (\d{1,15}))? x(\d{1,4})( alone)?")
 
 
@@ -71,7 +71,7 @@ class Probe:
 
     @property
     def is_exchange(self):
-        return self.kind.startswith("exchange")
+        return self.kind.startswith("peer_exchange")
 
     @property
     def seconds(self):
@@ -172,7 +172,7 @@ class _Probes(dict):
         for probe in self.matmuls():
             if SIZES[probe.dtype] == 2 and probe.n % 8 == 0 and probe.k % 8 == 0 and probe.shape[1:] not in seen:
                 seen.add(probe.shape[1:])
-                self.put(replace(probe, kind="gated"))
+                self.put(replace(probe, kind="gated_product"))
 
     def unaligned(self):
         """Some matmuls of 16 bits, quick ones and slow ones, with a little more of N, of K, or of both: rows of factors then begin
@@ -198,8 +198,8 @@ def probes_for(ranks, is_gpu, cases=(), layers=()):
     p.add(("put", "message", "all_gather", "all_reduce"), [TINY])
     p.put(Probe("signal", repeats=MANY))
     if is_gpu:
-        p.add(("exchange", "exchange_twice", "exchange_blocks"), [TINY])
-        p.add(("exchange", "exchange_reduce"), [_MEBI])
+        p.add(("peer_exchange", "peer_exchange_twice", "peer_exchange_blocks"), [TINY])
+        p.add(("peer_exchange", "peer_exchange_reduce"), [_MEBI])
     for pieces in (1, ranks, 2 * ranks, 4 * ranks):
         for case in cases:
             p.of_case(case, pieces)
@@ -265,20 +265,20 @@ def _exchange(p, count, ranks):
 
     def exchange(kind, source, to, scratch, slot, types):
         return (f"hostir.peer_exchange {kind} {source} to {to}{f' scratch {scratch}' if scratch else ''} slot {slot} value %value blocks "
-                f"{_BLOCKS if p.kind == 'exchange_blocks' else 1} via %ch on %main : {types}")
+                f"{_BLOCKS if p.kind == 'peer_exchange_blocks' else 1} via %ch on %main : {types}")
 
     def gather(source, n, slot):
         return exchange("all_gather", source, "%gathered", None, slot, f"{_memory('f32', n)} to {alloc('%gathered', ranks, n)}")
 
     each, arguments = ["%value = arith.addi %i, %c1 : index"], ""
-    if p.kind == "exchange_reduce":
+    if p.kind == "peer_exchange_reduce":
         arguments = f"%a: {whole}, %b: {_memory('f32', TINY // 4)}, %c: {own} {{hostir.result}}"
         each.append(exchange("reduce_scatter", "%a", "%c", "%slots", 0, f"{whole} to {own} scratch {alloc('%slots', ranks, count)}"))
         each.append(gather("%b", TINY // 4, ranks))
     else:
-        operand = whole if p.kind == "exchange_twice" else own
+        operand = whole if p.kind == "peer_exchange_twice" else own
         arguments = f"%a: {operand}, %c: {operand} {{hostir.result}}"
-        if p.kind == "exchange_twice":
+        if p.kind == "peer_exchange_twice":
             slots = alloc("%slots", ranks, 1, count)
             each.append(exchange("two_shot_all_reduce", "%a", "%sums", "%slots", 0,
                                  f"{whole} to {alloc('%sums', ranks, count)} scratch {slots}"))
@@ -290,7 +290,7 @@ def _exchange(p, count, ranks):
 
 def _pieces(p, ranks):
     """Arguments, what comes before, each time and after, bytes of symmetric memory."""
-    if p.kind in ("matmul", "gated"):
+    if p.kind in ("matmul", "gated_product"):
         arguments, each = _matmul(p, "%a", "%b")
         return arguments, "", each if p.kind == "matmul" else f"hostir.gated_matmul on %main leaving 0 {{\n      {each}\n    }}", "", 0
     count = max(1, p.bytes // 4)

@@ -71,7 +71,7 @@ def is_measured(entry):
 def arms_of(row):
     """Measurements by name, in graphs if `auto` was measured there, and that mode. Of torch's modes the faster one counts."""
     found = [entry for entry in row["measurements"] if is_measured(entry)]
-    mode = next((mode for mode in ("graph", "direct") if any((e["what"], e["mode"]) == ("auto", mode) for e in found)), None)
+    mode = next((mode for mode in ("graph", "eager") if any((e["what"], e["mode"]) == ("auto", mode) for e in found)), None)
     arms = {}
     for entry in sorted(found, key=lambda one: one["median_us"]):
         if entry["mode"] == mode or entry["what"].startswith("torch"):

@@ -149,7 +149,7 @@ def scaled_matmul_reduce_scatter(dtype, ranks, x, weight, sliced, by_row, out, s
     for one, dims in (by_rows, [0, 1] if by_row else [0]), (scale, [0, 2] if by_column else [0]):
         product = product * Value("fusion.broadcast", [one], product.shape, "f32", dims=dims)
     total = round_to(product, out).sum(0)
-    options = {"schedule": "exchange"} if sliced and slices else {}
+    options = {"by": "messages"} if sliced and slices else {}
     axes = layer.mesh["x", None]
     layer.result("y", total.reshard(axes, **options), axes)
     return layer

@@ -177,7 +177,7 @@ class CollectiveMatmulPass(CustomGraphPass):
 
 @contextlib.contextmanager
 def overlap_compiled():
-    """While it is entered, all that torch.compile compiles uses CollectiveMatmulPass, behind the pass that is set already;
+    """While it is entered, all that torch.compile compiles uses CollectiveMatmulPass, after the pass that is set already;
     yields the pass. A model's backward is compiled by its first call: enter it there too, or give the pass to
     torch.compile.
 

@@ -181,8 +181,8 @@ def _prepare_scatter(group, numbers, rows, weights):
     return program, _interleaved(len(rows)), [(_like(rows[0], dim, here, weights[0].shape[1]), False)], call
 
 
-def _is_quicker_apart(program, gather):
-    """Is one program for the gather and dx, and then torch's matmul for dw, predicted to be quicker than one for all? In
+def _is_faster_in_two(program, gather):
+    """Is one program for the gather and dx, and then torch's matmul for dw, predicted to be faster than one for all? In
     that one both products go by slices, and sums over slices of dw take time."""
     both = program.explain()
     if not both.seconds:
@@ -207,14 +207,14 @@ def _prepare_scatter_backward(group, numbers, rows, weights):
             return [_padding.cut(made[0], dim, ranks, *mine, rows_of_all).reshape(x.shape), *made[1:]] if need_x else made
         return padded
     program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x, (*outer, rows_of_all, columns), kind, flags)
-    if all(flags) and _is_quicker_apart(program, lambda: _fusions.compiled(
+    if all(flags) and _is_faster_in_two(program, lambda: _fusions.compiled(
             _fusions.all_gather_matmul, group, x, (*outer, rows_of_all, weights[0].shape[1]), _global([weights[0].t()], ranks, 1),
             (True,))):
-        def apart(rows, weights):
+        def in_two(rows, weights):
             (x, grad), (weight,) = rows, weights
             dx, whole = _gather(group[0], (dim, tokens, True), (grad,), (weight.t(),))
             return [dx, _gradient_of_weight(weight, x, whole)]
-        return apart
+        return in_two
     inputs = [*([0] if need_weight else []), *([2] if need_x else []), 1]
     made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weight else [])]
     return program, inputs, made, call

@@ -49,7 +49,7 @@ static bool isDense(const fusion::SliceReshard &plan, bool ofSource) {
   return true;
 }
 
-/// Whether `op` must not read an own slice where it lies: the slice has other strides there than a
+/// Whether `op` must not read a local slice where it lies: the slice has other strides there than a
 /// received one.
 static bool mightDiffer(Operation *op, const fusion::SliceReshard &plan) {
   return findCopiedSum(op, plan.axes) && !(isDense(plan, true) && isDense(plan, false));
@@ -165,14 +165,14 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
     Explained<ReshardPlan> plan = planReshardFor(reshard, slice, Value(), builder);
     if (failed(plan))
       return plan.report();
-    bool apart = readsApart(reshard, copies);
-    if (apart)
+    bool elsewhere = readsElsewhere(reshard, copies);
+    if (elsewhere)
       body.readFrom(reshard.getResult(), {arrived, plan->target});
-    if (apart && !std::exchange(isForked, true))
+    if (elsewhere && !std::exchange(isForked, true))
       hostir::SyncOp::create(builder, getLoc(), copies, stream);
     Value source = makeView(builder, getLoc(), arrived, plan->target, true);
     Value target = makeView(builder, getLoc(), gathered, plan->target, true);
-    hostir::CopyOp::create(builder, getLoc(), source, target, apart ? copies : stream);
+    hostir::CopyOp::create(builder, getLoc(), source, target, elsewhere ? copies : stream);
   }
   return success();
 }
@@ -204,12 +204,12 @@ LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex 
                                   Value stream, Value copies) const {
   bool isStreamUsed = false;
   for (fusion::ReshardOp gather : gathers) {
-    bool apart = readsApart(gather, copies);
-    isStreamUsed |= !apart;
-    if ((!apart || kept.contains(gather)) &&
-        failed(copySlice(gather, body, me, slice, apart ? copies : stream)))
+    bool elsewhere = readsElsewhere(gather, copies);
+    isStreamUsed |= !elsewhere;
+    if ((!elsewhere || kept.contains(gather)) &&
+        failed(copySlice(gather, body, me, slice, elsewhere ? copies : stream)))
       return failure();
-    if (!apart)
+    if (!elsewhere)
       continue;
     Explained<ReshardPlan> plan = planReshardFor(gather, slice, me, body.getBuilder());
     if (failed(plan))

@@ -38,7 +38,7 @@ public:
   bool readsInPlace() const { return copied.empty() && kept.empty(); }
   /// Whether ops outside of the loop read a gathered value.
   bool isKept() const { return !kept.empty(); }
-  /// Whether an op that reads a gathered value may read an own slice where it lies.
+  /// Whether an op that reads a gathered value may read a local slice where it lies.
   bool mayReadOwn(Operation *reader) const;
   /// For schedules that forward slices: an obstacle if devices get different parts of them.
   Obstacle verifyForwarded() const;
@@ -53,10 +53,10 @@ public:
   /// it has arrived until `clearPlaces`; null: none is.
   LogicalResult copyReceived(LoopEmitter &body, ArrayRef<Value> received, const SliceIndex &slice,
                              Value stream, Value copies = {}) const;
-  /// Copies an own slice of all gathers into the gathered values.
+  /// Copies a local slice of all gathers into the gathered values.
   LogicalResult copyOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream) const;
-  /// Computes on the own slices of device `me`, which need no wait, at once if it can. `copies`: as
-  /// of `copyReceived`.
+  /// Computes on the local slices of device `me`, which need no wait, at once if it can. `copies`:
+  /// as of `copyReceived`.
   LogicalResult computeOwn(LoopEmitter &body, Value me, StreamFn getStream,
                            Value copies = {}) const;
   /// Computes on the slices of another owner: each after `arrive`, which emits what brings it into
@@ -70,7 +70,7 @@ private:
   LogicalResult emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream,
                         Value copies) const;
   /// Whether the loop's ops read slices elsewhere than in the gathered value.
-  bool readsApart(fusion::ReshardOp gather, Value copies) const {
+  bool readsElsewhere(fusion::ReshardOp gather, Value copies) const {
     return !copied.contains(gather) && (copies || !kept.contains(gather));
   }
 

@@ -20,7 +20,7 @@ using Exchanged = std::pair<Value, Value>;
 struct MessageGroup {
   Value channel, to, from, stream;
 
-  /// Sends and receives all pieces at once: apart, two devices could each wait for the other.
+  /// Sends and receives all pieces in one group; without it two devices could wait for each other.
   void emit(ProgramBuilder &program, Location loc, ArrayRef<Exchanged> pieces) const;
 };
 

@@ -113,12 +113,8 @@ LogicalResult OneSided::pushSlices(LoopEmitter &body, const GatherLoop &gather, 
   return success();
 }
 
-fusion::ScheduleInfo tandem::withPushOptions(fusion::ScheduleInfo info, bool reduces) {
-  using Option = fusion::ScheduleOption;
-  info.options.push_back({"by", Option::Kind::Word, 0, {"engines", "sms"}});
-  if (reduces)
-    info.options.back().words.push_back("epilogue");
-  info.options.push_back({"blocks", Option::Kind::Integer});
+fusion::ScheduleInfo tandem::withPushOptions(fusion::ScheduleInfo info) {
+  info.options.push_back({"blocks", fusion::ScheduleOption::Kind::Integer});
   info.rules.push_back({{"by", "sms"}, {fusion::LoopKind::Gather}});
   info.rules.push_back({{"blocks"}, {}, {}, fusion::ScheduleChoice{"by", "sms"}});
   return info;

@@ -56,10 +56,8 @@ private:
   int64_t firstSignal;
 };
 
-/// Also the options `by` and `blocks` and their rules: slices are pushed by copy engines or by SMs.
-/// `reduces`: the schedule has reductions, too, whose slices may also be pushed by the kernel that
-/// computes them.
-fusion::ScheduleInfo withPushOptions(fusion::ScheduleInfo info, bool reduces = false);
+/// Also the option `blocks`, and the rules for slices that SMs push.
+fusion::ScheduleInfo withPushOptions(fusion::ScheduleInfo info);
 /// What a plan uses whose slices so many thread blocks push; none: copy engines do.
 program::CapabilitySet usesOfPush(std::optional<int64_t> blocks);
 /// The thread blocks that push the slices of a gather; none: copy engines do.

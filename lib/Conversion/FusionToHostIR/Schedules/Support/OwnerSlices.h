@@ -26,8 +26,8 @@ struct SliceNumbers {
 using StreamFn = function_ref<Value(Value number)>;
 /// The main stream for all slices.
 inline constexpr std::nullptr_t onMain = nullptr;
-/// Emits the transfer of slice `number`, whose index is `slice`, on or beside `stream`, on which it
-/// is computed.
+/// Emits the transfer of slice `number`, whose index is `slice`, on or next to `stream`, on which
+/// it is computed.
 using TransferFn = function_ref<LogicalResult(Value number, const SliceIndex &slice, Value stream)>;
 
 /// The stream digits of a loop whose slices have one owner each. One of the digits is read as

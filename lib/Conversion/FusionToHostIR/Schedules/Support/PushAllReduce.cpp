@@ -34,13 +34,13 @@ struct AllReduceLoop {
 
 /// In round k each device computes slice k of every other device and puts it there, then its own,
 /// which it reduces when all partial sums have come, and puts to all others. Round k is reduced and
-/// handed out while round k + 1 is computed. If the matmul of the own slice adds, it comes one
+/// handed out while round k + 1 is computed. If the matmul of the local slice adds, it comes one
 /// round later. By the epilogue there is one round, all of it on the main stream.
 ///
 /// All devices put in the same order, from one stream: a partial sum of round k + 1 to a peer, a
 /// sum of round k to the one before it, and so on. With one round each receives from one device at
-/// a time. With more, more than two devices drift apart: two send to one device, and another link
-/// is idle. With two streams they did so more often (4 H200: up to 1.45 times as long).
+/// a time. With more, more than two devices get out of step: two send to one device, and another
+/// link is idle. With two streams they did so more often (4 H200: up to 1.45 times as long).
 class Emission {
 public:
   Emission(const AllReduceLoop &all, ProgramBuilder &program);
@@ -55,7 +55,7 @@ private:
   }
   Value getCopyStream() const { return getWorker(0); }
   Value getFinishStream() const { return getWorker(1); }
-  /// Of two workers not the one that copies: a put would stand behind a wait.
+  /// Of two workers not the one that copies: a put would stand after a wait.
   Value getReduceStream() const { return getWorker(program.getWorkers() > 2 ? 2 : 1); }
   void sync(Value stream, Value after) const {
     if (!all.epilogue)
@@ -69,7 +69,7 @@ private:
   LogicalResult computeOthers(Value round, Value before = {});
   /// The partial sums of all slices, where their matmul stores them.
   LogicalResult computeAndStore(Value round);
-  /// Adds up the own slice of a round.
+  /// Adds up the local slice of a round.
   LogicalResult sum(Value round);
   /// Puts the sum of a round to a peer.
   void deliver(Value round, Value distance);
@@ -79,9 +79,9 @@ private:
     deliver(round, distance);
     return receive(round, distance);
   }
-  /// The same with all peers; also what follows, on the own slice.
+  /// The same with all peers; also what follows, on the local slice.
   LogicalResult deliverToAll(Value round);
-  /// Computes the own slice of a round, plus what the other device has computed of it.
+  /// Computes the local slice of a round, plus what the other device has computed of it.
   LogicalResult sumByMatmul(Value round, const SliceIndex &slice);
   LogicalResult computeOwn(Value round, const SliceIndex &slice);
   /// What follows the all-reduce, on a slice that has arrived, or is the device's own.
@@ -262,7 +262,7 @@ LogicalResult Emission::deliverToAll(Value round) {
     deliver(round, distance);
     return success();
   };
-  // In one stream a put must not stand behind a wait, nor behind what follows.
+  // In one stream a put must not stand after a wait, nor after what follows.
   if (all.epilogue || program.getWorkers() == 1) {
     if (failed(forEach(put)) || failed(finishOwn(round)))
       return failure();
@@ -287,7 +287,7 @@ LogicalResult Emission::emitRounds() {
   LogicalResult done = program.loop(loc, 1, rounds, [&](Value round) {
     Value before = program.math(loc).sub(round, 1);
     // The matmul that adds has this round's time to wait for its partial sums. In one stream no put
-    // of this round stands behind a wait of the one before.
+    // of this round stands after a wait of the one before.
     if (all.sums || program.getWorkers() == 1) {
       if (failed(computeOthers(round)) || failed(sum(before)))
         return failure();

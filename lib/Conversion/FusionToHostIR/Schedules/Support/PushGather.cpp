@@ -124,7 +124,7 @@ LogicalResult PushGather::emit(ArrayRef<Batch> batches, std::optional<int64_t> b
   received = gather.allocReceived(program);
   if (failed(body.prepare()))
     return failure();
-  // All puts are issued before the first wait: where streams share a queue, no put is queued behind
+  // All puts are issued before the first wait: where streams share a queue, no put is queued after
   // a wait.
   LogicalResult done =
       loop.overlap([&] { return failed(pushOwn(blocks)) ? failure() : compute(batches); });

@@ -67,10 +67,10 @@ LogicalResult emitPushGather(const GatherLoop &gather, ProgramBuilder &program,
 /// How the partial sums of a reduction are computed and added.
 struct PushedSums {
   bool epilogue; ///< the kernel that computes the slices stores them to their owners
-  bool byMatmul; ///< of two devices: the matmuls of the own slices add what has arrived
+  bool byMatmul; ///< of two devices: the matmuls of the local slices add what has arrived
 };
 
-/// Slices are computed in the order of the devices that get them, the own ones last. Each goes to
+/// Slices are computed in the order of the devices that get them, the local ones last. Each goes to
 /// its owner's receive memory; the owner then reduces what has arrived.
 LogicalResult emitPushScatter(const ScatterLoop &scatter, ProgramBuilder &program,
                               ArrayRef<Batch> batches, PushedSums sums);

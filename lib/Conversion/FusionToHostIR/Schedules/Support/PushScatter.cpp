@@ -20,7 +20,7 @@ public:
         loop(scatter.loop, scatter.scattered.plan, scatter.digits, loc, program, sums.epilogue,
              /*keeps=*/false),
         body(scatter.loop, program), program(program), builder(program.getBuilder()),
-        place(Value()) {}
+        slot(Value()) {}
 
   LogicalResult emit(ArrayRef<Batch> batches);
 
@@ -41,14 +41,14 @@ private:
   LoopEmitter body;
   ProgramBuilder &program;
   OpBuilder &builder;
-  Value received;     ///< peers write here
-  ScatterPlace place; ///< where this device's slices come to, at any peer
+  Value received;   ///< peers write here
+  ReceiveSlot slot; ///< where this device's slices come to, at any peer
 };
 
 } // namespace
 
 void PushScatter::pushTo(Value peer, Value number, const SliceIndex &slice, Value stream) {
-  Value from = scatter.getComputed(program, slice), to = scatter.getTarget(program, place, slice);
+  Value from = scatter.getComputed(program, slice), to = scatter.getTarget(program, slot, slice);
   loop.puts.put(from, to, peer, stream);
   loop.puts.signal(peer, number, stream);
 }
@@ -83,7 +83,7 @@ LogicalResult PushScatter::computeBatch(Batch batch, Value step) {
     SliceIndex slice = scatter.digits.getIndex(builder, loc, to, zero, /*isFirst=*/false);
     if (distance == 0)
       hostir::CopyOp::create(builder, loc, scatter.getComputed(program, slice),
-                             scatter.getTarget(program, place, slice), stream);
+                             scatter.getTarget(program, slot, slice), stream);
     else
       pushTo(to, zero, slice, copies);
   }
@@ -93,10 +93,10 @@ LogicalResult PushScatter::computeBatch(Batch batch, Value step) {
 LogicalResult PushScatter::computeOwn(Value step) {
   Value stream = loop.getComputeStream(step);
   if (!sums.byMatmul)
-    return scatter.computeOwn(body, loop.peers.me, place, [&](Value) { return stream; });
-  ScatterPlace result(program.getBuffer(scatter.scatter.getResult()));
+    return scatter.computeOwn(body, loop.peers.me, slot, [&](Value) { return stream; });
+  ReceiveSlot result(program.getBuffer(scatter.scatter.getResult()));
   result.term =
-      scatter.getPlace(program, received, loop.peers.getSource(program.getIndex(1))).buffer;
+      scatter.getSlot(program, received, loop.peers.getSource(program.getIndex(1))).buffer;
   return scatter.computeOwn(body, loop.peers.me, result, [&](Value number) {
     loop.puts.waitForAll(number, stream);
     return stream;
@@ -104,7 +104,7 @@ LogicalResult PushScatter::computeOwn(Value step) {
 }
 
 LogicalResult PushScatter::compute(ArrayRef<Batch> batches) {
-  place = scatter.getPlace(program, received, loop.peers.me);
+  slot = scatter.getSlot(program, received, loop.peers.me);
   if (batches.empty()) {
     LogicalResult done = loop.forEachTurn([&](SliceNumbers numbers) {
       return program.loop(loc, 1, loop.peers.devices, [&](Value step) {
@@ -129,7 +129,7 @@ LogicalResult PushScatter::compute(ArrayRef<Batch> batches) {
 LogicalResult PushScatter::computeAndStore() {
   if (failed(emitEpiloguePush(program, loc, [&] { return compute({}); })))
     return failure();
-  // A matmul that waits comes behind the kernel.
+  // A matmul that waits comes after the kernel.
   return sums.byMatmul ? computeOwn(program.getIndex(loop.peers.devices)) : success();
 }
 

@@ -71,11 +71,11 @@ Value ScatterLoop::allocReceived(ProgramBuilder &program, bool symmetric) const 
   return received;
 }
 
-ScatterPlace ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value device) const {
+ReceiveSlot ScatterLoop::getSlot(ProgramBuilder &program, Value received, Value device) const {
   if (!reduces())
     return {received, device};
-  return ScatterPlace(hostir::buildElementView(program.getBuilder(), scatter.getLoc(), received,
-                                               OpFoldResult(device)));
+  return ReceiveSlot(hostir::buildElementView(program.getBuilder(), scatter.getLoc(), received,
+                                              OpFoldResult(device)));
 }
 
 LogicalResult ScatterLoop::prepare(LoopEmitter &body) const {
@@ -96,7 +96,7 @@ Value ScatterLoop::getComputed(ProgramBuilder &program, const SliceIndex &slice)
                   getLocalDims(scatter.getInput().getType(), &slice), true);
 }
 
-LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ScatterPlace place,
+LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ReceiveSlot slot,
                                      const SliceIndex &slice) const {
   hostir::IndexBuilder math = program.math(scatter.getLoc());
   LocalDims dims = getLocalDims(scatter.getInput().getType(), &slice);
@@ -104,7 +104,7 @@ LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ScatterPlace place
   dims[scattered.dim][scattered.localDigit] = {1, program.getIndex(0), 0};
   // What was on one device each lies next to each other there.
   for (const ScatteredDigit::Source &source : scattered.sources) {
-    Value index = math.div(place.source, source.inner);
+    Value index = math.div(slot.source, source.inner);
     if (scattered.sources.size() > 1)
       index = math.mod(index, source.size);
     auto &digits = dims[source.dim];
@@ -113,10 +113,10 @@ LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ScatterPlace place
   return dims;
 }
 
-Value ScatterLoop::getTarget(ProgramBuilder &program, ScatterPlace place,
+Value ScatterLoop::getTarget(ProgramBuilder &program, ReceiveSlot slot,
                              const SliceIndex &slice) const {
-  return makeView(program.getBuilder(), scatter.getLoc(), place.buffer,
-                  getTargetDims(program, place, slice), true);
+  return makeView(program.getBuilder(), scatter.getLoc(), slot.buffer,
+                  getTargetDims(program, slot, slice), true);
 }
 
 bool ScatterLoop::canAdd() const {
@@ -125,22 +125,22 @@ bool ScatterLoop::canAdd() const {
          scatter.getType().getElementType().isF32();
 }
 
-LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
+LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ReceiveSlot slot, const SliceIndex &slice,
                                    Value stream, bool adds) const {
   ProgramBuilder &program = body.program;
   // A matmul writes straight into the receive memory.
   bool inPlace = body.writesPlace(scatter.getInput());
-  SliceBuffer target{place.buffer, getTargetDims(program, place, slice)};
+  SliceBuffer target{slot.buffer, getTargetDims(program, slot, slice)};
   if (adds)
     body.addTo(scatter.getInput(), target);
-  else if (place.term)
-    body.writeSumTo(scatter.getInput(), target, {place.term, target.dims});
+  else if (slot.term)
+    body.writeSumTo(scatter.getInput(), target, {slot.term, target.dims});
   else if (inPlace)
     body.writeTo(scatter.getInput(), target);
   LogicalResult done = emitProducers(body, slice, stream);
   body.clearPlaces();
   if (!inPlace) {
-    Value from = getComputed(program, slice), to = getTarget(program, place, slice);
+    Value from = getComputed(program, slice), to = getTarget(program, slot, slice);
     hostir::CopyOp::create(program.getBuilder(), scatter.getLoc(), from, to, stream);
   }
   return done;
@@ -159,11 +159,11 @@ void ScatterLoop::finish(ProgramBuilder &program, Value received) const {
                            builder.getDenseI64ArrayAttr({0}), program.getMainStream());
 }
 
-LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, ScatterPlace place,
+LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, ReceiveSlot slot,
                                       StreamFn getStream, SliceNumbers numbers, bool adds) const {
   return digits.forEachSlice(body, getLoc(), me, /*isFirst=*/false, numbers, getStream,
                              [&](Value, const SliceIndex &slice, Value stream) {
-                               return emitOwn(body, place, slice, stream, adds);
+                               return emitOwn(body, slot, slice, stream, adds);
                              });
 }
 

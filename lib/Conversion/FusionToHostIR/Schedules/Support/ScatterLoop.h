@@ -14,9 +14,9 @@
 
 namespace tandem {
 
-/// Where the slices of one device come to.
-struct ScatterPlace {
-  ScatterPlace(Value buffer, Value source = {}) : buffer(buffer), source(source) {}
+/// Where the slices of one device arrive: in a slot of the receive memory, or in the result.
+struct ReceiveSlot {
+  ReceiveSlot(Value buffer, Value source = {}) : buffer(buffer), source(source) {}
   Value buffer; ///< of a reduction: the device's piece of the receive memory; else all of it
   Value source; ///< of an all-to-all: the device's number
   Value term;   ///< of the buffer's shape, added to what a matmul computes; null: none
@@ -51,18 +51,18 @@ public:
   SmallVector<int64_t> getReceivedShape() const;
   /// Receive memory; `symmetric`: that peers may write. It is the result's buffer, if it can be.
   Value allocReceived(ProgramBuilder &program, bool symmetric) const;
-  /// Where the slices of one device come to.
-  ScatterPlace getPlace(ProgramBuilder &program, Value received, Value device) const;
+  /// The device's slot in the receive memory.
+  ReceiveSlot getSlot(ProgramBuilder &program, Value received, Value device) const;
   /// Buffers for all that the loop makes.
   LogicalResult prepare(LoopEmitter &body) const;
   /// Computes a slice on `stream`.
   LogicalResult emitProducers(LoopEmitter &body, const SliceIndex &slice, Value stream) const;
   /// The slice where it is computed, and in its owner's piece.
   Value getComputed(ProgramBuilder &program, const SliceIndex &slice) const;
-  Value getTarget(ProgramBuilder &program, ScatterPlace place, const SliceIndex &slice) const;
-  /// Computes the slices of device `me` into its `place`. With `adds`, adds them to what is there:
+  Value getTarget(ProgramBuilder &program, ReceiveSlot slot, const SliceIndex &slice) const;
+  /// Computes the slices of device `me` into its `slot`. With `adds`, adds them to what is there:
   /// only if `canAdd`.
-  LogicalResult computeOwn(LoopEmitter &body, Value me, ScatterPlace place, StreamFn getStream,
+  LogicalResult computeOwn(LoopEmitter &body, Value me, ReceiveSlot slot, StreamFn getStream,
                            SliceNumbers numbers = {}, bool adds = false) const;
   /// Whether partial sums in f32 are computed by a matmul, which can add to what is there and
   /// rounds nothing that a separate addition would not round.
@@ -76,10 +76,9 @@ public:
 
 private:
   ScatterLoop(const StreamLoop &loop, ScatteredDigit scattered);
-  LocalDims getTargetDims(ProgramBuilder &program, ScatterPlace place,
-                          const SliceIndex &slice) const;
-  LogicalResult emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
-                        Value stream, bool adds) const;
+  LocalDims getTargetDims(ProgramBuilder &program, ReceiveSlot slot, const SliceIndex &slice) const;
+  LogicalResult emitOwn(LoopEmitter &body, ReceiveSlot slot, const SliceIndex &slice, Value stream,
+                        bool adds) const;
 };
 
 } // namespace tandem

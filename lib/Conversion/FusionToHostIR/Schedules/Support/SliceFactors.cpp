@@ -114,7 +114,7 @@ SmallVector<fusion::StreamFactor> tandem::getRangeFactors(fusion::ReshardOp op) 
 }
 
 SmallVector<fusion::ReshardOp> tandem::getNumberedReshards(const StreamLoop &loop) {
-  return cast<fusion::StreamLoopOp>(loop.place).getReshards();
+  return cast<fusion::StreamLoopOp>(loop.op).getReshards();
 }
 
 void tandem::addSliced(

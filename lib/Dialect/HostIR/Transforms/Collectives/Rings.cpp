@@ -32,8 +32,8 @@ static Value blockBehind(CollectiveBuilder &build, Value index, int64_t distance
   return build.wrap(build.sub(sum, index));
 }
 
-// Every device's block moves around the ring; the own block is in place. Step i forwards the block
-// received in step i - 1.
+// Every device's block moves around the ring; the local block is in place. Step i forwards the
+// block received in step i - 1.
 static void ringGather(CollectiveBuilder &build, const Ring &ring,
                        function_ref<Value(Value)> block) {
   build.loop(0, ring.size - 1, [&](Value i) {
@@ -44,7 +44,7 @@ static void ringGather(CollectiveBuilder &build, const Ring &ring,
 }
 
 // The partial sum of block b starts on the right of device b and ends on b: step i receives the sum
-// of block self - 2 - i and adds the own slice. Partial sums alternate between two buffers; the
+// of block self - 2 - i and adds the local slice. Partial sums alternate between two buffers; the
 // last one arrives in `output`.
 static void ringReduce(CollectiveBuilder &build, const Ring &ring,
                        function_ref<Value(Value)> inputBlock, Value output) {
