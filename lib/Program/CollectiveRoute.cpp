@@ -11,9 +11,9 @@
 
 namespace tandem::program {
 
-CollectiveRoute collectiveRoute(CollectiveKind kind, double members, double slice) {
+CollectiveRoute collectiveRoute(CollectiveKind collective, double members, double slice) {
   double g = members, s = slice, depth = std::ceil(std::log2(g));
-  switch (kind) {
+  switch (collective) {
   case CollectiveKind::AllReduce:
     // Ring: reduce-scatter and all-gather of 1/g each. Tree: everything up and down.
     return {2 * (g - 1), 2 * (g - 1) / g * s, 2 * depth, 2 * s};

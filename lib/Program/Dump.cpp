@@ -9,6 +9,7 @@
 
 #include "ProgramImpl.h"
 #include "tandem/Program/AppendTo.h"
+#include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Program/Commands.h"
 
 #include <cstring>
@@ -212,13 +213,12 @@ private:
     }
     auto kind = static_cast<CollectiveKind>(command.op());
     if (name == "root")
-      return kind >= CollectiveKind::Broadcast ? " root " + peer(command) : "";
-    if (name == "collective") {
-      bool reduces = kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
-                     kind == CollectiveKind::Reduce;
+      return program::isRooted(kind) ? " root " + peer(command) : "";
+    if (name == "collective")
       return std::string(toString(kind)) +
-             (reduces ? fmt::format(" {}", sp::EnumNameReduceOp(command.reduce_op())) : "");
-    }
+             (program::isReduction(kind)
+                  ? fmt::format(" {}", sp::EnumNameReduceOp(command.reduce_op()))
+                  : "");
     return name == "list" ? operandList(command) : places(command);
   }
 

@@ -403,7 +403,7 @@ std::optional<EpilogueFunction> findEpilogueFunction(const sp::Expression &expre
 std::optional<MatmulEpilogue> findEpilogue(const Program &program, uint32_t matmul) {
   const sp::RankProgram &data = program.data();
   const sp::Command &product = *data.commands()->Get(matmul);
-  bool isGated = product.kind() == sp::CommandKind::gated_matmul;
+  bool isGated = isGatedMatmul(product.kind());
   uint32_t next = matmul + 1 + (isGated ? product.aux() : 0);
   if ((!isGated && product.kind() != sp::CommandKind::matmul) || next >= data.commands()->size() ||
       program.index().deterministic() != sp::Determinism::none ||

@@ -70,8 +70,7 @@ std::vector<DerivedPart> deriveParts(ExchangeKind kind, uint32_t members,
 }
 
 const sp::Exchange *exchangeOf(const sp::RankProgram &data, const sp::Command &head) {
-  return head.kind() == sp::CommandKind::fused_exchange ? data.exchanges()->Get(head.peer())
-                                                        : nullptr;
+  return isFusedExchange(head.kind()) ? data.exchanges()->Get(head.peer()) : nullptr;
 }
 
 namespace {
@@ -88,7 +87,7 @@ public:
     for (uint32_t i = 0; i < before.size(); ++i) {
       program.commands.push_back(before[i]);
       const sp::Command &head = before[i];
-      if (head.kind() == sp::CommandKind::fused_exchange)
+      if (isFusedExchange(head.kind()))
         TANDEM_RETURN_IF_ERROR(
             expand(head).withPrefix(fmt::format("exchanges[{}]: ", head.peer())));
     }
@@ -299,7 +298,7 @@ Status expandExchanges(ProgramImpl &program) {
   bool hasExchange = false;
   for (uint32_t i = 0; i < sizeOfVector(stored.commands()); ++i) {
     const sp::Command &command = *stored.commands()->Get(i);
-    if (command.kind() != sp::CommandKind::fused_exchange)
+    if (!isFusedExchange(command.kind()))
       continue;
     if (command.peer() >= sizeOfVector(stored.exchanges()))
       return invalid("command {}: field peer: exchange {} of {}", i, command.peer(),

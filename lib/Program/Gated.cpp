@@ -8,6 +8,7 @@
 #include "tandem/Program/Gated.h"
 
 #include "ProgramImpl.h"
+#include "tandem/Program/FusedExchange.h"
 
 #include <algorithm>
 
@@ -419,6 +420,44 @@ std::vector<GatedPart> gatedParts(const Program &program, uint32_t head) {
 
 Expected<GatedProduct> describeGated(const std::vector<GatedPart> &parts) {
   return Assembler(parts).run();
+}
+
+/// Whether all rows begin at multiples of what a kernel loads at once.
+static bool isAligned(const PlacedView &view) {
+  constexpr uint64_t kLoad = 16;
+  uint64_t bits = view.address;
+  for (unsigned d = 0; d < view.layout.rank; ++d)
+    if (view.layout.shape[d] > 1 && view.layout.strides[d] > 1)
+      bits |= static_cast<uint64_t>(view.layout.strides[d]) * sizeOf(view.layout.dtype);
+  return bits % kLoad == 0;
+}
+
+std::string whyNoKernel(const Program &program, uint32_t head) {
+  if (isFusedExchange(program.data().commands()->Get(head)->kind()))
+    return whyNoKernel(stepsOf(exchangeParts(program, head)));
+  std::vector<GatedPart> parts = gatedParts(program, head);
+  Expected<GatedProduct> product = describeGated(parts);
+  if (!product)
+    return product.status().message();
+  if (!product->whyNoTargets.empty())
+    return product->whyNoTargets;
+  if (program.index().deterministic() != sp::Determinism::none)
+    return "a deterministic program adds in a given order";
+  if (product->numGates > kMostGates)
+    return fmt::format("it has {} gates, of at most {}", product->numGates, kMostGates);
+  for (const GatedPart &part : parts) {
+    if (part.kind != CommandKind::Matmul)
+      continue;
+    DType type = part.out.layout.dtype;
+    if ((type != DType::F16 && type != DType::BF16) || part.a.layout.dtype != type)
+      return "only products of f16 and of bf16 have gated kernels";
+    if (part.out.layout.shape[1] % 8 != 0 || part.a.layout.shape[1] % 8 != 0 ||
+        !isAligned(part.out) || !isAligned(part.a) || !isAligned(part.b))
+      return "expected rows at multiples of 16 bytes";
+  }
+  int64_t first = product->own.firstRow, end = first + product->own.rows;
+  bool isTiles = first % kOwnRowsUnit == 0 && (end % kOwnRowsUnit == 0 || end == product->m());
+  return product->own && !isTiles ? "rows in another matrix are not whole tiles" : "";
 }
 
 } // namespace tandem::program

@@ -35,7 +35,7 @@ public:
         return status.withPrefix(where(i));
       // Its parts are good by now.
       if (left == 0 && i == head + table.commands()->Get(head)->aux() &&
-          table.commands()->Get(head)->kind() == sp::CommandKind::gated_matmul)
+          isGatedMatmul(table.commands()->Get(head)->kind()))
         TANDEM_RETURN_IF_ERROR(
             describeGated(gatedParts(program, head)).status().withPrefix(where(head)));
     }
@@ -109,7 +109,7 @@ private:
       return partOf == PartOf::Group ? invalid("is outside a group") : Status();
     const sp::Command &owner = *table.commands()->Get(head);
     bool isGroup = owner.kind() == sp::CommandKind::group;
-    bool isGated = owner.kind() == sp::CommandKind::gated_matmul;
+    bool isGated = isGatedMatmul(owner.kind());
     const char *name = infoOf(owner.kind()).name;
     PartOf holder = isGroup ? PartOf::Group : isGated ? PartOf::Gated : PartOf::Exchange;
     if (!(static_cast<unsigned>(partOf) & static_cast<unsigned>(holder)))
@@ -145,7 +145,7 @@ private:
     uint32_t end = 0; // of the parts of the last gated matmul
     for (uint32_t i = 0; i < sizeOfVector(table.commands()); ++i) {
       const sp::Command &command = *table.commands()->Get(i);
-      if (command.kind() == sp::CommandKind::gated_matmul)
+      if (isGatedMatmul(command.kind()))
         end = i + 1 + command.aux();
       bool launches = infoOf(command.kind()).takesList;
       uint32_t first = launches ? command.operands()->Get(0) : 0;
@@ -221,7 +221,7 @@ private:
                      isGroup ? "messages" : "parts", after);
     if (!isGroup && command.value() > kMostSms)
       return invalid("field value: expected at most {} SMs, found {}", kMostSms, command.value());
-    if (command.kind() == sp::CommandKind::fused_exchange) {
+    if (isFusedExchange(command.kind())) {
       if (command.value() == 0 || command.value() > kMostExchangeBlocks)
         return invalid("field value: expected 1 to {} thread blocks, found {}", kMostExchangeBlocks,
                        command.value());

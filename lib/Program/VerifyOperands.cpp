@@ -155,8 +155,8 @@ Status verifyCollective(const ProgramImpl &program, const sp::Command &command,
     return invalid("field peer: root {} of {}", command.peer(), size);
   bool isRoot = command.peer() == channel.self();
   bool stackIn = stacksIn(kind), stackOut = stacksOut(kind);
-  bool needsIn = isRoot || (kind != CollectiveKind::Broadcast && kind != CollectiveKind::Scatter);
-  bool needsOut = isRoot || (kind != CollectiveKind::Reduce && kind != CollectiveKind::Gather);
+  bool needsIn = isRoot || !isFromRoot(kind);
+  bool needsOut = isRoot || !isToRoot(kind);
   const auto &out = refs[0], &in = refs[1];
   if (needsOut && !out)
     return invalid("out: missing");

@@ -105,30 +105,21 @@ void Profile::add(const CUpti_Activity &record) {
     else if (of.graphId)
       ++lost;
   };
-  switch (record.kind) {
-  case CUPTI_ACTIVITY_KIND_DRIVER: {
+  if (record.kind == CUPTI_ACTIVITY_KIND_DRIVER) {
     const auto &call = reinterpret_cast<const CUpti_ActivityAPI &>(record);
     launches.push_back({call.correlationId, call.start});
-    return;
-  }
-  case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+  } else if (record.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
     const auto &kernel = reinterpret_cast<const CUpti_ActivityKernel10 &>(record);
-    return node(kernel, 0, kernel.name);
-  }
-  case CUPTI_ACTIVITY_KIND_MEMCPY: {
+    node(kernel, 0, kernel.name);
+  } else if (record.kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
     const auto &copy = reinterpret_cast<const CUpti_ActivityMemcpy6 &>(record);
-    return node(copy, copy.bytes, "memcpy");
-  }
-  case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+    node(copy, copy.bytes, "memcpy");
+  } else if (record.kind == CUPTI_ACTIVITY_KIND_MEMCPY2) {
     const auto &copy = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4 &>(record);
-    return node(copy, copy.bytes, "memcpy to a peer");
-  }
-  case CUPTI_ACTIVITY_KIND_MEMSET: {
+    node(copy, copy.bytes, "memcpy to a peer");
+  } else if (record.kind == CUPTI_ACTIVITY_KIND_MEMSET) {
     const auto &fill = reinterpret_cast<const CUpti_ActivityMemset4 &>(record);
-    return node(fill, fill.bytes, "memset");
-  }
-  default:
-    return;
+    node(fill, fill.bytes, "memset");
   }
 }
 

@@ -8,6 +8,7 @@
 #include "Verify.h"
 
 #include "Inputs.h"
+#include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Program/Container.h"
 #include "tandem/Program/stream_program_generated.h"
 #include "tandem/Runtime/Context.h"
@@ -178,9 +179,7 @@ Comparison run::compare(const Tensor &out, const Tensor &reference, const Path &
 static bool computes(const sp::Command &command) {
   auto kind = static_cast<CollectiveKind>(command.op());
   return program::infoOf(command.kind()).computes ||
-         (command.kind() == sp::CommandKind::collective &&
-          (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
-           kind == CollectiveKind::Reduce));
+         (command.kind() == sp::CommandKind::collective && program::isReduction(kind));
 }
 
 std::vector<Path> run::pathsToResults(const Program &program) {

@@ -25,8 +25,14 @@ constexpr bool isReduction(CollectiveKind kind) {
   return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
          kind == CollectiveKind::Reduce;
 }
-/// Whether it has a root.
-constexpr bool isRooted(CollectiveKind kind) { return kind >= CollectiveKind::Broadcast; }
+/// Whether only the root has an input, or only the root an output.
+constexpr bool isFromRoot(CollectiveKind kind) {
+  return kind == CollectiveKind::Broadcast || kind == CollectiveKind::Scatter;
+}
+constexpr bool isToRoot(CollectiveKind kind) {
+  return kind == CollectiveKind::Reduce || kind == CollectiveKind::Gather;
+}
+constexpr bool isRooted(CollectiveKind kind) { return isFromRoot(kind) || isToRoot(kind); }
 
 /// Steps, and bytes through a device's port, of a ring and of a tree.
 struct CollectiveRoute {
@@ -36,7 +42,7 @@ struct CollectiveRoute {
 
 /// `members`: of the group, at least 2. `slice`: bytes of a slice: of the smaller operand, and of
 /// an all-to-all the part for one member.
-CollectiveRoute collectiveRoute(CollectiveKind kind, double members, double slice);
+CollectiveRoute collectiveRoute(CollectiveKind collective, double members, double slice);
 
 } // namespace tandem::program
 

@@ -115,6 +115,13 @@ constexpr bool isMessage(CommandKind kind) {
 }
 constexpr bool isMessage(sp::CommandKind kind) { return isMessage(static_cast<CommandKind>(kind)); }
 
+constexpr bool isGatedMatmul(sp::CommandKind kind) {
+  return static_cast<CommandKind>(kind) == CommandKind::GatedMatmul;
+}
+constexpr bool isFusedExchange(sp::CommandKind kind) {
+  return static_cast<CommandKind>(kind) == CommandKind::FusedExchange;
+}
+
 } // namespace tandem::program
 
 #endif // TANDEM_PROGRAM_COMMANDS_H

@@ -113,6 +113,10 @@ Expected<GatedProduct> describeGated(const std::vector<GatedPart> &parts);
 /// The parts of the gated matmul that is command `head` of a loaded program.
 std::vector<GatedPart> gatedParts(const Program &program, uint32_t head);
 
+/// Why no kernel runs all parts of the gated matmul or fused exchange that is command `head` of a
+/// loaded program, as far as the program tells; empty: one does.
+std::string whyNoKernel(const Program &program, uint32_t head);
+
 } // namespace tandem::program
 
 #endif // TANDEM_PROGRAM_GATED_H

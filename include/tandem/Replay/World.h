@@ -47,10 +47,12 @@ enum class Space : uint8_t { Argument = 0, Arena = 1, Symmetric = 2 };
 /// In Command::flags, of a matmul: a device may run the launch after it with it, and leave the
 /// product unrounded (program::findEpilogue).
 inline constexpr uint8_t kHasEpilogue = 0x80;
+/// Of a gated matmul or fused exchange: one kernel of a GPU can run all parts; it has puts.
+inline constexpr uint8_t kHasKernel = 0x40, kHasPuts = 0x20;
 
 struct Command {
   Kind kind = Kind::Record;
-  uint8_t flags = 0;        ///< sp::CommandFlags, and kHasEpilogue
+  uint8_t flags = 0;        ///< sp::CommandFlags, and the flags above
   uint8_t op = 0;           ///< CollectiveKind
   uint8_t reduceOp = 0;     ///< ReduceOp
   uint16_t stream = 0;      ///< of its rank; 0 = main
@@ -169,23 +171,20 @@ struct Slot {
 
 /// A reason why two ends do not match. `a` (and `b`, if any) are the commands.
 struct Mismatch {
-  enum Kind : uint8_t {
+  enum Problem : uint8_t {
     SendWithoutRecv,
     RecvWithoutSend,
     MessageSize,       ///< the ends have different numbers of elements
     MessageType,       ///< ... or different dtypes
     GroupsDiffer,      ///< `rank` and `other` have different groups for `channel`
     CollectiveMissing, ///< rank `rank` issues fewer collectives of the channel than a's rank
-    CollectiveKind,
-    CollectiveRoot,
-    CollectiveReduceOp,
-    CollectiveSize,
-    CollectiveType,
+    CollectiveDiffers, ///< in `field`
     WaitWithoutSignal, ///< no command raises the slot that far
     PutOutside         ///< put past the end of the target's symmetric memory
-  } kind = SendWithoutRecv;
+  } problem = SendWithoutRecv;
   CommandId a = kNone, b = kNone;
   uint32_t rank = kNone, other = kNone, channel = kNone;
+  const char *field = "";
 };
 
 struct LoadOptions {

@@ -9,6 +9,8 @@
 #include "LocalPass.h"
 #include "Order.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -141,8 +143,7 @@ private:
       const Command &command = world.commands[first];
       auto kind = static_cast<CollectiveKind>(command.op);
       const View *out = world.operand(world.ranks[world.rankOf(first)], command, 1);
-      bool adds = (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
-                   kind == CollectiveKind::Reduce) &&
+      bool adds = program::isReduction(kind) &&
                   static_cast<ReduceOp>(command.reduceOp) == ReduceOp::Sum && out &&
                   isFloat(world.layoutOf(*out).dtype);
       if (!adds)

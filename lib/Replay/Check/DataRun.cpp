@@ -7,6 +7,7 @@
 
 #include "Data.h"
 
+#include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -505,15 +506,12 @@ void DataRun::beginCollective(uint32_t index) {
   };
   // The data that all members, or the root, receive.
   Elements common;
-  if (!in.empty() && (kind == CollectiveKind::AllReduce || kind == CollectiveKind::Reduce))
-    common = total(0, 1);
-  else if (!in.empty() && (kind == CollectiveKind::AllGather || kind == CollectiveKind::Gather))
-    common = gather(0, 1);
-  bool onlyRoot = kind == CollectiveKind::Reduce || kind == CollectiveKind::Gather;
+  if (!in.empty() && !program::stacksIn(kind) && !program::isFromRoot(kind))
+    common = program::isReduction(kind) ? total(0, 1) : gather(0, 1);
   for (size_t m = 0; m < in.size(); ++m) {
     start(members[m]);
     order.push_back(members[m]);
-    if (onlyRoot && m != root)
+    if (program::isToRoot(kind) && m != root)
       continue;
     write(group[m], world.commands[members[m]], 0,
           kind == CollectiveKind::ReduceScatter ? total(m, size)

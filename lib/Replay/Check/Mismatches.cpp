@@ -18,10 +18,60 @@ public:
   Reporter(const World &world, Findings &findings) : world(world), findings(findings) {}
 
   void report(const Mismatch &m) {
-    Diagnosis diagnosis = diagnosisOf(m.kind);
+    switch (m.problem) {
+    case Mismatch::SendWithoutRecv:
+      return add(m, Diagnosis::UnmatchedSend, [&] {
+        return fmt::format("rank {} sends to rank {} with tag {} on {}, without a matching receive",
+                           world.rankOf(m.a), command(m.a).peer, command(m.a).aux,
+                           channel(command(m.a).channel));
+      });
+    case Mismatch::RecvWithoutSend:
+      return add(m, Diagnosis::UnmatchedRecv, [&] {
+        return fmt::format(
+            "rank {} receives from rank {} with tag {} on {}, without a matching send",
+            world.rankOf(m.a), command(m.a).peer, command(m.a).aux, channel(command(m.a).channel));
+      });
+    case Mismatch::MessageSize:
+      return add(m, Diagnosis::MessageSize, [&] { return operandsDiffer(m); });
+    case Mismatch::MessageType:
+      return add(m, Diagnosis::MessageType, [&] { return operandsDiffer(m); });
+    case Mismatch::GroupsDiffer:
+      return add(m, Diagnosis::GroupMismatch, [&] {
+        return fmt::format("{}: the group of rank {} contains rank {}, which has another group",
+                           channel(m.channel), m.other, m.rank);
+      });
+    case Mismatch::WaitWithoutSignal:
+      return add(m, Diagnosis::SignalMissing, [&] {
+        return fmt::format(
+            "rank {} waits for slot {} to reach {}, and no command raises it that far",
+            world.rankOf(m.a), command(m.a).aux, command(m.a).value);
+      });
+    case Mismatch::PutOutside:
+      return add(m, Diagnosis::PutOutside, [&] {
+        return fmt::format("rank {} writes outside the {} symmetric bytes of rank {}",
+                           world.rankOf(m.a), world.ranks[m.rank].symmetricBytes, m.rank);
+      });
+    case Mismatch::CollectiveMissing:
+      return add(m, Diagnosis::CollectiveMismatch, [&] {
+        const replay::MatchedCollective &c = world.collectives[command(m.a).partner];
+        return fmt::format("{}: rank {} issues {} collectives, rank {} more", channel(c.channel),
+                           m.rank, c.sequence, world.rankOf(m.a));
+      });
+    case Mismatch::CollectiveDiffers:
+      return add(m, Diagnosis::CollectiveMismatch, [&] {
+        const replay::MatchedCollective &c = world.collectives[command(m.a).partner];
+        return fmt::format("{}: collective {} differs in {}: rank {} has {}, rank {} has {}",
+                           channel(c.channel), c.sequence, m.field, world.rankOf(m.a),
+                           collective(m.a), world.rankOf(m.b), collective(m.b));
+      });
+    }
+  }
+
+private:
+  template <typename Message> void add(const Mismatch &m, Diagnosis diagnosis, Message message) {
     if (!findings.wants(diagnosis))
       return findings.count(diagnosis);
-    Finding finding{diagnosis, message(m), {}, {}};
+    Finding finding{diagnosis, message(), {}, {}};
     for (CommandId command : {m.a, m.b})
       if (command != kNone) {
         finding.commands.push_back(command);
@@ -30,26 +80,9 @@ public:
     findings.add(std::move(finding));
   }
 
-private:
-  static Diagnosis diagnosisOf(Mismatch::Kind kind) {
-    switch (kind) {
-    case Mismatch::SendWithoutRecv:
-      return Diagnosis::UnmatchedSend;
-    case Mismatch::RecvWithoutSend:
-      return Diagnosis::UnmatchedRecv;
-    case Mismatch::MessageSize:
-      return Diagnosis::MessageSize;
-    case Mismatch::MessageType:
-      return Diagnosis::MessageType;
-    case Mismatch::GroupsDiffer:
-      return Diagnosis::GroupMismatch;
-    case Mismatch::WaitWithoutSignal:
-      return Diagnosis::SignalMissing;
-    case Mismatch::PutOutside:
-      return Diagnosis::PutOutside;
-    default:
-      return Diagnosis::CollectiveMismatch;
-    }
+  std::string operandsDiffer(const Mismatch &m) const {
+    return fmt::format("rank {} sends {}, rank {} receives it as {}", world.rankOf(m.a),
+                       operand(m.a, 0), world.rankOf(m.b), operand(m.b, 0));
   }
 
   const Command &command(CommandId id) const { return world.commands[id]; }
@@ -72,48 +105,6 @@ private:
     if (c.peer != kNone)
       text += fmt::format(" root rank {}", c.peer);
     return text;
-  }
-
-  std::string message(const Mismatch &m) const {
-    switch (m.kind) {
-    case Mismatch::SendWithoutRecv:
-      return fmt::format("rank {} sends to rank {} with tag {} on {}, without a matching receive",
-                         world.rankOf(m.a), command(m.a).peer, command(m.a).aux,
-                         channel(command(m.a).channel));
-    case Mismatch::RecvWithoutSend:
-      return fmt::format("rank {} receives from rank {} with tag {} on {}, without a matching send",
-                         world.rankOf(m.a), command(m.a).peer, command(m.a).aux,
-                         channel(command(m.a).channel));
-    case Mismatch::MessageSize:
-    case Mismatch::MessageType:
-      return fmt::format("rank {} sends {}, rank {} receives it as {}", world.rankOf(m.a),
-                         operand(m.a, 0), world.rankOf(m.b), operand(m.b, 0));
-    case Mismatch::GroupsDiffer:
-      return fmt::format("{}: the group of rank {} contains rank {}, which has another group",
-                         channel(m.channel), m.other, m.rank);
-    case Mismatch::WaitWithoutSignal:
-      return fmt::format("rank {} waits for slot {} to reach {}, and no command raises it that far",
-                         world.rankOf(m.a), command(m.a).aux, command(m.a).value);
-    case Mismatch::PutOutside:
-      return fmt::format("rank {} writes outside the {} symmetric bytes of rank {}",
-                         world.rankOf(m.a), world.ranks[m.rank].symmetricBytes, m.rank);
-    case Mismatch::CollectiveMissing: {
-      const replay::MatchedCollective &c = world.collectives[command(m.a).partner];
-      return fmt::format("{}: rank {} issues {} collectives, rank {} more", channel(c.channel),
-                         m.rank, c.sequence, world.rankOf(m.a));
-    }
-    default: {
-      const replay::MatchedCollective &c = world.collectives[command(m.a).partner];
-      const char *what = m.kind == Mismatch::CollectiveKind       ? "kind"
-                         : m.kind == Mismatch::CollectiveRoot     ? "root"
-                         : m.kind == Mismatch::CollectiveReduceOp ? "reduction"
-                         : m.kind == Mismatch::CollectiveSize     ? "size"
-                                                                  : "type";
-      return fmt::format("{}: collective {} differs in {}: rank {} has {}, rank {} has {}",
-                         channel(c.channel), c.sequence, what, world.rankOf(m.a), collective(m.a),
-                         world.rankOf(m.b), collective(m.b));
-    }
-    }
   }
 
   const World &world;

@@ -7,6 +7,8 @@
 
 #include "Order.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <algorithm>
 
 namespace tandem::check {
@@ -187,15 +189,12 @@ void Order::visitCollective(CommandId c) {
   const MatchedCollective &collective = world.collectives[world.commands[c].partner];
   auto kind = static_cast<tandem::CollectiveKind>(world.commands[c].op);
   uint32_t root = world.commands[c].peer, self = world.rankOf(c);
-  bool fromRoot =
-      kind == tandem::CollectiveKind::Broadcast || kind == tandem::CollectiveKind::Scatter;
-  bool toRoot = kind == tandem::CollectiveKind::Reduce || kind == tandem::CollectiveKind::Gather;
-  if (fromRoot && self != root)
+  if (program::isFromRoot(kind) && self != root)
     return;
   const std::vector<uint32_t> &group = world.groups[collective.group];
   for (uint32_t m = 0; m < group.size(); ++m) {
     CommandId member = world.members[collective.members + m];
-    if (member != kNone && (!toRoot || group[m] == root))
+    if (member != kNone && (!program::isToRoot(kind) || group[m] == root))
       reachEnd(member);
   }
 }

@@ -7,6 +7,8 @@
 
 #include "Order.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <algorithm>
 
 namespace tandem::check {
@@ -79,15 +81,12 @@ public:
     const std::vector<uint32_t> &group = world.groups[collective.group];
     const Command &first = world.commands[members[0]];
     auto kind = static_cast<tandem::CollectiveKind>(first.op);
-    bool fromRoot =
-        kind == tandem::CollectiveKind::Broadcast || kind == tandem::CollectiveKind::Scatter;
-    bool toRoot = kind == tandem::CollectiveKind::Reduce || kind == tandem::CollectiveKind::Gather;
     Words all(words, 0);
     for (uint32_t m = 0; m < group.size(); ++m)
-      if (!fromRoot || group[m] == first.peer)
+      if (!program::isFromRoot(kind) || group[m] == first.peer)
         join(all, setOf(members[m]));
     for (uint32_t m = 0; m < group.size(); ++m)
-      if (!toRoot || group[m] == first.peer)
+      if (!program::isToRoot(kind) || group[m] == first.peer)
         join(setOf(members[m]), all);
     InstantDriver::beginCollective(index);
   }

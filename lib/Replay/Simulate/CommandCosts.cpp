@@ -188,40 +188,6 @@ bool CommandCosts::isInMatmul(const Command &command) const {
   return !matmul.isGated || isInGatedKernel(matmul);
 }
 
-void CommandCosts::findPartsAlone() {
-  for (const Rank &rank : world.ranks)
-    for (CommandId c = rank.begin; c < rank.end; ++c)
-      if (world.commands[c].kind == Kind::GatedMatmul && !hasGatedKernel(rank, c)) {
-        partsAlone.resize(world.commands.size(), 0);
-        std::fill_n(partsAlone.begin() + c, world.commands[c].aux + 1, 1);
-      }
-}
-
-void CommandCosts::findExchangeKernels() {
-  for (const Rank &rank : world.ranks)
-    for (CommandId c = rank.begin; c < rank.end; ++c)
-      if (world.commands[c].kind == Kind::FusedExchange && hasKernel(rank, c)) {
-        exchangeKernels.resize(world.commands.size(), 0);
-        std::fill_n(exchangeKernels.begin() + c, world.commands[c].aux + 1, 1);
-      }
-}
-
-bool CommandCosts::hasKernel(const Rank &rank, CommandId exchange) const {
-  std::vector<program::ExchangePart> parts;
-  for (CommandId c = exchange + 1; c <= exchange + world.commands[exchange].aux; ++c) {
-    const Command &command = world.commands[c];
-    program::ExchangePart &part = parts.emplace_back();
-    part.kind = command.kind;
-    if (!part.moves())
-      continue;
-    part.out = rank.operands[command.operands];
-    part.in = rank.operands[command.operands + 1];
-    part.outLayout = world.layoutOf(rank.views[part.out]).normalized();
-    part.inLayout = world.layoutOf(rank.views[part.in]).normalized();
-  }
-  return program::whyNoKernel(program::stepsOf(parts)).empty();
-}
-
 double CommandCosts::exchangeBlocks(CommandId command) const {
   const Command &found = world.commands[command];
   const Command &head = found.isFused ? world.commands[found.partner] : found;

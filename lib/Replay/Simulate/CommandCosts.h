@@ -43,10 +43,6 @@ public:
       : world(world), machine(machine), launching(launching) {
     for (const Layout &layout : world.layouts)
       layoutBytes.push_back(static_cast<double>(layout.numBytes()));
-    if (machine.hasExchangeKernel)
-      findExchangeKernels();
-    if (machine.hasGatedMatmuls())
-      findPartsAlone();
     if (machine.oneSided.drift < 1 && machine.oneSided.mover == machine::Mover::Copy)
       findPutsOfSums();
   }
@@ -78,8 +74,9 @@ public:
 
   /// Whether one kernel runs this fused exchange, or the fused exchange of which this is a part.
   bool isInExchangeKernel(const replay::Command &command) const {
-    return !exchangeKernels.empty() &&
-           exchangeKernels[static_cast<size_t>(&command - world.commands.data())];
+    const replay::Command &head = command.isFused ? world.commands[command.partner] : command;
+    return machine.hasExchangeKernel && head.kind == replay::Kind::FusedExchange &&
+           (head.flags & replay::kHasKernel);
   }
   /// Of a part of such a kernel: seconds of all its blocks, but for a put those of its startup.
   double exchangePart(const replay::Rank &rank, replay::CommandId part) const;
@@ -99,10 +96,10 @@ public:
 
   /// Whether one kernel runs this gated matmul, or the one of which this is a part.
   bool isInGatedKernel(const replay::Command &command) const {
-    return (command.isGated || command.kind == replay::Kind::GatedMatmul) &&
-           machine.hasGatedMatmuls() &&
-           (partsAlone.empty() ||
-            !partsAlone[static_cast<size_t>(&command - world.commands.data())]);
+    const replay::Command &head = command.isGated ? world.commands[command.partner] : command;
+    return machine.hasGatedMatmuls() && head.kind == replay::Kind::GatedMatmul &&
+           (head.flags & replay::kHasKernel) &&
+           (!(head.flags & replay::kHasPuts) || machine.hasEpiloguePush());
   }
 
   /// How the kernel of a gated matmul is divided. All SMs that it has compute one tile each at a
@@ -146,14 +143,7 @@ public:
 
 private:
   bool isForGpus() const { return machine.sms > 1; }
-  void findExchangeKernels();
-  bool hasKernel(const replay::Rank &rank, replay::CommandId exchange) const;
-  void findPartsAlone();
   void findPutsOfSums();
-  /// Whether kernels compute a gated matmul, and can store as its puts do.
-  bool hasGatedKernel(const replay::Rank &rank, replay::CommandId gated) const;
-  bool ownRowsAreTiles(const replay::Rank &rank, const replay::Command *first,
-                       const replay::Command *end) const;
   /// One kernel runs a gated matmul or fused exchange: then its parts are not launched. On other
   /// machines its parts are, and there is no other launch.
   bool isFree(const replay::Command &command) const;
@@ -169,9 +159,7 @@ private:
   const machine::Machine &machine;
   const machine::Launching &launching;
   std::vector<double> layoutBytes;
-  std::vector<char> exchangeKernels; ///< by command; empty: none
-  std::vector<char> partsAlone;      ///< gated matmuls that no kernel runs, and parts; empty: none
-  std::vector<double> driftShares;   ///< by command; empty: all are 1
+  std::vector<double> driftShares; ///< by command; empty: all are 1
   /// By layouts, and how the operands lie.
   std::map<std::array<uint32_t, 4>, double> matmuls;
   std::unordered_map<replay::CommandId, GatedKernel> gated; ///< by their heads

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 namespace tandem::simulate {
 
@@ -22,68 +21,6 @@ using replay::CommandId;
 using replay::Kind;
 using replay::Rank;
 using replay::View;
-
-/// The limits of kernels of schedules; program::describeGated knows all.
-bool CommandCosts::hasGatedKernel(const Rank &rank, CommandId gated) const {
-  const Command *first = &world.commands[gated] + 1, *end = first + world.commands[gated].aux;
-  auto count = [&](Kind kind) {
-    return std::count_if(first, end, [&](const Command &part) { return part.kind == kind; });
-  };
-  // A kernel does not add in the order of a deterministic program.
-  if (world.isDeterministic || count(Kind::WaitSignal) > program::kMostGates)
-    return false;
-  std::set<uint32_t> shapes;
-  for (const Command *part = first; part != end; ++part) {
-    const View *out = world.operand(rank, *part, 0), *a = world.operand(rank, *part, 1),
-               *b = world.operand(rank, *part, 2);
-    if (part->kind != Kind::Matmul)
-      continue;
-    if (!out || !a || !b)
-      return false;
-    // What kernels of gated matmuls compute (docs/gated.md).
-    const Layout &to = world.layoutOf(*out), &from = world.layoutOf(*a);
-    if ((to.dtype != DType::F16 && to.dtype != DType::BF16) || from.dtype != to.dtype ||
-        to.shape[1] % 8 != 0 || from.shape[1] % 8 != 0 ||
-        alignmentsOf(world, *out, *a, *b).least() < kLoad)
-      return false;
-    shapes.insert(a->layout);
-  }
-  if (count(Kind::Put) == 0)
-    return ownRowsAreTiles(rank, first, end);
-  return machine.hasEpiloguePush() && count(Kind::WaitSignal) == 0 && shapes.size() == 1 &&
-         count(Kind::Matmul) <= program::kMostGatedTargets;
-}
-
-/// Whether the rows of the first parts that lie in another buffer than those of the last part begin
-/// and end at tiles, or at the last row.
-bool CommandCosts::ownRowsAreTiles(const Rank &rank, const Command *first,
-                                   const Command *end) const {
-  struct Part {
-    const View *out, *a;
-  };
-  std::vector<Part> parts;
-  for (const Command *part = first; part != end; ++part)
-    if (part->kind == Kind::Matmul)
-      if (Part views{world.operand(rank, *part, 0), world.operand(rank, *part, 1)};
-          views.out && views.a && world.layoutOf(*views.out).shape[0] > 0)
-        parts.push_back(views);
-  uint64_t origin = ~uint64_t(0);
-  for (const Part &part : parts)
-    origin = std::min(origin, part.out->address);
-  int64_t begin = INT64_MAX, last = 0, rows = 0;
-  for (const Part &part : parts) {
-    const Layout &layout = world.layoutOf(*part.out);
-    uint64_t bytes = static_cast<uint64_t>(layout.strides[0]) * sizeOf(layout.dtype);
-    auto row = static_cast<int64_t>((part.out->address - origin) / std::max<uint64_t>(bytes, 1));
-    rows = std::max(rows, row + layout.shape[0]);
-    if (part.a->buffer == parts.back().a->buffer)
-      continue;
-    begin = std::min(begin, row);
-    last = std::max(last, row + layout.shape[0]);
-  }
-  return last == 0 || (begin % program::kOwnRowsUnit == 0 &&
-                       (last % program::kOwnRowsUnit == 0 || last == rows));
-}
 
 /// Tiles with which kernels of gated matmuls are built (Tiles.txt). A cluster computes
 /// `clusterRows` of them below each other. `rate`: elements of the result per second, relative to

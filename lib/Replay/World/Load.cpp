@@ -7,8 +7,10 @@
 
 #include "ReplayImpl.h"
 
+#include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Program/Container.h"
 #include "tandem/Program/Epilogue.h"
+#include "tandem/Program/Gated.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -195,10 +197,14 @@ private:
       }
       if (kind == Kind::Matmul && hasEpilogue)
         commands[i].flags |= kHasEpilogue;
-      if (kind == Kind::GatedMatmul || kind == Kind::FusedExchange) {
+      if (infoOf(kind).isHead()) {
         parts = commands[i].aux;
         head = i;
+        if (program::whyNoKernel(program, i).empty())
+          commands[i].flags |= kHasKernel;
       } else {
+        if (parts > 0 && kind == Kind::Put)
+          commands[head].flags |= kHasPuts;
         parts -= parts > 0;
       }
     }
@@ -215,7 +221,7 @@ private:
     out.aux = in.aux();
     out.value = in.value();
     bool rooted = out.kind == Kind::Collective &&
-                  static_cast<tandem::CollectiveKind>(in.op()) >= tandem::CollectiveKind::Broadcast;
+                  program::isRooted(static_cast<tandem::CollectiveKind>(in.op()));
     if (rooted || isMessage(out.kind) || out.kind == Kind::Put || out.kind == Kind::Signal)
       out.peer = data.channels()->Get(in.channel())->group()->Get(in.peer());
     out.operands = static_cast<uint32_t>(rank.operands.size());

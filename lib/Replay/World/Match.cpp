@@ -7,6 +7,8 @@
 
 #include "ReplayImpl.h"
 
+#include "tandem/Program/CollectiveRoute.h"
+
 #include <algorithm>
 #include <map>
 
@@ -14,15 +16,9 @@ namespace tandem::replay {
 
 namespace {
 
-bool reduces(tandem::CollectiveKind kind) {
-  return kind == tandem::CollectiveKind::AllReduce ||
-         kind == tandem::CollectiveKind::ReduceScatter || kind == tandem::CollectiveKind::Reduce;
-}
-
 /// The operand that holds one slice on every member of a collective.
 uint32_t sliceOperand(tandem::CollectiveKind kind) {
-  bool isOut = kind == tandem::CollectiveKind::ReduceScatter ||
-               kind == tandem::CollectiveKind::Scatter || kind == tandem::CollectiveKind::Broadcast;
+  bool isOut = !program::stacksOut(kind) && (program::stacksIn(kind) || program::isFromRoot(kind));
   return isOut ? 0 : 1;
 }
 
@@ -82,9 +78,10 @@ public:
   }
 
 private:
-  void mismatch(Mismatch::Kind kind, CommandId a, CommandId b = kNone, uint32_t rank = kNone) {
+  void mismatch(Mismatch::Problem problem, CommandId a, CommandId b = kNone,
+                uint32_t rank = kNone) {
     Mismatch m;
-    m.kind = kind;
+    m.problem = problem;
     m.a = a;
     m.b = b;
     m.rank = rank;
@@ -102,7 +99,7 @@ private:
         for (uint32_t member : world.groups[group])
           if (world.ranks[member].groups[c] != group) {
             Mismatch m;
-            m.kind = Mismatch::GroupsDiffer;
+            m.problem = Mismatch::GroupsDiffer;
             m.rank = member;
             m.other = r;
             m.channel = c;
@@ -232,25 +229,30 @@ private:
   bool compare(CommandId a, CommandId b, uint32_t rank) {
     if (b == kNone)
       return mismatch(Mismatch::CollectiveMissing, a, b, rank), true;
+    const char *field = differing(a, b);
+    if (!field)
+      return false;
+    mismatch(Mismatch::CollectiveDiffers, a, b);
+    world.mismatches.back().field = field;
+    return true;
+  }
+
+  /// Null: the collectives fit.
+  const char *differing(CommandId a, CommandId b) const {
     const Command &x = world.commands[a], &y = world.commands[b];
     auto kind = static_cast<tandem::CollectiveKind>(x.op);
     if (x.op != y.op)
-      return mismatch(Mismatch::CollectiveKind, a, b), true;
+      return "kind";
     if (x.peer != y.peer)
-      return mismatch(Mismatch::CollectiveRoot, a, b), true;
-    if (reduces(kind) && x.reduceOp != y.reduceOp)
-      return mismatch(Mismatch::CollectiveReduceOp, a, b), true;
+      return "root";
+    if (program::isReduction(kind) && x.reduceOp != y.reduceOp)
+      return "reduction";
     uint32_t operand = sliceOperand(kind);
-    const View &v = *world.operand(world.ranks[world.rankOf(a)], x, operand);
-    const View &w = *world.operand(world.ranks[world.rankOf(b)], y, operand);
-    if (v.layout == w.layout)
-      return false;
-    const Layout &l = world.layoutOf(v), &m = world.layoutOf(w);
+    const Layout &l = world.layoutOf(*world.operand(world.ranks[world.rankOf(a)], x, operand));
+    const Layout &m = world.layoutOf(*world.operand(world.ranks[world.rankOf(b)], y, operand));
     if (l.dtype != m.dtype)
-      return mismatch(Mismatch::CollectiveType, a, b), true;
-    if (l.numElements() != m.numElements())
-      return mismatch(Mismatch::CollectiveSize, a, b), true;
-    return false;
+      return "type";
+    return l.numElements() != m.numElements() ? "size" : nullptr;
   }
 
   void slots() {

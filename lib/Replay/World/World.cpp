@@ -7,6 +7,7 @@
 
 #include "tandem/Replay/World.h"
 
+#include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
@@ -59,8 +60,8 @@ void localAccesses(const World &world, const Rank &rank, const Command &command,
   bool isRoot = command.peer != kNone && &world.ranks[command.peer] == &rank;
   if (command.kind == Kind::Collective && !isRoot) {
     auto kind = static_cast<tandem::CollectiveKind>(command.op);
-    receives = kind != tandem::CollectiveKind::Reduce && kind != tandem::CollectiveKind::Gather;
-    sends = kind != tandem::CollectiveKind::Broadcast && kind != tandem::CollectiveKind::Scatter;
+    receives = !program::isToRoot(kind);
+    sends = !program::isFromRoot(kind);
   }
   bool updates = command.kind == Kind::Matmul &&
                  command.flags & static_cast<uint8_t>(sp::CommandFlags::accumulate);

@@ -81,7 +81,7 @@ struct Operand {
 
 /// The effect of a view operation on a layout, with the last result cached.
 struct ViewMap {
-  enum Kind { Subview, Reinterpret, Permute, Expand, Collapse, Cast } kind;
+  enum Transform { Subview, Reinterpret, Permute, Expand, Collapse, Cast } transform;
   Operation *op;
   MemRefType resultType;
   SmallVector<Operand, 4> offsets, sizes, strides;

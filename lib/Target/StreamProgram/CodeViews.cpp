@@ -48,34 +48,34 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
   map.resultType = resultType;
   map.layoutIsStatic = true;
   if (auto subview = dyn_cast<memref::SubViewOp>(op)) {
-    map.kind = ViewMap::Subview;
+    map.transform = ViewMap::Subview;
     map.offsets = operandsOf(subview.getMixedOffsets());
     map.sizes = operandsOf(subview.getMixedSizes());
     map.strides = operandsOf(subview.getMixedStrides());
     map.dropped = hostir::getDroppedDims(subview);
     map.layoutIsStatic = allStatic(map.sizes) && allStatic(map.strides);
   } else if (auto reinterpret = dyn_cast<memref::ReinterpretCastOp>(op)) {
-    map.kind = ViewMap::Reinterpret;
+    map.transform = ViewMap::Reinterpret;
     map.offsets = operandsOf(reinterpret.getMixedOffsets());
     map.sizes = operandsOf(reinterpret.getMixedSizes());
     map.strides = operandsOf(reinterpret.getMixedStrides());
     map.layoutIsStatic = allStatic(map.sizes) && allStatic(map.strides);
   } else if (auto transpose = dyn_cast<memref::TransposeOp>(op)) {
-    map.kind = ViewMap::Permute;
+    map.transform = ViewMap::Permute;
     AffineMap permutation = transpose.getPermutation();
     for (unsigned d = 0; d < permutation.getNumResults(); ++d)
       map.permutation.push_back(permutation.getDimPosition(d));
   } else if (auto expand = dyn_cast<memref::ExpandShapeOp>(op)) {
-    map.kind = ViewMap::Expand;
+    map.transform = ViewMap::Expand;
     llvm::append_range(map.groups, expand.getReassociationIndices());
     map.sizes = operandsOf(
         getMixedValues(expand.getStaticOutputShape(), expand.getOutputShape(), op->getContext()));
     map.layoutIsStatic = allStatic(map.sizes);
   } else if (auto collapse = dyn_cast<memref::CollapseShapeOp>(op)) {
-    map.kind = ViewMap::Collapse;
+    map.transform = ViewMap::Collapse;
     llvm::append_range(map.groups, collapse.getReassociationIndices());
   } else if (isa<memref::CastOp>(op)) {
-    map.kind = ViewMap::Cast;
+    map.transform = ViewMap::Cast;
   } else {
     return false;
   }

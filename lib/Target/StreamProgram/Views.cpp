@@ -25,7 +25,7 @@ public:
   LogicalResult run() {
     map.memoOffset = 0;
     map.memoTerms.clear();
-    switch (map.kind) {
+    switch (map.transform) {
     case ViewMap::Subview:
       return subview();
     case ViewMap::Reinterpret:
@@ -203,7 +203,7 @@ LogicalResult applyMap(ViewMap &map, const View &source, ArrayRef<int64_t> ints,
   }
   result.buffer = source.buffer;
   result.layout = map.memoResult;
-  result.offset = map.kind == ViewMap::Reinterpret ? offset : source.offset + offset;
+  result.offset = map.transform == ViewMap::Reinterpret ? offset : source.offset + offset;
   return success();
 }
 

@@ -362,7 +362,7 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
   // A kernel that waits for this rank, and whose rank this one's kernel waits for, must leave SMs.
   for (uint32_t c = 0; c < data.commands()->size(); ++c) {
     const sp::Command &head = *data.commands()->Get(c);
-    if (head.kind() != sp::CommandKind::gated_matmul)
+    if (!program::isGatedMatmul(head.kind()))
       continue;
     bool waits = false;
     for (uint32_t k = 1; k <= head.aux(); ++k)

@@ -14,9 +14,9 @@
 using namespace mlir;
 using namespace tandem;
 
-static std::optional<hostir::CollectiveKind> getCollective(fusion::ReshardKind kind) {
+static std::optional<hostir::CollectiveKind> getCollective(fusion::ReshardKind reshard) {
   using fusion::ReshardKind;
-  switch (kind) {
+  switch (reshard) {
   case ReshardKind::AllGather:
     return hostir::CollectiveKind::AllGather;
   case ReshardKind::AllReduce:

@@ -106,8 +106,8 @@ size_t tandem::getMostGathers(MLIRContext *context) {
   return most;
 }
 
-static StringRef describeLoop(fusion::LoopKind kind) {
-  switch (kind) {
+static StringRef describeLoop(fusion::LoopKind loop) {
+  switch (loop) {
   case fusion::LoopKind::Gather:
     return "a gather";
   case fusion::LoopKind::AllToAll:

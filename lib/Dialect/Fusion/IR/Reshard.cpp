@@ -103,19 +103,12 @@ static FailureOr<SmallVector<AxisState>> getStates(RankedTensorType type) {
 }
 
 static ReshardKind classifyChange(const AxisState &from, const AxisState &to) {
-  switch (from.kind) {
-  case AxisState::Replicated:
-    return to.kind == AxisState::Split ? ReshardKind::Slice : ReshardKind::Unsupported;
-  case AxisState::Split:
-    return to.kind == AxisState::Replicated ? ReshardKind::AllGather
-           : to.kind == AxisState::Split    ? ReshardKind::AllToAll
-                                            : ReshardKind::Unsupported;
-  case AxisState::Partial:
-    return to.kind == AxisState::Replicated ? ReshardKind::AllReduce
-           : to.kind == AxisState::Split    ? ReshardKind::ReduceScatter
-                                            : ReshardKind::Unsupported;
-  }
-  return ReshardKind::Unsupported;
+  using K = ReshardKind;
+  static constexpr K kTo[][3] = {// Replicated, Split, Partial
+                                 {K::Unsupported, K::Slice, K::Unsupported},
+                                 {K::AllGather, K::AllToAll, K::Unsupported},
+                                 {K::AllReduce, K::ReduceScatter, K::Unsupported}};
+  return kTo[from.kind][to.kind];
 }
 
 /// Axes with the mesh axes at `states`; null if the digits would overlap.

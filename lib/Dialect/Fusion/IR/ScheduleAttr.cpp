@@ -207,30 +207,24 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 /// Verifies an option of the schedule and its value.
 static LogicalResult verifyOption(function_ref<InFlightDiagnostic()> emitError,
                                   const ScheduleOption &option, Attribute value) {
+  using Kind = ScheduleOption::Kind;
   auto isLess = [&](int64_t number) { return number < option.least; };
-  switch (option.kind) {
-  case ScheduleOption::Kind::Integer: {
-    auto integer = dyn_cast<IntegerAttr>(value);
-    if (!integer || isLess(integer.getInt()))
-      return emitError() << "expected a number of at least " << option.least << " in '"
-                         << option.name << "', found " << value;
-    return success();
-  }
-  case ScheduleOption::Kind::Integers: {
-    auto integers = dyn_cast<DenseI64ArrayAttr>(value);
-    if (!integers || integers.empty() || llvm::any_of(integers.asArrayRef(), isLess))
-      return emitError() << "expected a list of numbers of at least " << option.least << " in '"
-                         << option.name << "', found " << value;
-    return success();
-  }
-  case ScheduleOption::Kind::Word: {
+  if (option.kind == Kind::Word) {
     if (hasWord(option, value))
       return success();
     return emitError() << "expected '" << option.name << "' to be one of "
                        << llvm::join(option.words, ", ") << ", found " << value;
   }
-  }
-  return failure();
+  auto integer = dyn_cast<IntegerAttr>(value);
+  auto integers = dyn_cast<DenseI64ArrayAttr>(value);
+  if (option.kind == Kind::Integer
+          ? integer && !isLess(integer.getInt())
+          : integers && !integers.empty() && llvm::none_of(integers.asArrayRef(), isLess))
+    return success();
+  return emitError() << "expected a "
+                     << (option.kind == Kind::Integer ? "number" : "list of numbers")
+                     << " of at least " << option.least << " in '" << option.name << "', found "
+                     << value;
 }
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef name,

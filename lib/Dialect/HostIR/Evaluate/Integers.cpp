@@ -131,7 +131,7 @@ std::optional<int64_t> hostir::evaluate(IntegerOp op, int64_t a, int64_t b) {
   uint64_t ua = unsign(a, width), ub = unsign(b, width);
   auto wrapped = [&](uint64_t value) { return wrap(static_cast<int64_t>(value), width); };
   bool overflows = a == std::numeric_limits<int64_t>::min() && b == -1;
-  switch (op.kind) {
+  switch (op.opcode) {
   case K::Add:
     return wrapped(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   case K::Sub:
@@ -144,21 +144,21 @@ std::optional<int64_t> hostir::evaluate(IntegerOp op, int64_t a, int64_t b) {
   case K::RemS:
     if (b == 0 || overflows)
       return std::nullopt;
-    if (op.kind == K::RemS)
+    if (op.opcode == K::RemS)
       return wrap(a % b, width);
-    if (op.kind == K::DivS)
+    if (op.opcode == K::DivS)
       return wrap(a / b, width);
-    return wrap(op.kind == K::CeilDivS ? llvm::divideCeilSigned(a, b)
-                                       : llvm::divideFloorSigned(a, b),
+    return wrap(op.opcode == K::CeilDivS ? llvm::divideCeilSigned(a, b)
+                                         : llvm::divideFloorSigned(a, b),
                 width);
   case K::DivU:
   case K::CeilDivU:
   case K::RemU:
     if (ub == 0)
       return std::nullopt;
-    if (op.kind == K::RemU)
+    if (op.opcode == K::RemU)
       return wrapped(ua % ub);
-    return wrapped(ua / ub + (op.kind == K::CeilDivU && ua % ub != 0));
+    return wrapped(ua / ub + (op.opcode == K::CeilDivU && ua % ub != 0));
   case K::MinS:
     return std::min(a, b);
   case K::MaxS:
@@ -178,9 +178,9 @@ std::optional<int64_t> hostir::evaluate(IntegerOp op, int64_t a, int64_t b) {
   case K::ShrU:
     if (ub >= width)
       return std::nullopt;
-    if (op.kind == K::ShrS)
+    if (op.opcode == K::ShrS)
       return wrap(a >> ub, width);
-    return wrapped(op.kind == K::Shl ? static_cast<uint64_t>(a) << ub : ua >> ub);
+    return wrapped(op.opcode == K::Shl ? static_cast<uint64_t>(a) << ub : ua >> ub);
   case K::Compare:
     return compare(op.predicate, a, b, width);
   case K::Wrap:
@@ -194,7 +194,7 @@ std::optional<int64_t> hostir::evaluate(IntegerOp op, int64_t a, int64_t b) {
 }
 
 std::string hostir::describeUndefined(IntegerOp op, int64_t b) {
-  bool isShift = op.kind >= IntegerKind::Shl && op.kind <= IntegerKind::ShrU;
+  bool isShift = op.opcode >= IntegerKind::Shl && op.opcode <= IntegerKind::ShrU;
   if (isShift)
     return ("shift by " + Twine(unsign(b, op.width)) + " of " + Twine(unsigned(op.width)) + " bits")
         .str();

@@ -54,7 +54,7 @@ bool Numbering::integer(Operation *op) {
     return false;
   uint32_t dst = define(op->getResult(0));
   Instr &instr = emit(op, opcode::Integer);
-  instr.aux = static_cast<uint8_t>(integer->kind);
+  instr.aux = static_cast<uint8_t>(integer->opcode);
   instr.width = integer->width;
   instr.dst = dst;
   instr.a = slot(op->getOperand(0));

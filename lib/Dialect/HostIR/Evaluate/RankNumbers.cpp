@@ -54,16 +54,16 @@ Number RankNumbers::evaluate(IntegerOp op, Number a, Number b) {
     return result ? Number::constant(*result) : Number();
   }
   // Equal loops use different signal slots: the same table with another base.
-  bool adds = op.kind == IntegerKind::Add || (op.kind == IntegerKind::Sub && b.getConstant());
+  bool adds = op.opcode == IntegerKind::Add || (op.opcode == IntegerKind::Sub && b.getConstant());
   if (adds && op.width == 64 && (a.getConstant() || b.getConstant())) {
     Number sum = a.getConstant() ? b : a;
     int64_t greatestEntry = 0;
-    bool overflows = op.kind == IntegerKind::Add ? llvm::AddOverflow(a.base, b.base, sum.base)
-                                                 : llvm::SubOverflow(a.base, b.base, sum.base);
+    bool overflows = op.opcode == IntegerKind::Add ? llvm::AddOverflow(a.base, b.base, sum.base)
+                                                   : llvm::SubOverflow(a.base, b.base, sum.base);
     if (!overflows && !llvm::AddOverflow(sum.base, greatest[sum.table], greatestEntry))
       return sum;
   }
-  auto code = static_cast<int64_t>(op.kind) << 16 | static_cast<int64_t>(op.width) << 8 |
+  auto code = static_cast<int64_t>(op.opcode) << 16 | static_cast<int64_t>(op.width) << 8 |
               static_cast<int64_t>(op.predicate);
   if (isFull()) // with many ranks, more entries cost more than they save
     return Number();

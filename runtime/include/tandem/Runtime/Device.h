@@ -292,10 +292,10 @@ struct GatedTarget {
 /// A matmul whose blocks of rows begin when gates are open, or go to peers (docs/gated.md).
 struct GatedMatmulDesc {
   MatmulDesc whole; ///< no transposeA, no accumulate; a bias only with an epilogue
-  /// whole.a begins at this row; the rows before it lie apart.
+  /// whole.a begins at this row; the rows before it are in `own`.
   int64_t rowOfA = 0;
-  /// Rows of A that lie apart from whole.a, from `firstRow` on; their layout has them and all of K.
-  /// Not present: none do.
+  /// Rows of A in another matrix than whole.a, from `firstRow` on; their layout has them and all of
+  /// K. Not present: none are.
   struct OwnRows {
     Operand rows;
     int64_t firstRow = 0;

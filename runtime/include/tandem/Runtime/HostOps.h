@@ -125,7 +125,7 @@ template <typename F> void withUnsigned(unsigned bytes, F f) {
   }
 }
 
-/// n elements of f32, f16, bf16 or 8 bits (fp8), `stride` elements apart, as f32.
+/// n elements of f32, f16, bf16 or 8 bits (fp8), at multiples of `stride` elements, as f32.
 void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *to);
 /// The reverse: rounds to nearest even. Beyond its largest number f8E4M3FN is NaN, the others are
 /// infinite.

@@ -131,19 +131,19 @@ private:
 
 class CollectiveOperation final : public gpu::GpuOperation {
 public:
-  CollectiveOperation(CommunicatorRef communicator, const Kernels &kernels,
-                      const Collective &collective)
-      : communicator(std::move(communicator)), kernels(kernels), kind(collective.kind),
-        root(collective.root), op(opOf(collective.op)) {}
+  CollectiveOperation(CommunicatorRef communicator, const Kernels &kernels, const Collective &desc)
+      : communicator(std::move(communicator)), kernels(kernels), collective(desc.kind),
+        root(desc.root), op(opOf(desc.op)) {}
 
-  Status prepare(const Collective &collective) {
+  Status prepare(const Collective &desc) {
     size = static_cast<uint32_t>(communicator->group.size());
     self = communicator->self;
-    TANDEM_ASSIGN_OR_RETURN(in, Packed::make(kernels, communicator->state, collective.in, true));
-    TANDEM_ASSIGN_OR_RETURN(out, Packed::make(kernels, communicator->state, collective.out, false));
-    const Layout &seen = collective.in.present() ? collective.in.layout : collective.out.layout;
+    TANDEM_ASSIGN_OR_RETURN(in, Packed::make(kernels, communicator->state, desc.in, true));
+    TANDEM_ASSIGN_OR_RETURN(out, Packed::make(kernels, communicator->state, desc.out, false));
+    const Layout &seen = desc.in.present() ? desc.in.layout : desc.out.layout;
     type = typeOf(seen.dtype);
-    bool stacked = collective.in.present() ? program::stacksIn(kind) : program::stacksOut(kind);
+    bool stacked =
+        desc.in.present() ? program::stacksIn(collective) : program::stacksOut(collective);
     slice = seen.numBytes() / (stacked ? size : 1);
     count = slice / sizeOf(seen.dtype);
     return Status();
@@ -157,9 +157,10 @@ public:
     NativeStream on = native(stream);
     TANDEM_RETURN_IF_ERROR(moveOwn(stream, from, to));
     TANDEM_RETURN_IF_ERROR(communicator->call(
-        std::string(toString(kind)).c_str(), [&](const Api &api, ncclComm_t comm) -> ncclResult_t {
+        std::string(toString(collective)).c_str(),
+        [&](const Api &api, ncclComm_t comm) -> ncclResult_t {
           auto at = static_cast<int>(root);
-          switch (kind) {
+          switch (collective) {
           case CollectiveKind::AllGather:
             return api.ncclAllGather(from, to, count, type, comm, on);
           case CollectiveKind::AllReduce:
@@ -170,9 +171,12 @@ public:
             return api.ncclBroadcast(from ? from : to, to, count, type, at, comm, on);
           case CollectiveKind::Reduce:
             return api.ncclReduce(from, to, count, type, op, at, comm, on);
-          default:
-            return exchange(api, comm, from, to, on);
+          case CollectiveKind::AllToAll:
+          case CollectiveKind::Gather:
+          case CollectiveKind::Scatter:
+            break;
           }
+          return exchange(api, comm, from, to, on);
         }));
     TANDEM_RETURN_IF_ERROR(track(stream, marker));
     return out.store(kernels, stream, frame);
@@ -182,12 +186,13 @@ private:
   /// The copy within this rank, for collectives by messages.
   Status moveOwn(GpuStream &stream, const char *from, char *to) const {
     bool isRoot = self == root;
-    if (kind == CollectiveKind::AllToAll || (kind == CollectiveKind::Scatter && isRoot))
+    if (collective == CollectiveKind::AllToAll || (collective == CollectiveKind::Scatter && isRoot))
       from += self * slice;
-    if (kind == CollectiveKind::AllToAll || (kind == CollectiveKind::Gather && isRoot))
+    if (collective == CollectiveKind::AllToAll || (collective == CollectiveKind::Gather && isRoot))
       to += self * slice;
-    bool moves = kind == CollectiveKind::AllToAll ||
-                 ((kind == CollectiveKind::Gather || kind == CollectiveKind::Scatter) && isRoot);
+    bool moves =
+        collective == CollectiveKind::AllToAll ||
+        ((collective == CollectiveKind::Gather || collective == CollectiveKind::Scatter) && isRoot);
     if (!moves || from == to)
       return Status();
     return kernels.driver.copyAsync(to, from, slice, stream.native());
@@ -196,7 +201,8 @@ private:
   /// All-to-all, gather and scatter: one group of messages.
   ncclResult_t exchange(const Api &api, ncclComm_t comm, const char *from, char *to,
                         NativeStream on) const {
-    bool all = kind == CollectiveKind::AllToAll, gather = kind == CollectiveKind::Gather;
+    bool all = collective == CollectiveKind::AllToAll,
+         gather = collective == CollectiveKind::Gather;
     bool isRoot = self == root;
     ncclResult_t result = api.ncclGroupStart();
     auto fine = [&] { return result == ncclSuccess || result == ncclInProgress; };
@@ -217,7 +223,7 @@ private:
 
   CommunicatorRef communicator;
   const Kernels &kernels;
-  CollectiveKind kind;
+  CollectiveKind collective;
   uint32_t root, self = 0, size = 1;
   ncclRedOp_t op;
   ncclDataType_t type = ncclFloat32;

@@ -40,10 +40,9 @@ public:
   CollectiveOperation(GroupRef group, uint32_t self, const Collective &collective)
       : group(std::move(group)), self(self), collective(collective) {
     // Other kinds ignore these fields, so they may differ between ranks.
-    CollectiveKind kind = collective.kind;
-    if (!program::isRooted(kind))
+    if (!program::isRooted(collective.kind))
       this->collective.root = 0;
-    if (!program::isReduction(kind))
+    if (!program::isReduction(collective.kind))
       this->collective.op = ReduceOp::Sum;
     copies.resize(this->group->members.size());
     // Two runs may be in flight, so runs need not allocate.
@@ -177,36 +176,19 @@ private:
   }
 
   void write(const CollectiveState &state) {
-    const CollectivePost &mine = state.posts[self];
-    auto whole = [](const CollectivePost &post) { return post.in; };
-    auto part = [this](const CollectivePost &post) { return post.in.slice(self); };
-    switch (collective.kind) {
-    case CollectiveKind::AllGather:
-      for (uint32_t m = 0; m < state.posts.size(); ++m)
-        copies[m].run(mine.out.slice(m), state.posts[m].in);
+    CollectiveKind kind = collective.kind;
+    if (program::isToRoot(kind) && self != collective.root)
       return;
-    case CollectiveKind::Gather:
-      if (self == collective.root)
-        for (uint32_t m = 0; m < state.posts.size(); ++m)
-          copies[m].run(mine.out.slice(m), state.posts[m].in);
-      return;
-    case CollectiveKind::AllToAll:
-      for (uint32_t m = 0; m < state.posts.size(); ++m)
-        copies[m].run(mine.out.slice(m), part(state.posts[m]));
-      return;
-    case CollectiveKind::AllReduce:
-      return reduce(state, mine.out, whole);
-    case CollectiveKind::Reduce:
-      if (self == collective.root)
-        reduce(state, mine.out, whole);
-      return;
-    case CollectiveKind::ReduceScatter:
-      return reduce(state, mine.out, part);
-    case CollectiveKind::Broadcast:
-      return copies[self].run(mine.out, state.posts[collective.root].in);
-    case CollectiveKind::Scatter:
-      return copies[self].run(mine.out, part(state.posts[collective.root]));
-    }
+    const TensorView &out = state.posts[self].out;
+    auto received = [&](const CollectivePost &post) {
+      return program::stacksIn(kind) ? post.in.slice(self) : post.in;
+    };
+    if (program::isReduction(kind))
+      return reduce(state, out, received);
+    if (program::isFromRoot(kind))
+      return copies[self].run(out, received(state.posts[collective.root]));
+    for (uint32_t m = 0; m < state.posts.size(); ++m)
+      copies[m].run(out.slice(m), received(state.posts[m]));
   }
 
   GroupRef group;

@@ -221,7 +221,7 @@ EXCHANGE_OF(f16, Half, 8)
 EXCHANGE_OF(bf16, Bfloat16, 8)
 EXCHANGE_OF(i8, signed char, 16)
 
-/// `count` elements, `stride` apart, as f32.
+/// `count` elements, at multiples of `stride`, as f32.
 #define WIDEN(name, T)                                                                             \
   extern "C" __global__ void widen_##name(uint64_t count, int64_t stride, float *dst,              \
                                           const T *src) {                                          \

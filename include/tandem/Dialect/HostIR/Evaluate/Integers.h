@@ -52,11 +52,11 @@ enum class IntegerKind : uint8_t {
 /// An integer operation. Numbers are sign-extended to 64 bits; i1 is 0 or 1. Example: i8 addition
 /// of 127 and 1 (Add, width 8) gives -128.
 struct IntegerOp {
-  IntegerKind kind;
+  IntegerKind opcode;
   uint8_t width = 64;                                        ///< in bits; `index` has 64
   arith::CmpIPredicate predicate = arith::CmpIPredicate::eq; ///< of Compare
 
-  bool isUnary() const { return kind >= IntegerKind::Wrap; }
+  bool isUnary() const { return opcode >= IntegerKind::Wrap; }
 };
 
 /// The width of an integer or index type; none for other types.

@@ -471,12 +471,12 @@ template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> s
       return "rows that go to different places have no epilogue";
     int64_t endOfOwn = matmul.firstOwn + matmul.ownRows;
     if (matmul.ownRows < 0 || matmul.firstOwn < 0 || endOfOwn > matmul.m)
-      return "rows that lie apart are not among the others";
+      return "rows in another matrix are not among the others";
     if (matmul.ownRows > 0 &&
         (matmul.firstOwn % tileM != 0 || (endOfOwn % tileM != 0 && endOfOwn != matmul.m)))
-      return "rows that lie apart are not whole tiles";
+      return "rows in another matrix are not whole tiles";
     if (matmul.ownRows > 0 && (matmul.strideOwn % 8 != 0 || matmul.numTargets > 0))
-      return "rows that lie apart have a stride that is no multiple of 8, or targets";
+      return "rows in another matrix have a stride that is no multiple of 8, or targets";
     if (matmul.sms < clusterM * clusterN)
       return "there are fewer SMs than a cluster has blocks";
     return nullptr;
