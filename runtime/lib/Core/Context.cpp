@@ -7,13 +7,13 @@
 
 #include "ContextImpl.h"
 
+#include "Encode.h"
 #include "OwnThread.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
 #include <optional>
-#include <sstream>
 
 namespace tandem {
 
@@ -88,7 +88,7 @@ void ContextImpl::forget(uint32_t number) {
 Status ContextImpl::releaseRetired() {
   // Peers may access an instance while it has runs in flight here.
   std::vector<Watched *> ending;
-  std::string mine;
+  std::vector<uint32_t> mine;
   {
     std::lock_guard<std::mutex> lock(retiredMutex);
     for (const auto &[number, instance] : retired)
@@ -99,19 +99,19 @@ Status ContextImpl::releaseRetired() {
   std::map<uint32_t, std::unique_ptr<Watched>> released;
   {
     std::lock_guard<std::mutex> lock(retiredMutex);
-    for (uint32_t number : inUse)
-      mine += fmt::format("{} ", number);
+    mine.assign(inUse.begin(), inUse.end());
     // Those retired since are still unfinished.
     for (const auto &[number, instance] : retired)
       if (std::find(ending.begin(), ending.end(), instance.get()) == ending.end())
-        mine += fmt::format("{} ", number);
+        mine.push_back(number);
   }
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap(), mine));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap(), encode(std::tie(mine))));
   std::set<uint32_t> used;
-  for (const std::string &theirs : all) {
-    std::istringstream numbers(theirs);
-    for (uint32_t number = 0; numbers >> number;)
-      used.insert(number);
+  for (uint32_t r = 0; r < all.size(); ++r) {
+    std::vector<uint32_t> theirs;
+    if (!decode(all[r], std::tie(theirs)))
+      return Status(Code::Io, fmt::format("rank {} gives no list of its programs", r));
+    used.insert(theirs.begin(), theirs.end());
   }
   {
     std::lock_guard<std::mutex> lock(retiredMutex);

@@ -266,17 +266,12 @@ Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *>
     Stream &stream = *streamOf(step.stream);
     if (barrierEnded && !step.isLocal && !std::exchange(isBehind[step.stream], 1))
       TANDEM_RETURN_IF_ERROR(stream.wait(*barrierEnded, kNoMarker));
-    switch (step.kind) {
-    case Step::Run:
+    if (step.operation) {
       if (Status status = step.operation->enqueue(stream, slot.frame); !status.ok())
         return status.withPrefix(describe(static_cast<uint32_t>(step.marker)) + ": ");
-      break;
-    case Step::Record:
-      TANDEM_RETURN_IF_ERROR(stream.record(*step.event, step.marker));
-      break;
-    case Step::Wait:
-      TANDEM_RETURN_IF_ERROR(stream.wait(*step.event, step.marker));
-      break;
+    } else {
+      TANDEM_RETURN_IF_ERROR(step.records ? stream.record(*step.event, step.marker)
+                                          : stream.wait(*step.event, step.marker));
     }
   }
   return Status();

@@ -29,11 +29,11 @@ SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks);
 
 /// One thing to enqueue.
 struct Step {
-  enum Kind : uint8_t { Run, Record, Wait } kind = Run;
   uint32_t stream = 0;
   Marker marker = kNoMarker;
-  Operation *operation = nullptr;
+  Operation *operation = nullptr; ///< null: records or waits for `event`
   Event *event = nullptr;
+  bool records = false;
   /// It needs neither other ranks nor symmetric memory.
   bool isLocal = false;
 };

@@ -5,16 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Encode.h"
 #include "InstanceImpl.h"
 
 #include "tandem/Program/Commands.h"
 #include "tandem/Program/Container.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fmt/ranges.h>
-#include <string_view>
 
 namespace tandem::core {
 
@@ -183,8 +182,8 @@ Status InstanceImpl::prepareOperations() {
     events.push_back(nullptr); // made when recorded: a program may number more than it uses
   for (uint32_t i = 0, endOfParts = 0; i < count(data.commands()); ++i) {
     const sp::Command &command = *data.commands()->Get(i);
-    bool isGated = command.kind() == sp::CommandKind::gated_matmul;
-    if (isGated || command.kind() == sp::CommandKind::fused_exchange) {
+    bool isGated = program::isGatedMatmul(command.kind());
+    if (isGated || program::isFusedExchange(command.kind())) {
       uint32_t commands = 1 + command.aux();
       auto one = isGated ? prepareGated(i, commands) : prepareExchange(i);
       if (!one)
@@ -234,7 +233,7 @@ Status InstanceImpl::prepareCommand(uint32_t i) {
     TANDEM_ASSIGN_OR_RETURN(event, context.device().createEvent());
   }
   Step &step = addStep(command, i, nullptr);
-  step.kind = command.kind() == sp::CommandKind::record ? Step::Record : Step::Wait;
+  step.records = command.kind() == sp::CommandKind::record;
   step.event = event.get();
   return Status();
 }
@@ -357,41 +356,24 @@ std::string InstanceImpl::logicalShapes() const {
   return text;
 }
 
-/// Takes "5 hello" from the front of a peer's text; false if it is anything else.
-static bool takeText(std::string_view &from, std::string &text) {
-  uint64_t size = 0;
-  auto [end, error] = std::from_chars(from.data(), from.data() + from.size(), size);
-  if (error != std::errc())
-    return false;
-  from.remove_prefix(static_cast<size_t>(end - from.data()));
-  if (from.empty() || from[0] != ' ' || size > from.size() - 1)
-    return false;
-  text = from.substr(1, size);
-  from.remove_prefix(1 + size);
-  return true;
-}
-
 Status InstanceImpl::agreeOnCommands() {
-  // The texts of all channels in one exchange, each behind its length.
-  std::string mine;
-  for (const auto &channel : channels) {
-    std::string text = channel ? channel->prepared() : std::string();
-    mine += fmt::format("{} {}", text.size(), text);
-  }
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.bootstrap(), mine));
-  std::vector<std::string_view> rest(all.begin(), all.end());
+  // Of all channels in one exchange.
+  std::vector<std::string> mine;
+  for (const auto &channel : channels)
+    mine.push_back(channel ? channel->prepared() : std::string());
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.bootstrap(), encode(std::tie(mine))));
+  std::vector<std::vector<std::string>> said(all.size());
   Status status;
-  for (uint32_t c = 0; c < channels.size(); ++c) {
-    std::vector<std::string> texts(all.size());
-    for (uint32_t r = 0; r < all.size() && status.ok(); ++r)
-      if (!takeText(rest[r], texts[r]))
-        status = Status(Code::Io,
-                        fmt::format("rank {} gives no texts of {} channels", r, channels.size()));
-    if (!channels[c] || !status.ok())
+  for (uint32_t r = 0; r < all.size() && status.ok(); ++r)
+    if (!decode(all[r], std::tie(said[r])) || said[r].size() != channels.size())
+      status =
+          Status(Code::Io, fmt::format("rank {} says nothing of {} channels", r, channels.size()));
+  for (uint32_t c = 0; c < channels.size() && status.ok(); ++c) {
+    if (!channels[c])
       continue;
     std::vector<std::string> members;
     for (uint32_t rank : *data.channels()->Get(c)->group())
-      members.push_back(texts[rank]);
+      members.push_back(said[rank][c]);
     Marker culprit = kNoMarker;
     status = channels[c]->compare(members, culprit);
     if (culprit != kNoMarker)

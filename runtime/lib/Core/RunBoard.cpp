@@ -11,8 +11,6 @@
 #include <atomic>
 #include <cstring>
 #include <fmt/format.h>
-#include <new>
-#include <random>
 #include <xxhash.h>
 
 namespace tandem::core {
@@ -27,7 +25,6 @@ struct RunBoard::Entry {
 };
 
 struct RunBoard::Page {
-  uint64_t number = 0;
   std::atomic<uint64_t> begun{0}; ///< the last run
   Entry entries[kEntries];
 
@@ -37,29 +34,17 @@ struct RunBoard::Page {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared by processes");
 
 RunBoard::RunBoard(uint32_t rank, uint32_t worldSize) : rank(rank) {
-  if (worldSize == 1 || worldSize > kMostRanks)
-    return;
-  auto made = MappedMemory::allocate(sizeof(Page));
-  if (!made)
-    return;
-  memory = std::move(*made);
-  page = new (memory->base()) Page;
-  std::random_device random;
-  page->number = uint64_t(random()) << 32 | random();
-  mine = {memory->handle(), page->number};
+  if (worldSize > 1 && worldSize <= kMostRanks)
+    page = SharedPage<Page>::make();
 }
 
 bool RunBoard::connect(const std::vector<Address> &all) {
   std::lock_guard<std::mutex> lock(mutex);
   for (uint32_t r = 0; page && r < all.size(); ++r) {
-    if (r == rank || all[r].page.bytes != sizeof(Page))
+    if (r == rank)
       continue;
-    auto mapped = MappedMemory::map(all[r].page);
-    if (!mapped)
-      continue;
-    const auto *theirs = static_cast<const Page *>((*mapped)->base());
-    if (theirs->number == all[r].number)
-      others.push_back({r, std::move(*mapped), theirs});
+    if (auto theirs = SharedPage<Page>::map(all[r]))
+      others.push_back({r, std::move(theirs)});
   }
   return others.size() + 1 == all.size();
 }

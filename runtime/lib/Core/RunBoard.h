@@ -8,11 +8,13 @@
 #ifndef TANDEM_LIB_CORE_RUNBOARD_H
 #define TANDEM_LIB_CORE_RUNBOARD_H
 
-#include "tandem/Runtime/Bootstrap.h"
-#include "tandem/Runtime/MappedMemory.h"
+#include "SharedPage.h"
+
+#include "tandem/Program/Status.h"
 
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 namespace tandem::core {
 
@@ -24,6 +26,8 @@ namespace tandem::core {
 /// Ranks on other hosts, and those whose memory the system does not let this process map, are not
 /// compared with, nor is a rank that is more than kEntries runs ahead.
 class RunBoard {
+  struct Page;
+
 public:
   static constexpr uint64_t kEntries = 1024;
   static constexpr uint32_t kMostRanks = 256; ///< a page and a descriptor of each rank
@@ -31,12 +35,8 @@ public:
   /// Makes this rank's page. Without one, where the system has no shared memory, the others do not
   /// compare with this rank; nor in worlds of more than kMostRanks ranks.
   RunBoard(uint32_t rank, uint32_t worldSize);
-  /// What the others need to map the page: plain data, to be exchanged.
-  struct Address {
-    MappedMemory::Handle page;
-    uint64_t number = 0; ///< random: distinguishes pages of different hosts
-  };
-  const Address &address() const { return mine; }
+  using Address = SharedPage<Page>::Address;
+  const Address &address() const { return page.address(); }
   /// Once, before the first run. `all`: the addresses of all ranks. Whether all are compared with.
   bool connect(const std::vector<Address> &all);
 
@@ -49,19 +49,15 @@ public:
 
 private:
   struct Entry;
-  struct Page;
   struct Other {
     uint32_t rank;
-    std::shared_ptr<MappedMemory> memory;
-    const Page *page;
+    std::shared_ptr<const Page> page;
     uint64_t compared = 0; ///< the runs up to this one
   };
   Status compareWith(Other &other, uint64_t begun);
 
   const uint32_t rank;
-  Address mine;
-  std::shared_ptr<MappedMemory> memory;
-  Page *page = nullptr; ///< in `memory`
+  SharedPage<Page> page;
 
   std::mutex mutex; ///< guards the fields below
   std::vector<Other> others;

@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Encode.h"
 #include "InstanceImpl.h"
 
 #include "tandem/Program/Container.h"
@@ -17,7 +18,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
-#include <sstream>
 #include <xxhash.h>
 
 namespace tandem::core {
@@ -61,27 +61,27 @@ constexpr uint32_t kMostSignals = uint32_t(1) << 28;
 /// Signals that a block has space for: those of some tens of programs.
 constexpr uint32_t kSignals = 4096, kMostSpare = 16 * kSignals;
 
+/// A signal command of a rank: it raises slot `slot` of rank `rank` to `value`.
+struct Raise {
+  uint32_t rank = 0, slot = 0;
+  uint64_t value = 0;
+};
+
 /// What one rank tells the others.
 struct Need {
-  std::string members; ///< "0,1,2": all ranks of each one-sided channel; else "-"
+  std::vector<uint32_t> members; ///< all ranks of each one-sided channel; else none
   uint64_t bufferBytes = 0;
-  uint32_t signals = 0; ///< space for so many
-  /// (rank, slot) -> the largest value to which a signal of this rank raises it
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> raises;
+  uint32_t signals = 0;      ///< space for so many
+  std::vector<Raise> raises; ///< to the largest value, by rank, then slot
 
-  std::string str() const {
-    std::string text = fmt::format("{} {} {}", members, bufferBytes, signals);
-    for (const auto &[slot, value] : raises)
-      text += fmt::format(" {} {} {}", slot.first, slot.second, value);
-    return text;
-  }
-  static Need parse(const std::string &text) {
-    Need need;
-    std::istringstream in(text);
-    in >> need.members >> need.bufferBytes >> need.signals;
-    for (uint64_t rank = 0, slot = 0, value = 0; in >> rank >> slot >> value;)
-      need.raises[{static_cast<uint32_t>(rank), static_cast<uint32_t>(slot)}] = value;
-    return need;
+  auto fields() { return std::tie(members, bufferBytes, signals, raises); }
+  /// The largest value to which this rank raises a slot; 0: it does not.
+  uint64_t raised(uint32_t rank, uint32_t slot) const {
+    auto at = std::lower_bound(raises.begin(), raises.end(), std::pair(rank, slot),
+                               [](const Raise &raise, std::pair<uint32_t, uint32_t> key) {
+                                 return std::pair(raise.rank, raise.slot) < key;
+                               });
+    return at != raises.end() && at->rank == rank && at->slot == slot ? at->value : 0;
   }
 };
 
@@ -103,14 +103,17 @@ std::vector<uint32_t> membersOf(const sp::RankProgram &data) {
 
 Need needOf(const sp::RankProgram &data, const std::vector<uint32_t> &members) {
   Need need;
-  need.members = members.empty() ? "-" : fmt::format("{}", fmt::join(members, ","));
+  need.members = members;
   need.bufferBytes = roundUp(data.symmetric_bytes());
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> raises;
   for (const sp::Command *command : *data.commands())
     if (command->kind() == sp::CommandKind::signal) {
       uint32_t rank = data.channels()->Get(command->channel())->group()->Get(command->peer());
-      uint64_t &value = need.raises[{rank, command->aux()}];
+      uint64_t &value = raises[{rank, command->aux()}];
       value = std::max<uint64_t>(value, command->value());
     }
+  for (const auto &[slot, value] : raises)
+    need.raises.push_back({slot.first, slot.second, value});
   return need;
 }
 
@@ -126,8 +129,7 @@ bool hearsAll(const sp::RankProgram &data, const std::vector<uint32_t> &members,
       continue;
     std::vector<uint32_t> by; // who can release it
     for (size_t m = 0; m < members.size(); ++m)
-      if (auto found = needs[m].raises.find({data.rank(), command->aux()});
-          found != needs[m].raises.end() && found->second >= command->value())
+      if (needs[m].raised(data.rank(), command->aux()) >= command->value())
         by.push_back(members[m]);
     if (by.size() == 1)
       heard.insert(by[0]);
@@ -192,12 +194,14 @@ Status InstanceImpl::makeSymmetric() {
       context.sharesMemory() ? membersOf(data) : std::vector<uint32_t>();
   Need mine = needOf(data, members);
   mine.signals = alone.numSignals;
-  TANDEM_ASSIGN_OR_RETURN(auto texts, allGatherStrings(context.bootstrap(), mine.str()));
+  TANDEM_ASSIGN_OR_RETURN(auto said, allGatherStrings(context.bootstrap(), encode(mine.fields())));
   std::vector<Need> needs;
   uint64_t bufferBytes = alone.bufferBytes;
   uint32_t signals = alone.numSignals;
   for (uint32_t rank : members) {
-    needs.push_back(Need::parse(texts[rank]));
+    Need &theirs = needs.emplace_back();
+    if (!decode(said[rank], theirs.fields()))
+      theirs = Need(); // then the members differ
     bufferBytes = std::max(bufferBytes, needs.back().bufferBytes);
     signals = std::max(signals, needs.back().signals);
   }

@@ -8,9 +8,9 @@
 #ifndef TANDEM_CHANNEL_CCL_ABORTBOARD_H
 #define TANDEM_CHANNEL_CCL_ABORTBOARD_H
 
+#include "Core/SharedPage.h"
+
 #include <atomic>
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,21 +22,19 @@ namespace tandem::ccl {
 /// posts here before it aborts, and every rank reads the board when a run has ended, before it
 /// reports success. A rank that leaves normally, after its runs, posts nothing.
 ///
-/// Each rank has an anonymous page of shared memory, which the others map through /proc. Nothing
-/// remains when a process ends, however it ends. Ranks of another host or container are not
-/// reached.
+/// Each rank has a page of shared memory, which the others map. Nothing remains when a process
+/// ends, however it ends. Ranks of another host or container are not reached.
 class AbortBoard {
+  struct Page;
+
 public:
   /// If the system gives no page, the other ranks do not see this rank's abort.
   AbortBoard();
-  ~AbortBoard();
-  AbortBoard(const AbortBoard &) = delete;
-  AbortBoard &operator=(const AbortBoard &) = delete;
 
-  /// One line of text that locates this rank's page.
-  const std::string &address() const { return where; }
+  using Address = core::SharedPage<Page>::Address;
+  const Address &address() const { return own.address(); }
   /// Once, by one thread. `members`: the addresses of all members, this rank's among them.
-  void connect(const std::vector<std::string> &members);
+  void connect(const std::vector<Address> &members);
   bool connected() const { return isConnected; }
 
   /// Records that this rank aborts. Any thread; the first reason stays.
@@ -49,18 +47,9 @@ public:
   std::optional<Abort> firstAbort() const;
 
 private:
-  struct Page;
-  struct Unmap {
-    void operator()(const Page *page) const;
-  };
-  using PagePtr = std::unique_ptr<const Page, Unmap>;
-  static PagePtr open(const std::string &address);
-
-  int descriptor = -1;
-  Page *own = nullptr;
-  std::string where;
-  std::vector<PagePtr> others;          ///< by member; null: this rank, or not reached
-  std::atomic<bool> isConnected{false}; ///< `others` is final
+  core::SharedPage<Page> own;
+  std::vector<std::shared_ptr<const Page>> others; ///< by member; null: this rank, or not reached
+  std::atomic<bool> isConnected{false};            ///< `others` is final
 };
 
 } // namespace tandem::ccl

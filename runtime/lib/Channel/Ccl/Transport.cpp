@@ -7,12 +7,12 @@
 
 #include "AbortBoard.h"
 #include "Communicator.h"
+#include "Core/Encode.h"
 
 #include "tandem/Program/CollectiveRoute.h"
 #include "tandem/Runtime/Gpu.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
@@ -218,6 +218,18 @@ private:
   std::vector<Line> lines; ///< of the prepared commands, in order
 };
 
+/// What a rank tells the others.
+struct Introduction {
+  std::string error; ///< empty: it can take part
+  std::string group; ///< its channel, pooled communicator and group
+  std::string gpu;   ///< its UUID
+  uint32_t splits = 0;
+  uint64_t host = 0; ///< a hash of its name
+  AbortBoard::Address board;
+  ncclUniqueId id{}; ///< of the first member, for a new communicator
+  auto fields() { return std::tie(error, group, gpu, splits, host, board, id); }
+};
+
 class CclTransport final : public Transport {
 public:
   std::string_view name() const override { return "ccl"; }
@@ -261,38 +273,35 @@ public:
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
     if (leads)
       mine = api->status(api->ncclGetUniqueId(&id), "ncclGetUniqueId");
-    // Ranks that call their hosts different may share no page, even if they could.
-    std::string host = fmt::format("{:x} ", std::hash<std::string>()(bootstrap.host()));
-    std::string head =
-        mine.ok() ? fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
-                                fmt::join(desc.group, ","))
-                  : "!" + mine.message();
-    std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
-                       (api && api->splits ? "split" : "whole") + "\n" + host + board->address() +
-                       "\n" + std::string(id.internal, leads ? sizeof id.internal : 0);
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
+    Introduction self{mine.message(),
+                      fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
+                                  fmt::join(desc.group, ",")),
+                      gpu ? gpu->shared()->driver->info().uuid : "",
+                      api && api->splits,
+                      std::hash<std::string>()(bootstrap.host()),
+                      board->address(),
+                      id};
+    TANDEM_ASSIGN_OR_RETURN(auto said, allGatherStrings(bootstrap, core::encode(self.fields())));
+    std::vector<Introduction> all(said.size());
+    for (size_t rank = 0; rank < all.size(); ++rank)
+      if (!core::decode(said[rank], all[rank].fields()))
+        all[rank].error = "found no introduction";
     if (!board->connected()) {
-      std::vector<std::string> addresses;
-      for (const std::string &said : all) {
-        std::string theirs = lineOf(said, 3);
-        addresses.push_back(theirs.compare(0, host.size(), host) == 0 ? theirs.substr(host.size())
-                                                                      : "");
-      }
+      // Ranks that call their hosts different may share no page, even if they could.
+      std::vector<AbortBoard::Address> addresses;
+      for (const Introduction &other : all)
+        addresses.push_back(other.host == self.host ? other.board : AbortBoard::Address());
       board->connect(addresses);
     }
     TANDEM_RETURN_IF_ERROR(mine);
-    TANDEM_RETURN_IF_ERROR(checkGroup(desc, head, all));
+    TANDEM_RETURN_IF_ERROR(checkGroup(desc, self.group, all));
     if (desc.group.empty())
       return std::unique_ptr<Channel>();
     const core::WaitLimit limit{desc.timeout, [&bootstrap] { return bootstrap.health(); }};
     if (!communicator) {
-      const std::string &leader = all[desc.group[0]];
-      if (leader.size() < sizeof id.internal)
-        return Status(Code::Internal, "channel ccl: no id of a communicator");
-      std::memcpy(id.internal, leader.data() + leader.size() - sizeof id.internal,
-                  sizeof id.internal);
       TANDEM_ASSIGN_OR_RETURN(
-          communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, limit));
+          communicator,
+          Communicator::create(gpu->shared(), all[desc.group[0]].id, desc.group, desc.self, limit));
       communicator->warn = [log = device.log](const std::string &text) {
         log(LogLevel::Warning, text);
       };
@@ -308,33 +317,24 @@ public:
   Status checkRun() const override { return checkAbortBoard(*board); }
 
 private:
-  static std::string lineOf(const std::string &said, int line) {
-    std::istringstream in(said);
-    std::string text;
-    for (int i = 0; i <= line; ++i)
-      std::getline(in, text);
-    return text;
-  }
-
-  static Status checkGroup(const ChannelDesc &desc, const std::string &head,
-                           const std::vector<std::string> &all) {
+  static Status checkGroup(const ChannelDesc &desc, const std::string &group,
+                           const std::vector<Introduction> &all) {
     for (uint32_t rank = 0; rank < all.size(); ++rank)
-      if (all[rank][0] == '!')
-        return Status(Code::Aborted,
-                      fmt::format("rank {}: {}", rank, lineOf(all[rank], 0).substr(1)));
+      if (!all[rank].error.empty())
+        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].error));
     std::map<std::string, uint32_t> owners;
     for (uint32_t rank : desc.group) {
-      if (lineOf(all[rank], 0) != head)
+      if (all[rank].group != group)
         return Status(Code::InvalidProgram,
                       fmt::format("rank {} names another group for this channel", rank));
-      if (lineOf(all[rank], 2) != lineOf(all[desc.group[0]], 2))
+      if (all[rank].splits != all[desc.group[0]].splits)
         return Status(
             Code::InvalidProgram,
             fmt::format(
                 "channel ccl: ranks {} and {} create communicators differently: NCCL's version, "
                 "NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES must be equal",
                 desc.group[0], rank));
-      auto [other, fresh] = owners.emplace(lineOf(all[rank], 1), rank);
+      auto [other, fresh] = owners.emplace(all[rank].gpu, rank);
       if (!fresh)
         return Status(
             Code::Unsupported,

@@ -7,19 +7,18 @@
 
 #include "PeerMemory.h"
 
+#include "Core/Encode.h"
 #include "Core/OwnThread.h"
 #include "Core/SharedStep.h"
 #include "Descriptors.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <unistd.h>
 #include <utility>
 
@@ -40,54 +39,37 @@ std::string processId() {
   return fmt::format("{}-{:x}", ::getpid(), random); // a fork keeps the one and changes the other
 }
 
-/// What a rank tells the others about its memory: an error, or a line of fields.
+/// What a rank tells the others about its memory, or why it has none.
 struct PeerDescriptor {
-  std::string error;
-  std::string group, host, process, socket;
+  std::string error, group, host, process, socket;
   uint64_t id = 0, base = 0, bytes = 0, bufferBytes = 0;
   uint64_t signals =
       0; ///< where they begin: an offset from the base, or an address if they have a separate pad
   uint32_t numSignals = 0, gpu = 0;
-  std::string memoryHandle = "-", signalsHandle = "-"; ///< bytes, in hexadecimal; "-": none
-  bool shared = false;
-  std::string uuid = "-";              ///< of the GPU
-  uint64_t offset = 0, allocation = 0; ///< of a SharedHandle of the memory
-  std::string atomics = "-"; ///< UUIDs of the GPUs on whose memory its atomic operations work
+  std::string memoryHandle, signalsHandle; ///< empty: none
+  uint32_t shared = 0;                     ///< DeviceInfo::sharesMemory
+  std::string uuid;                        ///< of the GPU
+  uint64_t offset = 0, allocation = 0;     ///< of a SharedHandle of the memory
+  std::vector<std::string>
+      atomics; ///< UUIDs of the GPUs on whose memory its atomic operations work
 
-  std::string str() const {
-    if (!error.empty())
-      return "!" + error;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", id, group, host,
-                       process, socket, base, bytes, bufferBytes, signals, numSignals, gpu,
-                       shared ? 1 : 0, memoryHandle, signalsHandle, uuid, offset, allocation,
-                       atomics);
+  auto fields() {
+    return std::tie(error, group, host, process, socket, id, base, bytes, bufferBytes, signals,
+                    numSignals, gpu, memoryHandle, signalsHandle, shared, uuid, offset, allocation,
+                    atomics);
   }
   /// Whether the memory lies in the allocation that another process maps.
   bool fitsAllocation() const {
     return offset <= allocation && bytes <= allocation - offset && offset % 8 == 0;
   }
   bool hasAtomicsOn(const PeerDescriptor &other) const {
-    return atomics.find(other.uuid) != std::string::npos; // all UUIDs have one length
+    return std::find(atomics.begin(), atomics.end(), other.uuid) != atomics.end();
   }
   /// Whether what it describes lies in its memory.
   bool fits(bool separateSignalPad) const {
     uint64_t signalBytes = separateSignalPad ? 0 : uint64_t(numSignals) * 8;
     return bufferBytes <= bytes / 2 && signalBytes <= bytes &&
            (signalBytes == 0 || (signals <= bytes - signalBytes && signals % 8 == 0));
-  }
-  static PeerDescriptor parse(const std::string &text) {
-    PeerDescriptor peer;
-    if (text.substr(0, 1) == "!") {
-      peer.error = text.substr(1);
-      return peer;
-    }
-    std::istringstream in(text);
-    if (!(in >> peer.id >> peer.group >> peer.host >> peer.process >> peer.socket >> peer.base >>
-          peer.bytes >> peer.bufferBytes >> peer.signals >> peer.numSignals >> peer.gpu >>
-          peer.shared >> peer.memoryHandle >> peer.signalsHandle >> peer.uuid >> peer.offset >>
-          peer.allocation >> peer.atomics))
-      peer.error = "found no description of its memory";
-    return peer;
   }
 };
 
@@ -117,26 +99,6 @@ bool lackAtomics(const std::vector<PeerDescriptor> &ranks) {
   });
 }
 
-std::string toHex(const std::string &bytes) {
-  std::string text;
-  for (char byte : bytes)
-    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text.empty() ? "-" : text;
-}
-
-/// The bytes of toHex(); of another text, none.
-std::string fromHex(const std::string &text) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2) {
-    unsigned byte = 0;
-    auto [end, error] = std::from_chars(text.data() + i, text.data() + i + 2, byte, 16);
-    if (error != std::errc() || end != text.data() + i + 2)
-      return "";
-    bytes.push_back(static_cast<char>(byte));
-  }
-  return bytes;
-}
-
 } // namespace
 
 /// One exchange of handles, in steps. The ranks agree after each step, so no rank waits for one
@@ -147,7 +109,7 @@ public:
       : peers(peers), desc(desc), limit{desc.timeout, [&bootstrap] { return bootstrap.health(); }} {
   }
 
-  /// this rank's descriptor for the other members.
+  /// This rank's descriptor for the other members.
   std::string exportMemory() {
     const gpu::DeviceInfo &info = peers.state->driver->info();
     PeerDescriptor mine;
@@ -168,27 +130,30 @@ public:
     mine.numSignals = desc.symmetric.numSignals;
     mine.gpu = info.index;
     mine.uuid = info.uuid;
-    mine.atomics = fmt::format("{}", fmt::join(peers.state->driver->atomicsOn(), ","));
+    mine.atomics = peers.state->driver->atomicsOn();
     mine.shared = info.sharesMemory;
     if (Status status = addSignals(mine); !status.ok() && mine.error.empty())
       mine.error = status.message();
     exported = addHandles(mine);
-    return mine.str();
+    return core::encode(mine.fields());
   }
 
   /// Checks that the members are compatible. Exports this rank's memory if another process needs
   /// it.
   Status check(const std::vector<std::string> &all) {
     gpu::Driver &driver = *peers.state->driver;
-    for (uint32_t rank = 0; rank < all.size(); ++rank)
-      if (all[rank].substr(0, 1) == "!")
-        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
+    std::vector<PeerDescriptor> ranks(all.size()), ofHost; // in any group
+    for (uint32_t rank = 0; rank < all.size(); ++rank) {
+      PeerDescriptor &peer = ranks[rank];
+      if (!core::decode(all[rank], peer.fields()))
+        peer.error = "found no description of its memory";
+      if (!peer.error.empty())
+        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, peer.error));
+      if (peer.host == bootId())
+        ofHost.push_back(peer);
+    }
     for (uint32_t rank : desc.group)
-      descriptors.push_back(PeerDescriptor::parse(all[rank]));
-    std::vector<PeerDescriptor> ofHost; // in any group
-    for (const std::string &text : all)
-      if (PeerDescriptor peer = PeerDescriptor::parse(text); peer.host == bootId())
-        ofHost.push_back(std::move(peer));
+      descriptors.push_back(ranks[rank]);
     auto sharing = std::count_if(ofHost.begin(), ofHost.end(), [&](const PeerDescriptor &peer) {
       return peer.process == processId() && peer.gpu == driver.info().index;
     });
@@ -202,7 +167,7 @@ public:
     for (size_t m = 0; m < descriptors.size(); ++m) {
       const PeerDescriptor &peer = descriptors[m], &self = descriptors[desc.self];
       uint32_t rank = desc.group[m];
-      if (!peer.error.empty() || peer.id != self.id || peer.group != self.group)
+      if (peer.id != self.id || peer.group != self.group)
         return Status(Code::InvalidProgram,
                       fmt::format("rank {} names another group for this channel", rank));
       if (peer.host != self.host)
@@ -229,7 +194,7 @@ public:
     requested.resize(descriptors.size());
     for (size_t m = 0; m < descriptors.size(); ++m)
       if (descriptors[m].process != descriptors[desc.self].process && descriptors[m].bytes > 0 &&
-          descriptors[m].memoryHandle == "-") {
+          descriptors[m].memoryHandle.empty()) {
         TANDEM_ASSIGN_OR_RETURN(requested[m], requestDescriptor(descriptors[m].socket));
       }
     return Status();
@@ -274,14 +239,14 @@ private:
       handle = Descriptor(made.descriptor);
       return Status();
     }
-    mine.memoryHandle = toHex(made.bytes);
+    mine.memoryHandle = made.bytes;
     if (!peers.signals)
       return Status();
     TANDEM_RETURN_IF_ERROR(
         driver.exportShared(peers.signals->data(), peers.signals->size(), &made));
     if (made.offset != 0)
       return Status(Code::Internal, "signals that are not an allocation of their own");
-    mine.signalsHandle = toHex(made.bytes);
+    mine.signalsHandle = made.bytes;
     return Status();
   }
 
@@ -323,13 +288,12 @@ private:
         memory = static_cast<std::byte *>(memory) + peer.offset;
       } else if (peer.process != descriptors[desc.self].process) {
         if (peer.bytes > 0) {
-          TANDEM_RETURN_IF_ERROR(
-              import(mapped, {-1, fromHex(peer.memoryHandle)}, peer.allocation, &memory));
+          TANDEM_RETURN_IF_ERROR(import(mapped, {-1, peer.memoryHandle}, peer.allocation, &memory));
           memory = static_cast<std::byte *>(memory) + peer.offset;
         }
         if (isSeparate && peer.numSignals > 0)
-          TANDEM_RETURN_IF_ERROR(import(mapped, {-1, fromHex(peer.signalsHandle)},
-                                        uint64_t(peer.numSignals) * 8, &signals));
+          TANDEM_RETURN_IF_ERROR(
+              import(mapped, {-1, peer.signalsHandle}, uint64_t(peer.numSignals) * 8, &signals));
       } else {
         // Only what this process has allocated is an address here.
         mapped.block = gpu::SymmetricBlock::find(memory);

@@ -119,8 +119,8 @@ Expected<std::unique_ptr<Operation>> prepareExchange(PeerMemoryRef peers, uint32
                                                      const gpu::Kernels &kernels,
                                                      const FusedExchange &exchange,
                                                      ExchangeAgreements &agreements);
-/// This rank's offers as bytes, and the decision by those of all members: all have the kernel, or
-/// not. `log`: gets why an exchange signals in another way than its program asks for.
+/// This rank's capabilities as bytes, and the decision by those of all members: all have the
+/// kernel, or not. `log`: gets why an exchange signals in another way than its program asks for.
 std::string bytesOf(const ExchangeAgreements &agreements);
 void agree(const ExchangeAgreements &agreements, const PeerMemory &peers,
            const std::vector<std::string> &members,

@@ -54,8 +54,8 @@ struct Staging {
 };
 
 /// How a message to another host is cut: the watchdog sees a large one proceed, however slow the
-/// link. The first piece is shorter, and depends on the number of the others, so that messages of
-/// different lengths are told apart by it.
+/// link. The first piece is shorter, and depends on the number of the others, so that it
+/// distinguishes messages of different lengths.
 struct Pieces {
   static constexpr uint64_t kBytes = 4 << 20, kMost = 1 << 14;
   uint64_t number = 1, first = 0, rest = 0;
@@ -407,7 +407,7 @@ public:
 
   void start(Worker &worker) override {
     Control control;
-    control.kind = Control::Signal;
+    control.type = Control::Signal;
     control.channel = state->number;
     control.slot = signal.slot;
     control.value = value;

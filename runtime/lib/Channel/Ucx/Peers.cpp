@@ -10,7 +10,6 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
-#include <sstream>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -86,23 +85,10 @@ PeerAddress PeerAddress::ofThisProcess(bool networkOnly) {
   return self;
 }
 
-std::string PeerAddress::encode() const {
-  return fmt::format("{} {} {}\n", pid, host.size(), worker.size()) + host + worker;
-}
-
-Expected<PeerAddress> PeerAddress::decode(std::string_view text) {
+Expected<PeerAddress> PeerAddress::decode(std::string_view bytes) {
   PeerAddress result;
-  size_t end = text.find('\n');
-  size_t hostBytes = 0, workerBytes = 0;
-  long long pid = 0;
-  std::istringstream line(std::string(text.substr(0, end)));
-  bool isLine = end != std::string_view::npos && (line >> pid >> hostBytes >> workerBytes);
-  size_t rest = isLine ? text.size() - end - 1 : 0;
-  if (!isLine || hostBytes > rest || workerBytes != rest - hostBytes)
+  if (!core::decode(bytes, result.fields()))
     return Status(Code::Internal, "channel ucx: malformed address of a peer");
-  result.pid = pid;
-  result.host = text.substr(end + 1, hostBytes);
-  result.worker = text.substr(end + 1 + hostBytes);
   return result;
 }
 
@@ -216,7 +202,7 @@ void Worker::receiveControl(const void *header, size_t headerBytes, const void *
     return;
   std::memcpy(&control, header, sizeof(control));
   noteProgress();
-  switch (control.kind) {
+  switch (control.type) {
   case Control::Signal:
   case Control::Hello:
     // No run of a closed channel is left to wait for it.
@@ -228,7 +214,7 @@ void Worker::receiveControl(const void *header, size_t headerBytes, const void *
       Peer &peer = *peers[control.source];
       submit(std::make_shared<Task>([&peer](Worker &worker, Task &self) {
         Control answer;
-        answer.kind = Control::Answer;
+        answer.type = Control::Answer;
         worker.sendControl(self, peer.rank, answer);
         peer.left = true;
         worker.noteAnswer(peer);

@@ -24,7 +24,7 @@ uint64_t *ChannelState::signal(uint32_t slot) const {
 
 void ChannelState::receive(const Control &control) {
   moved.fetch_add(1, std::memory_order_relaxed);
-  if (control.kind != Control::Signal)
+  if (control.type != Control::Signal)
     return;
   std::lock_guard<std::mutex> lock(mutex);
   if (!isClosed && control.slot < symmetric.numSignals) {

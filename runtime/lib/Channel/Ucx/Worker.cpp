@@ -372,7 +372,7 @@ void Worker::giveUp() {
     farewell->place = inFlight.size();
     inFlight.push_back(farewell);
     Control control;
-    control.kind = Control::Abort;
+    control.type = Control::Abort;
     for (auto &peer : peers)
       if (peer->endpoint && !peer->left && peer->rank != worldRank)
         sendControl(*farewell, peer->rank, control, reason.message().substr(0, 1024));
@@ -404,7 +404,7 @@ std::shared_ptr<Task> Worker::sayGoodbye() {
     }
     self.arm(2 * told + 1); // sent, and answered
     Control control;
-    control.kind = Control::Leave;
+    control.type = Control::Leave;
     for (auto &peer : worker.peers)
       if (peer->answers)
         worker.sendControl(self, peer->rank, control);

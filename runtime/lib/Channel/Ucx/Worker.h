@@ -13,6 +13,7 @@
 #ifndef TANDEM_CHANNEL_UCX_WORKER_H
 #define TANDEM_CHANNEL_UCX_WORKER_H
 
+#include "../../Core/Encode.h"
 #include "Work.h"
 #include "tandem/Runtime/Device.h"
 #include "tandem/Runtime/Ucx.h"
@@ -32,20 +33,21 @@ struct PeerAddress {
 
   /// All but `worker`. `networkOnly`: makes `host` unique.
   static PeerAddress ofThisProcess(bool networkOnly);
-  std::string encode() const;
-  static Expected<PeerAddress> decode(std::string_view text);
+  auto fields() { return std::tie(worker, host, pid); }
+  std::string encode() const { return core::encode(PeerAddress(*this).fields()); }
+  static Expected<PeerAddress> decode(std::string_view bytes);
 };
 
 /// A small message between workers; `text` may follow.
 struct Control {
-  enum Kind : uint32_t {
+  enum Type : uint32_t {
     Signal, ///< slot of channel reaches value
     Leave,  ///< sender's transport ends in good order: nothing will come from it any more
     Answer, ///< to Leave: the sender has received what came before it
     Abort,  ///< sender gives up; text says why
     Hello,  ///< opens the connection, or shows progress of a channel; no other effect
   };
-  Kind kind = Hello;
+  Type type = Hello;
   uint32_t source = 0; ///< world rank
   uint32_t channel = 0;
   uint32_t slot = 0;

@@ -25,9 +25,9 @@ struct Other {
     process = ::fork();
     if (process == 0) {
       AbortBoard board;
-      std::string line = board.address() + "\n";
+      AbortBoard::Address mine = board.address();
       char byte = 0;
-      bool ok = ::write(up[1], line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
+      bool ok = ::write(up[1], &mine, sizeof mine) == ssize_t(sizeof mine) &&
                 ::read(down[0], &byte, 1) == 1;
       if (givesUp)
         board.post("of the other process");
@@ -36,8 +36,7 @@ struct Other {
     }
     from = up[0];
     to = down[1];
-    for (char byte = 0; ::read(from, &byte, 1) == 1 && byte != '\n';)
-      address += byte;
+    EXPECT_EQ(::read(from, &address, sizeof address), ssize_t(sizeof address));
   }
   void step() const {
     char byte = 0;
@@ -54,12 +53,12 @@ struct Other {
   }
   pid_t process;
   int from, to;
-  std::string address;
+  AbortBoard::Address address;
 };
 
 TEST(AbortBoard, OfTheSameProcess) {
   AbortBoard a, b, c;
-  std::vector<std::string> addresses{a.address(), b.address(), c.address()};
+  std::vector<AbortBoard::Address> addresses{a.address(), b.address(), c.address()};
   for (AbortBoard *page : {&a, &b, &c})
     page->connect(addresses);
   EXPECT_FALSE(a.firstAbort());
@@ -100,13 +99,11 @@ TEST(AbortBoard, WhatIsNoPageIsNotReached) {
   gone.end();
   AbortBoard mine, other;
   other.post("nobody hears it");
-  size_t process = other.address().find(" " + std::to_string(::getpid()) + " ");
-  ASSERT_NE(process, std::string::npos);
-  std::string host = other.address().substr(0, other.address().rfind(' ', process - 1));
-  std::string mineElsewhere = host + " 1" + other.address().substr(process); // another number
-  std::string input = other.address().substr(0, other.address().rfind(' ')) + " 0";
-  mine.connect({"", "somewhere else 1 2 3", host, host + " a b c", gone.address, mineElsewhere,
-                input, "x" + other.address()});
+  AbortBoard::Address elsewhere = other.address(), input = other.address(), small = other.address();
+  ++elsewhere.number; // of another host that has a file like this
+  input.memory.fd = 0;
+  small.memory.bytes = 8;
+  mine.connect({{}, gone.address, elsewhere, input, small});
   EXPECT_FALSE(mine.firstAbort());
   mine.connect({other.address()});
   EXPECT_TRUE(mine.firstAbort());
