@@ -27,7 +27,7 @@ Status TcpBootstrap::health() {
       Clock::duration(kPulse).count() * 3 / 2) {
     std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
     if (lock)
-      readAll({});
+      readAll();
   }
   return failure();
 }
@@ -39,8 +39,8 @@ void TcpBootstrap::giveUp(const Status &reason) {
     Deadline until = lostAt + env.noticeTimeout;
     // A stopped rank 0 passes nothing on. The others then end when they miss its heartbeats,
     // which they have seen until about as late as this rank.
-    Deadline last{Clock::duration(lastSeen[0])};
-    if (env.rank != 0 && isThere(0) && last < lostAt + kNotice)
+    Deadline last{Clock::duration(peers[0].lastSeen)};
+    if (env.rank != 0 && peers[0].isThere() && last < lostAt + kNotice)
       until = std::max(until, last + std::max(patience(), kLeastSilence) + 2 * kPulse);
     if (Clock::now() >= until)
       return;
@@ -59,9 +59,9 @@ void TcpBootstrap::noteBegun(uint64_t runs) {
 
 uint64_t TcpBootstrap::begunByAll() {
   uint64_t least = kUnknown;
-  for (uint32_t i = 0; i < peers.size(); ++i)
-    if (isThere(i))
-      least = std::min(least, Heartbeat::begun(heartbeats[i]));
+  for (const Peer &peer : peers)
+    if (peer.isThere())
+      least = std::min(least, Heartbeat::begun(peer.heartbeat));
   if (least < begun) {
     asked = Clock::now().time_since_epoch().count();
     wakePulse();
@@ -76,12 +76,13 @@ std::string TcpBootstrap::late(uint64_t runs) {
   };
   constexpr size_t kMost = 120; // bytes, of names
   for (uint32_t i = 0; i < peers.size() && names.size() < kMost; ++i) {
-    if (!isThere(i))
+    const Peer &peer = peers[i];
+    if (!peer.isThere())
       continue;
-    uint64_t word = heartbeats[i];
-    if (silence(i) > reportedSilence())
+    uint64_t word = peer.heartbeat;
+    if (silence(peer) > reportedSilence())
       add(i, fmt::format("has sent no heartbeat for {:.1f} s",
-                         std::chrono::duration<double>(silence(i)).count())
+                         std::chrono::duration<double>(silence(peer)).count())
                  .c_str());
     else if (word & Heartbeat::kSilent)
       add(Heartbeat::rank(word), "sends no heartbeat");
@@ -101,19 +102,19 @@ void TcpBootstrap::lose(const Status &reason, bool wasInformed) {
   }
   Deadline deadline = Clock::now() + kNotice;
   for (uint32_t i = 0; i < peers.size(); ++i)
-    if (isThere(i))
+    if (peers[i].isThere())
       notify(i, wasInformed ? FrameKind::AbortAck : FrameKind::Abort, reason.message(), deadline);
   checkAcknowledged();
 }
 
 void TcpBootstrap::notify(uint32_t i, FrameKind kind, const std::string &text, Deadline deadline) {
-  std::unique_lock<std::mutex> lock(writing[i], std::defer_lock);
+  std::unique_lock<std::mutex> lock(peers[i].writing, std::defer_lock);
   while (!lock.try_lock()) {
     if (Clock::now() >= deadline)
       return;
     std::this_thread::sleep_for(milliseconds(1));
   }
-  sendText(peers[i], kind, kind == FrameKind::AbortAck ? "" : text, deadline);
+  sendText(peers[i].socket, kind, kind == FrameKind::AbortAck ? "" : text, deadline);
 }
 
 void TcpBootstrap::checkAcknowledged() {
@@ -121,28 +122,28 @@ void TcpBootstrap::checkAcknowledged() {
     std::lock_guard<std::mutex> lock(state);
     if (lost.ok() || allAcknowledged)
       return;
-    for (uint32_t i = 0; i < peers.size(); ++i)
-      if (isThere(i) && !acknowledged[i])
+    for (const Peer &peer : peers)
+      if (peer.isThere() && !peer.acknowledged)
         return;
     allAcknowledged = true;
     nowAllAcknowledged.notify_all();
   }
   Deadline deadline = Clock::now() + kNotice;
   for (uint32_t i = 0; i < peers.size() && env.rank == 0; ++i)
-    if (isThere(i))
+    if (peers[i].isThere())
       notify(i, FrameKind::AbortAck, "", deadline);
 }
 
 void TcpBootstrap::noteAcknowledged(uint32_t i) {
   {
     std::lock_guard<std::mutex> lock(state);
-    acknowledged[i] = 1;
+    peers[i].acknowledged = true;
   }
   checkAcknowledged();
 }
 
 void TcpBootstrap::noteLeft(uint32_t i) {
-  left[i] = 1;
+  peers[i].left = true;
   checkAcknowledged();
 }
 
@@ -155,25 +156,19 @@ void TcpBootstrap::wakePulse() {
 void TcpBootstrap::run() {
   Deadline next = Clock::now() + interval();
   for (;;) {
-    // Wake up when a peer sends something or closes its connection. A peer that has sent its part
-    // of an exchange, which this rank has not begun, is looked at every kNotice / 4.
+    // Wake up when a peer sends something or closes its connection.
     std::vector<pollfd> entries{{wake, POLLIN, 0}};
-    Deadline until = next;
-    for (uint32_t i = 0; i < peers.size(); ++i) {
-      auto events = static_cast<short>(waits[i] ? POLLRDHUP : POLLRDHUP | POLLIN);
-      entries.push_back({isThere(i) ? peers[i].fd() : -1, events, 0});
-      if (waits[i])
-        until = std::min(until, Clock::now() + kNotice / 4);
-    }
-    ::poll(entries.data(), entries.size(), millisecondsUntil(until));
+    for (const Peer &peer : peers)
+      entries.push_back({peer.isThere() ? peer.socket.fd() : -1, POLLIN | POLLRDHUP, 0});
+    ::poll(entries.data(), entries.size(), millisecondsUntil(next));
     uint64_t unused;
     if (entries[0].revents && ::read(wake, &unused, sizeof(unused)) > 0 && isEnding)
       return;
     std::unique_lock<std::mutex> lock(reading, std::try_to_lock);
     if (lock) {
-      readAll(entries);
+      readAll();
       lock.unlock();
-    } else { // an exchange notices by itself
+    } else { // an exchange reads
       std::this_thread::sleep_for(milliseconds(20));
     }
     bool isDue = Clock::now() >= next;
@@ -202,21 +197,22 @@ void TcpBootstrap::sendHeartbeats(bool isDue) {
   std::pair<uint64_t, uint32_t> least{begun, env.rank}, second{~uint64_t(0), env.rank};
   std::pair<Clock::duration, uint32_t> quietest{reportedSilence(), 0};
   for (uint32_t i = 0; i < peers.size(); ++i) {
-    if (!isThere(i))
+    const Peer &peer = peers[i];
+    if (!peer.isThere())
       continue;
-    uint64_t word = heartbeats[i];
+    uint64_t word = peer.heartbeat;
     isAwaited |= (word & Heartbeat::kWaits) != 0;
     most = std::max(most, Heartbeat::begun(word));
     std::pair<uint64_t, uint32_t> theirs{Heartbeat::begun(word), i};
     second = std::min(second, std::max(least, theirs));
     least = std::min(least, theirs);
-    quietest = std::max(quietest, {silence(i), i});
+    quietest = std::max(quietest, {silence(peer), i});
   }
   awaited = isAwaited ? most : 0;
   if (!isDue && !isAwaited)
     return;
   for (uint32_t i = 0; i < peers.size(); ++i) {
-    if (!isThere(i))
+    if (!peers[i].isThere())
       continue;
     uint64_t word = Heartbeat::make(begun, env.rank, waitsHere ? Heartbeat::kWaits : 0);
     if (env.rank == 0) {
@@ -226,141 +222,123 @@ void TcpBootstrap::sendHeartbeats(bool isDue) {
                              (isAwaited ? Heartbeat::kWaits : 0) |
                                  (isSilent ? Heartbeat::kSilent : 0));
     }
-    if (isDue || word != sentHeartbeats[i])
-      sendHeartbeat(i, word);
+    if (isDue || word != peers[i].sentHeartbeat)
+      sendHeartbeat(peers[i], word);
   }
 }
 
-void TcpBootstrap::readAll(const std::vector<pollfd> &entries) {
-  for (uint32_t i = 0; i < peers.size(); ++i) {
-    bool ended = !entries.empty() && (entries[1 + i].revents & ~POLLIN);
-    if (isThere(i) && failure().ok())
-      readBetweenExchanges(i, ended);
-    if (isThere(i) && !failure().ok())
-      drain(i);
-  }
-  lastRead = Clock::now().time_since_epoch().count();
-}
-
-void TcpBootstrap::sendHeartbeat(uint32_t i, uint64_t word) {
-  // Being written to shows life, too.
-  std::unique_lock<std::mutex> lock(writing[i], std::try_to_lock);
+void TcpBootstrap::sendHeartbeat(Peer &peer, uint64_t word) {
+  // Being written to is a sign of life, too.
+  std::unique_lock<std::mutex> lock(peer.writing, std::try_to_lock);
   FrameHeader alive;
   alive.kind = FrameKind::Heartbeat;
   alive.sequence = word;
   int queued = 0;
   // A peer that reads nothing for hours must not find only these, and a frame is never cut.
-  if (lock && (::ioctl(peers[i].fd(), SIOCOUTQ, &queued) || queued < 4096)) {
-    peers[i].send(&alive, sizeof(alive), Clock::now() + milliseconds(200)).ignore();
-    sentHeartbeats[i] = word;
+  if (lock && (::ioctl(peer.socket.fd(), SIOCOUTQ, &queued) || queued < 4096)) {
+    peer.socket.send(&alive, sizeof(alive), Clock::now() + milliseconds(200)).ignore();
+    peer.sentHeartbeat = word;
   }
 }
 
-void TcpBootstrap::loseEnded(uint32_t i) {
-  left[i] = 1; // it says nothing more
-  lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
+void TcpBootstrap::readAll() {
+  for (uint32_t i = 0; i < peers.size(); ++i) {
+    read(i);
+    loseIfSilent(i);
+  }
+  lastRead = Clock::now().time_since_epoch().count();
 }
 
-void TcpBootstrap::readBetweenExchanges(uint32_t i, bool ended) {
-  waits[i] = 0;
-  for (;;) {
-    FrameHeader header;
-    ssize_t n = ::recv(peers[i].fd(), &header, sizeof(header), MSG_PEEK | MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno == ECONNRESET))
-      return loseEnded(i);
-    if (n < ssize_t(sizeof(header))) {
-      if (ended)
-        return loseEnded(i);
-      waits[i] = n > 0; // for the rest of it
-      // A run that waits for it ends after the timeout.
-      milliseconds most = patience();
-      if (Heartbeat::begun(heartbeats[i]) >= awaited)
-        most = std::max(most, kLeastSilence);
-      if (silence(i) > most)
-        lose(Status(Code::Timeout, fmt::format("lost rank {}: it has sent no heartbeat for {} s", i,
-                                               most.count() / 1000.0)));
-      return;
+void TcpBootstrap::loseIfSilent(uint32_t i) {
+  // A run that waits for it ends after the timeout.
+  milliseconds most = patience();
+  if (Heartbeat::begun(peers[i].heartbeat) >= awaited)
+    most = std::max(most, kLeastSilence);
+  if (peers[i].isThere() && silence(peers[i]) > most)
+    lose(Status(Code::Timeout, fmt::format("lost rank {}: it has sent no heartbeat for {} s", i,
+                                           most.count() / 1000.0)));
+}
+
+void TcpBootstrap::read(uint32_t i) {
+  Peer &peer = peers[i];
+  Frame &frame = peer.next;
+  char bytes[16 * 1024];
+  while (peer.isThere()) {
+    bool isHeader = peer.received < sizeof(FrameHeader);
+    uint64_t done = isHeader ? peer.received : peer.received - sizeof(FrameHeader);
+    char *to = isHeader          ? reinterpret_cast<char *>(&frame.header) + done
+               : frame.isInPlace ? peer.target + done
+                                 : bytes;
+    uint64_t want = (isHeader ? sizeof(FrameHeader) : frame.header.bytes) - done;
+    auto n = peer.socket.receiveSome(to, to == bytes ? std::min(want, sizeof bytes) : want);
+    if (!n) {
+      peer.left = true;
+      lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
+      return checkAcknowledged();
     }
-    noteSeen(i);
-    if (header.magic == kFrameMagic && header.kind == FrameKind::Bye)
+    if (*n == 0)
+      return;
+    peer.lastSeen = Clock::now().time_since_epoch().count();
+    peer.received += *n;
+    if (to == bytes)
+      frame.data.append(bytes, *n);
+    if (peer.received < sizeof(FrameHeader))
+      continue;
+    if (frame.header.magic != kFrameMagic) { // after a failure: a frame that was cut
+      lose(Status(Code::Io, fmt::format("rank {}: the peer is not a rank of this job", i)));
       return noteLeft(i);
-    if (header.magic == kFrameMagic &&
-        (header.kind == FrameKind::Abort || header.kind == FrameKind::AbortAck)) {
-      Status reason = receiveHeader(peers[i], header.kind, header, Clock::now() + kNotice);
-      if (reason.ok())
-        reason = Status(Code::Aborted, fmt::format("rank {} has given up", i));
-      return noteAbort(i, reason);
     }
-    if (header.magic != kFrameMagic || header.kind != FrameKind::Heartbeat) {
-      waits[i] = 1;
-      // It does not await the end of the next exchange, of which this is, if it has ended, or
-      // given up since.
-      if (ended)
-        loseEnded(i);
-      else
-        peekBehind(i);
-      return;
-    }
-    peers[i].receive(&header, sizeof(header), Clock::now()).ignore();
-    noteHeartbeat(i, header.sequence);
-  }
-}
-
-void TcpBootstrap::noteAbort(uint32_t i, const Status &reason) {
-  lose(reason, env.rank != 0);
-  if (env.rank == 0)
-    noteAcknowledged(i);
-}
-
-void TcpBootstrap::peekBehind(uint32_t i) {
-  std::vector<char> seen(kMaxText);
-  ssize_t n = ::recv(peers[i].fd(), seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
-  auto most = static_cast<uint64_t>(std::max<ssize_t>(n, 0));
-  FrameHeader header;
-  for (uint64_t at = 0; at + sizeof(header) <= most; at += sizeof(header) + header.bytes) {
-    std::memcpy(&header, seen.data() + at, sizeof(header));
-    if (header.magic != kFrameMagic || header.bytes > most - at - sizeof(header))
-      return;
-    if (header.kind == FrameKind::Heartbeat)
-      noteHeartbeat(i, header.sequence);
-    if (header.kind == FrameKind::Abort)
-      return lose(
-          Status(Code::Aborted, std::string(seen.data() + at + sizeof(header), header.bytes)));
-  }
-}
-
-void TcpBootstrap::drain(uint32_t i) {
-  waits[i] = 0;
-  Part &part = parts[i];
-  char unused[4096];
-  for (;;) {
-    bool isHeader = part.received < sizeof(FrameHeader);
-    char *to = isHeader ? reinterpret_cast<char *>(&part.header) + part.received : unused;
-    uint64_t want = isHeader ? sizeof(FrameHeader) - part.received
-                             : part.header.bytes + sizeof(FrameHeader) - part.received;
-    if (want > 0) {
-      auto n = peers[i].receiveSome(to, isHeader ? want : std::min(want, sizeof(unused)));
-      if (!n)
-        return noteLeft(i);
-      if (*n == 0)
+    if (isHeader)
+      placeData(peer);
+    if (peer.received - sizeof(FrameHeader) == frame.header.bytes) {
+      peer.received = 0;
+      bool hadPart = peer.part.has_value();
+      take(i, std::exchange(frame, Frame()));
+      if (peer.part &&
+          !hadPart) // it may end an exchange, of which a failure that follows is no part
         return;
-      noteSeen(i);
-      part.received += *n;
     }
-    if (part.received < sizeof(FrameHeader))
-      continue;
-    if (part.header.magic != kFrameMagic)
-      return noteLeft(i); // it was cut
-    // Of what takes part in an exchange only the data, elsewhere the header tells how much comes.
-    if (part.received < sizeof(FrameHeader) + part.header.bytes)
-      continue;
-    FrameHeader header = part.header;
-    part.received = 0;
-    if (header.kind == FrameKind::Bye)
-      return noteLeft(i);
-    if (header.kind == FrameKind::Abort && env.rank != 0)
-      notify(0, FrameKind::AbortAck, "", Clock::now() + kNotice);
-    if (header.kind == FrameKind::AbortAck || (header.kind == FrameKind::Abort && env.rank == 0))
-      noteAcknowledged(i);
   }
+}
+
+void TcpBootstrap::placeData(Peer &peer) {
+  Frame &frame = peer.next;
+  bool isPart = frame.header.kind == FrameKind::Part || frame.header.kind == FrameKind::Whole;
+  frame.isInPlace = peer.received >= sizeof(FrameHeader) && isPart && !peer.part && peer.target &&
+                    frame.header.bytes == peer.targetBytes;
+  if (frame.isInPlace)
+    std::copy(frame.data.begin(), frame.data.end(), peer.target);
+}
+
+void TcpBootstrap::take(uint32_t i, Frame &&frame) {
+  bool isLost = !failure().ok();
+  switch (frame.header.kind) {
+  case FrameKind::Heartbeat:
+    if (Heartbeat::begun(frame.header.sequence) >= Heartbeat::begun(peers[i].heartbeat))
+      peers[i].heartbeat = frame.header.sequence; // what has begun stays so
+    return;
+  case FrameKind::Bye:
+    return noteLeft(i);
+  case FrameKind::Abort:
+    lose(Status(Code::Aborted, frame.data.substr(0, kMaxText)), env.rank != 0);
+    if (env.rank == 0)
+      noteAcknowledged(i);
+    else if (isLost)
+      notify(0, FrameKind::AbortAck, "", Clock::now() + kNotice);
+    return;
+  case FrameKind::AbortAck:
+    lose(Status(Code::Aborted, fmt::format("rank {} has given up", i)), env.rank != 0);
+    return noteAcknowledged(i);
+  case FrameKind::Part:
+  case FrameKind::Whole:
+    if (peers[i].part)
+      break;
+    peers[i].part = std::move(frame);
+    return;
+  case FrameKind::Accepted:
+  case FrameKind::Welcome:
+  case FrameKind::Refused:
+    break;
+  }
+  lose(Status(Code::Internal, fmt::format("rank {}: {}", i, kOutOfStep)));
 }

@@ -355,11 +355,6 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
 Status bootstrap::receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
                                 Deadline deadline) {
   TANDEM_RETURN_IF_ERROR(socket.receive(&header, sizeof(header), deadline));
-  return checkHeader(socket, expected, header, deadline);
-}
-
-Status bootstrap::checkHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
-                              Deadline deadline) {
   if (header.magic != kFrameMagic)
     return Status(Code::Io, "the peer is not a rank of this job");
   if (header.kind == FrameKind::Abort || header.kind == FrameKind::Refused) {
@@ -370,9 +365,7 @@ Status bootstrap::checkHeader(const Socket &socket, FrameKind expected, FrameHea
   if (header.kind == FrameKind::Bye)
     return Status(Code::Aborted, "it has left the job");
   if (header.kind != expected)
-    return Status(Code::Internal,
-                  "ranks disagree on what is exchanged: bootstrap calls must come in "
-                  "the same order on every rank");
+    return Status(Code::Internal, kOutOfStep);
   return Status::success();
 }
 

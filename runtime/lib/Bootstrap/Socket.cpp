@@ -203,26 +203,10 @@ Status Socket::receive(void *data, size_t bytes, Deadline deadline) const {
   return Status::success();
 }
 
-/// A large transfer in pieces, each with a deadline of its own.
-template <typename Byte, typename Transfer>
-static Status inPieces(Byte *data, size_t bytes, std::chrono::milliseconds patience,
-                       Transfer transfer) {
-  constexpr size_t kPiece = 64 * 1024;
-  for (size_t done = 0; done < bytes; done += kPiece)
-    TANDEM_RETURN_IF_ERROR(
-        transfer(data + done, std::min(kPiece, bytes - done), Clock::now() + patience));
-  return Status::success();
-}
-
 Status Socket::send(const void *data, size_t bytes, std::chrono::milliseconds patience) const {
-  return inPieces(static_cast<const char *>(data), bytes, patience,
-                  [&](const char *piece, size_t size, Deadline deadline) {
-                    return send(piece, size, deadline);
-                  });
-}
-
-Status Socket::receive(void *data, size_t bytes, std::chrono::milliseconds patience) const {
-  return inPieces(
-      static_cast<char *>(data), bytes, patience,
-      [&](char *piece, size_t size, Deadline deadline) { return receive(piece, size, deadline); });
+  constexpr size_t kPiece = 64 * 1024; // each with a deadline of its own
+  for (size_t done = 0; done < bytes; done += kPiece)
+    TANDEM_RETURN_IF_ERROR(send(static_cast<const char *>(data) + done,
+                                std::min(kPiece, bytes - done), Clock::now() + patience));
+  return Status::success();
 }

@@ -43,9 +43,8 @@ public:
   /// Transfers all bytes, or fails: Timeout at the deadline, Aborted if the peer has closed, Io.
   Status send(const void *data, size_t bytes, Deadline deadline) const;
   Status receive(void *data, size_t bytes, Deadline deadline) const;
-  /// The same, as long as something is transferred within each `patience`.
+  /// The same, as long as something is sent within each `patience`.
   Status send(const void *data, size_t bytes, std::chrono::milliseconds patience) const;
-  Status receive(void *data, size_t bytes, std::chrono::milliseconds patience) const;
   /// Receives what is available, at most `bytes`; 0: nothing yet.
   Expected<size_t> receiveSome(void *data, size_t bytes) const;
   /// "192.0.2.1:4711".

@@ -42,9 +42,9 @@ TcpBootstrap::~TcpBootstrap() {
   }
   if (wake >= 0)
     ::close(wake);
-  for (uint32_t i = 0; i < peers.size(); ++i)
-    if (peers[i].open())
-      sendText(peers[i], FrameKind::Bye, "", Clock::now());
+  for (Peer &peer : peers)
+    if (peer.socket.open())
+      sendText(peer.socket, FrameKind::Bye, "", Clock::now());
 }
 
 Status TcpBootstrap::findPlace() {
@@ -70,6 +70,7 @@ Status TcpBootstrap::allGather(const void *mine, size_t bytes, void *all) {
   if (bytes)
     std::memcpy(static_cast<char *>(all) + env.rank * bytes, mine, bytes);
   ++sequence;
+  noteAllSeen();
   Status result = env.rank == 0 ? gather(bytes, all) : contribute(mine, bytes, all);
   if (result.ok()) {
     noteAllSeen();
@@ -86,45 +87,13 @@ void TcpBootstrap::warnOfSecret(const NodeMap &map) const {
     return;
   // Several nodes may be one host.
   if (std::any_of(peers.begin(), peers.end(),
-                  [](const Socket &peer) { return peer.open() && !peer.isLocal(); }))
+                  [](const Peer &peer) { return peer.socket.open() && !peer.socket.isLocal(); }))
     env.warn("the ranks are on several hosts, and the job's secret is a public name: set "
              "TANDEM_SECRET_FILE or TANDEM_SECRET to keep strangers out");
 }
 
 Status TcpBootstrap::gather(size_t bytes, void *all) {
-  Deadline most = Clock::now() + kMostTimeouts * patience();
-  noteAllSeen();
-  std::vector<char> done(env.worldSize);
-  uint32_t missing = env.worldSize - 1;
-  std::vector<pollfd> entries(env.worldSize);
-  // Read from all peers at once, so a dead rank is noticed while others are slow.
-  while (missing > 0) {
-    TANDEM_RETURN_IF_ERROR(failure()); // another thread may have given up
-    for (uint32_t rank = 1; rank < env.worldSize; ++rank)
-      if (!done[rank] && (Clock::now() >= most || silence(rank) >= patience()))
-        return Status(Code::Timeout,
-                      fmt::format("waited {} s for {}{}", patience().count() / 1000.0, nameOf(rank),
-                                  missing > 1 ? " and others" : ""));
-    for (uint32_t rank = 1; rank < env.worldSize; ++rank)
-      entries[rank] = {isThere(rank) ? peers[rank].fd() : -1, POLLIN | POLLRDHUP, 0};
-    entries[0] = {-1, 0, 0};
-    if (::poll(entries.data(), entries.size(), 50) < 0)
-      continue;
-    for (uint32_t rank = 1; rank < env.worldSize; ++rank) {
-      if (!entries[rank].revents && !left[rank])
-        continue;
-      if (done[rank]) { // it may end, or give up, while it waits for the others
-        if (!left[rank])
-          readBetweenExchanges(rank, entries[rank].revents & ~POLLIN);
-        continue;
-      }
-      bool isDone = false;
-      TANDEM_RETURN_IF_ERROR(advance(rank, bytes, all, isDone).withPrefix(nameOf(rank) + ": "));
-      done[rank] = isDone;
-      missing -= isDone;
-    }
-  }
-  TANDEM_RETURN_IF_ERROR(failure());
+  TANDEM_RETURN_IF_ERROR(receiveParts(patience(), bytes, static_cast<char *>(all)));
   FrameHeader header;
   header.kind = FrameKind::Whole;
   header.sequence = sequence;
@@ -134,74 +103,12 @@ Status TcpBootstrap::gather(size_t bytes, void *all) {
   return Status::success();
 }
 
-Status TcpBootstrap::give(uint32_t i, const FrameHeader &header, const void *data) {
-  std::lock_guard<std::mutex> lock(writing[i]);
-  TANDEM_RETURN_IF_ERROR(peers[i].send(&header, sizeof(header), patience()));
-  TANDEM_RETURN_IF_ERROR(peers[i].send(data, header.bytes, patience()));
-  if (Status known = failure(); !known.ok()) // notify() may not have waited for this
-    sendText(peers[i], FrameKind::Abort, known.message(), Clock::now() + kNotice);
-  return Status::success();
-}
-
-Status TcpBootstrap::advance(uint32_t rank, size_t bytes, void *all, bool &done) {
-  Part &part = parts[rank];
-  for (;;) {
-    char *to;
-    uint64_t want;
-    if (part.received < sizeof(FrameHeader)) {
-      to = reinterpret_cast<char *>(&part.header) + part.received;
-      want = sizeof(FrameHeader) - part.received;
-    } else if (part.header.magic == kFrameMagic && part.header.kind == FrameKind::Heartbeat) {
-      part.received = 0;
-      noteHeartbeat(rank, part.header.sequence);
-      continue;
-    } else {
-      if (part.received == sizeof(FrameHeader))
-        TANDEM_RETURN_IF_ERROR(check(rank, part.header, FrameKind::Part, bytes));
-      uint64_t offset = part.received - sizeof(FrameHeader);
-      to = static_cast<char *>(all) + rank * bytes + offset;
-      want = bytes - offset;
-      done = want == 0;
-      if (done) {
-        part.received = 0;
-        return Status::success();
-      }
-    }
-    auto n = peers[rank].receiveSome(to, want);
-    if (!n)
-      return n.status();
-    if (*n == 0)
-      return Status::success();
-    noteSeen(rank);
-    part.received += *n;
-  }
-}
-
-Status TcpBootstrap::check(uint32_t from, FrameHeader &header, FrameKind kind, uint64_t bytes) {
-  Status status = checkHeader(peers[from], kind, header, Clock::now() + milliseconds(200));
-  if (!status.ok() && header.magic == kFrameMagic && header.kind == FrameKind::Abort) {
-    parts[from].received = 0; // all of it was read
-    if (env.rank == 0)
-      noteAcknowledged(from);
-  }
-  TANDEM_RETURN_IF_ERROR(status);
-  if (header.sequence != sequence)
-    return Status(Code::Internal,
-                  fmt::format("out of step: expected exchange {}, found {}; bootstrap calls must "
-                              "come in the same order on every rank",
-                              sequence, header.sequence));
-  if (header.bytes != bytes)
-    return Status(Code::Internal, fmt::format("gave {} bytes, expected {}", header.bytes, bytes));
-  return Status::success();
-}
-
 Status TcpBootstrap::contribute(const void *mine, size_t bytes, void *all) {
-  Deadline most = Clock::now() + kMostTimeouts * patience();
   FrameHeader header;
   header.kind = FrameKind::Part;
   header.sequence = sequence;
   header.bytes = bytes;
-  // Rank 0 may be in a run, and reads nothing behind a large part.
+  // Rank 0 may be in a run that waits until this rank has begun it.
   FrameHeader alive;
   alive.kind = FrameKind::Heartbeat;
   alive.sequence = Heartbeat::make(begun, env.rank, 0);
@@ -211,21 +118,85 @@ Status TcpBootstrap::contribute(const void *mine, size_t bytes, void *all) {
   // A broken connection may still hold rank 0's reason: read it before giving up.
   if (!sent.ok() && sent.code() != Code::Aborted)
     return sent.withPrefix(nameOf(0) + ": ");
-  FrameHeader whole;
-  Status received;
-  for (;;) {
-    received = peers[0].receive(&whole, sizeof(whole),
-                                std::min(most, Clock::now() + patience() + kRootFirst));
-    if (!received.ok() || whole.magic != kFrameMagic || whole.kind != FrameKind::Heartbeat)
-      break;
-    noteSeen(0);
-    noteHeartbeat(0, whole.sequence);
+  return receiveParts(patience() + kRootFirst, bytes * env.worldSize, static_cast<char *>(all));
+}
+
+Status TcpBootstrap::give(uint32_t i, const FrameHeader &header, const void *data) {
+  Peer &peer = peers[i];
+  std::lock_guard<std::mutex> lock(peer.writing);
+  TANDEM_RETURN_IF_ERROR(peer.socket.send(&header, sizeof(header), patience()));
+  TANDEM_RETURN_IF_ERROR(peer.socket.send(data, header.bytes, patience()));
+  if (Status known = failure(); !known.ok()) // notify() may not have waited for this
+    sendText(peer.socket, FrameKind::Abort, known.message(), Clock::now() + kNotice);
+  return Status::success();
+}
+
+Status TcpBootstrap::receiveParts(milliseconds limit, uint64_t bytes, char *to) {
+  for (uint32_t i = 0; i < peers.size(); ++i) {
+    peers[i].target = bytes ? to + i * bytes : nullptr;
+    peers[i].targetBytes = bytes;
+    placeData(peers[i]);
   }
-  if (received.ok())
-    received = check(0, whole, FrameKind::Whole, bytes * env.worldSize);
-  if (received.ok())
-    received = peers[0].receive(all, whole.bytes, patience());
-  return received.withPrefix(nameOf(0) + ": ");
+  Status status = awaitParts(limit);
+  for (Peer &peer : peers) {
+    peer.target = nullptr;
+    peer.next.isInPlace = false; // of a frame that an error has cut, whose data are of no use
+  }
+  for (uint32_t i = 0; i < peers.size() && status.ok(); ++i)
+    if (peers[i].part)
+      status = takePart(i, bytes, to + i * bytes);
+  return status;
+}
+
+Status TcpBootstrap::awaitParts(milliseconds limit) {
+  Deadline most = Clock::now() + kMostTimeouts * patience();
+  std::vector<pollfd> entries(peers.size());
+  for (;;) {
+    TANDEM_RETURN_IF_ERROR(failure()); // another thread may have given up
+    uint32_t missing = 0;
+    Status late;
+    for (uint32_t i = 0; i < peers.size(); ++i) {
+      const Peer &peer = peers[i];
+      entries[i] = {peer.isThere() ? peer.socket.fd() : -1, POLLIN | POLLRDHUP, 0};
+      if (!peer.socket.open() || peer.part)
+        continue;
+      ++missing;
+      if (peer.left)
+        return Status(Code::Aborted, nameOf(i) + ": it has left the job");
+      if (late.ok() && (Clock::now() >= most || silence(peer) >= limit))
+        late = Status(Code::Timeout,
+                      fmt::format("waited {} s for {}", limit.count() / 1000.0, nameOf(i)));
+    }
+    if (!late.ok())
+      return missing > 1 ? Status(late.code(), late.message() + " and others") : late;
+    if (missing == 0)
+      return Status::success();
+    // Read from all peers at once: those that have sent their part may end, or give up.
+    if (::poll(entries.data(), entries.size(), 50) < 0)
+      continue;
+    for (uint32_t i = 0; i < peers.size(); ++i) {
+      if (entries[i].revents)
+        read(i);
+      if (peers[i].part)
+        loseIfSilent(i);
+    }
+  }
+}
+
+Status TcpBootstrap::takePart(uint32_t i, uint64_t bytes, char *to) {
+  Frame part = std::move(*peers[i].part);
+  peers[i].part.reset();
+  if (part.header.sequence != sequence)
+    return Status(Code::Internal,
+                  fmt::format("{}: out of step: expected exchange {}, found {}; bootstrap calls "
+                              "must come in the same order on every rank",
+                              nameOf(i), sequence, part.header.sequence));
+  if (part.header.bytes != bytes)
+    return Status(Code::Internal, fmt::format("{}: gave {} bytes, expected {}", nameOf(i),
+                                              part.header.bytes, bytes));
+  if (bytes && !part.isInPlace)
+    std::memcpy(to, part.data.data(), bytes);
+  return Status::success();
 }
 
 static Expected<std::unique_ptr<TcpBootstrap>> connect(const BootstrapEnvironment &env) {

@@ -17,6 +17,7 @@
 #include <condition_variable>
 #include <fmt/format.h>
 #include <mutex>
+#include <optional>
 #include <poll.h>
 #include <thread>
 
@@ -47,15 +48,13 @@ struct Heartbeat {
 
 /// The bootstrap over TCP: rank 0 has a connection to each other rank. Exchanges run on the
 /// caller's thread (TcpBootstrap.cpp). Another thread, the pulse, sends heartbeats, and between
-/// exchanges it reads what peers say of themselves (Heartbeat.cpp).
+/// exchanges it reads what peers say (Heartbeat.cpp).
 class TcpBootstrap : public Bootstrap {
 public:
   TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> sockets)
-      : env(env), peers(std::move(sockets)), writing(peers.size()), parts(peers.size()),
-        lastSeen(peers.size()), heartbeats(peers.size()), waits(peers.size()), left(peers.size()),
-        sentHeartbeats(peers.size()), acknowledged(peers.size()) {
+      : env(env), peers(sockets.size()) {
     for (uint32_t i = 0; i < peers.size(); ++i)
-      noteSeen(i);
+      peers[i].socket = std::move(sockets[i]);
   }
 
   /// Starts the pulse. After an error, of which the other ranks hear, only the destructor may be
@@ -82,14 +81,38 @@ public:
   std::string late(uint64_t runs) override;
 
 private:
-  void warnOfSecret(const NodeMap &map) const;
-  /// Progress of one frame of a peer.
-  struct Part {
+  struct Frame {
     FrameHeader header;
-    uint64_t received = 0; ///< of header and data
+    std::string data;
+    bool isInPlace = false; ///< the data are at Peer::target
   };
+  /// The other end of a connection.
+  struct Peer {
+    Socket socket;      ///< not open: rank 0 itself
+    std::mutex writing; ///< frames are not mixed
+    // Guarded by `reading`: the frame that is being read, with so many bytes of header and data;
+    // what it has sent for an exchange, which is one frame at a time; and where the data of such a
+    // frame go while this rank is in the exchange, if they are as many as expected.
+    Frame next;
+    uint64_t received = 0;
+    std::optional<Frame> part;
+    char *target = nullptr;
+    uint64_t targetBytes = 0;
+    // Set by readers and read by all.
+    std::atomic<Clock::rep> lastSeen{Clock::now().time_since_epoch().count()};
+    std::atomic<uint64_t> heartbeat{0}; ///< the last one
+    std::atomic<bool> left{false};      ///< says nothing more
+    uint64_t sentHeartbeat = 0;         ///< the pulse's
+    /// Guarded by `state`. At rank 0: it knows of the failure. At others: it says that all do.
+    bool acknowledged = false;
+
+    /// It is connected, and may still say something.
+    bool isThere() const { return socket.open() && !left; }
+  };
+
+  void warnOfSecret(const NodeMap &map) const;
   std::string nameOf(uint32_t rank) const {
-    return fmt::format("rank {} ({})", rank, peers[rank].peerName());
+    return fmt::format("rank {} ({})", rank, peers[rank].socket.peerName());
   }
 
   milliseconds patience() const { return env.exchangeTimeout.value_or(env.timeout); }
@@ -99,27 +122,19 @@ private:
   }
   /// A rank that has said nothing for so long is named in messages.
   milliseconds reportedSilence() const { return 3 * interval(); }
-  void noteSeen(uint32_t i) { lastSeen[i] = Clock::now().time_since_epoch().count(); }
   void noteAllSeen() {
-    for (uint32_t i = 0; i < peers.size(); ++i)
-      noteSeen(i);
+    for (Peer &peer : peers)
+      peer.lastSeen = Clock::now().time_since_epoch().count();
   }
-  /// For how long peer `i` has said nothing.
-  Clock::duration silence(uint32_t i) const {
-    return Clock::now().time_since_epoch() - Clock::duration(lastSeen[i].load());
-  }
-  /// Peer `i` has sent a heartbeat. What has begun stays so.
-  void noteHeartbeat(uint32_t i, uint64_t word) {
-    if (Heartbeat::begun(word) >= Heartbeat::begun(heartbeats[i]))
-      heartbeats[i] = word;
+  /// For how long a peer has said nothing.
+  static Clock::duration silence(const Peer &peer) {
+    return Clock::now().time_since_epoch() - Clock::duration(peer.lastSeen.load());
   }
   void wakePulse();
   /// Whether a run of this rank waits until other ranks have begun it.
   bool awaitsOthers() const {
     return Clock::now().time_since_epoch() - Clock::duration(asked.load()) < kPulse;
   }
-  /// It is connected, and may still say something.
-  bool isThere(uint32_t i) const { return peers[i].open() && !left[i]; }
   Status failure() {
     std::lock_guard<std::mutex> lock(state);
     return lost;
@@ -143,50 +158,39 @@ private:
   void checkLauncher();
   /// Sends heartbeats to all peers, if `isDue`; else only to those that wait for news.
   void sendHeartbeats(bool isDue);
-  /// Reads what has come from all peers. `entries`: of poll(), the peers' from 1 on; may be empty.
-  void readAll(const std::vector<pollfd> &entries);
-  void sendHeartbeat(uint32_t i, uint64_t word);
-  void loseEnded(uint32_t i);
-  /// Between exchanges: reads what is no part of one. `ended`: the peer sends nothing more.
-  void readBetweenExchanges(uint32_t i, bool ended);
-  /// Peer `i` has said that the job ends.
-  void noteAbort(uint32_t i, const Status &reason);
-  /// Looks for aborts and heartbeats behind frames that cannot be taken yet.
-  void peekBehind(uint32_t i);
-  /// After a failure: reads on, for answers. No exchange comes any more.
-  void drain(uint32_t i);
+  void sendHeartbeat(Peer &peer, uint64_t word);
+  /// Reads what has come from all peers, and loses those that are silent for too long. Like all
+  /// functions below that take frames, under the mutex `reading`.
+  void readAll();
+  void read(uint32_t i);
+  /// The data of a frame that is being read go to Peer::target, if they are of the exchange.
+  void placeData(Peer &peer);
+  void take(uint32_t i, Frame &&frame);
+  void loseIfSilent(uint32_t i);
 
   Status gather(size_t bytes, void *all);
+  Status contribute(const void *mine, size_t bytes, void *all);
   /// Sends a frame; the peer must go on reading.
   Status give(uint32_t i, const FrameHeader &header, const void *data);
-  /// Receives the available bytes of one part.
-  Status advance(uint32_t rank, size_t bytes, void *all, bool &done);
-  Status check(uint32_t from, FrameHeader &header, FrameKind kind, uint64_t bytes);
-  Status contribute(const void *mine, size_t bytes, void *all);
+  /// Receives the frame of the exchange, `bytes` of data, from each peer: from peer i to `to` +
+  /// i * `bytes`. Each may be silent for `limit`.
+  Status receiveParts(milliseconds limit, uint64_t bytes, char *to);
+  Status awaitParts(milliseconds limit);
+  Status takePart(uint32_t i, uint64_t bytes, char *to);
 
   BootstrapEnvironment env; ///< launcherProcess: the pulse's
   /// Rank 0: one per rank. Others: only the connection to rank 0.
-  std::vector<Socket> peers;
-  std::vector<std::mutex> writing; ///< per peer: frames are not mixed
-  std::mutex reading;              ///< of all peers; guards the fields below
-  std::vector<Part> parts;         ///< the frame that is being read, in exchanges and by drain()
-  uint64_t sequence = 0;
-  /// Of each peer, set by readers and read by all: when something came last; the last heartbeat.
-  std::vector<std::atomic<Clock::rep>> lastSeen;
-  std::vector<std::atomic<uint64_t>> heartbeats;
-  std::vector<std::atomic<char>> waits; ///< what has come is for the next exchange; as `left`
-  std::vector<std::atomic<char>> left;  ///< says nothing more; set by readers, read by all
+  std::vector<Peer> peers;
+  std::mutex reading;    ///< of all peers; held by exchanges
+  uint64_t sequence = 0; ///< guarded by `reading`
   std::atomic<Clock::rep> lastRead{Clock::now().time_since_epoch().count()}; ///< when, last
   std::atomic<uint64_t> begun{0};                                            ///< runs of this rank
-  std::atomic<Clock::rep> asked{0};     ///< when begunByAll() last found that others are late
-  std::atomic<uint64_t> awaited{0};     ///< a run waits until all ranks have begun so many; 0: none
-  std::vector<uint64_t> sentHeartbeats; ///< the pulse's: the last one to each peer
-  std::mutex state;                     ///< guards the fields below
+  std::atomic<Clock::rep> asked{0}; ///< when begunByAll() last found that others are late
+  std::atomic<uint64_t> awaited{0}; ///< a run waits until all ranks have begun so many; 0: none
+  std::mutex state;                 ///< guards the fields below
   std::condition_variable nowAllAcknowledged;
   Status lost;
   Deadline lostAt;
-  /// Rank 0: who knows of the failure. Others: rank 0 says that all do.
-  std::vector<char> acknowledged;
   bool allAcknowledged = false;
   int wake = -1; ///< wakes the pulse
   std::atomic<bool> isEnding{false};

@@ -82,9 +82,8 @@ inline constexpr std::chrono::milliseconds kRootFirst{1000};
 /// InvalidArgument.
 Status receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
                      Deadline deadline);
-/// The second half of it, of a header that has been received.
-Status checkHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
-                   Deadline deadline);
+inline constexpr const char *kOutOfStep = "ranks disagree on what is exchanged: bootstrap calls "
+                                          "must come in the same order on every rank";
 /// Tries to send a frame with a text, at least once.
 void sendText(const Socket &socket, FrameKind kind, const std::string &text, Deadline deadline);
 /// The same, briefly, of an Abort frame.
