@@ -468,23 +468,15 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
     return overhead(command) + machine.messageSeconds(machine.oneSided, linkOf(rank, command),
                                                       bytes(owner, command, 1),
                                                       rowShare(owner, command));
-  switch (replay::infoOf(command.kind).sync) {
-  case Sync::Record:
-  case Sync::Wait:
-  case Sync::Send:
-  case Sync::Recv:
-    // Free when commands run one after the other; messages count with their group.
+  Sync sync = replay::infoOf(command.kind).sync;
+  // Free when commands run one after the other; messages count with their group.
+  if (sync == Sync::Record || sync == Sync::Wait || program::isMessage(command.kind))
     return 0;
-  case Sync::Group:
+  if (sync == Sync::Group)
     return overhead(command) + groupAlone(rank, id);
-  case Sync::Collective:
+  if (sync == Sync::Collective)
     return overhead(command) +
            (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
-  case Sync::None:
-  case Sync::Signal:
-  case Sync::WaitSignal:
-    break;
-  }
   return overhead(command) + work(owner, command);
 }
 
