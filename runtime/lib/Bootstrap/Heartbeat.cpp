@@ -20,6 +20,8 @@ using namespace tandem::bootstrap;
 /// Outside of an exchange, a rank that sends no heartbeat for a shorter time than this is not given
 /// up.
 static constexpr milliseconds kLeastSilence{10000};
+/// So many bytes of memory, at most, are for data that a peer has announced and not sent yet.
+static constexpr uint64_t kMostAhead = 64 << 20;
 
 Status TcpBootstrap::health() {
   // A process that was stopped may ask before its pulse has read what came meanwhile.
@@ -262,15 +264,18 @@ void TcpBootstrap::loseIfSilent(uint32_t i) {
 void TcpBootstrap::read(uint32_t i) {
   Peer &peer = peers[i];
   Frame &frame = peer.next;
-  char bytes[16 * 1024];
   while (peer.isThere()) {
     bool isHeader = peer.received < sizeof(FrameHeader);
     uint64_t done = isHeader ? peer.received : peer.received - sizeof(FrameHeader);
-    char *to = isHeader          ? reinterpret_cast<char *>(&frame.header) + done
-               : frame.isInPlace ? peer.target + done
-                                 : bytes;
-    uint64_t want = (isHeader ? sizeof(FrameHeader) : frame.header.bytes) - done;
-    auto n = peer.socket.receiveSome(to, to == bytes ? std::min(want, sizeof bytes) : want);
+    uint64_t end = isHeader ? sizeof(FrameHeader) : frame.header.bytes;
+    char *to = isHeader ? reinterpret_cast<char *>(&frame.header) : peer.target;
+    if (!isHeader && !frame.isInPlace) {
+      if (frame.data.size() <= done)
+        frame.data.resize(std::min(end, done + kMostAhead));
+      end = frame.data.size();
+      to = frame.data.data();
+    }
+    auto n = peer.socket.receiveSome(to + done, end - done);
     if (!n) {
       peer.left = true;
       lose(Status(Code::Aborted, fmt::format("lost rank {}: its process has ended", i)));
@@ -280,8 +285,6 @@ void TcpBootstrap::read(uint32_t i) {
       return;
     peer.lastSeen = Clock::now().time_since_epoch().count();
     peer.received += *n;
-    if (to == bytes)
-      frame.data.append(bytes, *n);
     if (peer.received < sizeof(FrameHeader))
       continue;
     if (frame.header.magic != kFrameMagic) { // after a failure: a frame that was cut
@@ -306,8 +309,8 @@ void TcpBootstrap::placeData(Peer &peer) {
   bool isPart = frame.header.kind == FrameKind::Part || frame.header.kind == FrameKind::Whole;
   frame.isInPlace = peer.received >= sizeof(FrameHeader) && isPart && !peer.part && peer.target &&
                     frame.header.bytes == peer.targetBytes;
-  if (frame.isInPlace)
-    std::copy(frame.data.begin(), frame.data.end(), peer.target);
+  if (frame.isInPlace && !frame.data.empty())
+    std::copy_n(frame.data.data(), peer.received - sizeof(FrameHeader), peer.target);
 }
 
 void TcpBootstrap::take(uint32_t i, Frame &&frame) {
