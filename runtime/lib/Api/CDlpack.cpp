@@ -39,34 +39,25 @@ bool isOn(const dlpack::Tensor &tensor, Device &device) {
 }
 
 std::optional<DType> typeOf(const dlpack::Tensor &tensor) {
-  if (tensor.lanes != 1)
-    return std::nullopt;
-  switch (tensor.typeCode << 8 | tensor.bits) {
-  case dlpack::Float << 8 | 32:
-    return DType::F32;
-  case dlpack::Float << 8 | 16:
-    return DType::F16;
-  case dlpack::Float << 8 | 64:
-    return DType::F64;
-  case dlpack::Bfloat << 8 | 16:
-    return DType::BF16;
-  case dlpack::Float8E4M3FN << 8 | 8:
-    return DType::F8E4M3FN;
-  case dlpack::Float8E5M2 << 8 | 8:
-    return DType::F8E5M2;
-  case dlpack::Int << 8 | 8:
-    return DType::I8;
-  case dlpack::Int << 8 | 16:
-    return DType::I16;
-  case dlpack::Int << 8 | 32:
-    return DType::I32;
-  case dlpack::Int << 8 | 64:
-    return DType::I64;
-  case dlpack::Bool << 8 | 8:
-    return DType::I1;
-  default:
-    return std::nullopt;
-  }
+  static constexpr struct {
+    dlpack::TypeCode code;
+    uint8_t bits;
+    DType type;
+  } kTypes[] = {{dlpack::Float, 32, DType::F32},
+                {dlpack::Float, 16, DType::F16},
+                {dlpack::Float, 64, DType::F64},
+                {dlpack::Bfloat, 16, DType::BF16},
+                {dlpack::Float8E4M3FN, 8, DType::F8E4M3FN},
+                {dlpack::Float8E5M2, 8, DType::F8E5M2},
+                {dlpack::Int, 8, DType::I8},
+                {dlpack::Int, 16, DType::I16},
+                {dlpack::Int, 32, DType::I32},
+                {dlpack::Int, 64, DType::I64},
+                {dlpack::Bool, 8, DType::I1}};
+  for (const auto &known : kTypes)
+    if (tensor.lanes == 1 && tensor.typeCode == known.code && tensor.bits == known.bits)
+      return known.type;
+  return std::nullopt;
 }
 
 bool isDense(const dlpack::Tensor &tensor) {

@@ -7,6 +7,7 @@
 
 #include "tandem/Runtime/Environment.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <iterator>
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,29 +25,35 @@ using namespace tandem;
 
 namespace {
 
-/// The first set variable of a list, and its value.
 struct Variable {
-  const char *name = nullptr;
-  std::string value;
-  bool set() const { return name != nullptr; }
+  std::string name, value;
+  bool set() const { return !name.empty(); }
 };
 
 class Reader {
 public:
   explicit Reader(const EnvironmentLookup &lookup) : lookup(lookup) {}
 
-  Variable get(std::initializer_list<const char *> names) const {
-    for (const char *name : names)
-      if (const char *value = lookup(name); value && *value)
+  /// The first variable of "NAME OTHER" that is set; none of them: without a name.
+  Variable get(std::string_view names) const {
+    while (!names.empty()) {
+      std::string name = take(names);
+      if (const char *value = lookup(name.c_str()); value && *value)
         return {name, value};
+    }
     return {};
   }
-  bool has(const char *name) const { return get({name}).set(); }
+  bool has(const char *name) const { return get(name).set(); }
+  bool hasAll(std::string_view names) const {
+    while (!names.empty())
+      if (!get(take(names)).set())
+        return false;
+    return true;
+  }
 
   /// Keeps `result` where no variable is set.
   template <typename T>
-  Status number(std::initializer_list<const char *> names, T &result, uint64_t least,
-                uint64_t most) const {
+  Status number(std::string_view names, T &result, uint64_t least, uint64_t most) const {
     Variable variable = get(names);
     if (!variable.set())
       return Status::success();
@@ -63,7 +71,7 @@ public:
 
   /// 0, 1 or not set.
   Status flag(const char *name) const {
-    Variable variable = get({name});
+    Variable variable = get(name);
     if (!variable.set() || variable.value == "0" || variable.value == "1")
       return Status::success();
     return Status(Code::InvalidArgument,
@@ -72,6 +80,13 @@ public:
   }
 
 private:
+  /// The first of "NAME OTHER".
+  static std::string take(std::string_view &names) {
+    std::string name(names.substr(0, names.find(' ')));
+    names.remove_prefix(std::min(names.size(), name.size() + 1));
+    return name;
+  }
+
   const EnvironmentLookup &lookup;
 };
 
@@ -82,49 +97,28 @@ uint16_t portOf(std::string_view job) {
   return static_cast<uint16_t>(20000 + XXH3_64bits(job.data(), job.size()) % 12000);
 }
 
-using Names = std::initializer_list<const char *>;
+// Where rank 0 listens, and the public name of the job.
 
-/// Where the local variables are not set, all ranks are on one node.
-Status readRank(const Reader &reader, BootstrapEnvironment &env, Names rank, Names worldSize,
-                Names localRank, Names localSize) {
-  TANDEM_RETURN_IF_ERROR(reader.number(rank, env.rank, 0, kMaxWorld - 1));
-  TANDEM_RETURN_IF_ERROR(reader.number(worldSize, env.worldSize, 1, kMaxWorld));
-  env.localRank = env.rank;
-  env.localSize = env.worldSize;
-  env.localRankKnown = reader.get(localRank).set();
-  env.localSizeKnown = reader.get(localSize).set();
-  TANDEM_RETURN_IF_ERROR(reader.number(localRank, env.localRank, 0, kMaxWorld - 1));
-  return reader.number(localSize, env.localSize, 1, kMaxWorld);
-}
-
-Status readTandem(const Reader &reader, BootstrapEnvironment &env) {
-  return readRank(reader, env, {"TANDEM_RANK"}, {"TANDEM_WORLD_SIZE"}, {"TANDEM_LOCAL_RANK"},
-                  {"TANDEM_LOCAL_WORLD_SIZE"});
-}
+Status readNothing(const Reader &, BootstrapEnvironment &) { return Status::success(); }
 
 Status readTorch(const Reader &reader, BootstrapEnvironment &env) {
-  TANDEM_RETURN_IF_ERROR(
-      readRank(reader, env, {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}));
-  env.addresses = {reader.get({"MASTER_ADDR"}).value};
-  TANDEM_RETURN_IF_ERROR(reader.number({"MASTER_PORT"}, env.port, 1, 65534));
-  if (Variable store = reader.get({"TORCHELASTIC_USE_AGENT_STORE"}); store.value == "True")
+  env.addresses = {reader.get("MASTER_ADDR").value};
+  TANDEM_RETURN_IF_ERROR(reader.number("MASTER_PORT", env.port, 1, 65534));
+  if (Variable store = reader.get("TORCHELASTIC_USE_AGENT_STORE"); store.value == "True")
     ++env.port;
-  if (Variable id = reader.get({"TORCHELASTIC_RUN_ID"}); id.set())
+  if (Variable id = reader.get("TORCHELASTIC_RUN_ID"); id.set())
     env.secret = "torchrun " + id.value;
   return Status::success();
 }
 
 Status readOpenMpi(const Reader &reader, BootstrapEnvironment &env) {
-  TANDEM_RETURN_IF_ERROR(readRank(reader, env, {"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"},
-                                  {"OMPI_COMM_WORLD_LOCAL_RANK"}, {"OMPI_COMM_WORLD_LOCAL_SIZE"}));
-  Variable job =
-      reader.get({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"});
+  Variable job = reader.get("PMIX_NAMESPACE OMPI_MCA_ess_base_jobid OMPI_MCA_orte_ess_jobid");
   if (job.set())
     env.secret = "mpi " + job.value;
-  Variable address = reader.get({"MASTER_ADDR"}), port = reader.get({"MASTER_PORT"});
+  Variable address = reader.get("MASTER_ADDR"), port = reader.get("MASTER_PORT");
   if (address.set() && port.set()) {
     env.addresses = {address.value};
-    return reader.number({"MASTER_PORT"}, env.port, 1, 65535);
+    return reader.number("MASTER_PORT", env.port, 1, 65535);
   }
   // mpirun does not tell the host of rank 0.
   if (env.localSize == env.worldSize) {
@@ -135,15 +129,13 @@ Status readOpenMpi(const Reader &reader, BootstrapEnvironment &env) {
 }
 
 Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
-  TANDEM_RETURN_IF_ERROR(readRank(reader, env, {"SLURM_PROCID"},
-                                  {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {"SLURM_LOCALID"}, {}));
-  Variable tasks = reader.get({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  Variable tasks = reader.get("SLURM_STEP_TASKS_PER_NODE SLURM_TASKS_PER_NODE");
   if (tasks.set()) {
     auto perNode = parseSlurmTasksPerNode(tasks.value);
     if (!perNode)
       return perNode.status().withPrefix(fmt::format("environment variable {}: ", tasks.name));
     uint32_t node = 0;
-    TANDEM_RETURN_IF_ERROR(reader.number({"SLURM_NODEID"}, node, 0, kMaxWorld - 1));
+    TANDEM_RETURN_IF_ERROR(reader.number("SLURM_NODEID", node, 0, kMaxWorld - 1));
     if (node >= perNode->size())
       return Status(Code::InvalidArgument,
                     fmt::format("environment variable SLURM_NODEID: {} is not below the {} nodes "
@@ -152,7 +144,7 @@ Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
     env.localSize = (*perNode)[node];
     env.localSizeKnown = true;
   }
-  Variable nodes = reader.get({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  Variable nodes = reader.get("SLURM_STEP_NODELIST SLURM_JOB_NODELIST SLURM_NODELIST");
   if (nodes.set()) {
     auto hosts = parseSlurmNodeList(nodes.value);
     if (!hosts)
@@ -165,32 +157,11 @@ Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
                   "slurm job without a node list: expected SLURM_STEP_NODELIST or "
                   "SLURM_JOB_NODELIST, or TANDEM_MASTER_ADDR");
   }
-  std::string job = "slurm " + reader.get({"SLURM_JOB_ID", "SLURM_JOBID"}).value + "." +
-                    reader.get({"SLURM_STEP_ID", "SLURM_STEPID"}).value;
+  std::string job = "slurm " + reader.get("SLURM_JOB_ID SLURM_JOBID").value + "." +
+                    reader.get("SLURM_STEP_ID SLURM_STEPID").value;
   env.port = portOf(job);
   env.secret = job;
   return Status::success();
-}
-
-Launcher detect(const Reader &reader) {
-  auto all = [&](std::initializer_list<const char *> names) {
-    for (const char *name : names)
-      if (!reader.has(name))
-        return false;
-    return true;
-  };
-  bool torch = all({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
-  if (all({"TANDEM_RANK", "TANDEM_WORLD_SIZE"}))
-    return Launcher::Tandem;
-  if (torch && reader.has("TORCHELASTIC_RUN_ID"))
-    return Launcher::Torchrun;
-  if (all({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}))
-    return Launcher::OpenMpi;
-  if (torch)
-    return Launcher::Torch;
-  if (all({"SLURM_PROCID", "SLURM_NTASKS"}))
-    return Launcher::Slurm;
-  return Launcher::None;
 }
 
 Status lacks(const Variable &found, const char *missing) {
@@ -200,16 +171,16 @@ Status lacks(const Variable &found, const char *missing) {
 
 /// These are set by hand, so one without the others is a mistake, with any launcher.
 Status checkOwnPlace(const Reader &reader) {
-  Variable rank = reader.get({"TANDEM_RANK"}), size = reader.get({"TANDEM_WORLD_SIZE"}),
-           local = reader.get({"TANDEM_LOCAL_RANK", "TANDEM_LOCAL_WORLD_SIZE"});
+  Variable rank = reader.get("TANDEM_RANK"), size = reader.get("TANDEM_WORLD_SIZE"),
+           local = reader.get("TANDEM_LOCAL_RANK TANDEM_LOCAL_WORLD_SIZE");
   if (!size.set() && (rank.set() || local.set()))
     return lacks(rank.set() ? rank : local, "TANDEM_WORLD_SIZE");
   return size.set() && !rank.set() ? lacks(size, "TANDEM_RANK") : Status();
 }
 
 /// Variables of a job that do not suffice to find it. A world of one would compute another result.
-Status checkAlone(const Reader &reader) {
-  Variable rank = reader.get({"RANK"}), size = reader.get({"WORLD_SIZE"});
+Status readAlone(const Reader &reader, BootstrapEnvironment &) {
+  Variable rank = reader.get("RANK"), size = reader.get("WORLD_SIZE");
   if (rank.set() && !size.set() && rank.value != "0")
     return lacks(rank, "WORLD_SIZE");
   if (!size.set() || (size.value == "1" && (!rank.set() || rank.value == "0")))
@@ -226,41 +197,58 @@ Status checkAlone(const Reader &reader) {
                                               : "neither"));
 }
 
-Status readLauncher(const Reader &reader, BootstrapEnvironment &env) {
-  switch (env.launcher) {
-  case Launcher::Tandem:
-    return readTandem(reader, env);
-  case Launcher::Torchrun:
-  case Launcher::Torch:
-    return readTorch(reader, env);
-  case Launcher::OpenMpi:
-    return readOpenMpi(reader, env);
-  case Launcher::Slurm:
-    return readSlurm(reader, env);
-  case Launcher::None:
-    return checkAlone(reader);
-  }
-  return Status::success();
+/// A launcher, and the variables by which it tells a rank its place.
+struct KnownLauncher {
+  Launcher launcher;
+  const char *name;
+  const char *marks; ///< it is the first launcher that has set all of these
+  const char *rank, *worldSize, *localRank, *localSize, *node;
+  /// Where rank 0 listens, and the public name of the job.
+  Status (*read)(const Reader &, BootstrapEnvironment &);
+};
+
+constexpr KnownLauncher kLaunchers[] = {
+    {Launcher::Tandem, "tandem", "TANDEM_RANK TANDEM_WORLD_SIZE", "TANDEM_RANK",
+     "TANDEM_WORLD_SIZE", "TANDEM_LOCAL_RANK", "TANDEM_LOCAL_WORLD_SIZE", "", readNothing},
+    {Launcher::Torchrun, "torchrun", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID",
+     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", readTorch},
+    {Launcher::OpenMpi, "openmpi", "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "", readOpenMpi},
+    {Launcher::Torch, "torch", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT", "RANK", "WORLD_SIZE",
+     "LOCAL_RANK", "LOCAL_WORLD_SIZE", "", readTorch},
+    {Launcher::Slurm, "slurm", "SLURM_PROCID SLURM_NTASKS", "SLURM_PROCID",
+     "SLURM_STEP_NUM_TASKS SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_NODEID", readSlurm},
+    {Launcher::None, "none", "", "", "", "", "", "", readAlone}};
+
+const KnownLauncher &detect(const Reader &reader) {
+  return *std::find_if(std::begin(kLaunchers), std::end(kLaunchers),
+                       [&](const KnownLauncher &known) { return reader.hasAll(known.marks); });
 }
 
-std::string readNode(const Reader &reader, Launcher launcher) {
-  switch (launcher) {
-  case Launcher::Torchrun:
-    return reader.get({"TANDEM_NODE", "GROUP_RANK"}).value;
-  case Launcher::Slurm:
-    return reader.get({"TANDEM_NODE", "SLURM_NODEID"}).value;
-  default:
-    return reader.get({"TANDEM_NODE"}).value;
-  }
+/// Where the local variables are not set, all ranks are on one node.
+Status readRank(const Reader &reader, const KnownLauncher &known, BootstrapEnvironment &env) {
+  TANDEM_RETURN_IF_ERROR(reader.number(known.rank, env.rank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(reader.number(known.worldSize, env.worldSize, 1, kMaxWorld));
+  env.localRank = env.rank;
+  env.localSize = env.worldSize;
+  env.localRankKnown = reader.get(known.localRank).set();
+  env.localSizeKnown = reader.get(known.localSize).set();
+  TANDEM_RETURN_IF_ERROR(reader.number(known.localRank, env.localRank, 0, kMaxWorld - 1));
+  return reader.number(known.localSize, env.localSize, 1, kMaxWorld);
+}
+
+std::string readNode(const Reader &reader, const KnownLauncher &known) {
+  return reader.get(fmt::format("TANDEM_NODE {}", known.node)).value;
 }
 
 Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
-  if (Variable secret = reader.get({"TANDEM_SECRET"}); secret.set()) {
+  if (Variable secret = reader.get("TANDEM_SECRET"); secret.set()) {
     env.secret = secret.value;
     env.secretGiven = true;
     return Status::success();
   }
-  Variable path = reader.get({"TANDEM_SECRET_FILE"});
+  Variable path = reader.get("TANDEM_SECRET_FILE");
   if (!path.set())
     return Status::success();
   auto wrong = [&](const std::string &why) {
@@ -299,7 +287,7 @@ Status readSecret(const Reader &reader, BootstrapEnvironment &env) {
 /// Variables that the runtime's parts read where they need them.
 Status checkRuntime(const Reader &reader) {
   uint64_t microseconds = 0;
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_UCX_SPIN"}, microseconds, 0, 3'600'000'000));
+  TANDEM_RETURN_IF_ERROR(reader.number("TANDEM_UCX_SPIN", microseconds, 0, 3'600'000'000));
   for (const char *name : {"TANDEM_UCX_NETWORK_ONLY", "TANDEM_UCX_GPU_DIRECT", "TANDEM_EPILOGUES",
                            "TANDEM_GRAPH", "TANDEM_TUNE", "TANDEM_TF32", "TANDEM_WATCH_LAUNCHER"})
     TANDEM_RETURN_IF_ERROR(reader.flag(name));
@@ -308,7 +296,7 @@ Status checkRuntime(const Reader &reader) {
 
 Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(checkRuntime(reader));
-  if (Variable hosts = reader.get({"TANDEM_MASTER_ADDR"}); hosts.set()) {
+  if (Variable hosts = reader.get("TANDEM_MASTER_ADDR"); hosts.set()) {
     env.addresses.clear();
     for (size_t begin = 0; begin <= hosts.value.size();) {
       size_t end = std::min(hosts.value.find(',', begin), hosts.value.size());
@@ -322,14 +310,13 @@ Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
                                 "addresses, found \"{}\"",
                                 hosts.value));
   }
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_MASTER_PORT"}, env.port, 1, 65535));
+  TANDEM_RETURN_IF_ERROR(reader.number("TANDEM_MASTER_PORT", env.port, 1, 65535));
   TANDEM_RETURN_IF_ERROR(readSecret(reader, env));
-  env.listenAddress = reader.get({"TANDEM_LISTEN_ADDR"}).value;
-  env.node = readNode(reader, env.launcher);
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LAUNCHER_FD"}, env.launcherFd, 3, 1u << 20));
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LISTEN_FD"}, env.listenFd, 3, 1u << 20));
+  env.listenAddress = reader.get("TANDEM_LISTEN_ADDR").value;
+  TANDEM_RETURN_IF_ERROR(reader.number("TANDEM_LAUNCHER_FD", env.launcherFd, 3, 1u << 20));
+  TANDEM_RETURN_IF_ERROR(reader.number("TANDEM_LISTEN_FD", env.listenFd, 3, 1u << 20));
   uint64_t seconds = 60;
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LAUNCH_TIMEOUT"}, seconds, 1, 86400));
+  TANDEM_RETURN_IF_ERROR(reader.number("TANDEM_LAUNCH_TIMEOUT", seconds, 1, 86400));
   env.timeout = std::chrono::seconds(seconds);
   env.timeoutGiven = reader.has("TANDEM_LAUNCH_TIMEOUT");
   return Status::success();
@@ -338,29 +325,21 @@ Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
 } // namespace
 
 std::string_view tandem::toString(Launcher launcher) {
-  switch (launcher) {
-  case Launcher::None:
-    return "none";
-  case Launcher::Tandem:
-    return "tandem";
-  case Launcher::Torchrun:
-    return "torchrun";
-  case Launcher::OpenMpi:
-    return "openmpi";
-  case Launcher::Torch:
-    return "torch";
-  case Launcher::Slurm:
-    return "slurm";
-  }
+  for (const KnownLauncher &known : kLaunchers)
+    if (known.launcher == launcher)
+      return known.name;
   return "?";
 }
 
 Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const EnvironmentLookup &lookup) {
   Reader reader(lookup);
   BootstrapEnvironment env;
-  env.launcher = detect(reader);
+  const KnownLauncher &known = detect(reader);
+  env.launcher = known.launcher;
+  env.node = readNode(reader, known);
   TANDEM_RETURN_IF_ERROR(checkOwnPlace(reader));
-  TANDEM_RETURN_IF_ERROR(readLauncher(reader, env));
+  TANDEM_RETURN_IF_ERROR(readRank(reader, known, env));
+  TANDEM_RETURN_IF_ERROR(known.read(reader, env));
   TANDEM_RETURN_IF_ERROR(readOwnSettings(reader, env));
   if (env.rank >= env.worldSize)
     return Status(
@@ -375,8 +354,8 @@ Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const Environmen
         fmt::format("environment of the job ({}): local rank {} of {} does not fit rank {} of "
                     "{}",
                     toString(env.launcher), env.localRank, env.localSize, env.rank, env.worldSize));
-  bool known = !env.addresses.empty() && (env.port || env.listenFd >= 0);
-  if (env.worldSize > 1 && !known)
+  bool isFound = !env.addresses.empty() && (env.port || env.listenFd >= 0);
+  if (env.worldSize > 1 && !isFound)
     return Status(Code::InvalidArgument,
                   fmt::format("environment of the job ({}): {} ranks, but no address of rank 0: "
                               "expected TANDEM_MASTER_ADDR and TANDEM_MASTER_PORT{}",
