@@ -107,6 +107,14 @@ typedef struct tandem_context_options {
   /* 1: a program with native code (PTX, ...) is TANDEM_UNSUPPORTED. No verifier can check such
    * code, which runs with the rights of this process. */
   uint64_t no_native;
+  /* Keeps the file "<flight_recorder>.rank<rank>" up to date: what this rank is doing, as
+   * tandem_context_dump writes it (docs/operations.md, "Hang reports"). NULL:
+   * TANDEM_FLIGHT_RECORDER, else no file. TANDEM_IO: the file cannot be written. */
+  const char *flight_recorder;
+  /* With a flight recorder: a signal upon which it writes its file, SIGUSR1 for example. The
+   * handler of the process is replaced, called by the new one, and not restored. 0:
+   * TANDEM_FLIGHT_RECORDER_SIGNAL, else none. */
+  uint64_t flight_recorder_signal;
 } tandem_context_options;
 
 /* A job whose ranks are threads of this process. Thread-safe. `timeout_ms`: a tandem_prepare of
@@ -169,6 +177,22 @@ tandem_code tandem_commands_in_flight(tandem_context *context,
                                       void (*each)(void *user,
                                                    const tandem_command_in_flight *command),
                                       void *user);
+
+/* Writes what this rank is doing as a JSON object (docs/operations.md, "Hang reports"): to the file
+ * `path` unless it is NULL, and in one call to `write` unless that is NULL. After a failed run:
+ * what the rank was doing then. Any thread, also while others run or wait. TANDEM_IO: cannot write.
+ */
+tandem_code tandem_context_dump(tandem_context *context, const char *path,
+                                void (*write)(void *user, const char *json, size_t size),
+                                void *user);
+
+/* From the files of flight recorders, "<prefix>.rank0" and so on: which rank waits for which, as a
+ * JSON object (docs/operations.md, "Hang reports"), in one call to `write`. `num_ranks`: 0: as the
+ * files say. `states`: NULL, or for each rank NULL or what is known of its process: "running",
+ * "stopped", "ended by signal 9". Any thread. TANDEM_IO: there is no such file. */
+tandem_code tandem_hang_report(const char *prefix, uint32_t num_ranks, const char *const *states,
+                               void (*write)(void *user, const char *json, size_t size),
+                               void *user);
 
 #ifdef __cplusplus
 }

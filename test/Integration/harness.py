@@ -191,16 +191,6 @@ def switches(pid):
     return total
 
 
-def blocks(pid, number):
-    """Whether the first thread of a process blocks a signal, so that another answers it."""
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            mask = next(line.split()[1] for line in file if line.startswith("SigBlk"))
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return bool(int(mask, 16) >> (number - 1) & 1)
-
-
 def threads(pid):
     """How many threads a process has; 0 if it has ended. A rank has a second one, its heartbeat, once all have met."""
     try:

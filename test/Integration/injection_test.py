@@ -101,8 +101,9 @@ class HangReport(Matrix):
         self.assertRegex("\n".join(report["summary"]), expected, str(done))
         for line in report["summary"]:
             self.assertIn(line, done.err)
-        self.assertEqual([rank["rank"] for rank in report["ranks"]], list(range(len(report["ranks"]))))
-        self.assertEqual(os.listdir(self.folder), ["hang.json"])
+        files = [rank["file"] for rank in report["ranks"]]
+        self.assertEqual([file["rank"] for file in files if file], [rank for rank, file in enumerate(files) if file])
+        self.assertEqual([name for name in os.listdir(self.folder) if not name.startswith("hang.json.rank")], ["hang.json"])
         return report
 
     def late(self, channel, *more):
@@ -112,7 +113,7 @@ class HangReport(Matrix):
                           f"--hang-report={self.path('hang.json')}")
         report = self.check(job, r"  stream 0 in command 1 \((group: recv from rank 1|wait_signal slot 0 value 1) .*, run 0\n"
                                  r"    waits for rank 1 stream 0 command \d{4,} \((send|signal) ")
-        waits = report["ranks"][0]["in_flight"][0]["waits_for"][0]
+        waits = report["ranks"][0]["file"]["in_flight"][0]["waits_for"][0]
         self.assertEqual((waits["rank"], waits["stream"]), (1, 0))
         return report, waits["state"]
 
@@ -123,7 +124,7 @@ class HangReport(Matrix):
     def test_ucx(self):
         report, state = self.late("ucx")
         self.assertEqual((report["held_up_by"], state), ([1], "not begun"))
-        self.assertRegex(report["ranks"][1]["in_flight"][0]["description"], r"command \d+ \(copy ")
+        self.assertRegex(report["ranks"][1]["file"]["in_flight"][0]["description"], r"command \d+ \(copy ")
 
     @unittest.skipUnless(FAKE, "no stand-in driver")
     def test_peer(self):
@@ -140,35 +141,43 @@ class HangReport(Matrix):
     def test_ccl_graph(self):
         report, state = self.late("ccl")
         self.assertIn(state, ("perhaps in flight", "not begun"))
-        self.assertFalse(report["ranks"][0]["in_flight"][0]["certain"])
+        self.assertFalse(report["ranks"][0]["file"]["in_flight"][0]["certain"])
 
     def test_the_program_lacks_the_other_end(self):
         job = self.launch("local", program("silent-2"), timeout(1), "--channel=local",
                           f"--hang-report={self.path('hang.json')}")
         report = self.check(job, "the program has no send for its message")
-        self.assertEqual([bool(rank["in_flight"]) for rank in report["ranks"]], [True, False])
+        self.assertEqual([bool(rank["file"] and rank["file"]["in_flight"]) for rank in report["ranks"]], [True, False])
 
-    def signals(self, channel):
-        """SIGUSR1 changes nothing; the job then ends by SIGTERM."""
-        options, long, _, _ = CHANNELS[channel]
-        job = self.launch(channel, program(long), "--repeat=100000", *options,
+    def test_signals_to_threads(self):
+        """The ranks record; SIGUSR1 changes nothing else."""
+        job = self.launch("local", program("long-3"), "--repeat=100000", "--channel=local",
                           f"--hang-report={self.path('hang.json')}")
-        busy(self, job, channel)
+        files = [self.path(f"hang.json.rank{rank}") for rank in range(3)]
+        wait_for(self, lambda: all(os.path.exists(file) for file in files))
+        busy(self, job, "local")
+        os.kill(job.pid, signal.SIGUSR1)
+        before = [os.stat(file).st_ino for file in files]
+        wait_for(self, lambda: all(os.stat(file).st_ino != old for file, old in zip(files, before)) or job.poll() is not None)
+        self.assertIsNone(job.poll())
+        os.kill(job.pid, signal.SIGTERM)
+        self.assertEqual(finish(job).code, -signal.SIGTERM)
+        self.assertTrue(any(harness.read_json(file)["in_flight"] for file in files))
+
+    def test_signals_to_a_launcher(self):
+        """SIGUSR1 changes nothing; the job then ends by SIGTERM."""
+        options, long, _, _ = CHANNELS["ucx"]
+        job = self.launch("ucx", program(long), "--repeat=100000", *options, f"--hang-report={self.path('hang.json')}")
+        busy(self, job, "ucx")
         os.kill(job.pid, signal.SIGUSR1)
         wait_for(self, lambda: os.path.exists(self.path("hang.json")))
         self.assertIsNone(job.poll())
         os.unlink(self.path("hang.json"))
         os.kill(job.pid, signal.SIGTERM)
         report = self.check(job, "rank 2: ", code=-signal.SIGTERM)
-        self.assertTrue(any(rank["in_flight"] for rank in report["ranks"]), report)
+        self.assertTrue(any(rank["file"] and rank["file"]["in_flight"] for rank in report["ranks"]), report)
 
-    def test_signals_to_threads(self):
-        self.signals("local")
-
-    def test_signals_to_a_launcher(self):
-        self.signals("ucx")
-
-    def test_ranks_ignore_what_their_launcher_answers(self):
+    def test_ranks_go_on_after_what_their_launcher_answers(self):
         job = self.launch("ucx", program("long-3"), "--repeat=100000", "--channel=ucx",
                           f"--hang-report={self.path('hang.json')}")
         for pid in busy(self, job, "ucx").values():
@@ -180,11 +189,11 @@ class HangReport(Matrix):
     def test_an_ignored_signal_stays_ignored(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN) # as below nohup
         try:
-            job = self.launch("local", program("long-3"), "--repeat=100000", "--channel=local",
+            job = self.launch("ucx", program("long-3"), "--repeat=100000", "--channel=ucx",
                               f"--hang-report={self.path('hang.json')}")
         finally:
             signal.signal(signal.SIGHUP, before)
-        busy(self, job, "local")
+        busy(self, job, "ucx")
         os.kill(job.pid, signal.SIGHUP)
         os.kill(job.pid, signal.SIGUSR1)
         wait_for(self, lambda: os.path.exists(self.path("hang.json")))
@@ -201,11 +210,12 @@ class HangReport(Matrix):
 
     def test_signals_to_ranks_of_others(self):
         jobs = self.start_by_hand("crawl-2", "--repeat=100000")
-        # Before that, SIGUSR1 ends a process: a start that waits for the disk looks like one that communicates.
-        wait_for(self, lambda: all(harness.blocks(job.pid, signal.SIGUSR1) for job in jobs))
-        wait_for(self, lambda: all(harness.switches(job.pid) > 200 for job in jobs))
+        files = [self.path(f"hang.json.rank{rank}") for rank in range(2)]
+        # Before that, SIGUSR1 ends a process.
+        wait_for(self, lambda: all(os.path.exists(file) for file in files))
+        wait_for(self, lambda: all(harness.read_json(file)["in_flight"] for file in files))
         os.kill(jobs[0].pid, signal.SIGUSR1)
-        wait_for(self, lambda: os.path.exists(self.path("hang.json.rank0")))
+        wait_for(self, lambda: harness.read_json(files[0])["reason"] == "signal" or jobs[0].poll() is not None)
         self.assertEqual([job.poll() for job in jobs], [None, None])
         os.kill(jobs[1].pid, signal.SIGTERM)
         self.assertEqual(finish(jobs[1]).code, -signal.SIGTERM)
@@ -216,8 +226,9 @@ class HangReport(Matrix):
         for job in self.start_by_hand("late-2", timeout(1)):
             self.assertEqual(finish(job).code, 1)
         self.assertEqual(sorted(os.listdir(self.folder)), ["hang.json.rank0", "hang.json.rank1"])
-        report = harness.read_json(self.path("hang.json.rank0"))
-        self.assertEqual(report["ranks"][0]["in_flight"][0]["waits_for"][0]["state"], "unknown")
+        record = harness.read_json(self.path("hang.json.rank0"))
+        self.assertEqual(record["in_flight"][0]["waits_for"][0]["rank"], 1)
+        self.assertRegex(record["error"], "rank 0: ")
 
 
 @unittest.skipUnless(FAKE, "no stand-in driver")

@@ -358,8 +358,7 @@ class EndTest(harness.CombinationTest, injection_test.Matrix):
         # What a channel does not give back is left to its thread. The rank itself is given up if its device does not end.
         isDevice = fault.call == "host"
         seconds = 2 if isDevice or fault.kind != "hang" else 20
-        job = self.launch(fault.channel, program(quick), *options, "--verify", timeout(seconds),
-                          f"--hang-report={self.path('hang.json')}", **{name: str(value) for name, value in variables.items()})
+        job = self.launch(fault.channel, program(quick), *options, "--verify", timeout(seconds), **{name: str(value) for name, value in variables.items()})
         done = harness.finish(job)
         text = done.out + done.err
         if fault.kind == "kill":
@@ -372,15 +371,10 @@ class EndTest(harness.CombinationTest, injection_test.Matrix):
         elif isDevice:
             self.assertEqual(done.code, 1, str(done))
             self.assertRegex(text, r"rank 1: .*has not ended after \d+ ms", str(done))
-            report = harness.read_json(self.path("hang.json"))
-            self.assertRegex(report["ranks"][1]["error"], "has not ended after", str(done))
         else: # the run is over, and nothing waits for this
             self.assertVerified(done, 2)
             self.assertRegex(text, WARNINGS[fault.channel.split("-")[-1]], str(done))
-            self.assertEqual(os.listdir(self.folder), [])
         self.assertLess(done.seconds, 40 * harness.SLOWER, str(done))
-        for name in os.listdir(self.folder): # the report
-            os.unlink(self.path(name))
         self.assertGone(job)
         self.assertEqual(harness.finish(self.launch(fault.channel, program(quick), *options)).code, 0)
 

@@ -10,6 +10,7 @@
 #include "tandem/Program/Printable.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
@@ -84,6 +85,10 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   options.timeout_ms = static_cast<uint32_t>(request.timeout.count());
   options.no_graphs = request.noGraph;
   options.link = request.link.empty() ? nullptr : request.link.c_str();
+  if (!request.flightRecorder.empty()) {
+    options.flight_recorder = request.flightRecorder.c_str();
+    options.flight_recorder_signal = SIGUSR1;
+  }
   options.matmul_threads = matmulThreads(bootstrap, world != nullptr);
   options.log = [](void *, tandem_log_level, const char *message) {
     fmt::print(stderr, "tandem: {}\n", escapeControls(message));
@@ -96,8 +101,6 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
 }
 
 RankContext::~RankContext() {
-  if (beforeEnd)
-    beforeEnd();
   if (context)
     tandem_context_destroy(context);
 }

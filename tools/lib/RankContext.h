@@ -13,7 +13,6 @@
 #include "tandem/Runtime/Bootstrap.h"
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,8 +23,9 @@ struct ContextRequest {
   std::string device, channels;
   std::chrono::milliseconds timeout{60000};
   bool noGraph = false;
-  KernelList kernels = {}; ///< to be registered
-  std::string link = {};   ///< "2GB/s,20us"; "": not shaped
+  KernelList kernels = {};         ///< to be registered
+  std::string link = {};           ///< "2GB/s,20us"; "": not shaped
+  std::string flightRecorder = {}; ///< the prefix of its files; "": none. SIGUSR1 writes them
 };
 
 /// Tools use the runtime through its C API, as an embedder would.
@@ -42,8 +42,6 @@ public:
   /// What a call said; what the bootstrap had to say is better than "the callback returned 5".
   Status check(tandem_code code) const;
   bool isGpu() const { return gpu; }
-  /// Called before the context ends.
-  std::function<void()> beforeEnd;
 
 private:
   explicit RankContext(Bootstrap &bootstrap) : bootstrap(bootstrap) {}

@@ -8,21 +8,19 @@
 #ifndef TANDEM_RUN_HANGREPORT_H
 #define TANDEM_RUN_HANGREPORT_H
 
-#include "HangBoard.h"
-#include "Session.h"
+#include "tandem/Program/Status.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 
 namespace tandem::run {
 
-/// Writes the report of --hang-report, see docs/operations.md. `states`: of each rank's process, as
-/// text ("running", "stopped", "ended by signal 9"), or empty: threads. `program`: the bytes of a
-/// program of the command line. Says on stderr who waits for whom.
-Status writeHangReport(const std::string &path, const HangBoard &board,
-                       const std::vector<std::string> &states,
-                       const std::function<Expected<ProgramBytes>(size_t)> &program);
+/// Writes the report of --hang-report to `path`, from the files of the ranks' flight recorders,
+/// `path`.rank0 and so on (docs/operations.md). `states`: of each rank's process ("running",
+/// "stopped", "ended by signal 9"), or "": a thread. Prints the summary on stderr.
+Status writeHangReport(const std::string &path, const std::vector<std::string> &states);
+/// Removes files of ranks that an earlier job has left.
+void removeRecords(const std::string &path);
 
 } // namespace tandem::run
 

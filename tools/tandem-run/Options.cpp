@@ -180,9 +180,10 @@ void Parser::addReports() {
   svg = line.text("--svg", o.svg, "FILE", "draw that run of each program, on one time axis")
             ->group(reports);
   line.text("--hang-report", o.hangReport, "FILE",
-            "when ranks fail, stop or are killed, and on SIGUSR1: write what each rank does, what\n"
-            "it waits for and who should have sent it (JSON). Ranks that another launcher has\n"
-            "started write FILE.rank0, ... on their own failure or signal")
+            "record in FILE.rank0, ... what each rank does; when ranks fail, stop or are killed,\n"
+            "and on SIGUSR1: write who waits for whom (JSON). Ranks that are threads or that "
+            "another\n"
+            "launcher has started only record (docs/operations.md)")
       ->group(reports);
   line.text("--dump-npy", o.dumpNpy, "DIR",
             "write logical inputs and outputs as .npy (bf16 as uint16), listed in index.json;\n"

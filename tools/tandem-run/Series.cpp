@@ -9,7 +9,6 @@
 
 #include "CommandLine.h"
 #include "Files.h"
-#include "HangBoard.h"
 #include "Ranks.h"
 #include "ToolMain.h"
 #include "tandem/Program/Printable.h"
@@ -181,8 +180,6 @@ private:
     for (size_t i = 0; i < files.size() && together; ++i) {
       Report report;
       report.file = files[i];
-      if (job.notes)
-        job.notes->begin(static_cast<uint32_t>(i));
       auto program = source(i);
       // Of one program that is none there is no summary.
       if (!options.several() && !program) {
@@ -197,8 +194,6 @@ private:
       else if (program)
         report.failure = program->problem;
       together = status.ok();
-      if (job.notes && !together)
-        job.notes->fail(rankMessage(rank, status.message()));
       // What ends with the context is part of the last program's verdict.
       if (!together || i + 1 == files.size())
         endContext(status, report);
@@ -216,12 +211,8 @@ private:
       Status late(Code::Timeout, fmt::format("device {}, channel {}: the context has not ended "
                                              "after {} ms",
                                              options.device, options.channel, limit.count()));
-      if (job.notes && status.ok())
-        job.notes->fail(rankMessage(rank, late.message()));
       end(status.ok() ? late : status, report);
       job.bootstrap.giveUp(Status(Code::Timeout, rankMessage(rank, late.message())));
-      if (job.report)
-        job.report();
     });
     job.context.reset();
   }

@@ -9,7 +9,6 @@
 
 #include "Clock.h"
 #include "Files.h"
-#include "HangBoard.h"
 #include "Inputs.h"
 #include "Measured.h"
 #include "Ranks.h"
@@ -277,11 +276,8 @@ private:
     ContextRequest request{options.device, options.channel, options.timeout, options.noGraph};
     TANDEM_ASSIGN_OR_RETURN(request.kernels, loadKernels(options.kernels));
     request.link = options.link;
+    request.flightRecorder = options.hangReport;
     TANDEM_ASSIGN_OR_RETURN(job.context, RankContext::create(request, bootstrap, job.localWorld));
-    if (job.notes) {
-      job.notes->follow(job.context->handle());
-      job.context->beforeEnd = [notes = job.notes] { notes->follow(nullptr); };
-    }
     return Status::success();
   }
 

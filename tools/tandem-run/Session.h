@@ -20,8 +20,6 @@
 
 namespace tandem::run {
 
-class HangNotes;
-
 /// One rank's part in a job, for all of its programs. The runtime is used through its C API, as an
 /// embedder would; files are read in C++, because only tools look at shards and references.
 struct RankJob {
@@ -29,14 +27,9 @@ struct RankJob {
   Bootstrap &bootstrap;
   /// Ranks as threads; null: processes.
   tandem_local_world *localWorld = nullptr;
-  /// Notes of what this rank does; null: nobody wants a hang report.
-  HangNotes *notes = nullptr;
   /// The first program that can be loaded makes it, and all that follow use it.
   std::unique_ptr<RankContext> context = nullptr;
   std::vector<timeline::Timeline> runs = {}; ///< rank 0, for --svg
-  /// Writes the hang report if the process is ended from here; null: a launcher writes it, or none
-  /// is wanted. Any thread.
-  std::function<void()> report = nullptr;
   /// Whether this rank has met rank 0 on the loopback, which no other host can reach.
   bool onLoopback = false;
 };

@@ -11,9 +11,7 @@
 #include "CommandLine.h"
 #include "Compile.h"
 #include "Files.h"
-#include "HangBoard.h"
 #include "HangReport.h"
-#include "Inquiries.h"
 #include "Ranks.h"
 #include "Session.h"
 #include "SharedPrograms.h"
@@ -27,8 +25,6 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <functional>
-#include <mutex>
-#include <optional>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -37,8 +33,6 @@ namespace {
 
 /// Set for the ranks that tandem-run starts: the file descriptor of a SharedPrograms.
 constexpr const char *kProgramsVariable = "TANDEM_RUN_PROGRAMS_FD";
-/// The same, of a HangBoard.
-constexpr const char *kHangVariable = "TANDEM_RUN_HANG_FD";
 
 /// The bytes of the .tsp: read, or compiled for `ranks` ranks (0: as many as it needs) at these
 /// places (none: all on one node).
@@ -177,17 +171,11 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
     return failed(shared.status().message());
   programs.clear();
   ::setenv(kProgramsVariable, std::to_string((*shared)->fd()).c_str(), 1);
-  std::unique_ptr<HangBoard> board;
   std::function<void(const std::vector<std::string> &)> onTrouble;
   if (!options.hangReport.empty()) {
-    auto made = HangBoard::create(ranks);
-    if (!made)
-      return failed(made.status().message());
-    board = std::move(*made);
-    ::setenv(kHangVariable, std::to_string(board->fd()).c_str(), 1);
+    removeRecords(options.hangReport);
     onTrouble = [&](const std::vector<std::string> &states) {
-      tell(writeHangReport(options.hangReport, *board, states,
-                           [&](size_t index) { return (*shared)->program(index); }));
+      tell(writeHangReport(options.hangReport, states));
     };
   }
   auto exits =
@@ -218,66 +206,20 @@ int runThreads(const Options &options) {
   const auto programs = gatherPrograms(options, ranks);
   if (areAllBad(programs))
     return runNone(options, programs);
-  std::unique_ptr<HangBoard> board;
-  if (!options.hangReport.empty()) {
-    auto made = HangBoard::create(ranks);
-    if (!made)
-      return failed(made.status().message());
-    board = std::move(*made);
-  }
-  auto source = [&](size_t index) { return programs[index]; };
-  std::function<void()> report;
-  std::mutex mutex; // ranks may end the process together
-  if (board)
-    report = [&] {
-      std::lock_guard<std::mutex> lock(mutex);
-      tell(writeHangReport(options.hangReport, *board, {}, source));
-    };
-  std::optional<Inquiries> inquiries;
-  if (report)
-    inquiries.emplace(report);
+  if (!options.hangReport.empty())
+    removeRecords(options.hangReport);
   auto code =
       runThreadRanks(ranks, options.timeout, [&](Bootstrap &bootstrap, tandem_local_world *world) {
         RankJob job{options, bootstrap, world};
-        job.report = report;
-        std::optional<HangNotes> notes;
-        if (board)
-          job.notes = &notes.emplace(*board, bootstrap.rank());
-        return runSeries(job, source);
+        return runSeries(job, [&](size_t index) { return programs[index]; });
       });
-  inquiries.reset();
-  if (report && (!code || *code != 0))
-    report();
+  if (!options.hangReport.empty() && (!code || *code != 0))
+    tell(writeHangReport(options.hangReport, std::vector<std::string>(ranks)));
   return code ? *code : failed(code.status().message());
 }
 
 /// This process is one rank of a job that somebody has started.
 int runAsRank(const Options &options, const BootstrapEnvironment &env) {
-  std::vector<ProgramBytes> gathered(options.programs.size());
-  std::mutex mutex; // of `gathered`
-  std::unique_ptr<HangBoard> board;
-  std::function<void()> report;
-  std::optional<Inquiries> inquiries; // before any thread
-  if (!options.hangReport.empty()) {
-    const char *inherited = std::getenv(kHangVariable);
-    auto opened = inherited ? HangBoard::open(static_cast<int>(std::strtol(inherited, nullptr, 10)),
-                                              env.worldSize)
-                            : HangBoard::create(env.worldSize);
-    if (!opened)
-      return failed(opened.status().message());
-    board = std::move(*opened);
-    // No launcher of ours sees the notes of all ranks: each rank writes its own.
-    if (!inherited) {
-      report = [&] {
-        tell(writeHangReport(fmt::format("{}.rank{}", options.hangReport, env.rank), *board, {},
-                             [&](size_t index) {
-                               std::lock_guard<std::mutex> lock(mutex);
-                               return gathered[index];
-                             }));
-      };
-      inquiries.emplace(report);
-    }
-  }
   std::unique_ptr<SharedPrograms> shared;
   if (const char *inherited = std::getenv(kProgramsVariable)) {
     auto opened = SharedPrograms::open(static_cast<int>(std::strtol(inherited, nullptr, 10)));
@@ -301,25 +243,14 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
   if (!bootstrap)
     return failed(bootstrap.status().message());
   RankJob job{options, **bootstrap};
-  job.report = report;
   job.onLoopback = meetsOnLoopback(env);
-  std::optional<HangNotes> notes;
-  if (board)
-    job.notes = &notes.emplace(*board, env.rank);
   if (shared)
     return runSeries(
         job, [&](size_t index) { return shared->program(index); },
         [&](const Tally &tally) { shared->note(tally); });
-  int code = runSeries(job, [&](size_t index) -> Expected<ProgramBytes> {
-    TANDEM_ASSIGN_OR_RETURN(ProgramBytes bytes,
-                            meetForProgram(options, options.programs[index], **bootstrap));
-    std::lock_guard<std::mutex> lock(mutex);
-    return gathered[index] = std::move(bytes);
+  return runSeries(job, [&](size_t index) {
+    return meetForProgram(options, options.programs[index], **bootstrap);
   });
-  inquiries.reset();
-  if (code != 0 && report)
-    report();
-  return code;
 }
 
 int fail(const Status &status) {

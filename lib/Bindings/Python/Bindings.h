@@ -145,6 +145,8 @@ struct ContextOptions {
   bool graphs = true, requireProof = false, noNative = false;
   /// None (the device's), or an object with `tandem_allocator`: the address of that struct.
   nb::object allocator = nb::none();
+  std::optional<std::string> flightRecorder; ///< none: that of the environment
+  uint32_t flightRecorderSignal = 0;
 };
 
 /// A function that a program calls as a kernel.

@@ -226,6 +226,8 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   options.no_graphs = given.graphs ? 0 : 1;
   options.require_proof = given.requireProof ? 1 : 0;
   options.no_native = given.noNative ? 1 : 0;
+  options.flight_recorder = given.flightRecorder ? given.flightRecorder->c_str() : nullptr;
+  options.flight_recorder_signal = given.flightRecorderSignal;
   if (!allocator.is_none())
     // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has addresses as integers
     options.allocator = reinterpret_cast<const tandem_allocator *>(
@@ -397,6 +399,10 @@ Args:
     no_native: Reject programs with native code (PTX, code objects of AMD GPUs).
     allocator: An object whose attribute tandem_allocator is the address of that struct
         (tandem-c/Context.h), in place of the device's memory; the context keeps the object.
+    flight_recorder: Keeps the file "<flight_recorder>.rank<rank>" up to date: what this rank is doing
+        (docs/operations.md, "Hang reports"). Default: TANDEM_FLIGHT_RECORDER.
+    flight_recorder_signal: A signal upon which it writes the file, such as signal.SIGUSR1. Default:
+        TANDEM_FLIGHT_RECORDER_SIGNAL.
 
 Raises ArgumentError for bad options, Error if the device, a channel or another rank is not there, and
 what the bootstrap raises.
@@ -410,7 +416,8 @@ static std::shared_ptr<RuntimeContext>
 makeContext(const std::string &device, const std::string &channels, std::shared_ptr<World> world,
             std::optional<uint32_t> rank, nb::object bootstrap, double timeout,
             uint32_t matmulThreads, bool graphs, bool requireProof, bool noNative,
-            nb::object allocator) {
+            nb::object allocator, std::optional<std::string> flightRecorder,
+            uint32_t flightRecorderSignal) {
   CallScope call;
   ContextOptions options;
   options.device = device;
@@ -424,19 +431,40 @@ makeContext(const std::string &device, const std::string &channels, std::shared_
   options.requireProof = requireProof;
   options.noNative = noNative;
   options.allocator = std::move(allocator);
+  options.flightRecorder = std::move(flightRecorder);
+  options.flightRecorderSignal = flightRecorderSignal;
   auto made = std::make_shared<RuntimeContext>(options);
   contexts().push_back(made);
   return made;
 }
 
+/// Calls `fill` with a function for the text and its argument, and reads the text.
+template <typename Fill> static nb::object readJson(const Fill &fill) {
+  std::string text;
+  fill([](void *user, const char *json,
+          size_t size) { static_cast<std::string *>(user)->assign(json, size); },
+       &text);
+  return nb::module_::import_("json").attr("loads")(text);
+}
+
 static void bindContext(nb::module_ &module) {
+  module.def(
+      "hang_report",
+      [](const std::string &prefix) {
+        return readJson([&](auto write, void *user) {
+          if (tandem_code code = tandem_hang_report(prefix.c_str(), 0, nullptr, write, user))
+            raise(code, "hang_report: no file of a flight recorder: " + prefix + ".rank0, ...");
+        });
+      },
+      nb::arg("prefix"));
   nb::class_<RuntimeContext>(module, "Context", kContextDoc)
       .def(nb::new_(&makeContext), nb::arg("device") = "cpu", nb::arg("channels") = "",
            nb::kw_only(), nb::arg("world") = nb::none(), nb::arg("rank") = nb::none(),
            nb::arg("bootstrap") = nb::none(), nb::arg("timeout") = 60.0,
            nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
            nb::arg("require_proof") = false, nb::arg("no_native") = false,
-           nb::arg("allocator") = nb::none())
+           nb::arg("allocator") = nb::none(), nb::arg("flight_recorder") = nb::none(),
+           nb::arg("flight_recorder_signal") = 0)
       .def_ro("rank", &RuntimeContext::rank)
       .def_ro("world_size", &RuntimeContext::worldSize)
       .def_ro("device", &RuntimeContext::device)
@@ -472,6 +500,20 @@ static void bindContext(nb::module_ &module) {
           "check_health",
           [](RuntimeContext &context) { context.check(tandem_context_health(context.get())); },
           "Raises the error of the failed run after which the context cannot be used.")
+      .def(
+          "dump",
+          [](RuntimeContext &context) {
+            return readJson([&](auto write, void *user) {
+              tandem_code code = TANDEM_OK;
+              {
+                nb::gil_scoped_release unlocked; // it may call the functions of a bootstrap
+                code = tandem_context_dump(context.get(), nullptr, write, user);
+              }
+              context.check(code);
+            });
+          },
+          "What this rank is doing (docs/operations.md, \"Hang reports\"). Any thread, also while "
+          "another one waits for a run.")
       .def("__enter__",
            [](std::shared_ptr<RuntimeContext> context) {
              (void)context->get();

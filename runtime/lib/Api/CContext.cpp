@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Handles.h"
+#include "FlightRecorder.h"
 
 #include "tandem/Program/Printable.h"
 #include "tandem/Runtime/Environment.h"
@@ -13,6 +13,7 @@
 #include "tandem/Runtime/Registry.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <thread>
@@ -41,7 +42,7 @@ static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
               TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, late) &&
               TANDEM_NO_PADDING_AFTER(tandem_allocator, leaves_symmetric) &&
-              TANDEM_NO_PADDING_AFTER(tandem_context_options, no_native));
+              TANDEM_NO_PADDING_AFTER(tandem_context_options, flight_recorder_signal));
 
 namespace {
 
@@ -269,12 +270,37 @@ Status createContext(const tandem_context_options *given, ContextState &context)
   TANDEM_ASSIGN_OR_RETURN(auto made, Context::create(std::move(result)));
   TANDEM_RETURN_IF_ERROR(context.withThrown(Status()));
   context.context = std::move(made);
-  return Status();
+  const char *prefix =
+      options.flight_recorder ? options.flight_recorder : std::getenv("TANDEM_FLIGHT_RECORDER");
+  if (!prefix || !*prefix)
+    return Status();
+  auto recorder = FlightRecorder::create(context, prefix, options.flight_recorder_signal);
+  if (recorder)
+    context.recorder = std::move(*recorder);
+  else
+    context.context.reset();
+  return recorder.status().withPrefix("the flight recorder: ");
 }
 
 std::atomic<uint64_t> forksOfThis{0};
 
 } // namespace
+
+ContextState::ContextState() : programs(std::make_unique<DumpPrograms>()) {}
+
+ContextState::~ContextState() {
+  if (recorder)
+    recorder->stop();
+}
+
+void ContextState::noteFailure(const Status &status) {
+  {
+    std::lock_guard<std::mutex> lock(errorMutex);
+    lastError = status.message();
+  }
+  if (recorder)
+    recorder->update(false).ignore(); // the disk may be full
+}
 
 void ContextState::noteThrown(const char *name) noexcept {
   try {

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Dlpack.h"
-#include "Handles.h"
+#include "FlightRecorder.h"
 
 using namespace tandem;
 using namespace tandem::capi;
@@ -66,8 +66,9 @@ tandem_code tandem_prepare(tandem_context *context, const tandem_program *progra
                     "a program of tandem_program_at_extent is for queries: prepare the original");
     TANDEM_ASSIGN_OR_RETURN(auto made,
                             Instance::create(*context->state->context, program->program));
+    context->state->programs->add(program->program->id(), program->file);
     return std::unique_ptr<tandem_instance>(
-        new tandem_instance{context->state, std::move(made), {}});
+        new tandem_instance{context->state, program->file, std::move(made), {}});
   });
 }
 

@@ -45,6 +45,8 @@ private:
 };
 
 struct ContextState;
+class DumpPrograms;
+class FlightRecorder;
 
 /// A kernel of the embedder, and the context that calls it.
 struct RegisteredKernel {
@@ -65,14 +67,20 @@ struct ContextState {
   bool requiresProof = false; ///< of programs
   bool refusesNative = false; ///< programs with native code
   std::list<RegisteredKernel> kernels;
+  const std::unique_ptr<DumpPrograms> programs;
+  std::unique_ptr<FlightRecorder> recorder; ///< null: none is wanted
   /// Null if its creation failed. Ends first, because it calls the embedder until then.
   std::unique_ptr<Context> context;
 
+  ContextState();
+  ~ContextState();
   /// In a catch block: keeps what the callback `name` has thrown for `withThrown`.
   void noteThrown(const char *name) noexcept;
   /// The status of this thread's call, with what callbacks have thrown: those of the call itself,
   /// or, if it is no query, those of the context's own threads.
   Status withThrown(Status status, bool isQuery = false);
+  /// A call has failed.
+  void noteFailure(const Status &status);
 };
 using ContextRef = std::shared_ptr<ContextState>;
 
@@ -142,10 +150,8 @@ Result callback(ContextState &context, const char *name, Result otherwise, Body 
 }
 
 inline tandem_code fail(ContextState *context, const Status &status) {
-  if (context && !status.ok()) {
-    std::lock_guard<std::mutex> lock(context->errorMutex);
-    context->lastError = status.message();
-  }
+  if (context && !status.ok())
+    context->noteFailure(status);
   return static_cast<tandem_code>(status.code());
 }
 
@@ -255,6 +261,7 @@ struct tandem_program {
 
 struct tandem_instance {
   tandem::capi::ContextRef context;
+  std::shared_ptr<const tandem::ProgramFile> file; ///< for dumps
   tandem::InstancePtr instance;
   std::vector<void *> addresses; ///< of the last tensors; keeps its memory
 };

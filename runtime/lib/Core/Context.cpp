@@ -170,6 +170,17 @@ std::vector<CommandInFlight> ContextImpl::inFlight() const {
   return collectInFlight();
 }
 
+Snapshot ContextImpl::snapshot() const {
+  Snapshot found;
+  found.commands = inFlight();
+  found.failure = failure();
+  visit([&](Watched &instance) { instance.addChannels(found.channels); });
+  board.list(found);
+  if (runs > 0 && options.bootstrap->worldSize() > 1)
+    found.late = options.bootstrap->late(runs);
+  return found;
+}
+
 void ContextImpl::poison(const Status &why) {
   std::unique_lock<std::mutex> lock(mutex);
   if (!reason.ok())
@@ -339,7 +350,7 @@ uint64_t ContextImpl::progress() const {
 
 Status ContextImpl::noteRun(std::string_view what, uint64_t &number) {
   number = ++runs;
-  bootstrap().noteBegun(runs);
+  bootstrap().noteBegun(number);
   return agree(what);
 }
 

@@ -44,6 +44,8 @@ public:
   virtual std::vector<uint64_t> runsInFlight() = 0;
   /// What each stream of the oldest run in flight does.
   virtual std::vector<CommandInFlight> inFlight() = 0;
+  /// Of an instance with a run in flight.
+  virtual void addChannels(std::vector<Snapshot::Channel> &channels) = 0;
   /// The same, for the message of a timeout.
   virtual std::string describeStall() = 0;
   /// Aborts the one-sided channels, or all others. May block.
@@ -75,6 +77,7 @@ public:
   /// Success unless poisoned; does not ask the bootstrap, so it costs little.
   Status failure() const;
   std::vector<CommandInFlight> inFlight() const override;
+  Snapshot snapshot() const override;
   Status registerKernel(const tandem_kernel &kernel) override;
   /// The kernel of this name; null if none is registered.
   std::shared_ptr<const ExternalKernel> kernel(std::string_view name) const {
@@ -172,9 +175,9 @@ private:
   std::map<std::string, std::shared_ptr<const ExternalKernel>, std::less<>> kernels;
   std::map<std::vector<uint32_t>, std::vector<std::weak_ptr<SymmetricPool>>> pools; ///< by members
   std::vector<std::string> hosts; ///< by rank; empty until first needed
-  uint64_t runs = 0;
+  std::atomic<uint64_t> runs{0};
   uint64_t calls = 0; ///< of agree(): runs, and what else the ranks do together
-  RunBoard board;
+  mutable RunBoard board;
   bool isBoardConnected = false;
   bool isComplete = false; ///< all ranks compare with all others
 

@@ -72,6 +72,7 @@ public:
   std::chrono::steady_clock::time_point deadline() override;
   std::vector<uint64_t> runsInFlight() override;
   std::vector<CommandInFlight> inFlight() override;
+  void addChannels(std::vector<Snapshot::Channel> &into) override;
   std::string describeStall() override;
   void abortChannels(const Status &reason, bool oneSided) override;
   void dropGraphs() override;
@@ -267,6 +268,7 @@ private:
       peerBytes;            ///< by rank: of one symmetric buffer, as its program needs it
   bool ordersRanks = false; ///< each run: no rank ends before all peers have begun
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
+  std::vector<std::string> transports;            ///< their names
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
   Barrier captureBarrier; ///< of runs in the caller's graphs
@@ -304,8 +306,8 @@ private:
   static constexpr size_t kRuns = 2, kInFlight = 16;
   GraphCache graphCaches[2];                       ///< per parity; guarded by graphMutex
   static constexpr uint64_t kTrial = ~uint64_t(1); ///< the number of tryCapture()'s run
-  uint64_t timedRun = ~uint64_t(0); ///< the run that the watchdog times, and since when
-  uint64_t timedPosition = 0;       ///< where its streams were then
+  std::atomic<uint64_t> timedRun{~uint64_t(0)};    ///< the run that the watchdog times
+  uint64_t timedPosition = 0;                      ///< where its streams were then
   /// Since when it has that position; when it was first seen; when a rank was last known to have
   /// yet to begin it.
   std::atomic<std::chrono::steady_clock::time_point> timedSince{};

@@ -170,6 +170,7 @@ Status InstanceImpl::makeChannels() {
     // A rank that fails alone must not leave the others waiting in the next channel's exchange.
     TANDEM_RETURN_IF_ERROR(agree(channel.status().withPrefix(where), "make its channels"));
     channels.push_back(std::move(*channel));
+    transports.emplace_back((*transport)->name());
   }
   collectivesSeen.assign(channels.size(), 0);
   return Status();

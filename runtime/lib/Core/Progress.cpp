@@ -65,7 +65,7 @@ Clock::time_point InstanceImpl::deadline() {
     timedFirst = timedLate = now;
   if (timedRun != slot->run || timedPosition != position)
     timedSince = now;
-  timedRun = slot->run;
+  timedRun = slot->run.load();
   timedPosition = position;
   // While a rank that lives has yet to begin the run, its commands may wait for that rank. Ranks
   // are asked only about a run that seems to wait: that costs messages.
@@ -145,15 +145,42 @@ std::vector<CommandInFlight> InstanceImpl::inFlight() {
       if (marker == kNoMarker || marker >> 32 != number)
         continue;
       auto command = static_cast<uint32_t>(marker);
-      all.push_back({std::string(programHandle->name()), late->run, s,
-                     command < kBarrier ? command : CommandInFlight::kNone, isCertain,
-                     describe(command)});
+      CommandInFlight &found = all.emplace_back();
+      found.stream = s;
+      found.isCertain = isCertain;
+      found.text = describe(command);
+      if (command >= kBarrier)
+        continue;
+      found.command = command;
+      const sp::Name &name = *data.names()->Get(data.commands()->Get(command)->name());
+      found.location = name.location() ? name.location()->str() : "";
     }
   }
-  if (late && all.empty())
-    all.push_back({std::string(programHandle->name()), late->run, 0, CommandInFlight::kNone, false,
-                   "no command that waits for another rank"});
+  if (late && all.empty()) {
+    all.emplace_back().isCertain = false;
+    all.back().text = "no command that waits for another rank";
+  }
+  for (CommandInFlight &found : all) {
+    found.program = programHandle->name();
+    found.id = programHandle->id();
+    found.run = late->run;
+    if (timedRun == late->run)
+      found.waited =
+          std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - timedSince.load());
+  }
   return all;
+}
+
+void InstanceImpl::addChannels(std::vector<Snapshot::Channel> &into) {
+  for (uint32_t c = 0; c < channels.size() && mayWait(); ++c)
+    if (channels[c]) {
+      const sp::Channel &in = *data.channels()->Get(c);
+      into.push_back({std::string(programHandle->name()),
+                      in.name() ? in.name()->str() : "",
+                      transports[c],
+                      {in.group()->begin(), in.group()->end()},
+                      channels[c]->progress()});
+    }
 }
 
 std::string InstanceImpl::describeStall() {

@@ -78,6 +78,18 @@ Status RunBoard::compare() {
   return Status();
 }
 
+void RunBoard::list(Snapshot &into) {
+  constexpr uint64_t kMost = 16;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!page)
+    return;
+  uint64_t last = page->begun.load(std::memory_order_relaxed);
+  for (uint64_t call = last - std::min(last, kMost) + 1; call <= last; ++call)
+    into.calls.emplace_back(call, std::string(page->at(call).text, page->at(call).size));
+  for (const Other &other : others)
+    into.others.push_back({other.rank, other.page->begun.load(std::memory_order_relaxed)});
+}
+
 Status RunBoard::compareWith(Other &other, uint64_t begun) {
   uint64_t until = std::min(begun, other.page->begun.load(std::memory_order_seq_cst));
   // Those before are overwritten.

@@ -10,7 +10,7 @@
 
 #include "SharedPage.h"
 
-#include "tandem/Program/Status.h"
+#include "tandem/Runtime/Context.h"
 
 #include <mutex>
 #include <string_view>
@@ -46,6 +46,8 @@ public:
   Status begin(uint64_t run, std::string_view what);
   /// Compares what others have said since. Any thread; does not block.
   Status compare();
+  /// This rank's last calls, and how many others have made. Any thread.
+  void list(Snapshot &into);
 
 private:
   struct Entry;

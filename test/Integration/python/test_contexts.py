@@ -201,6 +201,31 @@ def test_timeout(random):
             world._contexts[0].check_health()
 
 
+def test_flight_recorder(random, tmp_path):
+    """A rank that does not come: the file of the other one says for whom it waits, and why it failed."""
+    prefix = str(tmp_path / "hang")
+    with tandem.local_world(2, timeout=1, flight_recorder=prefix) as world:
+        program = tandem.compile(TEXT, mesh={"x": 2}, shapes={"x": (32, 16)})
+        x, w = random(32, 16), random(16, 12)
+        assert world.run(lambda context: context.dump()["rank"]) == [0, 1]
+        world.run(lambda context: program(rows(x, context), w))
+
+        def run(context):
+            if context.rank == 0:
+                program(rows(x, context), w)
+
+        with pytest.raises(tandem.Timeout):
+            world.run(run)
+    report = tandem.hang_report(prefix)
+    assert report["held_up_by"] == [1], report["summary"]
+    record = report["ranks"][0]["file"]
+    assert record["reason"] == "failure"
+    assert 1 in [wait["rank"] for command in record["in_flight"] for wait in command["waits_for"]], record
+    assert "no end after" in record["error"]
+    with pytest.raises(tandem.Error, match="no file of a flight recorder"):
+        tandem.hang_report(str(tmp_path / "other"))
+
+
 def test_exit():
     """A process ends cleanly with contexts that are still open, in any state."""
     code = """

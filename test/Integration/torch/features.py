@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import random
+import tempfile
 import threading
 import time
 
@@ -527,6 +528,38 @@ def ended(rank, ranks):
     start = time.monotonic()
     _refused(tandem.Error, lambda: tt.all_gather_matmul(torch.ones(6, 8), w), "lost rank 1")
     assert time.monotonic() - start < 60, "the timeout of the group is 1800 s"
+
+
+def recorded(rank, ranks):
+    """A rank that does not come: its flight recorder says so on the other one, also in a group of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = [folder]
+        dist.broadcast_object_list(names)
+        os.environ["TANDEM_FLIGHT_RECORDER"] = prefix = os.path.join(names[0], "hang")
+        alone = [dist.new_group([other]) for other in range(ranks)][rank]
+        tt.context(alone)
+        assert os.path.exists(f"{prefix}.{alone.group_name}.rank0")
+        gather = lambda: tt.all_gather_matmul(torch.ones(4, 8), torch.ones(8, 4))
+        gather()
+        dist.barrier()
+        deadline = time.monotonic() + 60
+        if rank == 1:
+            while not os.path.exists(prefix + ".seen"):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        else:
+            threading.Thread(target=gather).start()
+            waits = lambda dump: [wait["rank"] for command in dump["in_flight"] for wait in command["waits_for"]]
+            while 1 not in waits(dump := tt.context().dump()):
+                assert time.monotonic() < deadline, dump
+            assert (dump["rank"], dump["error"]) == (0, None), dump
+            assert "run @" in dump["calls"][-1]["call"] and dump["others"][0]["calls"] < dump["calls"][-1]["number"], dump
+            while tandem.hang_report(prefix)["held_up_by"] != [1]:
+                assert time.monotonic() < deadline, tandem.hang_report(prefix)
+            open(prefix + ".seen", "w").close()
+        if rank == 1:
+            gather()
+        dist.barrier()
 
 
 def negative(rank, ranks):

@@ -7,7 +7,7 @@ import os
 import pytest
 from ranks import run
 
-FEATURES = ("own_forward", "names", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "compiled_autograd", "late", "crossed", "ended", "negative",
+FEATURES = ("own_forward", "names", "adapters", "modes", "losses", "checkpoints", "changes", "transforms", "life", "compiled_autograd", "late", "crossed", "ended", "recorded", "negative",
             "gradients_of_fuse", "chained")
 
 

@@ -8,7 +8,7 @@ which runs on every rank with tensors of NumPy, torch, JAX or CuPy.
 
 from typing import TYPE_CHECKING, NoReturn
 
-from ._context import Context, LocalWorld, init, local_world
+from ._context import Context, LocalWorld, hang_report, init, local_world
 from ._errors import ArgumentError, CompileError, Diagnostic, Error, Timeout
 from ._functions import absolute, cos, erf, exp, gelu, log, relu, rsqrt, sigmoid, silu, sin, softmax, sqrt, tanh
 from ._kernels import KernelCall, KernelOperand, call, register_kernel
@@ -24,7 +24,7 @@ __all__ = ["Argument", "ArgumentError", "Array", "Axes", "CheckReport", "Compile
            "Diagnostic", "Digit", "Error", "Explanation", "Fusion", "KernelCall", "KernelOperand", "LocalShard",
            "LocalWorld", "MemoryNeeds", "Mesh", "Program", "Report", "Simulation", "TensorType", "Timeout", "Value",
            "World", "absolute", "attention", "call", "cast", "compile", "concat", "cos", "current_context", "didx",
-           "erf", "exp", "fuse", "gelu", "grouped_matmul", "init", "load", "local_world", "log", "loop", "matmul",
+           "erf", "exp", "fuse", "gelu", "grouped_matmul", "hang_report", "init", "load", "local_world", "log", "loop", "matmul",
            "maximum", "minimum", "register_kernel", "relu", "reshard", "rsqrt", "scaled_matmul", "serial", "sigmoid",
            "silu", "sin", "softmax", "sqrt", "tanh", "tune", "where"]
 

@@ -17,13 +17,13 @@ _T = TypeVar("_T")
 
 def init(device: str = "cpu", channels: str = "", *, world: World | None = None, rank: int | None = None, bootstrap: Any = None,
          timeout: float = 60.0, matmul_threads: int = 0, graphs: bool = True, require_proof: bool = False, no_native: bool = False,
-         allocator: Any = None) -> Context:
+         allocator: Any = None, flight_recorder: str | None = None, flight_recorder_signal: int = 0) -> Context:
     """Creates the context that all threads use which did not enter another one. Collective. The first run of a program calls
     it if the caller did not.
 
     Args:
-        device, channels, world, rank, bootstrap, timeout, matmul_threads, graphs, require_proof, no_native, allocator: Those
-            of `Context`.
+        device, channels, world, rank, bootstrap, timeout, matmul_threads, graphs, require_proof, no_native, allocator,
+            flight_recorder, flight_recorder_signal: Those of `Context`.
 
     Returns:
         The context.
@@ -33,9 +33,24 @@ def init(device: str = "cpu", channels: str = "", *, world: World | None = None,
     """
     context = Context(device, channels, world=world, rank=rank, bootstrap=bootstrap, timeout=timeout,
                       matmul_threads=matmul_threads, graphs=graphs, require_proof=require_proof, no_native=no_native,
-                      allocator=allocator)
+                      allocator=allocator, flight_recorder=flight_recorder, flight_recorder_signal=flight_recorder_signal)
     _tandem.set_process_context(context)
     return context
+
+
+def hang_report(prefix: str) -> dict[str, Any]:
+    """Which rank waits for which, from the files of flight recorders: docs/operations.md, "Hang reports".
+
+    Args:
+        prefix: The `flight_recorder` of the contexts, or TANDEM_FLIGHT_RECORDER: the files are prefix.rank0, ...
+
+    Returns:
+        The report: `held_up_by`, a list of ranks, `summary`, lines of text, and `ranks`.
+
+    Example:
+        print("\\n".join(tandem.hang_report("/tmp/hang")["summary"]))
+    """
+    return _tandem.hang_report(prefix)
 
 
 # The end of the interpreter ends threads inside of calls, and closes no context.
@@ -54,7 +69,8 @@ class LocalWorld:
 
     Args:
         size: The number of ranks.
-        device, channels, timeout, matmul_threads, graphs, require_proof, no_native, allocator: Those of `Context`.
+        device, channels, timeout, matmul_threads, graphs, require_proof, no_native, allocator, flight_recorder,
+            flight_recorder_signal: Those of `Context`.
 
     Example:
         with tandem.local_world(4) as world:
@@ -62,13 +78,15 @@ class LocalWorld:
     """
 
     def __init__(self, size: int, device: str = "cpu", channels: str = "", *, timeout: float = 60.0, matmul_threads: int = 0,
-                 graphs: bool = True, require_proof: bool = False, no_native: bool = False, allocator: Any = None) -> None:
+                 graphs: bool = True, require_proof: bool = False, no_native: bool = False, allocator: Any = None,
+                 flight_recorder: str | None = None, flight_recorder_signal: int = 0) -> None:
         if not isinstance(size, int) or size < 1:
             raise ArgumentError(f"local_world: expected at least one rank, found {size!r}")
         self._world = World(size, timeout)
         self._options: dict[str, Any] = {
             "device": device, "channels": channels, "timeout": timeout, "matmul_threads": matmul_threads, "graphs": graphs,
-            "require_proof": require_proof, "no_native": no_native, "allocator": allocator}
+            "require_proof": require_proof, "no_native": no_native, "allocator": allocator,
+            "flight_recorder": flight_recorder, "flight_recorder_signal": flight_recorder_signal}
         self._contexts: list[Any] = [None] * size
         self.size = size
 

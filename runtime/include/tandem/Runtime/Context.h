@@ -57,7 +57,30 @@ struct CommandInFlight {
   /// False: the stream replays a graph, and is in this command, or in another one of its list. With
   /// kNone: the run is in none of its commands that wait for other ranks.
   bool isCertain = true;
-  std::string text; ///< 'command 7 (group: recv from rank 2 "recv #1")'
+  std::string text;     ///< 'command 7 (group: recv from rank 2 "recv #1")'
+  std::string location; ///< in the fusion: "file.mlir:12:5"; "": unknown
+  uint64_t id = 0;      ///< Program::id()
+  /// For how long no stream of the run has begun another command.
+  std::chrono::milliseconds waited{0};
+};
+
+/// What a context does, for reports about hangs.
+struct Snapshot {
+  struct Channel {
+    std::string program, name, transport;
+    std::vector<uint32_t> ranks;
+    uint64_t progress = 0; ///< Channel::progress()
+  };
+  struct Rank {
+    uint32_t rank = 0;
+    uint64_t calls = 0;
+  };
+  Status failure; ///< that of the context, which keeps `commands` as they were then
+  std::vector<CommandInFlight> commands;
+  std::vector<Channel> channels;                       ///< of programs with runs in flight
+  std::vector<std::pair<uint64_t, std::string>> calls; ///< the last 16, by number
+  std::vector<Rank> others;                            ///< of this host: how many they have made
+  std::string late;                                    ///< Bootstrap::late() of the last run
 };
 
 /// One rank's device, transports and bootstrap. One thread at a time. Contexts of one process are
@@ -94,6 +117,8 @@ public:
   /// What the oldest run of each instance is doing. After a failure: what it was doing then. Any
   /// thread.
   virtual std::vector<CommandInFlight> inFlight() const = 0;
+  /// inFlight(), and what explains it. Any thread; not in a function that the context calls.
+  virtual Snapshot snapshot() const = 0;
 
   /// Makes a kernel known under its name, to the instances that are created later. A second one of
   /// a name replaces the first one, for later instances.

@@ -59,7 +59,7 @@ class StoreBootstrap:
     def __init__(self, group, timeout=None):
         timeout = timeout_of(group) if timeout is None else timeout
         self.rank, self.world_size = dist.get_rank(group), dist.get_world_size(group)
-        name = group.group_name
+        name = self.name = group.group_name
         number = _made[name] = _made.get(name, 0) + 1
         self._store = dist.PrefixStore(f"tandem/{name}/{number}", c10d._get_process_group_store(group))
         self._timeout, self._exchange = datetime.timedelta(seconds=timeout), 0
@@ -172,15 +172,23 @@ def _agree(name, device, call):
                 f"on rank {rank}; for other numbers of tokens on each rank, all_gather_matmul takes tokens=, a layer a DTensor")
 
 
+def _flight_recorder(bootstrap):
+    """The prefix of a context's files. Ranks have other numbers in a group without all of them, so its name is part of it."""
+    prefix = os.environ.get("TANDEM_FLIGHT_RECORDER")
+    if not prefix or bootstrap.world_size == dist.get_world_size():
+        return prefix
+    return f"{prefix}.{bootstrap.name.replace('/', '_')}"
+
+
 def _make_context(bootstrap, device, channels, torch_memory):
-    allocator = _allocator(device) if torch_memory else None
+    allocator, recorder = _allocator(device) if torch_memory else None, _flight_recorder(bootstrap)
     if device.type == "cpu":
         return tandem.Context("cpu", channels, bootstrap=bootstrap, timeout=bootstrap._timeout.total_seconds(),
-                              matmul_threads=torch.get_num_threads(), allocator=allocator)
+                              matmul_threads=torch.get_num_threads(), allocator=allocator, flight_recorder=recorder)
     if device.type != "cuda":
         raise tandem.ArgumentError(f"expected tensors on a CPU or a GPU of NVIDIA, found {device}")
     return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap, timeout=bootstrap._timeout.total_seconds(),
-                          allocator=allocator)
+                          allocator=allocator, flight_recorder=recorder)
 
 
 def _allocator(device):
