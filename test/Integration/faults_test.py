@@ -75,7 +75,7 @@ class Disagreement(harness.Test):
 
 class Files(harness.Test):
     def test_outputs_are_checked_first(self):
-        for option in ("--json", "--trace", "--svg"):
+        for option in ("--json", "--trace"):
             for path in (self.path("missing/x"), self.folder, "/proc/x"):
                 with self.subTest(option=option, path=path):
                     done = tandem_run(program("huge-2"), f"{option}={path}")
@@ -96,7 +96,7 @@ class Files(harness.Test):
                               timeout=60 * harness.SLOWER)
 
     def test_full_disk_is_found_first(self):
-        for option in ("--json", "--svg"):
+        for option in ("--json", "--trace"):
             with self.subTest(option=option):
                 path = self.path("report")
                 done = self.limited(tool("tandem-run"), program("matmul-2"), f"{option}={path}")

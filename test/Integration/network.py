@@ -3,7 +3,7 @@
 """The schedule `hierarchical` between two nodes that share nothing but a shaped link (namespaces.py; needs root).
 
   network.py [-v] [PATTERN...]          tests (see harness.py): results, and what crosses the link
-  network.py --measure [--rate 200mbit] [--rounds N] [--svg FILE]
+  network.py --measure [--rate 200mbit] [--rounds N] [--trace FILE]
                                         measures the overlap, next to the simulator's prediction
 
 Nothing that the tests ask for depends on how busy the machine is; the times of --measure do.
@@ -204,8 +204,8 @@ def measure(options):
                 if any(d.code for d in done):
                     sys.exit("\n".join(map(str, done)))
                 times[name] += harness.read_json(report)["times_ms"]
-        if options.svg:
-            nodes.tandem_run(PER_NODE, compiled["hierarchical"], "--channel=ucx", "--warmup=1", f"--svg={options.svg}")
+        if options.trace:
+            nodes.tandem_run(PER_NODE, compiled["hierarchical"], "--channel=ucx", "--warmup=1", f"--trace={options.trace}")
         least = {name: min(all_) for name, all_ in times.items()}
         machine = os.path.join(folder, "machine.json")
         # TCP and Ethernet leave 1448 of 1514 bytes.
@@ -227,7 +227,7 @@ if __name__ == "__main__":
         parser.add_argument("--rate", default="200mbit", help="of the link, as tc takes it")
         parser.add_argument("--rounds", type=int, default=3)
         parser.add_argument("--shape", type=int, nargs=3, default=(1024, 2048, 1024), metavar=("M", "K", "N"))
-        parser.add_argument("--svg", help="draws a run of the schedule")
+        parser.add_argument("--trace", help="the trace of a run of the schedule")
         measure(parser.parse_args())
     else:
         harness.main(__doc__, Network)

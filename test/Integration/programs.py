@@ -592,39 +592,34 @@ PROGRAMS = [
             mesh=lambda p: {2: "dp=1,tp=2", 3: "dp=3,tp=1", 4: "dp=2,tp=2", 8: "dp=2,tp=4"}[p]),
 ]
 
-#: tandem-compile, then tandem-run of the .tsp; or tandem-run of the .mlir.
-WAYS = ("tsp", "mlir")
-
-
 @dataclasses.dataclass(frozen=True)
 class Combination:
     program: Program
     ranks: int
     channel: str
     dtype: str
-    way: str
 
     @property
     def name(self):
-        return f"{self.program.name}/{self.ranks}/{self.channel}/{self.dtype}/{self.way}"
+        return f"{self.program.name}/{self.ranks}/{self.channel}/{self.dtype}"
 
 
 def combinations(options):
     for n, program in enumerate(PROGRAMS):
-        factors = (program.ranks, CHANNELS, program.dtypes, WAYS)
+        factors = (program.ranks, CHANNELS, program.dtypes)
         if options.all:
             rows = itertools.product(*factors)
         elif program.variant:
-            # Both channels and both ways, with two numbers of ranks or the two others.
+            # Both channels, with two numbers of ranks or the two others.
             rows = each_once(*factors)
             if len(rows) > 3:
                 rows = [row for i, row in enumerate(rows) if (i % 4 in (0, 3)) == (n % 2 == 0)]
         else:
-            pairs = pairwise(program.ranks, CHANNELS, WAYS)
-            rows = [(*pairs[i % len(pairs)][:2], program.dtypes[i % len(program.dtypes)], pairs[i % len(pairs)][2])
+            pairs = pairwise(program.ranks, CHANNELS)
+            rows = [(*pairs[i % len(pairs)], program.dtypes[i % len(program.dtypes)])
                     for i in range(max(len(pairs), len(program.dtypes)))]
-        for ranks, channel, dtype, way in rows:
-            yield Combination(program, ranks, channel, dtype, way)
+        for ranks, channel, dtype in rows:
+            yield Combination(program, ranks, channel, dtype)
 
 
 class ProgramTest(harness.CombinationTest):
@@ -647,10 +642,6 @@ class ProgramTest(harness.CombinationTest):
     def run_program(self, dump):
         c = self.combination
         options = [f"--channel={c.channel}", "--verify", "--repeat=3", f"--dump-npy={dump}"]
-        if c.way == "mlir":
-            if c.program.mesh:
-                options.append(f"--mesh={c.program.mesh(c.ranks)}")
-            return self.launch(self.source(), f"--entry={c.program.entry}", *options)
         compiled = self.path("program.tsp")
         mesh = c.program.mesh(c.ranks) if c.program.mesh else f"x={c.ranks}"
         done = harness.run([harness.tool("tandem-compile"), self.source(), f"--entry={c.program.entry}", "--mesh",
@@ -685,7 +676,7 @@ class Harness(unittest.TestCase):
     """The harness itself."""
 
     def test_pairwise(self):
-        factors = ((2, 3, 4, 8), ("ucx", "local"), DTYPES, WAYS)
+        factors = ((2, 3, 4, 8), ("ucx", "local"), DTYPES, ("tsp", "mlir"))
         rows = pairwise(*factors)
         for (i, a), (j, b) in itertools.combinations(list(enumerate(factors)), 2):
             self.assertEqual({(row[i], row[j]) for row in rows}, set(itertools.product(a, b)))

@@ -168,7 +168,7 @@ class Several(SeveralTest):
     def test_one_world(self):
         """Each rank is one process, however many programs there are."""
         files = [program("matmul-3")] * 20
-        launcher = start([tool("tandem-run"), *files, "--verify", "--prefix"])
+        launcher = start([tool("tandem-run"), *files, "--verify"])
         seen = {}
         while launcher.poll() is None:
             for rank, pid in harness.children(launcher.pid).items():
@@ -176,7 +176,7 @@ class Several(SeveralTest):
             time.sleep(0.01)
         done = finish(launcher)
         self.assertEqual(done.code, 0, str(done))
-        self.assertEqual(done.out.count("[0] "), 21, str(done))
+        self.assertEqual(len(done.out.splitlines()), 21, str(done))
         self.assertTrue(seen and all(len(pids) == 1 for pids in seen.values()), seen)
 
     def test_ranks_of_another_launcher(self):
@@ -238,11 +238,8 @@ class Several(SeveralTest):
     def test_reports(self):
         report, folder = self.path("out.json"), self.path("dump")
         files = [program(name) for name in ("matmul-3", "wrong-3", "gather-3")]
-        done = tandem_run(*files, "--verify", "--repeat=5", "--per-rank", f"--json={report}", f"--dump-npy={folder}")
+        done = tandem_run(*files, "--verify", "--repeat=5", f"--json={report}", f"--dump-npy={folder}")
         self.assertEqual(done.code, 1, str(done))
-        for file in (files[0], files[2]):
-            for rank in range(3):
-                self.assertRegex(done.out, rf"(?m)^{re.escape(file)}: rank {rank}: \d+ commands, ")
         data = harness.read_json(report)
         self.assertEqual([(p["file"], p["name"], p["verified"]) for p in data["programs"]],
                          [(files[0], "matmul", True), (files[1], "wrong", False), (files[2], "gather", True)])

@@ -1,5 +1,5 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // A message that stands in a loop or condition of its group was no use of its buffer, which ended before it.
 // CHECK: verified f: ranks 2

@@ -1,5 +1,5 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // Only elementwise ops have constants in their kernels: all others (and the caller) need them in a buffer.
 // CHECK: verified f: ranks 2

@@ -1,5 +1,5 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 // RUN: tandem-compile %s -o %t.tsp && tandem-compile --dump %t.tsp --rank=0 | FileCheck %s --check-prefix=RANK0
 
 // Elementwise ops that feed each other and nothing else: fused, they have no output, and no launch is left of them.

@@ -1,4 +1,4 @@
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 // RUN: tandem-compile %s -o %t.tsp
 // RUN: tandem-check %t.tsp
 

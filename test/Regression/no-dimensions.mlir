@@ -1,5 +1,5 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // A permutation of no dimensions is no map, and a reduction over none no reduction.
 // CHECK: verified f: ranks 2

@@ -1,9 +1,9 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --entry=reshape --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=rows --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=grouped --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=features --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=zigzag --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=reshape --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=rows --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=grouped --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=features --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=zigzag --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 // RUN: tandem-compile %s --entry=reshape -o %t.tsp
 // RUN: tandem-check %t.tsp
 

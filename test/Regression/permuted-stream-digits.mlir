@@ -1,6 +1,6 @@
 // REQUIRES: runtime
 // RUN: tandem-opt %s --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir | FileCheck %s --check-prefix=IR
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // Iteration i of the copy writes slice (i / 2, i mod 2); iteration i of the permutation reads (i mod 2, i / 2), which is
 // there only when the copy's whole loop is done.

@@ -1,6 +1,6 @@
 // REQUIRES: runtime
 // RUN: tandem-opt %s --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir | FileCheck %s --check-prefix=IR
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // A reshape or broadcast of a piece that begins later is a view; a reshape of what lies apart is copied together.
 // IR: memref.reinterpret_cast %{{.*}} to offset: [6], sizes: [2, 2, 3], strides: [6, 3, 1]

@@ -1,8 +1,8 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --entry=reshape_first --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=value_first --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=twice --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=uneven --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=reshape_first --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=value_first --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=twice --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=uneven --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // CHECK: verified
 

@@ -1,5 +1,5 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // The copy of an argument that is returned ran on all ranks, also on those that have none of it.
 // CHECK: verified f: ranks 5

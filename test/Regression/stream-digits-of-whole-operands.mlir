@@ -1,7 +1,7 @@
 // REQUIRES: runtime
-// RUN: tandem-run %s --entry=grouped --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=attention --channel=local --verify | FileCheck %s
-// RUN: tandem-run %s --entry=one_slice --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=grouped --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=attention --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --entry=one_slice --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // CHECK: verified
 

@@ -1,6 +1,6 @@
 // REQUIRES: runtime
 // RUN: tandem-opt %s --tandem-lower | FileCheck %s --check-prefix=IR
-// RUN: tandem-run %s --channel=local --verify | FileCheck %s
+// RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-run %t.tsp --channel=local --verify | FileCheck %s
 
 // The matmul reads slice i of %1 on the right and all of it, through a view, on the left: it may not run in %1's loop.
 // IR: hostir.launch

@@ -170,14 +170,3 @@ bool run::namesChannel(const std::string &channels, const std::string &channel) 
   return std::any_of(parts.begin(), parts.end(),
                      [&](const std::string &part) { return withoutLinkClass(part) == channel; });
 }
-
-std::string run::targetFor(const std::string &device, const std::string &channels) {
-  // The target is what a channel can do; a GPU runs programs of the host's channels too, staged.
-  std::string first = withoutLinkClass(splitList(channels)[0]);
-  bool isHip = device.compare(0, 3, "hip") == 0;
-  if (first == "ccl")
-    return isHip ? "hip-rccl" : "cuda-nccl";
-  if (first == "peer")
-    return isHip ? "hip-peer" : "cuda-peer";
-  return "cpu-" + first;
-}

@@ -58,8 +58,6 @@ Status checkChoice(const std::string &text, const std::vector<std::string> &choi
 std::vector<std::string> splitList(const std::string &text, char separator = ',');
 /// Whether a list of channels contains `channel`.
 bool namesChannel(const std::string &channels, const std::string &channel);
-/// The default compile target for a device and these channels.
-std::string targetFor(const std::string &device, const std::string &channels);
 
 } // namespace tandem::run
 

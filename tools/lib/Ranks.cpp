@@ -22,7 +22,6 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
-#include <poll.h>
 #include <random>
 #include <string_view>
 #include <sys/mman.h>
@@ -41,19 +40,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
-
-/// One of a rank's output streams, when lines get a prefix.
-struct Pipe {
-  int fd = -1; ///< read end
-  int to = 1;  ///< 1 or 2
-  uint32_t rank = 0;
-  std::string line;
-};
-
-/// A pipe's two ends until each has found its owner.
-struct PipeEnds {
-  int read = -1, write = -1;
-};
 
 /// True for the variables that startOne sets.
 bool isOurs(std::string_view variable) {
@@ -114,9 +100,6 @@ public:
     killAll();
     while (alive)
       reap(true);
-    for (Pipe &pipe : pipes)
-      if (pipe.fd >= 0)
-        ::close(pipe.fd);
     if (noticeFd >= 0)
       ::close(noticeFd);
   }
@@ -147,7 +130,7 @@ public:
     if (options.limit.count())
       limit = Clock::now() + options.limit;
     while (alive) {
-      pump(20);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
       reap(false);
       if ((failed || (options.endTogether && alive < options.ranks)) && grace == Deadline::max())
         grace = Clock::now() + options.grace;
@@ -164,9 +147,6 @@ public:
     }
     if (failed && !killing)
       tellTrouble();
-    pump(0);
-    for (Pipe &pipe : pipes)
-      flush(pipe, true);
     return exits;
   }
 
@@ -204,25 +184,12 @@ private:
     argv.push_back(nullptr);
     envp.push_back(nullptr);
 
-    PipeEnds output[2];
-    if (options.prefixOutput)
-      for (int i = 0; i < 2; ++i) {
-        int ends[2];
-        if (::pipe2(ends, O_CLOEXEC))
-          return Status(Code::Io, fmt::format("pipe: {}", std::strerror(errno)));
-        output[i] = {ends[0], ends[1]};
-        pipes.push_back({ends[0], i + 1, rank, {}});
-        ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-      }
     pid_t parent = ::getpid();
     pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) // died in between
         ::_exit(127);
-      for (int i = 0; i < 2; ++i)
-        if (output[i].write >= 0)
-          ::dup2(output[i].write, i + 1);
       if (rank == 0)
         ::fcntl(listener.fd(), F_SETFD, 0);
       ::fcntl(noticeFd, F_SETFD, 0);
@@ -235,9 +202,6 @@ private:
       ::_exit(127);
     }
     int error = errno;
-    for (PipeEnds &ends : output)
-      if (ends.write >= 0)
-        ::close(ends.write);
     if (pid < 0)
       return Status(Code::Io, fmt::format("cannot start rank {}: {}", rank, std::strerror(error)));
     pids[rank] = pid;
@@ -324,52 +288,9 @@ private:
         ::kill(pid, SIGKILL);
   }
 
-  void pump(int milliseconds) {
-    std::vector<pollfd> entries;
-    for (const Pipe &pipe : pipes)
-      entries.push_back({pipe.fd, POLLIN, 0});
-    // Without pipes this is the pause between two looks at the children.
-    if (::poll(entries.data(), entries.size(), milliseconds) <= 0)
-      return;
-    for (size_t i = 0; i < pipes.size(); ++i)
-      if (entries[i].revents)
-        drain(pipes[i]);
-  }
-
-  void drain(Pipe &pipe) {
-    char buffer[4096];
-    ssize_t n;
-    while ((n = ::read(pipe.fd, buffer, sizeof(buffer))) > 0) {
-      pipe.line.append(buffer, static_cast<size_t>(n));
-      flush(pipe, false);
-    }
-    if (n == 0) {
-      ::close(pipe.fd);
-      pipe.fd = -1;
-    }
-  }
-
-  void flush(Pipe &pipe, bool all) {
-    size_t begin = 0, end;
-    while ((end = pipe.line.find('\n', begin)) != std::string::npos) {
-      put(pipe, std::string_view(pipe.line).substr(begin, end - begin));
-      begin = end + 1;
-    }
-    pipe.line.erase(0, begin);
-    if (all && !pipe.line.empty())
-      put(pipe, pipe.line);
-  }
-
-  void put(const Pipe &pipe, std::string_view line) {
-    std::FILE *stream = pipe.to == 1 ? stdout : stderr;
-    run::print(stream, "[{}] {}\n", pipe.rank, line);
-    std::fflush(stream);
-  }
-
   const SpawnOptions &options;
   std::vector<pid_t> pids;
   std::vector<RankExit> exits;
-  std::vector<Pipe> pipes;
   uint32_t alive = 0;
   int noticeFd = -1;
   SharedFolder sharedFolder; ///< of UCX
@@ -427,13 +348,12 @@ Expected<bool> run::startsRanks(const BootstrapEnvironment &environment, uint32_
 
 Expected<std::vector<RankExit>>
 run::spawnSelf(const std::string &tool, uint32_t ranks, const std::vector<std::string> &arguments,
-               bool prefix, std::chrono::milliseconds timeout, bool endTogether,
+               std::chrono::milliseconds timeout, bool endTogether,
                std::function<void(const std::vector<std::string> &)> onTrouble) {
   SpawnOptions spawn;
   spawn.ranks = ranks;
   spawn.argv = {"/proc/self/exe"};
   spawn.argv.insert(spawn.argv.end(), arguments.begin(), arguments.end());
-  spawn.prefixOutput = prefix;
   spawn.endTogether = endTogether;
   spawn.onTrouble = std::move(onTrouble);
   // The others notice within the timeout, and then some time to say so.

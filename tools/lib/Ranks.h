@@ -32,8 +32,6 @@ struct SpawnOptions {
   uint32_t ranks = 1;
   /// What to run; argv[0] is the path of the binary ("/proc/self/exe" is oneself).
   std::vector<std::string> argv;
-  /// Puts "[rank] " before each line that a rank writes; without it ranks inherit the streams.
-  bool prefixOutput = false;
   /// Once a rank has died or failed: how long the others may go on, so that they can say what they
   /// were waiting for; then they are killed.
   std::chrono::milliseconds grace{5000};
@@ -82,7 +80,7 @@ Expected<bool> startsRanks(const BootstrapEnvironment &environment, uint32_t ask
 /// `endTogether`, `onTrouble`: as in SpawnOptions.
 Expected<std::vector<RankExit>>
 spawnSelf(const std::string &tool, uint32_t ranks, const std::vector<std::string> &arguments,
-          bool prefix, std::chrono::milliseconds timeout, bool endTogether,
+          std::chrono::milliseconds timeout, bool endTogether,
           std::function<void(const std::vector<std::string> &states)> onTrouble = {});
 
 /// What one rank does; the result is its exit code. `world`: of ranks that are threads, else null.

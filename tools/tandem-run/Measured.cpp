@@ -1,4 +1,4 @@
-//===- Measured.cpp - drawings of a measured run ----------------*- C++ -*-===//
+//===- Measured.cpp - a trace of a measured run -----------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -81,31 +81,24 @@ Expected<simulate::Result> join(const replay::World &world, const std::vector<st
   return result;
 }
 
-Status draw(const ProgramFile &file, const std::vector<std::string> &all, const std::string &origin,
-            const Options &options, std::vector<timeline::Timeline> &runs) {
+Status write(const ProgramFile &file, const std::vector<std::string> &all,
+             const std::string &origin, const std::string &path) {
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(file));
   TANDEM_ASSIGN_OR_RETURN(simulate::Result result, join(*world, all));
   timeline::Timeline timeline = simulate::makeTimeline(*world, result, origin, world->numRanks());
-  if (!options.trace.empty())
-    TANDEM_RETURN_IF_ERROR(replaceFile(options.trace, [&](const std::string &path) {
-      return timeline::writeTrace(timeline, path);
-    }));
-  if (options.svg.empty())
-    return Status();
-  runs.push_back(std::move(timeline));
-  return writeFile(options.svg, timeline::svg(runs));
+  return replaceFile(path,
+                     [&](const std::string &part) { return timeline::writeTrace(timeline, part); });
 }
 
 } // namespace
 
-Status run::drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
-                    const std::string &origin, const Options &options,
-                    std::vector<timeline::Timeline> &runs) {
+Status run::traceRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
+                     const std::string &origin, const std::string &path) {
   TANDEM_ASSIGN_OR_RETURN(int64_t offset, clockOffset(bootstrap));
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, encode(mine, offset)));
   std::string problem;
   if (bootstrap.rank() == 0)
-    problem = draw(file, all, origin, options, runs).message();
+    problem = write(file, all, origin, path).message();
   TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
   return verdicts[0].empty() ? Status() : Status(Code::Io, verdicts[0]);
 }

@@ -1,4 +1,4 @@
-//===- Measured.h - drawings of a measured run ------------------*- C++ -*-===//
+//===- Measured.h - a trace of a measured run -------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,13 +8,10 @@
 #ifndef TANDEM_RUN_MEASURED_H
 #define TANDEM_RUN_MEASURED_H
 
-#include "Options.h"
 #include "tandem/Program/Program.h"
-#include "tandem/Replay/Timeline.h"
 #include "tandem/Runtime/Bootstrap.h"
 
 #include <string>
-#include <vector>
 
 namespace tandem::run {
 
@@ -25,12 +22,10 @@ struct MeasuredRun {
   uint64_t count = 0;
 };
 
-/// Gathers the ranks' runs; rank 0 writes the files that `options` names. `runs`: on rank 0, those
-/// of the page, to which this one is added. Collective; an error of rank 0's files is an error on
-/// all ranks.
-Status drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
-               const std::string &origin, const Options &options,
-               std::vector<timeline::Timeline> &runs);
+/// Gathers the ranks' runs; rank 0 writes the trace `path`. Collective; an error of rank 0's file
+/// is an error on all ranks.
+Status traceRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
+                const std::string &origin, const std::string &path);
 
 } // namespace tandem::run
 

@@ -20,10 +20,6 @@
 using namespace tandem;
 using namespace tandem::run;
 
-bool run::isSource(const std::string &program) {
-  return program.size() > 5 && program.compare(program.size() - 5, 5, ".mlir") == 0;
-}
-
 std::string run::dumpFolder(const Options &options, const std::string &program) {
   return options.several() ? options.dumpNpy + "/" + std::filesystem::path(program).stem().string()
                            : options.dumpNpy;
@@ -68,7 +64,6 @@ public:
 
 private:
   void addRanks();
-  void addCompilation();
   void addRuns();
   void addReports();
   /// Refuses options that do not go together.
@@ -76,8 +71,7 @@ private:
 
   Options o;
   CommandLine line{"tandem-run", kDescription};
-  CLI::Option *link = nullptr, *trace = nullptr, *svg = nullptr;
-  std::vector<CLI::Option *> compiling;
+  CLI::Option *link = nullptr, *trace = nullptr;
 };
 } // namespace
 
@@ -111,26 +105,6 @@ void Parser::addRanks() {
       ->group(ranks);
   line.seconds("--timeout", o.timeout, "end a run that makes no progress; default 60")
       ->group(ranks);
-  line.add_flag("--prefix", o.prefix, "prefix each output line of a rank with \"[rank] \"")
-      ->group(ranks);
-}
-
-void Parser::addCompilation() {
-  const char *compilation = "Compilation (of each program.mlir)";
-  compiling = {
-      line.text("--entry", o.entry, "NAME", "function; default: the only one"),
-      line.list("--mesh", o.mesh, "x=4[,y=2]",
-                "sizes of mesh axes; an axis of unknown size gets N, two of one mesh get the "
-                "numbers of nodes "
-                "and of ranks on each"),
-      line.list("--shape", o.shapes, "arg0=8x16", "extents of an argument; repeatable"),
-      line.custom("--bound", "N", "`?` extents that --shape leaves open vary, from 0 to N",
-                  [&](const std::string &value) { return parseExtent(value, 1, o.bound); }),
-      line.text("--target", o.target, "NAME", "default: by device and channel"),
-      line.text("--deterministic", o.deterministic, "LEVEL",
-                "bitwise or batch (docs/determinism.md); default: as the program says")};
-  for (CLI::Option *option : compiling)
-    option->group(compilation);
 }
 
 void Parser::addRuns() {
@@ -169,16 +143,14 @@ void Parser::addRuns() {
 
 void Parser::addReports() {
   const char *reports = "Reports";
-  line.add_flag("--per-rank", o.perRank, "one line per rank")->group(reports);
   line.text("--json", o.json, "FILE",
             "times, errors, bytes moved, commands; for several programs: a list, \"programs\"")
       ->group(reports);
-  trace = line.text("--trace", o.trace, "FILE",
-                    "trace one extra run as a Chrome trace (for Perfetto and\n"
-                    "tandem-sim --compare); one program only")
-              ->group(reports);
-  svg = line.text("--svg", o.svg, "FILE", "draw that run of each program, on one time axis")
-            ->group(reports);
+  trace =
+      line.text("--trace", o.trace, "FILE",
+                "trace one extra run as a Chrome trace (for Perfetto, tandem-sim --compare, and\n"
+                "tandem-sim --with to draw it); one program only")
+          ->group(reports);
   line.text("--hang-report", o.hangReport, "FILE",
             "record in FILE.rank0, ... what each rank does; when ranks fail, stop or are killed,\n"
             "and on SIGUSR1: write who waits for whom (JSON). Ranks that are threads or that "
@@ -193,17 +165,12 @@ void Parser::addReports() {
 
 Status Parser::check() {
   if (o.programs.empty())
-    return Status(Code::InvalidArgument, "expected a program (.tsp or .mlir); --help says more");
+    return Status(Code::InvalidArgument, "expected a program (.tsp); --help says more");
   if (o.several()) {
     TANDEM_RETURN_IF_ERROR(
         refuseOptions({trace}, fmt::format("expected one program, found {}", o.programs.size())));
     TANDEM_RETURN_IF_ERROR(checkFolders(o));
   }
-  if (std::none_of(o.programs.begin(), o.programs.end(), isSource))
-    TANDEM_RETURN_IF_ERROR(
-        refuseOptions(compiling, fmt::format("only for programs to compile (.mlir), found "
-                                             "\"{}\"",
-                                             o.programs[0])));
   if (!o.link.empty()) {
     TANDEM_RETURN_IF_ERROR(LinkShape::parse(o.link).status().withPrefix("--link: "));
     for (const char *other : {"ccl", "peer"})
@@ -218,16 +185,15 @@ Status Parser::check() {
   if (o.device == "null") {
     if (o.verify)
       return Status(Code::InvalidArgument, "--verify: device null computes nothing");
-    TANDEM_RETURN_IF_ERROR(refuseOptions({trace, svg}, "device null runs nothing"));
+    TANDEM_RETURN_IF_ERROR(refuseOptions({trace}, "device null runs nothing"));
   }
   return Status();
 }
 
 Expected<Options> Parser::parse(const std::vector<std::string> &arguments) {
-  line.add_option("program", o.programs, "stream programs, or sources to compile first")
-      ->type_name("program.tsp|program.mlir");
+  line.add_option("program", o.programs, "stream programs, of tandem-compile")
+      ->type_name("program.tsp");
   addRanks();
-  addCompilation();
   addRuns();
   addReports();
   TANDEM_ASSIGN_OR_RETURN(o.text, line.parse(arguments));

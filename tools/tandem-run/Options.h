@@ -18,16 +18,8 @@
 namespace tandem::run {
 
 struct Options {
-  std::vector<std::string> programs; ///< .tsp or .mlir; at least one
-  // Compilation, for .mlir.
-  std::string entry;
-  std::vector<std::string> mesh;   ///< "x=4"
-  std::vector<std::string> shapes; ///< "arg0=8x16"
-  int64_t bound = 0;               ///< of extents that vary; 0: none do
-  std::string target;              ///< "" = cpu-<channel>
-  std::string deterministic;       ///< "bitwise", "batch"; "" = as the module says
-
-  uint32_t ranks = 0; ///< 0: not given
+  std::vector<std::string> programs; ///< .tsp; at least one
+  uint32_t ranks = 0;                ///< 0: not given
   std::string device = "cpu";
   std::string channel = "ucx";
   std::string link; ///< "2GB/s,20us"; "": not shaped
@@ -42,19 +34,14 @@ struct Options {
   uint64_t seed = 0;
   std::vector<std::string> kernels; ///< shared libraries
 
-  std::string json, dumpNpy, trace, svg, hangReport;
-  bool perRank = false, prefix = false;
+  std::string json, dumpNpy, trace, hangReport;
   /// What --help or --version prints, and nothing is run; else "".
   std::string text;
 
-  /// One more run, of which every command's time is noted.
-  bool traces() const { return !trace.empty() || !svg.empty(); }
   /// Lines say of which program they are, and there is a total.
   bool several() const { return programs.size() > 1; }
 };
 
-/// Still to be compiled.
-bool isSource(const std::string &program);
 /// The folder of a program's tensors: `dumpNpy`, and with several one in it that is called as the
 /// file, without folder and extension.
 std::string dumpFolder(const Options &options, const std::string &program);

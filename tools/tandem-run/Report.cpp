@@ -70,27 +70,8 @@ std::string run::summaryLine(const Options &options, const Report &report) {
                      report.medianMs(), proof);
 }
 
-static std::string sizeText(uint64_t bytes) {
-  if (bytes < 10000)
-    return fmt::format("{} B", bytes);
-  if (bytes < 10000000)
-    return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-}
-
-std::string run::rankLine(const Report &report, uint32_t rank) {
-  const RankReport &own = report.perRank[rank];
-  return fmt::format("rank {}: {} commands, {} sent, median {:.1f} ms", rank, own.commands,
-                     sizeText(own.bytesSent + own.bytesCollective), own.medianMs);
-}
-
-std::string run::reportLines(const Options &options, const Report &report,
-                             const std::string &prefix) {
-  std::string text;
-  if (options.perRank && report.failure.empty())
-    for (uint32_t rank = 0; rank < report.perRank.size(); ++rank)
-      text += prefix + rankLine(report, rank) + "\n";
-  return text + prefix + summaryLine(options, report) + "\n";
+std::string run::reportLine(const Options &options, const Report &report) {
+  return (options.several() ? report.file + ": " : "") + summaryLine(options, report) + "\n";
 }
 
 static std::vector<std::string> notRun(const Options &options, const Tally &tally) {

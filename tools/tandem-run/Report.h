@@ -60,10 +60,8 @@ double medianOf(std::vector<double> values);
 /// "verified <name>: ranks 4, max relative error 3.1e-04, median 12.3 ms", "ran ..." without
 /// --verify, "FAILED <name>: ..." otherwise. Then ", not proven", if so.
 std::string summaryLine(const Options &options, const Report &report);
-/// "rank 2: 14 commands, 1.2 MB sent, median 12.1 ms".
-std::string rankLine(const Report &report, uint32_t rank);
-/// The lines of the ranks, if wanted, and the summary's, each behind `prefix`.
-std::string reportLines(const Options &options, const Report &report, const std::string &prefix);
+/// The summary's line, after the program's file if there are several.
+std::string reportLine(const Options &options, const Report &report);
 /// "3 passed, 1 failed, 2 not run: a.tsp b.tsp".
 std::string totalLine(const Options &options, const Tally &tally);
 

@@ -47,7 +47,6 @@ Texts commonOptions(const Options &o) {
           {"--verify", o.verify ? "given" : "not given"},
           {"--dump-npy", isGiven(o.dumpNpy)},
           {"--trace", isGiven(o.trace)},
-          {"--svg", isGiven(o.svg)},
           {"--hang-report", isGiven(o.hangReport)}};
 }
 
@@ -233,7 +232,7 @@ private:
         if (!written.ok() && report.failure.empty())
           report.failure = written.message();
       }
-      fmt::print("{}", escapeControls(reportLines(options, report, prefix)));
+      fmt::print("{}", escapeControls(reportLine(options, report)));
       std::fflush(stdout);
     }
     ++(report.failure.empty() ? tally.passed : tally.failed);
@@ -266,7 +265,7 @@ private:
 } // namespace
 
 Status run::checkOutputs(const Options &options) {
-  for (const std::string *path : {&options.json, &options.trace, &options.svg, &options.hangReport})
+  for (const std::string *path : {&options.json, &options.trace, &options.hangReport})
     if (!path->empty())
       TANDEM_RETURN_IF_ERROR(checkWritable(*path));
   std::error_code error;

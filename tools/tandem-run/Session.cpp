@@ -420,7 +420,7 @@ private:
 
   /// One more run, of which every command's time is noted.
   Status measure() {
-    if (!options.traces())
+    if (options.trace.empty())
       return Status::success();
     TANDEM_RETURN_IF_ERROR(context->check(tandem_trace(prepared->instance(), 1)));
     TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
@@ -435,7 +435,7 @@ private:
     std::string origin = fmt::format("measured on {} over {}", options.device, options.channel);
     if (!options.link.empty())
       origin += ", link " + options.link;
-    return drawRun(*file, bootstrap, mine, origin, options, job.runs);
+    return traceRun(*file, bootstrap, mine, origin, options.trace);
   }
 
   Status collect() {

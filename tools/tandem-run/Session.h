@@ -11,7 +11,6 @@
 #include "RankContext.h"
 #include "Report.h"
 #include "tandem-c/Runtime.h"
-#include "tandem/Replay/Timeline.h"
 #include "tandem/Runtime/Bootstrap.h"
 
 #include <functional>
@@ -29,7 +28,6 @@ struct RankJob {
   tandem_local_world *localWorld = nullptr;
   /// The first program that can be loaded makes it, and all that follow use it.
   std::unique_ptr<RankContext> context = nullptr;
-  std::vector<timeline::Timeline> runs = {}; ///< rank 0, for --svg
   /// Whether this rank has met rank 0 on the loopback, which no other host can reach.
   bool onLoopback = false;
 };

@@ -9,101 +9,57 @@
 //===----------------------------------------------------------------------===//
 
 #include "CommandLine.h"
-#include "Compile.h"
 #include "Files.h"
 #include "HangReport.h"
 #include "Ranks.h"
 #include "Session.h"
-#include "SharedPrograms.h"
 #include "ToolMain.h"
 #include "tandem/Program/Printable.h"
 #include "tandem/Runtime/Environment.h"
-#include "tandem/Runtime/NodeMap.h"
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <functional>
+#include <sys/mman.h>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::run;
 
 namespace {
 
-/// Set for the ranks that tandem-run starts: the file descriptor of a SharedPrograms.
-constexpr const char *kProgramsVariable = "TANDEM_RUN_PROGRAMS_FD";
+/// Set for the ranks that tandem-run starts: a file descriptor, to which rank 0 writes how far it
+/// is. It cannot say so any more if a signal ends it.
+constexpr const char *kTallyVariable = "TANDEM_RUN_TALLY_FD";
 
-/// The bytes of the .tsp: read, or compiled for `ranks` ranks (0: as many as it needs) at these
-/// places (none: all on one node).
-Expected<std::string> programBytes(const Options &options, const std::string &program,
-                                   uint32_t ranks, const NodeMap &map = {}) {
-  if (!isSource(program))
-    return readFile(program);
-  CompileRequest request;
-  request.path = program;
-  request.mesh = options.mesh;
-  request.shapes = options.shapes;
-  request.options.entry = options.entry;
-  request.options.bound = options.bound;
-  request.options.target =
-      options.target.empty() ? targetFor(options.device, options.channel) : options.target;
-  request.options.numRanks = ranks;
-  request.options.certify = options.requireProof;
-  request.options.deterministic = options.deterministic;
-  // Nodes with different numbers of ranks are no rows of a mesh.
-  request.ranksPerNode = map.perNode();
-  if (std::vector<uint32_t> ranks = map.byNode();
-      request.ranksPerNode && !std::is_sorted(ranks.begin(), ranks.end()))
-    request.options.devices.assign(ranks.begin(), ranks.end());
-  CompiledProgram compiled = compileProgram(request);
-  if (!compiled.ok)
-    return Status(Code::InvalidArgument, compiled.errors);
-  return std::move(compiled.bytes);
-}
-
-/// Opens the program, and checks that it is for `ranks` ranks (0: takes its own) and, if `whole`,
-/// holds them all.
-Expected<uint32_t> checkProgram(const std::string &program, std::string_view bytes, uint32_t ranks,
-                                bool whole) {
+/// Reads the program, and checks that it is for `ranks` ranks (0: takes its own) and has those from
+/// `first` to `last`.
+Expected<std::string> readProgram(const std::string &program, uint32_t &ranks, uint32_t first,
+                                  uint32_t last) {
+  TANDEM_ASSIGN_OR_RETURN(std::string bytes, readFile(program));
   auto file = ProgramFile::fromMemory(bytes);
   if (!file)
     return file.status().withPrefix(program + ": ");
-  if (ranks == 0)
-    ranks = (*file)->numRanks();
+  ranks = ranks == 0 ? (*file)->numRanks() : ranks;
   TANDEM_RETURN_IF_ERROR(checkRanks(**file, ranks));
-  for (uint32_t rank = 0; rank < ranks && whole; ++rank)
+  for (uint32_t rank = first; rank <= last && rank < ranks; ++rank)
     if (!(*file)->hasRank(rank))
       return Status(Code::InvalidArgument,
                     fmt::format("{}: the program of rank {} is not in this file", program, rank));
-  return ranks;
+  return bytes;
 }
 
-/// For a line of the summary; where a compiler has said more, that is said at once.
-std::string problemOf(const Options &options, const Status &status) {
-  const std::string &message = status.message();
-  size_t end = message.find('\n');
-  if (!options.several() || end == std::string::npos)
-    return message;
-  if (end + 1 < message.size())
-    failed(message);
-  return message.substr(0, end);
-}
-
-/// Reads or compiles all programs. `ranks`, if 0, becomes the number of ranks of the first valid
-/// program.
-std::vector<ProgramBytes> gatherPrograms(const Options &options, uint32_t &ranks) {
+/// Reads all programs. `ranks`, if 0, becomes the number of ranks of the first valid program.
+std::vector<ProgramBytes> readPrograms(const Options &options, uint32_t &ranks) {
   std::vector<ProgramBytes> programs;
   for (const std::string &program : options.programs) {
-    ProgramBytes &gathered = programs.emplace_back();
-    auto bytes = programBytes(options, program, ranks);
-    auto checked = bytes ? checkProgram(program, *bytes, ranks, true) : bytes.status();
-    if (checked) {
-      gathered.bytes = std::move(*bytes);
-      ranks = *checked;
-    } else {
-      gathered.problem = problemOf(options, checked.status());
-    }
+    uint32_t itsRanks = ranks;
+    auto bytes = readProgram(program, itsRanks, 0, UINT32_MAX);
+    ranks = bytes ? itsRanks : ranks;
+    programs.push_back(bytes ? ProgramBytes{std::move(*bytes), ""}
+                             : ProgramBytes{"", bytes.status().message()});
   }
   return programs;
 }
@@ -120,37 +76,19 @@ int runNone(const Options &options, const std::vector<ProgramBytes> &programs) {
   return runSeries(job, [&](size_t index) { return programs[index]; });
 }
 
-/// If the launcher has not gathered the programs, rank 0 compiles for all, and each rank reads a
-/// .tsp itself. What one rank cannot read, or is for another number of ranks, none runs.
-Expected<ProgramBytes> meetForProgram(const Options &options, const std::string &program,
-                                      Bootstrap &bootstrap) {
-  bool compile = isSource(program), mine = !compile || bootstrap.rank() == 0;
-  std::string word, bytes;
-  NodeMap map;
-  if (compile) {
-    TANDEM_ASSIGN_OR_RETURN(map, findNodes(bootstrap));
-  }
-  if (mine) {
-    auto read = programBytes(options, program, bootstrap.worldSize(), map);
-    Status status = read.status();
-    if (read && options.several())
-      status = checkProgram(program, *read, bootstrap.worldSize(), false).status();
-    if (read)
-      bytes = std::move(*read);
-    word = !status.ok() ? "-" + problemOf(options, status) : compile ? "+" + bytes : "+";
-  }
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, word));
-  auto isBad = [](const std::string &w) { return w.substr(0, 1) == "-"; };
-  auto bad = std::find_if(all.begin(), all.end(), isBad);
-  if (compile && all[0].empty())
-    return Status(Code::Io, "rank 0 gives no program");
+/// Each rank reads the file itself. What one rank cannot read, or is for another number of ranks,
+/// none runs.
+Expected<ProgramBytes> meetForProgram(const std::string &program, Bootstrap &bootstrap) {
+  uint32_t ranks = bootstrap.worldSize();
+  auto bytes = readProgram(program, ranks, bootstrap.rank(), bootstrap.rank());
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, bytes.status().message()));
+  auto bad =
+      std::find_if(all.begin(), all.end(), [](const auto &problem) { return problem != ""; });
   if (bad == all.end())
-    return ProgramBytes{compile ? all[0].substr(1) : std::move(bytes), ""};
+    return ProgramBytes{std::move(*bytes), ""};
   // What all ranks say is said of no rank.
-  auto rank = static_cast<uint32_t>(bad - all.begin());
-  bool alike = compile || std::count(all.begin(), all.end(), *bad) == long(all.size());
-  std::string problem = bad->substr(1);
-  return ProgramBytes{"", alike ? problem : rankMessage(rank, problem)};
+  bool alike = std::count(all.begin(), all.end(), *bad) == long(all.size());
+  return ProgramBytes{"", alike ? *bad : rankMessage(uint32_t(bad - all.begin()), *bad)};
 }
 
 // Each prints what there is to say and returns the exit code.
@@ -163,14 +101,10 @@ void tell(const Status &status) {
 /// One process a rank, of this binary with these arguments.
 int runProcesses(const Options &options, const std::vector<std::string> &arguments) {
   uint32_t ranks = options.ranks;
-  auto programs = gatherPrograms(options, ranks);
-  if (areAllBad(programs))
+  if (auto programs = readPrograms(options, ranks); areAllBad(programs))
     return runNone(options, programs);
-  auto shared = SharedPrograms::create(programs);
-  if (!shared)
-    return failed(shared.status().message());
-  programs.clear();
-  ::setenv(kProgramsVariable, std::to_string((*shared)->fd()).c_str(), 1);
+  int tallyFile = ::memfd_create("tally", 0);
+  ::setenv(kTallyVariable, std::to_string(tallyFile).c_str(), 1);
   std::function<void(const std::vector<std::string> &)> onTrouble;
   if (!options.hangReport.empty()) {
     removeRecords(options.hangReport);
@@ -178,12 +112,13 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
       tell(writeHangReport(options.hangReport, states));
     };
   }
-  auto exits =
-      spawnSelf("tandem-run", ranks, arguments, options.prefix, options.timeout, true, onTrouble);
+  auto exits = spawnSelf("tandem-run", ranks, arguments, options.timeout, true, onTrouble);
   if (!exits)
     return failed(exits.status().message());
   // Rank 0 writes the last line, unless it could not.
-  Tally tally = (*shared)->tally();
+  Tally tally;
+  if (::pread(tallyFile, &tally, sizeof tally, 0) != sizeof tally)
+    tally = {}; // no program has ended
   size_t current = tally.passed + tally.failed;
   if ((*exits)[0].signal && current < options.programs.size()) {
     Report report;
@@ -192,8 +127,7 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
                                               : (*exits)[0].killed ? "hung"
                                                                    : "was ended by a signal");
     ++tally.failed;
-    fmt::print("{}", escapeControls(reportLines(options, report,
-                                                options.several() ? report.file + ": " : "")));
+    fmt::print("{}", escapeControls(reportLine(options, report)));
     if (options.several())
       fmt::print("{}\n", totalLine(options, tally));
   }
@@ -203,7 +137,7 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
 /// One thread a rank.
 int runThreads(const Options &options) {
   uint32_t ranks = options.ranks;
-  const auto programs = gatherPrograms(options, ranks);
+  const auto programs = readPrograms(options, ranks);
   if (areAllBad(programs))
     return runNone(options, programs);
   if (!options.hangReport.empty())
@@ -220,17 +154,8 @@ int runThreads(const Options &options) {
 
 /// This process is one rank of a job that somebody has started.
 int runAsRank(const Options &options, const BootstrapEnvironment &env) {
-  std::unique_ptr<SharedPrograms> shared;
-  if (const char *inherited = std::getenv(kProgramsVariable)) {
-    auto opened = SharedPrograms::open(static_cast<int>(std::strtol(inherited, nullptr, 10)));
-    if (opened && (*opened)->size() != options.programs.size())
-      opened = Status(Code::InvalidArgument,
-                      fmt::format("{}: expected {} programs, found {}", kProgramsVariable,
-                                  options.programs.size(), (*opened)->size()));
-    if (!opened)
-      return failed(opened.status().message());
-    shared = std::move(*opened);
-  } else if (!options.several() && !isSource(options.programs[0])) {
+  const char *tallyFile = std::getenv(kTallyVariable);
+  if (!tallyFile && !options.several()) {
     // Every rank sees by itself that the world does not fit, so no rank waits for it. What one rank
     // alone cannot read it tells the others, once they have met.
     auto bytes = readFile(options.programs[0]);
@@ -244,13 +169,13 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
     return failed(bootstrap.status().message());
   RankJob job{options, **bootstrap};
   job.onLoopback = meetsOnLoopback(env);
-  if (shared)
-    return runSeries(
-        job, [&](size_t index) { return shared->program(index); },
-        [&](const Tally &tally) { shared->note(tally); });
-  return runSeries(job, [&](size_t index) {
-    return meetForProgram(options, options.programs[index], **bootstrap);
-  });
+  return runSeries(
+      job, [&](size_t index) { return meetForProgram(options.programs[index], **bootstrap); },
+      [&](const Tally &tally) {
+        if (tallyFile && ::pwrite(static_cast<int>(std::strtol(tallyFile, nullptr, 10)), &tally,
+                                  sizeof tally, 0) < 0)
+          return; // then the launcher knows of one program less
+      });
 }
 
 int fail(const Status &status) {

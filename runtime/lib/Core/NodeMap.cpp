@@ -8,9 +8,7 @@
 #include "tandem/Runtime/NodeMap.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
-#include <numeric>
 #include <utility>
 
 using namespace tandem;
@@ -25,24 +23,6 @@ uint32_t NodeMap::localRank(uint32_t rank) const {
 
 uint32_t NodeMap::localSize(uint32_t rank) const {
   return static_cast<uint32_t>(std::count(nodes.begin(), nodes.end(), nodes[rank]));
-}
-
-uint32_t NodeMap::perNode() const {
-  std::vector<uint32_t> sizes(numNodes());
-  for (uint32_t node : nodes)
-    ++sizes[node];
-  bool alike =
-      std::adjacent_find(sizes.begin(), sizes.end(), std::not_equal_to<uint32_t>()) == sizes.end();
-  return alike && !sizes.empty() ? sizes[0] : 0;
-}
-
-std::vector<uint32_t> NodeMap::byNode() const {
-  std::vector<uint32_t> ranks(nodes.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  std::sort(ranks.begin(), ranks.end(), [&](uint32_t a, uint32_t b) {
-    return std::make_pair(nodes[a], a) < std::make_pair(nodes[b], b);
-  });
-  return ranks;
 }
 
 NodeMap tandem::nodeMapOf(const std::vector<std::string> &hosts,

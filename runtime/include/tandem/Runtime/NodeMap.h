@@ -24,10 +24,6 @@ struct NodeMap {
   /// How many ranks of this rank's node have a lower number.
   uint32_t localRank(uint32_t rank) const;
   uint32_t localSize(uint32_t rank) const;
-  /// Ranks of every node; 0 if nodes have different numbers of ranks.
-  uint32_t perNode() const;
-  /// All ranks, node by node: {0, 2, 1, 3} in the example. The devices of a mesh ["node", "gpu"].
-  std::vector<uint32_t> byNode() const;
 };
 
 /// Of ranks with these hosts and places on their nodes (Bootstrap::host(), localRank()). Ranks of

@@ -19,7 +19,6 @@ TEST(Options, Defaults) {
   ASSERT_TRUE(o) << o.status().message();
   EXPECT_THAT(o->programs, ElementsAre("p.tsp"));
   EXPECT_FALSE(o->several());
-  EXPECT_FALSE(isSource("p.tsp"));
   EXPECT_EQ(o->ranks, 0u);
   EXPECT_EQ(o->channel, "ucx");
   EXPECT_EQ(o->repeat, 1u);
@@ -27,13 +26,11 @@ TEST(Options, Defaults) {
 }
 
 TEST(Options, ValuesWithEqualsOrApart) {
-  auto o = parseOptions({"-n", "4", "--mesh", "x=4,y=2", "--mesh=z=3", "--shape=arg0=8x16",
-                         "p.mlir", "--timeout=0.5", "--seed", "18446744073709551615", "--verify"});
+  auto o = parseOptions({"-n", "4", "--kernels", "a.so,b.so", "--kernels=c.so", "p.tsp",
+                         "--timeout=0.5", "--seed", "18446744073709551615", "--verify"});
   ASSERT_TRUE(o) << o.status().message();
-  EXPECT_TRUE(isSource(o->programs[0]));
   EXPECT_EQ(o->ranks, 4u);
-  EXPECT_THAT(o->mesh, ElementsAre("x=4", "y=2", "z=3"));
-  EXPECT_THAT(o->shapes, ElementsAre("arg0=8x16"));
+  EXPECT_THAT(o->kernels, ElementsAre("a.so", "b.so", "c.so"));
   EXPECT_EQ(o->timeout.count(), 500);
   EXPECT_EQ(o->seed, ~uint64_t(0));
   EXPECT_TRUE(o->verify);
@@ -48,24 +45,15 @@ TEST(Options, Errors) {
   EXPECT_EQ(parseOptions({"p.tsp", "--json"}).status().message(),
             "--json: 1 required FILE missing");
   EXPECT_FALSE(parseOptions({"p.tsp", "--device=null", "--verify"}));
-  for (const char *compiling : {"--entry=f", "--mesh=x=2", "--shape=arg0=4", "--target=cpu-ucx"}) {
-    EXPECT_FALSE(parseOptions({"p.tsp", compiling})) << compiling;
-    EXPECT_TRUE(parseOptions({"p.mlir", compiling})) << compiling;
-  }
-  EXPECT_EQ(parseOptions({"p.tsp", "--mesh=x=2"}).status().message(),
-            "--mesh: only for programs to compile (.mlir), found \"p.tsp\"");
 }
 
 TEST(Options, SeveralPrograms) {
-  auto o = parseOptions({"a.tsp", "--verify", "b/a.mlir", "--entry=f", "c.d.tsp"});
+  auto o = parseOptions({"a.tsp", "--verify", "b/a.tsp", "c.d.tsp"});
   ASSERT_TRUE(o) << o.status().message();
-  EXPECT_THAT(o->programs, ElementsAre("a.tsp", "b/a.mlir", "c.d.tsp"));
+  EXPECT_THAT(o->programs, ElementsAre("a.tsp", "b/a.tsp", "c.d.tsp"));
   EXPECT_TRUE(o->several());
-  EXPECT_EQ(parseOptions({"a.tsp", "b.tsp", "--entry=f"}).status().message(),
-            "--entry: only for programs to compile (.mlir), found \"a.tsp\"");
   EXPECT_EQ(parseOptions({"a.tsp", "b.tsp", "--trace=t"}).status().message(),
             "--trace: expected one program, found 2");
-  EXPECT_TRUE(parseOptions({"a.tsp", "a.tsp", "--svg=t"}));
 }
 
 TEST(Options, FoldersOfSeveralPrograms) {
@@ -78,6 +66,6 @@ TEST(Options, FoldersOfSeveralPrograms) {
   EXPECT_EQ(dumpFolder(*two, two->programs[1]), "out/c");
   // Twice the same program is nothing to complain about, unless both write to one place.
   EXPECT_TRUE(parseOptions({"a.tsp", "x/a.tsp"}));
-  EXPECT_EQ(parseOptions({"a.tsp", "x/a.mlir", "--dump-npy=out"}).status().message(),
-            "--dump-npy: \"a.tsp\" and \"x/a.mlir\" would both be written to \"out/a\"");
+  EXPECT_EQ(parseOptions({"a.tsp", "x/a.tsp", "--dump-npy=out"}).status().message(),
+            "--dump-npy: \"a.tsp\" and \"x/a.tsp\" would both be written to \"out/a\"");
 }

@@ -34,20 +34,6 @@ TEST(Spawn, RanksKnowWhoTheyAre) {
   EXPECT_EQ(exitCodeOf(*exits), 1);
 }
 
-TEST(Spawn, PrefixesLines) {
-  SpawnOptions options = shell(2, "printf 'one\\ntwo'; echo oops >&2");
-  options.prefixOutput = true;
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  auto exits = spawnRanks(options);
-  std::string out = testing::internal::GetCapturedStdout();
-  std::string err = testing::internal::GetCapturedStderr();
-  ASSERT_TRUE(exits) << exits.status().message();
-  for (const char *line : {"[0] one\n", "[0] two\n", "[1] one\n", "[1] two\n"})
-    EXPECT_THAT(out, testing::HasSubstr(line));
-  EXPECT_THAT(err, testing::HasSubstr("[1] oops\n"));
-}
-
 TEST(Spawn, OneThatDiesTakesTheOthersAlongAfterAGrace) {
   SpawnOptions options = shell(3, "if [ $TANDEM_RANK = 1 ]; then kill -9 $$; fi; exec sleep 30");
   options.grace = milliseconds(200);
