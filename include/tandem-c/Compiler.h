@@ -162,6 +162,9 @@ tandem_family *tandem_family_create(tandem_module_compiler *compiler,
 void tandem_family_destroy(tandem_family *family);
 /* The bound of the program that serves `extent`; -1 if that is not from 0 to the family's bound. */
 int64_t tandem_family_step(const tandem_family *family, int64_t extent);
+/* The same without a family, whose bound is not read; -1 if `extent` is negative. For callers that
+ * pad to these extents. */
+int64_t tandem_round_up_extent(int64_t extent, const tandem_family_options *family);
 /* That program, for tandem_set_extent (tandem-c/Instance.h). Compiled at the first call for its
  * step. Destroy the result. */
 tandem_compilation *tandem_family_program(tandem_family *family, int64_t extent);
@@ -208,6 +211,17 @@ typedef struct tandem_simulate_options {
  * "exposed_seconds", "utilisation", "critical_path", "per_rank", ...}. */
 tandem_report *tandem_simulate_program(const void *bytes, size_t size,
                                        const tandem_simulate_options *options);
+
+/* Of `num` programs (the bytes of .tsp files) that compute the same, the plainest first: the index
+ * of the one to run, by the times that their certificates predict and what `machine` demands that
+ * others gain ("selection" in docs/simulator.md). 0 if a time or the machine file is missing. */
+size_t tandem_choose_program(const void *const *bytes, const size_t *sizes, size_t num,
+                             const char *machine);
+
+/* The name of the machine file for `ranks` GPUs of one node, by the name that the driver has for
+ * them ("NVIDIA H200"): "h200x2". Writes at most `size` bytes with the end of the text to `name`;
+ * "" if there is none. Returns name. */
+const char *tandem_find_machine(const char *gpu, uint32_t ranks, char *name, size_t size);
 
 typedef enum tandem_report_form {
   TANDEM_REPORT_TEXT = 0,

@@ -192,6 +192,17 @@ void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
   writeStruct(result, "tandem_cache_statistics", statistics).ignore();
 }
 
+static FamilySteps stepsOf(const tandem_family_options &given) {
+  FamilySteps steps;
+  steps.bound = given.bound;
+  steps.step = given.step;
+  if (given.unit)
+    steps.unit = given.unit;
+  if (given.per_doubling)
+    steps.perDoubling = given.per_doubling;
+  return steps;
+}
+
 tandem_family *tandem_family_create(tandem_module_compiler *compiler,
                                     const tandem_compile_options *options,
                                     const tandem_family_options *family) {
@@ -200,21 +211,23 @@ tandem_family *tandem_family_create(tandem_module_compiler *compiler,
   Status status = readStruct(family, "tandem_family_options", given);
   if (status.ok())
     status = convert(options, converted);
-  FamilySteps steps;
-  steps.bound = given.bound;
-  steps.step = given.step;
-  if (given.unit)
-    steps.unit = given.unit;
-  if (given.per_doubling)
-    steps.perDoubling = given.per_doubling;
   return new (std::nothrow) tandem_family{
-      ProgramFamily(compiler->compiler, std::move(converted), steps), std::move(status)};
+      ProgramFamily(compiler->compiler, std::move(converted), stepsOf(given)), std::move(status)};
 }
 
 void tandem_family_destroy(tandem_family *family) { delete family; }
 
 int64_t tandem_family_step(const tandem_family *family, int64_t extent) {
   const FamilySteps &steps = family->family.steps();
+  return !steps.check(extent).empty() ? -1 : steps.roundUp(extent);
+}
+
+int64_t tandem_round_up_extent(int64_t extent, const tandem_family_options *family) {
+  tandem_family_options given{};
+  if (!readStruct(family, "tandem_family_options", given).ok())
+    return -1;
+  FamilySteps steps = stepsOf(given);
+  steps.bound = INT64_MAX;
   return !steps.check(extent).empty() ? -1 : steps.roundUp(extent);
 }
 

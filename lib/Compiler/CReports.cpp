@@ -137,6 +137,28 @@ tandem_report *tandem_simulate_program(const void *bytes, size_t size,
   return make([&](tandem_report &report) { return simulateProgram(bytes, size, options, report); });
 }
 
+size_t tandem_choose_program(const void *const *bytes, const size_t *sizes, size_t num,
+                             const char *name) {
+  auto machine = name ? machine::Machine::load(machine::pathOf(name))
+                      : Status(Code::InvalidArgument, "no machine file");
+  std::vector<double> seconds;
+  for (size_t i = 0; machine && i < num; ++i) {
+    auto file = open(bytes[i], sizes[i]);
+    const Certificate *certificate = file ? (*file)->certificate() : nullptr;
+    if (!certificate || certificate->seconds <= 0)
+      return 0;
+    seconds.push_back(certificate->seconds);
+  }
+  return machine ? machine->choose(seconds) : 0;
+}
+
+const char *tandem_find_machine(const char *gpu, uint32_t ranks, char *name, size_t size) {
+  std::string found = machine::findForGpu(gpu, ranks);
+  if (size > 0)
+    name[found.size() < size ? found.copy(name, size - 1) : 0] = 0;
+  return name;
+}
+
 int tandem_report_ok(const tandem_report *report) { return report && report->ok; }
 
 const char *tandem_report_get(const tandem_report *report, tandem_report_form form) {

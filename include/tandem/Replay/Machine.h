@@ -193,6 +193,10 @@ enum class MemoryWork : uint8_t { Copy, Reduce, Elementwise };
 /// shared library that contains this function.
 std::string pathOf(const std::string &given);
 
+/// The bare name of the machine file in that folder that is of this GPU ("NVIDIA H200"), of one
+/// node, and of the fewest devices that are at least `ranks`. "": there is none.
+std::string findForGpu(const std::string &gpu, uint32_t ranks);
+
 struct MachineFile {
   std::string path, text;
 };
@@ -209,6 +213,7 @@ public:
   static Expected<Machine> parse(std::string_view text, const std::string &source);
 
   std::string name, about;
+  std::string gpu; ///< part of the names of its GPUs: "H200"; "": it has none
   std::vector<Source> sources;
   /// Number of fields by Source::Kind.
   std::array<unsigned, 3> numbersBySource{};
@@ -246,6 +251,9 @@ public:
 
   program::Margins margins; ///< what candidates must gain to be chosen
 
+  /// Of ways to compute the same that take `seconds`, the plainest first: the index of the one to
+  /// take. Of the others the first that is within the tolerance of the fastest, if it gains enough.
+  size_t choose(const std::vector<double> &seconds) const;
   /// An error if the machine has fewer than `ranks` devices.
   Status checkRanks(uint32_t ranks) const;
   uint32_t nodeOf(uint32_t rank) const { return devicesPerNode ? rank / devicesPerNode : 0; }

@@ -34,6 +34,9 @@ public:
   decltype(&::tandem_explain_program) explain = nullptr;
   decltype(&::tandem_check_program) check = nullptr;
   decltype(&::tandem_simulate_program) simulate = nullptr;
+  decltype(&::tandem_choose_program) choose = nullptr;
+  decltype(&::tandem_find_machine) findMachine = nullptr;
+  decltype(&::tandem_round_up_extent) roundUp = nullptr;
   decltype(&::tandem_report_ok) reportOk = nullptr;
   decltype(&::tandem_report_get) reportGet = nullptr;
   decltype(&::tandem_report_destroy) reportDestroy = nullptr;
@@ -86,6 +89,9 @@ const Library &Library::get() {
       !find(handle, made->explain, "tandem_explain_program") ||
       !find(handle, made->check, "tandem_check_program") ||
       !find(handle, made->simulate, "tandem_simulate_program") ||
+      !find(handle, made->choose, "tandem_choose_program") ||
+      !find(handle, made->findMachine, "tandem_find_machine") ||
+      !find(handle, made->roundUp, "tandem_round_up_extent") ||
       !find(handle, made->reportOk, "tandem_report_ok") ||
       !find(handle, made->reportGet, "tandem_report_get") ||
       !find(handle, made->reportDestroy, "tandem_report_destroy"))
@@ -227,6 +233,28 @@ nb::object simulate(const nb::bytes &bytes, const std::string &machine, bool gra
   });
 }
 
+size_t choose(const std::vector<nb::bytes> &programs, const std::string &machine) {
+  std::vector<const void *> bytes;
+  std::vector<size_t> sizes;
+  for (const nb::bytes &program : programs) {
+    bytes.push_back(program.data());
+    sizes.push_back(program.size());
+  }
+  return Library::get().choose(bytes.data(), sizes.data(), bytes.size(), machine.c_str());
+}
+
+std::string findMachine(const std::string &gpu, uint32_t ranks) {
+  char name[256];
+  return Library::get().findMachine(gpu.c_str(), ranks, name, sizeof name);
+}
+
+int64_t roundUp(int64_t extent, int64_t unit) {
+  tandem_family_options family = {};
+  family.struct_size = sizeof family;
+  family.unit = unit;
+  return Library::get().roundUp(extent, &family);
+}
+
 } // namespace
 
 void tandem::python::bindCompiler(nb::module_ &module) {
@@ -234,6 +262,9 @@ void tandem::python::bindCompiler(nb::module_ &module) {
   module.def("schedules", &schedules);
   module.def("compile", &compile, nb::arg("text"), nb::arg("name"), nb::arg("mesh"),
              nb::arg("shapes"), nb::arg("options"));
+  module.def("choose", &choose, nb::arg("programs"), nb::arg("machine"));
+  module.def("find_machine", &findMachine, nb::arg("gpu"), nb::arg("ranks"));
+  module.def("round_up", &roundUp, nb::arg("extent"), nb::arg("unit"));
   module.def("explain", &explain, nb::arg("bytes"));
   module.def("check", &check, nb::arg("bytes"), nb::arg("lint"));
   module.def("simulate", &simulate, nb::arg("bytes"), nb::arg("machine"), nb::arg("graph"));

@@ -44,6 +44,17 @@ void Curve::scale(double factor) {
     point.second *= factor;
 }
 
+size_t Machine::choose(const std::vector<double> &seconds) const {
+  if (seconds.size() < 2)
+    return 0;
+  double most = *std::min_element(seconds.begin() + 1, seconds.end()) * (1 + margins.tolerance);
+  auto first =
+      std::find_if(seconds.begin() + 1, seconds.end(), [&](double one) { return one <= most; });
+  double gain = seconds[0] - *first;
+  bool isWorth = gain >= std::max(margins.seconds, margins.gainOfCopies * seconds[0]);
+  return isWorth ? static_cast<size_t>(first - seconds.begin()) : 0;
+}
+
 Status Machine::checkRanks(uint32_t ranks) const {
   if (nodes == 0 || devicesPerNode == 0 || ranks <= uint64_t(nodes) * devicesPerNode)
     return Status();

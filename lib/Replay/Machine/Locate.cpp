@@ -56,6 +56,20 @@ std::string tandem::machine::pathOf(const std::string &given) {
   return machinesFolder() / (suffix ? given : given + ".json");
 }
 
+std::string tandem::machine::findForGpu(const std::string &gpu, uint32_t ranks) {
+  std::pair<uint32_t, std::string> found(UINT32_MAX, "");
+  std::error_code error;
+  for (const auto &entry : fs::directory_iterator(machinesFolder(), error)) {
+    if (entry.path().extension() != ".json")
+      continue;
+    auto machine = Machine::load(entry.path().string());
+    if (machine && !machine->gpu.empty() && gpu.find(machine->gpu) != std::string::npos &&
+        machine->nodes == 1 && machine->devicesPerNode >= ranks)
+      found = std::min(found, {machine->devicesPerNode, entry.path().stem().string()});
+  }
+  return found.second;
+}
+
 /// The file that another one names: next to it, else of the shipped ones.
 static std::string baseOf(const fs::path &file, const std::string &name) {
   fs::path base = name;

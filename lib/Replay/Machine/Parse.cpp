@@ -259,13 +259,14 @@ public:
 
   void run(const json &file) {
     Object root(machine, file, "",
-                {"tandem_machine", "name", "about", "sources", "nodes", "devices_per_node",
+                {"tandem_machine", "name", "about", "gpu", "sources", "nodes", "devices_per_node",
                  "device", "launch", "links", "transports", "selection"});
     uint32_t version = root.count("tandem_machine", 0, 1 << 20);
     if (version != kVersion)
       fail("tandem_machine", fmt::format("expected version {}, found {}", kVersion, version));
     machine.name = root.text("name");
     machine.about = root.text("about");
+    machine.gpu = root.has("gpu") ? root.text("gpu") : "";
     sources(root);
     machine.nodes = countOrAny(root, "nodes");
     machine.devicesPerNode = countOrAny(root, "devices_per_node");

@@ -104,16 +104,6 @@ def test_scaled():
     run("scaled", 2, 8, 5)
 
 
-def test_slices_of_scaled_sums():
-    def slices(*microseconds):  # of none, 1, 2 and 4
-        return tandem.torch._scaled._slices({n: 1e-6 * us for n, us in zip((0, 1, 2, 4), microseconds)})
-    assert slices(78.0, 78.1, 75.4, 100.8) == 0  # gains less than 5 us
-    assert slices(300, 295.5, 293, 294) == 0  # ... than 3 %
-    assert slices(207.8, 158.3, 155.3, 160.7) == 1  # as quick as 2, but for 2 %
-    assert slices(300.8, 225.5, 199.1, 193.3) == 4
-    assert slices(40) == 0
-
-
 def test_scaled_varying_tokens():
     run("scaled_varies", 2)
 

@@ -125,6 +125,27 @@ TEST(CReports, Simulate) {
   EXPECT_THAT(text(none), HasSubstr("expected a machine file"));
 }
 
+TEST(CReports, Choose) {
+  Bytes bytes(/*certify=*/1), withoutTime(/*certify=*/0);
+  const std::string machine = TANDEM_MACHINES "/h200x4.json";
+  const void *programs[] = {bytes.data, bytes.data, withoutTime.data};
+  const size_t sizes[] = {bytes.size, bytes.size, withoutTime.size};
+  // MachineTest has the rule.
+  EXPECT_EQ(tandem_choose_program(programs, sizes, 2, machine.c_str()), 0u); // it gains nothing
+  EXPECT_EQ(tandem_choose_program(programs, sizes, 3, machine.c_str()), 0u);
+  EXPECT_EQ(tandem_choose_program(programs, sizes, 2, "/nowhere.json"), 0u);
+  EXPECT_EQ(tandem_choose_program(programs, sizes, 2, nullptr), 0u);
+}
+
+TEST(CReports, FindMachine) {
+  char name[16] = "x";
+  EXPECT_STREQ(tandem_find_machine("NVIDIA H200", 3, name, sizeof name), "h200x4");
+  EXPECT_STREQ(tandem_find_machine("NVIDIA H200", 3, name, 6), ""); // does not fit
+  EXPECT_STREQ(tandem_find_machine("NVIDIA H200", 3, name, 7), "h200x4");
+  EXPECT_STREQ(tandem_find_machine("unknown", 3, name, sizeof name), "");
+  EXPECT_EQ(tandem_find_machine("unknown", 3, nullptr, 0), nullptr);
+}
+
 TEST(CReports, NoProgram) {
   Report reports[] = {owned(tandem_explain_program("nothing", 7)),
                       owned(tandem_check_program("nothing", 7, nullptr)),

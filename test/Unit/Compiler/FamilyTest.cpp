@@ -181,6 +181,9 @@ TEST(Family, CApi) {
   tandem_family *family = tandem_family_create(compiler, nullptr, &options);
   EXPECT_EQ(tandem_family_step(family, 9), 16);
   EXPECT_EQ(tandem_family_step(family, 41), -1);
+  EXPECT_EQ(tandem_round_up_extent(9, &options), 16);
+  EXPECT_EQ(tandem_round_up_extent(41, &options), 48); // without a bound
+  EXPECT_EQ(tandem_round_up_extent(-1, &options), -1);
   tandem_compilation *compilation = tandem_family_program(family, 9);
   EXPECT_TRUE(tandem_compilation_ok(compilation));
   tandem_compilation_destroy(compilation);

@@ -195,6 +195,39 @@ TEST(Machine, MarginsAreThoseOfItsFile) {
 }
 
 // Numbers of the H200's own file against what was measured there (ms).
+TEST(Machine, ChoosesThePlainestThatIsNearlyTheFastest) {
+  Machine machine;
+  auto choose = [&](std::vector<double> microseconds) {
+    for (double &one : microseconds)
+      one *= 1e-6;
+    return machine.choose(microseconds);
+  };
+  EXPECT_EQ(choose({}), 0u);
+  EXPECT_EQ(choose({40}), 0u);
+  EXPECT_EQ(choose({78.0, 78.1, 75.4, 100.8}), 0u);    // gains less than 5 us
+  EXPECT_EQ(choose({300, 295.5, 293, 294}), 0u);       // ... than 3 %
+  EXPECT_EQ(choose({207.8, 158.3, 155.3, 160.7}), 1u); // as fast as 2, but for 2 %
+  EXPECT_EQ(choose({300.8, 225.5, 199.1, 193.3}), 3u);
+  machine.margins.tolerance = 0.04;
+  EXPECT_EQ(choose({300.8, 225.5, 199.1, 193.3}), 2u);
+  machine.margins.gainOfCopies = 0.4;
+  EXPECT_EQ(choose({300.8, 225.5, 199.1, 193.3}), 0u);
+}
+
+TEST(Machine, FilesOfGpus) {
+  auto find = [](const char *gpu, uint32_t ranks) { return findForGpu(gpu, ranks); };
+  EXPECT_EQ(find("NVIDIA H200", 1), "h200x2");
+  EXPECT_EQ(find("NVIDIA H200", 2), "h200x2");
+  EXPECT_EQ(find("NVIDIA H200", 3), "h200x4");
+  EXPECT_EQ(find("NVIDIA H200", 8), "h200x8");
+  EXPECT_EQ(find("NVIDIA H200", 9), "");
+  EXPECT_EQ(find("NVIDIA H100 80GB HBM3", 2), "h100x2");
+  EXPECT_EQ(find("NVIDIA H100 80GB HBM3", 4), "h100x8"); // no pod, whose nodes are these
+  EXPECT_EQ(find("AMD Instinct MI300X", 8), "mi300x8");
+  EXPECT_EQ(find("NVIDIA A100-SXM4-80GB", 2), "");
+  EXPECT_EQ(find("", 2), "");
+}
+
 TEST(Machine, H200MatmulsAndCollectives) {
   auto machine = Machine::load(std::string(TANDEM_MACHINES) + "/h200x8.json");
   ASSERT_TRUE(machine.ok());

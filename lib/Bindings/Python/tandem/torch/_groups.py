@@ -3,6 +3,7 @@
 """Contexts of process groups: one per group and device."""
 
 import datetime
+import functools
 import itertools
 import logging
 import os
@@ -219,8 +220,10 @@ def machine(context, device, ranks):
     if not {"ccl", "peer"} & set(_channel_names(context)):
         return None
     if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-        for model, sizes in (("H200", (2, 4, 8)), ("H100", (2, 8))):
-            if model in name and ranks <= sizes[-1]:
-                return f"{model.lower()}x{min(size for size in sizes if size >= ranks)}"
+        return _find_machine(torch.cuda.get_device_name(device), ranks)
     return None
+
+
+@functools.cache
+def _find_machine(gpu, ranks):
+    return _tandem.find_machine(gpu, ranks) or None

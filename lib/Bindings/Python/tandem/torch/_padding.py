@@ -6,17 +6,12 @@ Zeros change nothing: rows of results that come from them are cut off, and in a 
 rows, they add 0. Steps are those of families (docs/families.md): 4 between n and 2 n.
 """
 
+from tandem import _tandem
+
 from . import _fusions, _groups
 
 EXACT = 64  # numbers of tokens of a layer that get programs of their own
 UNIT = 64  # the least step, of the rows of all ranks
-
-
-def step(extent, unit):
-    """The least step that is not below extent: multiples of unit up to 8 units, then 4 steps between n and 2 n."""
-    while extent > 8 * unit:
-        unit *= 2
-    return -(-extent // unit) * unit
 
 
 def padded_rows(group, op, like, ranks, tokens, outer, *kind):
@@ -29,7 +24,7 @@ def padded_rows(group, op, like, ranks, tokens, outer, *kind):
         return None, ""
     call = f"{op}: {tokens} tokens, {like.dtype}, {', '.join(map(str, (*outer, *kind)))}"
     _groups._agree(name, like.device, call)
-    numbers, bound = notes.setdefault((op, like.dtype, kind), set()), step(-(-tokens // ranks), max(1, UNIT // ranks))
+    numbers, bound = notes.setdefault((op, like.dtype, kind), set()), _tandem.round_up(-(-tokens // ranks), max(1, UNIT // ranks))
     one = *outer, tokens
     if one not in numbers and len(numbers) >= EXACT and tokens not in (0, ranks * bound):
         return bound, call

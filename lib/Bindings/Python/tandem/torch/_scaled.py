@@ -79,22 +79,13 @@ def _prepare_scatter(group, numbers, rows, weights):
             return [_padding.cut(made[0], 0, 1, *mine, here)]
         return padded
     # By prediction; by fixed rules one slice for each rank.
-    slices = [n for n in (0, 1, 2, 4) if tokens % (ranks * max(1, n)) == 0] if _fusions.machine_of(group, x) else []
-    programs = {n: _fusions.compiled(_fusions.scaled_matmul_reduce_scatter, group, x, tuple(x.shape), kind, (*flags, n))
-                for n in slices or [1 if tokens % ranks == 0 else 0]}
-    chosen = _slices({n: program.explain().seconds for n, program in programs.items()}) if len(programs) > 1 else [*programs][0]
+    machine = _fusions.machine_of(group, x)
+    slices = [n for n in (0, 1, 2, 4) if machine and tokens % (ranks * max(1, n)) == 0]
+    slices = slices or [1 if tokens % ranks == 0 else 0]
+    programs = [_fusions.compiled(_fusions.scaled_matmul_reduce_scatter, group, x, tuple(x.shape), kind, (*flags, n))
+                for n in slices]
+    chosen = _tandem.choose([program.bytes for program in programs], machine) if machine else 0
     return programs[chosen], [0, 1, 2, 3], [((here, weight.shape[1]), False)], call
-
-
-def _slices(seconds):
-    """The number of slices to take, by {slices: predicted seconds}; 0: none. As the compiler chooses (docs/simulator.md): the
-    fewest that are within 2 % of the quickest, if they gain 5 us and 3 % over none."""
-    whole = seconds[0]
-    sliced = {n: one for n, one in seconds.items() if n}
-    if not sliced:
-        return 0
-    fewest = min(n for n, one in sliced.items() if one <= 1.02 * min(sliced.values()))
-    return fewest if whole - sliced[fewest] >= max(5e-6, 0.03 * whole) else 0
 
 
 def _pad(rows, *pieces):
