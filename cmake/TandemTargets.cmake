@@ -5,13 +5,15 @@
 #
 #   tandem_add_compiler_library(<Name> a.cpp ... [DEPENDS tablegen-target...] [LINK_LIBS lib...] [NO_PCH])
 #   tandem_add_compiler_tool(<name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...])
-#   tandem_add_compiler_unittest(<Name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...])
+#   tandem_add_compiler_unittest(<Name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...] [WHOLE])
 #   tandem_add_runtime_library / _tool / _unittest: the same, without MLIR and LLVM
 #   tandem_add_tablegen_target(<Name>): after the mlir_tablegen calls of a folder
 #   tandem_add_benchmark(<name> a.cpp ... [COMPILER] [LINK_LIBS ...]): a google-benchmark binary
 #
 # Libraries are static; TandemShared.cmake makes the shared ones of them. Tools, unit tests and benchmarks land in
 # <build>/bin.
+
+include(GoogleTest)
 
 # Flags of the halves.
 add_library(TandemCompilerOptions INTERFACE)
@@ -120,17 +122,24 @@ function(_tandem_add_executable name half)
   endif()
 endfunction()
 
-# One ctest entry per binary: asking each for its list of tests would start every one of them at build time.
+# One ctest entry per case, unit-<Name>.Suite.Case, listed when ctest starts; `ctest -R Suite.Case` finds it. A sanitized
+# process takes long to start: there, and with WHOLE, one entry per binary, unit-<Name>.
 function(_tandem_add_unittest name half)
-  _tandem_add_executable(${name} ${half} ${ARGN})
+  cmake_parse_arguments(arg "WHOLE" "" "" ${ARGN})
+  _tandem_add_executable(${name} ${half} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
-  add_test(NAME unit-${name} COMMAND ${name})
   string(TOLOWER ${half} label)
-  set(timeout 300)
-  if(TANDEM_SANITIZE)
-    set(timeout 900)
+  if(TANDEM_SANITIZE OR arg_WHOLE)
+    add_test(NAME unit-${name} COMMAND ${name})
+    set(timeout 300)
+    if(TANDEM_SANITIZE)
+      set(timeout 900)
+    endif()
+    set_tests_properties(unit-${name} PROPERTIES LABELS "unit;${label}" TIMEOUT ${timeout})
+  else()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX unit-${name}. DISCOVERY_TIMEOUT 60
+                         PROPERTIES LABELS "unit;${label}" TIMEOUT 120)
   endif()
-  set_tests_properties(unit-${name} PROPERTIES LABELS "unit;${label}" TIMEOUT ${timeout})
 endfunction()
 
 function(tandem_add_compiler_library name)

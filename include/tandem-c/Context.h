@@ -180,8 +180,8 @@ tandem_code tandem_commands_in_flight(tandem_context *context,
 
 /* Writes what this rank is doing as a JSON object (docs/operations.md, "Hang reports"): to the file
  * `path` unless it is NULL, and in one call to `write` unless that is NULL. After a failed run:
- * what the rank was doing then. Any thread, also while others run or wait. TANDEM_IO: cannot write.
- */
+ * what the rank was doing then. Any thread, also while another one is in a call with the context;
+ * not in a callback of the context. TANDEM_IO: the file cannot be written. */
 tandem_code tandem_context_dump(tandem_context *context, const char *path,
                                 void (*write)(void *user, const char *json, size_t size),
                                 void *user);

@@ -1,4 +1,4 @@
-// What `auto` must not do worse than: `X_auto` leaves open what each `X_known...` writes. cost.py compiles all of them for
+// What `auto` must not do worse than: `X_auto` leaves open what each `X_known...` writes. cost_model.py compiles all of them for
 // a machine and simulates them.
 
 #tp = #fusion.mesh<"tp", ["x" = 8]>

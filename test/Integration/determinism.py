@@ -20,7 +20,7 @@ import re
 import numpy as np
 
 import harness
-from check import functions
+from checker import functions
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LAYER = os.path.join(HERE, "..", "Programs", "deterministic.mlir")

@@ -74,7 +74,7 @@ def cases(options):
         if options.all:
             yield from (Case(function, p, b, c) for p in (1, 2, 3, 4, 8) for b in (10, 48) for c in harness.CHANNELS)
         else:
-            if function != "norm":  # to save time: its kernels are in call.py
+            if function != "norm":  # to save time: its kernels are in embedder_kernels.py
                 yield Case(function, 4, 48, harness.CHANNELS[n % 2])
             if function != "from_end_slices":
                 yield Case(function, (3, 8)[n % 2], 10, "local")

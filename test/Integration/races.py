@@ -11,12 +11,12 @@ import dataclasses
 import os
 import sys
 
-import check
+import checker
 import harness
 
 #: ctest's SKIP_RETURN_CODE.
 SKIPPED = 77
-BUILDS = os.path.join(check.SOURCES, "..", "..", "build")
+BUILDS = os.path.join(checker.SOURCES, "..", "..", "build")
 
 
 def find_compiler():
@@ -30,7 +30,7 @@ COMPILER = find_compiler()
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    function: check.Function
+    function: checker.Function
     devices: int
 
     @property
@@ -39,7 +39,7 @@ class Run:
 
 
 def runs(options):
-    for n, function in enumerate(check.functions()):
+    for n, function in enumerate(checker.functions()):
         devices = (2, 4) if options.all else ((2, 4)[n % 2],)
         for each in devices if function.axes else (None,):
             yield Run(function, each)

@@ -17,7 +17,7 @@ import time
 
 import harness
 from harness import program, start, tool
-from injection_test import CHANNELS, PROCESSES, runs_here, variables
+from fault_injection_test import CHANNELS, PROCESSES, runs_here, variables
 
 PROGRAMS = {"peer": ["push-2"], "ccl": ["matmul-2", "gather-2"]}
 #: Runs of a program, after which the next one is prepared.

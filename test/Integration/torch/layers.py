@@ -722,7 +722,7 @@ def varies(rank, ranks):
     """Many numbers of tokens of one layer share few programs: forward, backward, with and without batches, also numbers
     that the ranks do not divide."""
     compiled_, made = tt._fusions.compiled, []
-    tt._ops._is_faster_in_two = lambda program, gather: False  # it compiles more to compare
+    os.environ["TANDEM_MACHINE"] = ""  # with predictions it compiles more to compare
 
     def counted(make, group, like, *key):
         made.append(make.__name__)

@@ -10,7 +10,7 @@
 // RUN: tandem-compile %s --entry=heads_sums --mesh x=4 --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=SUMS
 // RUN: tandem-check %t.tsp | FileCheck %s --check-prefix=PROVEN
 
-// Kernels of the embedder (test/Kernels) in stream loops: `call.py` runs them and compares with NumPy.
+// Kernels of the embedder (test/Kernels) in stream loops: `embedder_kernels.py` runs them and compares with NumPy.
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>

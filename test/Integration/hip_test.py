@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs on device hip, over the stand-in driver (test/Support/FakeHip.cpp).
 
-  stand_in_test.py [--all] [-v] [PATTERN...]     (see harness.py)
+  hip_test.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 1. The programs of programs.py in f32, in place of whose kernels nothing stands: the results agree with the unsharded
    reference and with NumPy. Each is compiled for a target of HIP and runs over RCCL, over symmetric memory by processes,
@@ -19,7 +19,7 @@ import unittest
 import numpy as np
 
 import harness
-import injection_test
+import fault_injection_test
 import programs
 
 #: Name -> device, target, options of tandem-run.
@@ -36,7 +36,7 @@ LAUNCH = re.compile(r"^ +\d+ s\d+ +launch\b", re.M)
 ONE_SIDED = re.compile(r"schedule<(push|hierarchical|gated|direct)")
 #: What the stand-in does not compute: reductions and matmuls of other types.
 DTYPE = "f32"
-HERE = injection_test.runs_here("hip-peer")
+HERE = fault_injection_test.runs_here("hip-peer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Combination(programs.Combination):
 def runs_here(way):
     device, _, (channel, *_) = WAYS[way]
     prefix = "hip-" if device == "hip" else ""
-    return injection_test.runs_here(prefix + ("ccl" if "ccl" in channel else "peer"))
+    return fault_injection_test.runs_here(prefix + ("ccl" if "ccl" in channel else "peer"))
 
 
 def combinations(options):
@@ -95,7 +95,7 @@ class OnStandIn(programs.ProgramTest):
 
 
 def variables(device):
-    return {**injection_test.variables("hip-peer" if device == "hip" else "peer"), "TANDEM_FAKE_GPUS": "4"}
+    return {**fault_injection_test.variables("hip-peer" if device == "hip" else "peer"), "TANDEM_FAKE_GPUS": "4"}
 
 
 KERNEL = """#tp = #tandem.mesh<"tp", ["x" = 2]>
@@ -146,7 +146,7 @@ class Kernels(harness.Test):
         self.assertFalse(os.path.exists(self.path("kernel.tsp")))
 
 
-@unittest.skipUnless(injection_test.runs_here("peer"), "no stand-in driver of CUDA")
+@unittest.skipUnless(fault_injection_test.runs_here("peer"), "no stand-in driver of CUDA")
 class Grouped(harness.Test):
     """tandem.grouped_matmul in whole programs. The stand-in has no kernel that adds, so reduce-scatters are left out."""
     #: Entry -> the ways to run it.

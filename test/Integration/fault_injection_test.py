@@ -416,7 +416,7 @@ class Injection(harness.CombinationTest, Matrix):
             self.assertGone(job)
 
     def memory(self, channel):
-        """Of the GPU: of the host, faults_test.py."""
+        """Of the GPU: of the host, launch_faults_test.py."""
         options, _, _, quick = CHANNELS[channel]
         job = self.launch(channel, program(quick), *options, TANDEM_FAKE_MEMORY="16")
         self.ends(job, r"rank 0: .*cannot allocate \d+ bytes: (.|\n)*rank 1: .*cannot allocate \d+ bytes: ")

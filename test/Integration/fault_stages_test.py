@@ -4,7 +4,7 @@
 rank 0 through a relay of the test, which knows the frames of the bootstrap (runtime/lib/Bootstrap/Wire.h). Points of a
 run are calls of a kernel of the embedder between its commands, which injects the fault (test/Kernels).
 
-  stages_test.py [--all] [-v] [PATTERN...]     (see harness.py)
+  fault_stages_test.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 --all: every exchange, not a choice of them.
 """
@@ -19,9 +19,9 @@ import threading
 import time
 
 import harness
-import injection_test
+import fault_injection_test
 from harness import program
-from injection_test import CHANNELS, PROCESSES, runs_here, timeout
+from fault_injection_test import CHANNELS, PROCESSES, runs_here, timeout
 
 CHALLENGE, HELLO, HEADER = 24, 72, struct.Struct("<IIQQ")
 MAGIC = 0x6d646e74
@@ -270,7 +270,7 @@ def leavings(options):
         yield Leaving(signal.SIGSTOP)
 
 
-class RunTest(harness.CombinationTest, injection_test.Matrix):
+class RunTest(harness.CombinationTest, fault_injection_test.Matrix):
     """A fault at a point of the second run, and the next job on the channel."""
 
     def check(self):
@@ -344,7 +344,7 @@ def points(options):
                         yield point
 
 
-class EndTest(harness.CombinationTest, injection_test.Matrix):
+class EndTest(harness.CombinationTest, fault_injection_test.Matrix):
     """A fault of rank 1 within the calls by which its channels and its device end, after the runs, and the next job."""
 
     def check(self):
@@ -413,7 +413,7 @@ def ends(options):
                     yield end
 
 
-class MakeTest(harness.CombinationTest, injection_test.Matrix):
+class MakeTest(harness.CombinationTest, fault_injection_test.Matrix):
     """A fault of rank 1 in NCCL while its communicator is made. The ranks are processes, which the stand-in cannot connect:
     rank 0 would wait in NCCL. No run is in flight."""
 
@@ -452,7 +452,7 @@ def makes(options):
                 yield Make(fault, channel)
 
 
-class LinkTest(harness.CombinationTest, injection_test.Matrix):
+class LinkTest(harness.CombinationTest, fault_injection_test.Matrix):
     """A link that stops within a run, or crawls: the watchdog ends the job, with the commands in flight."""
 
     def check(self):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the compiler chooses by price, on whole programs.
 
-  cost.py [--all] [-v] [PATTERN...]     (see harness.py)
+  cost_model.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 1. Every function of test/Programs, compiled by price for several machines, is not slower than by the fixed rules, as
    the simulator says it. (--all: on every machine; else machines and numbers of devices in turn.)
@@ -21,7 +21,7 @@ import pathlib
 import re
 
 import harness
-from check import functions
+from checker import functions
 
 #: A machine and a target that suits it.
 MACHINES = (("h200x8", "cuda-peer"), ("mi300x8", "cuda-nccl"), ("dgx-h100-pod", "cuda-peer"), ("cpu2", "cpu-local"))

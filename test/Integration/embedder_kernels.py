@@ -3,7 +3,7 @@
 """Kernels of the embedder (test/Kernels): the programs of test/Programs/Call, run with tandem-run --kernels, compared
 with the unsharded reference, which runs the same kernels, and with NumPy.
 
-  call.py [--all] [-v] [PATTERN...]     (see harness.py)
+  embedder_kernels.py [--all] [-v] [PATTERN...]     (see harness.py)
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The checker on whole programs.
 
-  check.py [--all] [--sample=N] [-v] [PATTERN...]     (see harness.py)
+  checker.py [--all] [--sample=N] [-v] [PATTERN...]     (see harness.py)
 
 1. Every function of test/Programs, on 1 to 8 devices and in several ways of compiling: what the compiler makes has no
    error. (--all: every combination; else each function on three numbers of devices, numbers and ways in turn.)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The simulator draws every program of the reference on 8 MI300X, a machine that it has no measurement of.
 
-  drawings_test.py [--all] [-v] [PATTERN...]     (see harness.py)
+  simulator_drawings_test.py [--all] [-v] [PATTERN...]     (see harness.py)
 
-The programs are all functions of test/Programs, on 8 devices, and those of documents.py in the sizes of their documents.
+The programs are all functions of test/Programs, on 8 devices, and those of documented_overlaps.py in the sizes of their documents.
 (--all: also on 2 to 7 devices.) Trace, picture and report of each are checked as those of tandem-sim.test.
 """
 
@@ -12,8 +12,8 @@ import dataclasses
 import os
 import sys
 
-import check
-import documents
+import checker
+import documented_overlaps
 import harness
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Tools", "Inputs"))
@@ -25,7 +25,7 @@ DEVICES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """Of a function of test/Programs, or of a program of documents.py."""
+    """Of a function of test/Programs, or of a program of documented_overlaps.py."""
 
     program: object
     devices: int
@@ -36,7 +36,7 @@ class Drawing:
 
     def arguments(self, test):
         """Of tandem-compile: the file and what chooses the program."""
-        if isinstance(self.program, check.Function):
+        if isinstance(self.program, checker.Function):
             mesh = self.program.mesh(self.devices) if self.program.axes else []
             return [self.program.path, f"--entry={self.program.name}", *mesh]
         source = test.path("document.mlir")
@@ -46,11 +46,11 @@ class Drawing:
 
 
 def drawings(options):
-    for function in check.functions():
+    for function in checker.functions():
         for devices in function.devices:
             if devices in (None, DEVICES) or (options.all and devices > 1):
                 yield Drawing(function, devices)
-    for combination in documents.checked(options):
+    for combination in documented_overlaps.checked(options):
         if combination.ranks == DEVICES or (options.all and combination.ranks < DEVICES):
             yield Drawing(combination.program, combination.ranks)
 
@@ -61,7 +61,7 @@ class Drawn(harness.CombinationTest):
         program = self.path("program.tsp")
         done = harness.run([harness.tool("tandem-compile"), *arguments, "--target=cpu-local", "--no-reference", "--check=false",
                             "-o", program], limit=120)
-        if self.combination.devices in check.SOME_DO_NOT_FIT and check.DOES_NOT_FIT.search(done.err):
+        if self.combination.devices in checker.SOME_DO_NOT_FIT and checker.DOES_NOT_FIT.search(done.err):
             self.skipTest("not for so many devices")
         self.assertEqual(done.code, 0, str(done))
         trace, svg, report = (self.path(name) for name in ("trace.json", "picture.svg", "report.json"))

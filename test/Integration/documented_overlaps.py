@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The overlapped programs that other projects document, in the sizes that they document.
 
-  documents.py [--all] [-v] [PATTERN...]     (see harness.py)
-  documents.py --print NAME                  prints the program of a test, for instance ring/8
+  documented_overlaps.py [--all] [-v] [PATTERN...]     (see harness.py)
+  documented_overlaps.py --print NAME                  prints the program of a test, for instance ring/8
 
 `ring`: all-gather and matmul by neighbours (NKI). `chunks`: by puts in chunks of 256 rows (Triton-distributed).
 `both`, `split`: both ways round a ring, whole and half shards, gathered along K (TT-Metal). `nodes`: an all-gather over
