@@ -187,8 +187,10 @@ def of_transformers(rank, ranks, kind, dim):
             if name in expected:
                 assert value.grad is not None, f"{name}: no gradient"
                 _close(f"gradient of {name}", value.grad, expected[name], least)
+    norms = [torch.nn.utils.clip_grad_norm_(one.parameters(), 1.0, foreach=True) for one in (split, whole)]
+    _close("norm of the gradients", *norms)
     for one in (split, whole):
-        torch.optim.SGD(one.parameters(), lr=0.1).step()
+        torch.optim.SGD(one.parameters(), lr=0.1, foreach=True).step()
     for (name, found), expected in zip(split.named_parameters(), whole.parameters()):
         _close(f"{name} after a step", found, expected, 1e-3)
     if not whole.can_generate() or inputs not in (_of_text, _of_pair):

@@ -24,6 +24,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 import tandem
 
 from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors
+from ._replicated import Replicated
 
 #: transformers' style of a linear layer -> Tandem's, for whole hidden states
 _LINEARS = {"colwise": lambda: ColwiseParallel(),
@@ -207,26 +208,13 @@ class _DividesHeads(_Around):
         return self._apply_other(module, device_mesh)
 
 
-class _OnHeads(ParallelStyle):
-    """A norm that each rank applies to its own heads: the gradients of its parameters are summed over the ranks."""
+class _OnHeads(Replicated):
+    """A norm that each rank applies to its own heads."""
 
     is_direct = True
 
-    def _apply(self, module, device_mesh):
-        self.mesh = device_mesh
-        module.register_forward_pre_hook(self._watch)
-        return module
-
-    def _watch(self, module, _):
-        """Before each call, since copies of a module have its hooks, but copies of parameters have none."""
-        for one in () if torch.compiler.is_compiling() else module.parameters(recurse=False):
-            if one.requires_grad and self._add_up not in (one._backward_hooks or {}).values():
-                one.register_hook(self._add_up)
-
-    def _add_up(self, grad):
-        total = grad.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, group=self.mesh.get_group())
-        return total
+    def __init__(self):
+        super().__init__(sum_gradients=True)
 
 
 class _OfTransformers(ParallelStyle):
@@ -334,8 +322,8 @@ class _Whole(_Around):
         return _map(result, lambda one: _split(one, self.mesh, self.dim) if one.shape == shape else one)
 
 
-class _Model(ParallelStyle):
-    """The whole model. Its first inputs are compared between the ranks. Results are whole, also what it collects inside of the
+class _Model(Replicated):
+    """The whole model, with the parameters of which all ranks compute the gradients. Its first inputs are compared between the ranks. Results are whole, also what it collects inside of the
     layers, such as all hidden states."""
 
     def __init__(self):
@@ -346,7 +334,7 @@ class _Model(ParallelStyle):
         self.mesh = device_mesh
         module.register_forward_pre_hook(self._compare, with_kwargs=True)
         module.register_forward_hook(_make_whole)
-        return module
+        return super()._apply(module, device_mesh)
 
     def _compare(self, module, args, kwargs):
         if module.training in self.compared or torch.compiler.is_compiling() or detect_fake_mode() is not None:

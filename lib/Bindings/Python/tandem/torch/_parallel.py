@@ -10,7 +10,7 @@ import torch.distributed as dist
 import torch.distributed.tensor.parallel as torch_parallel
 from torch import nn
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor.parallel import ParallelStyle, SequenceParallel
+from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
 
@@ -198,31 +198,34 @@ class _Unchanged(torch.autograd.Function):
 
 
 class _Replica(torch.autograd.Function):
-    """whole.to_local() of a replicated DTensor that a rank uses for its own tokens: the gradient is the sum over the ranks."""
+    """whole.to_local() of a replicated DTensor. If a rank uses it for its own tokens, its gradient is the sum over the ranks."""
 
     @staticmethod
-    def forward(ctx, whole):
-        ctx.spec = whole._spec
+    def forward(ctx, whole, is_sum):
+        ctx.spec, ctx.is_sum, ctx.whole, ctx.version = whole._spec, is_sum, [whole], whole._version
         return whole._local_tensor.view_as(whole._local_tensor)
 
     @staticmethod
     def backward(ctx, grad):
-        check_once("a linear layer on this rank's tokens", grad)
-        total = grad.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, group=ctx.spec.mesh.get_group())  # functional collectives: 80 us more
-        return DTensor(total, ctx.spec, requires_grad=False)
+        check_once("a parameter that all ranks have", grad)
+        if ctx.whole[0]._version != ctx.version:  # what is saved is its local part, whose changes torch does not count
+            raise RuntimeError("a parameter that all ranks have has been modified by an inplace operation since the forward pass")
+        if ctx.is_sum:
+            grad = grad.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(grad, group=ctx.spec.mesh.get_group())  # functional collectives: 80 us more
+        return DTensor(grad, ctx.spec, requires_grad=False), None
 
 
 def _unchanged(y, name, weight):
     return _Unchanged.apply(y, name, [weight]) if y.requires_grad and not torch.compiler.is_compiling() else y
 
 
-def _replica(whole):
-    if not torch.is_grad_enabled():
+def _replica(whole, is_sum=True):
+    if not torch.is_grad_enabled() or not whole.requires_grad:
         return whole.to_local()
     if torch.compiler.is_compiling():  # the gradient of redistribute is redistributed
-        return whole.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
-    return _Replica.apply(whole)
+        return whole.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()]) if is_sum else whole.to_local()
+    return _Replica.apply(whole, is_sum)
 
 
 def _transpose(weight):
@@ -404,23 +407,14 @@ class _LocalLinear(nn.Linear):
         return _unchanged(nn.functional.linear(input, weight, bias), name, self.weight)
 
 
-class _Norm(SequenceParallel):
-    """torch's style, but gradients become sums over the ranks. torch leaves terms, and clip_grad_norm_ does not scale those."""
-
-    def _apply(self, module, device_mesh):
-        module = super()._apply(module, device_mesh)
-        module.register_forward_pre_hook(_watch)
-        _watch(module)
-        return module
-
-
 class _NormOfDTensors(ParallelStyle):
-    """As `_Norm`, but its inputs are DTensors, so it needs no hooks for them; torch's cannot be pickled."""
+    """torch's SequenceParallel, but its inputs are DTensors, so it needs no hooks for them; torch's cannot be pickled. Gradients
+    become sums over the ranks: torch leaves terms, and clip_grad_norm_ does not scale those."""
 
     def _apply(self, module, device_mesh):
         _replicate(module, device_mesh, self.src_data_rank)
-        module.register_forward_pre_hook(_watch)
-        _watch(module)
+        module.register_forward_pre_hook(watch)
+        watch(module)
         return module
 
 
@@ -430,7 +424,7 @@ def _replicate(module, mesh, src_data_rank):
         module.register_parameter(key, nn.Parameter(whole, requires_grad=value.requires_grad))
 
 
-def _watch(module, *_):
+def watch(module, *_):
     """Before each call, since copies of a module have its hooks, but copies of parameters have none."""
     for one in () if torch.compiler.is_compiling() else module.parameters(recurse=False):
         if isinstance(one, DTensor) and one.is_leaf and one.requires_grad and \

@@ -12,13 +12,14 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 import tandem
 
 from . import _models
-from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _Norm, _OnTokens, log
+from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _OnTokens, log
+from ._replicated import Replicated
 
-# Names of linear layers and norms in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
+# Names of linear layers in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "wq", "wk", "wv", "w1", "w3", "c_fc", "fc1",
             "dense_h_to_4h")
 _ROWS = ("o_proj", "down_proj", "wo", "w2", "c_proj", "fc2", "dense_4h_to_h", "out_proj")
-_NORMS = ("*norm*", "ln_*")
+_NORMS_OF_HEADS = ("q_norm", "k_norm", "q_layernorm", "k_layernorm", "norm_q", "norm_k", "query_norm", "key_norm")
 # Layers that hold several projections one after another: with the styles below, a rank would get columns of one projection.
 _PACKED = ("*qkv*", "*kv_proj", "to_kv", "wkv", "gate_up*", "query_key_value", "c_attn", "w_pack", "in_proj")
 
@@ -42,10 +43,7 @@ class _Plan:
             last = name.rpartition(".")[2]
             if last in _COLUMNS or last in _ROWS:
                 self._add(name, part, last in _COLUMNS)
-            elif _is_one(last, _NORMS):
-                if self.tokens and not list(part.children()):
-                    self.styles[name] = _Norm(sequence_dim=sequence_dim, use_local_output=True)
-            elif _is_one(last, _PACKED) and list(part.parameters()) and not any(map(_is_known, part.state_dict())):
+            elif _is_one(last, _PACKED) and "norm" not in last and list(part.parameters()) and not any(map(_is_known, part.state_dict())):
                 self.unsplit[name] = "several projections in one layer"
         # A row-parallel layer needs a column-parallel one that feeds it.
         parents = {self._parent(name) for name, style in self.styles.items() if isinstance(style, ColwiseParallel)}
@@ -55,6 +53,12 @@ class _Plan:
         self.others = [name for name, part in model.named_modules() if isinstance(part, nn.Linear) and not _is_known(name) and
                        (self.tokens or any(name.startswith(parent and f"{parent}.") for parent in parents))]
         self.others += [name for name in rows if name not in self.styles and self.tokens]
+        if self.styles:
+            # A rank has some of the tokens, or, for norms of queries and keys, some of the heads.
+            for name, _ in model.named_modules() if not self.tokens else ():
+                if name.rpartition(".")[2] in _NORMS_OF_HEADS and name.rpartition(".")[0] in parents:
+                    self.styles[name] = Replicated(sum_gradients=True)
+            self.styles[""] = Replicated(sum_gradients=self.tokens is not None)
 
     @staticmethod
     def _parent(name):
@@ -107,8 +111,8 @@ class _Plan:
 
 
 def plan(module, sequence_dim=0, mesh=None):
-    """The plan that `parallelize` uses: {"layers.0.self_attn.q_proj": ColwiseParallel, ..}. With sequence parallelism, norms work
-    on this rank's tokens (torch's SequenceParallel). mesh: that of `parallelize`, by which models of transformers share heads."""
+    """The plan that `parallelize` uses: {"layers.0.self_attn.q_proj": ColwiseParallel, .., "": Replicated}. mesh: that of
+    `parallelize`, by which models of transformers share heads."""
     return _models.plan(module, sequence_dim, mesh) if _models.is_known(module) else _Plan(module, sequence_dim).styles
 
 
@@ -173,9 +177,9 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
         raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
                                    f"found none{others}: give a plan")
     _check_layers(module, chosen, mesh)
-    # torch drops src_data_rank for a style of the module itself in a dict.
-    style = chosen[""] if list(chosen) == [""] else chosen
-    module = parallelize_module(module, mesh, style, src_data_rank=src_data_rank)
+    rest = chosen.pop("", None)  # torch drops src_data_rank for a style of the module itself in a dict
+    for style in (chosen, rest) if rest else (chosen,):
+        module = parallelize_module(module, mesh, style, src_data_rank=src_data_rank)
     for name, part in module.named_modules():
         if isinstance(part, Linear):
             part._tandem_name = name or type(part).__name__
