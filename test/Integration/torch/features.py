@@ -421,6 +421,11 @@ def life(rank, ranks):
 
     tied = MLP()
     tied.up_proj.weight = tied.gate_proj.weight
+    other = tt.parallelize(copy.deepcopy(tied), _mesh(ranks), sequence_dim=None)
+    assert other.up_proj.weight is other.gate_proj.weight  # split alike
+    close(other(x), tied(x))
+    tied.extra = nn.Linear(8, 16)
+    tied.extra.weight = tied.up_proj.weight
     _refused(tandem.ArgumentError, lambda: tt.parallelize(tied, _mesh(ranks)), "tied", "gate_proj.weight", "up_proj.weight")
     for norm in (nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm, nn.utils.spectral_norm):
         model = MLP()

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.tensor.parallel as torch_parallel
 from torch import nn
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
@@ -69,7 +69,7 @@ def _is_lost(kind):
             function not in (torch.Tensor.__torch_function__.__func__, nn.Parameter.__torch_function__))
 
 
-def _is_plain(module):
+def is_plain(module):
     """Whether the layer computes F.linear(x, weight, bias) of plain tensors and nothing else."""
     if getattr(nn.Linear.forward, "__globals__", None) is not vars(nn.modules.linear):
         return False  # that of all layers was replaced
@@ -86,6 +86,9 @@ class _Linear(ParallelStyle):
     def __init__(self, *, input_layouts, output_layouts, use_local_output):
         super().__init__()
         self.input_layout, self.output_layout = input_layouts, output_layouts
+        if not all(isinstance(one, Placement) for one in (input_layouts, output_layouts)):
+            raise tandem.ArgumentError(f"{type(self).__name__}: expected placements as input_layouts and output_layouts, found "
+                                       f"{input_layouts} and {output_layouts}")
         self.use_local_output = use_local_output
         self.follows = False  # DTensors keep their layout: whole ones and those that are split along the tokens are both good
 
@@ -94,18 +97,23 @@ class _Linear(ParallelStyle):
         """Whether the layer takes and returns whole hidden states, and its other side is split along the features."""
         return (self.input_layout, self.output_layout) == self.direct
 
+    def __repr__(self):
+        return (f"{type(self).__name__}(input_layouts={self.input_layout}, output_layouts={self.output_layout}, "
+                f"use_local_output={self.use_local_output})")
+
     def _apply(self, module, device_mesh):
         self._check(module, device_mesh)
-        if not _is_plain(module):
-            # LoRA, FP8, fake quantisation, accelerate's hooks, torchao's weights: torch's style calls the layer's own forward.
-            log.warning("%s: %s is more than a product of plain tensors, so its communication is not overlapped: torch's style "
-                        "splits it", type(self).__name__, type(module).__name__)
+        is_linear = isinstance(module, nn.Linear) and not any(one.is_partial() for one in (self.input_layout, self.output_layout))
+        if not is_linear or not is_plain(module):  # torch's style calls the layer's own forward
+            if is_linear:  # LoRA, FP8, fake quantisation, accelerate's hooks, torchao's weights
+                log.warning("%s: %s is more than a product of plain tensors, so its communication is not overlapped: torch's style "
+                            "splits it", type(self).__name__, type(module).__name__)
             style = self.of_torch(input_layouts=self.input_layout, output_layouts=self.output_layout,
                                   use_local_output=self.use_local_output)
             style.src_data_rank = self.src_data_rank
             return style._apply(module, device_mesh)
-        for key, placement in (("weight", self.weight_placement), ("bias", self.bias_placement)):
-            value = getattr(module, key)
+        for key in ("weight", "bias"):
+            value, placement = getattr(module, key), self.placement(module, key)
             if value is not None and not isinstance(value, DTensor):
                 split = distribute_tensor(value, device_mesh, [placement], src_data_rank=self.src_data_rank)
                 module.register_parameter(key, nn.Parameter(split, requires_grad=value.requires_grad))
@@ -113,30 +121,44 @@ class _Linear(ParallelStyle):
         module.__class__ = Linear
         return module
 
+    def placement(self, module, key):
+        """That of a parameter of the layer."""
+        if isinstance(module, nn.Embedding):  # [numbers, out]: columns are its second dimension
+            return Shard(1 - self.weight_placement.dim)
+        return self.weight_placement if key == "weight" else self.bias_placement
+
     def _check(self, module, mesh):
         """Raises unless the layer can be split over the mesh. Changes nothing."""
         name = type(self).__name__
-        if not isinstance(module, nn.Linear):
-            raise tandem.ArgumentError(f"{name}: expected a torch.nn.Linear, found {type(module).__name__}")
+        if not isinstance(module, (nn.Linear, nn.Embedding)):
+            raise tandem.ArgumentError(f"{name}: expected a torch.nn.Linear or Embedding, found {type(module).__name__}")
         if getattr(mesh, "ndim", None) != 1:
             raise tandem.ArgumentError(f"{name}: expected a mesh of one dimension, such as mesh[\"tp\"], found {mesh}")
+        if isinstance(module, nn.Embedding):
+            return
         if problem := _problem(module):
             raise tandem.ArgumentError(f"{name}: {problem}")
         features = module.weight.shape[self.weight_placement.dim] if isinstance(self.weight_placement, Shard) else 0
         if features % mesh.size():
             raise tandem.ArgumentError(f"{name}: expected features that {mesh.size()} ranks divide, found {features}")
-        for key, placement in (("weight", self.weight_placement), ("bias", self.bias_placement)):
-            value = getattr(module, key)
+        for key in ("weight", "bias"):
+            value, placement = getattr(module, key), self.placement(module, key)
             if isinstance(value, DTensor) and (value.placements != (placement,) or value.device_mesh != mesh):
                 raise tandem.ArgumentError(f"{name}: expected a {key} with placement {placement} on {mesh}, or a plain tensor, "
                                            f"found placements {value.placements} on {value.device_mesh}")
 
     def _local(self, x, mesh):
         """(this rank's part of an input, its placement, its global shape or None)."""
+        layout = self.input_layout
+        if isinstance(layout, Shard) and _dim(layout, x) == x.dim() - 1:  # features are gathered before
+            if not isinstance(x, DTensor):
+                x = DTensor.from_local(x, mesh, [layout], run_check=False)
+            layout = Replicate()
         if not isinstance(x, DTensor):
-            return x, self.input_layout, None
+            return x, layout, None
         _check_mesh(x, mesh)
-        layout = Shard(_dim(self.input_layout, x)) if isinstance(self.input_layout, Shard) else self.input_layout
+        if isinstance(layout, Shard):
+            layout = Shard(_dim(layout, x))
         if self.follows and isinstance(x.placements[0], (Shard, Replicate)):
             layout = x.placements[0]
         if x.placements != (layout,):
@@ -255,9 +277,6 @@ class ColwiseParallel(_Linear):
     def __init__(self, *, input_layouts=None, output_layouts=None, use_local_output=True):
         super().__init__(input_layouts=input_layouts or Replicate(), output_layouts=output_layouts or Shard(-1),
                          use_local_output=use_local_output)
-        if not isinstance(self.input_layout, (Shard, Replicate)) or not isinstance(self.output_layout, (Shard, Replicate)):
-            raise tandem.ArgumentError("ColwiseParallel: expected input_layouts and output_layouts Shard(d) or Replicate(), "
-                                       f"found {self.input_layout} and {self.output_layout}")
 
     def on_tokens(self, dim):
         """The style for hidden states that are whole, or DTensors that are split along the tokens."""
@@ -278,6 +297,8 @@ class ColwiseParallel(_Linear):
             tokens = None if shape is None else shape[dim]
             products = _ops.all_gather_matmul(local, weights, dim, group, tokens)
         else:
+            if local.shape[-1:] != (modules[0].in_features,):
+                raise tandem.ArgumentError(f"expected {modules[0].in_features} features, found shape {tuple(local.shape)}")
             products = _ops.column_parallel(local, weights, group)
         made = []
         for module, y in zip(modules, products):
@@ -310,7 +331,7 @@ class SharedColumns(ColwiseParallel):
         return style
 
     def _check(self, module, mesh):
-        if not _is_plain(module):
+        if not is_plain(module):
             raise tandem.ArgumentError("SharedColumns: expected a torch.nn.Linear with nn.Linear's forward and plain tensors, found "
                                        f"{type(module).__name__} with others")
         if mesh.size() % self.groups or module.out_features % self.groups:
@@ -344,9 +365,6 @@ class RowwiseParallel(_Linear):
     def __init__(self, *, input_layouts=None, output_layouts=None, use_local_output=True):
         super().__init__(input_layouts=input_layouts or Shard(-1), output_layouts=output_layouts or Replicate(),
                          use_local_output=use_local_output)
-        if not isinstance(self.input_layout, (Shard, Replicate)) or not isinstance(self.output_layout, (Shard, Replicate)):
-            raise tandem.ArgumentError("RowwiseParallel: expected input_layouts and output_layouts Shard(d) or Replicate(), "
-                                       f"found {self.input_layout} and {self.output_layout}")
 
     def on_tokens(self, dim):
         """The style for hidden states that are split along the tokens."""
@@ -362,12 +380,10 @@ class RowwiseParallel(_Linear):
             _check_mesh(x, mesh)
             features = Shard(x.dim() - 1)
             local = (x if x.placements == (features,) else x.redistribute(mesh, [features])).to_local()
-        weight = _transpose(module.weight)
-        if isinstance(self.output_layout, Shard):
-            dim = _dim(self.output_layout, local)
-            if dim == local.dim() - 1:
-                raise tandem.ArgumentError(f"RowwiseParallel: expected output_layouts of another dimension than the last one of "
-                                           f"{local.dim()}, found {self.output_layout}")
+        weight, layout = _transpose(module.weight), self.output_layout
+        if isinstance(layout, Shard) and (dim := _dim(layout, local)) == local.dim() - 1:
+            layout = Replicate()  # there is no reduce-scatter of features
+        if isinstance(layout, Shard):
             if self.use_local_output and local.shape[dim] % mesh.size():
                 # The next layer could not tell how many tokens there are.
                 raise tandem.ArgumentError(f"RowwiseParallel: expected a number of tokens that {mesh.size()} ranks divide, "
@@ -377,9 +393,9 @@ class RowwiseParallel(_Linear):
             y = _ops.matmul_all_reduce(local, weight, group)
         if module.bias is not None:
             # Each rank adds it to its own rows.
-            bias = _replica(module.bias) if isinstance(self.output_layout, Shard) else module.bias.to_local()
+            bias = _replica(module.bias) if isinstance(layout, Shard) else module.bias.to_local()
             y = y + bias.to(y.dtype)
-        return self._made(y, mesh, (*local.shape[:-1], module.out_features), self.output_layout)
+        return self._made(y, mesh, (*local.shape[:-1], module.out_features), layout)
 
 
 def column_linears(x, layers):
@@ -398,12 +414,14 @@ def column_linears(x, layers):
 
 
 class _LocalLinear(nn.Linear):
-    """A linear layer on this rank's tokens; its parameters are replicated."""
+    """A linear layer whose parameters are replicated. Unlike what `Replicated` does, it notices changes of a frozen weight."""
+
+    _tandem_sums = True
 
     def forward(self, input):
         name = "a linear layer on this rank's tokens"
         check_transforms(name, (input,))
-        weight, bias = (None if one is None else _replica(one) for one in (self.weight, self.bias))
+        weight, bias = (None if one is None else _replica(one, self._tandem_sums) for one in (self.weight, self.bias))
         return _unchanged(nn.functional.linear(input, weight, bias), name, self.weight)
 
 
@@ -438,11 +456,16 @@ def _add_up(parameter):
 
 class _OnTokens(ParallelStyle):
     """A linear layer that is not split and works on this rank's tokens: the gradients of its parameters are summed over the
-    ranks. torch's SequenceParallel refuses linear layers whose tokens are not the first dimension."""
+    ranks, unless all ranks have all tokens. torch's SequenceParallel refuses linear layers whose tokens are not the first
+    dimension."""
+
+    def __init__(self, sums=True):
+        super().__init__()
+        self.sums = sums
 
     def _check(self, module, mesh):
         """Raises unless the layer can be replicated. Changes nothing."""
-        if not _is_plain(module):
+        if not is_plain(module):
             raise tandem.ArgumentError("expected a torch.nn.Linear with nn.Linear's forward and plain tensors, found "
                                        f"{type(module).__name__} with others")
         if problem := _problem(module):
@@ -451,5 +474,5 @@ class _OnTokens(ParallelStyle):
     def _apply(self, module, device_mesh):
         self._check(module, device_mesh)
         _replicate(module, device_mesh, self.src_data_rank)
-        module.__class__ = _LocalLinear
+        module.__class__, module._tandem_sums = _LocalLinear, self.sums
         return module

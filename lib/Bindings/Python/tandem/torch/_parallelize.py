@@ -12,7 +12,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 import tandem
 
 from . import _models
-from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _OnTokens, log
+from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _OnTokens, is_plain, log
 from ._replicated import Replicated
 
 # Names of linear layers in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
@@ -89,8 +89,9 @@ class _Plan:
         # The layer with few outputs or inputs that is not split works on this rank's tokens, as norms do.
         for key in adapters["lora_B" if is_column else "lora_A"]:
             self.styles[key] = self._style(is_column)
-        for key in adapters["lora_A" if is_column else "lora_B"] if self.tokens else ():
-            self.styles[key] = _OnTokens()
+        for key in adapters["lora_A" if is_column else "lora_B"]:
+            if self.tokens or is_plain(part.get_submodule(key[len(name) + 1:])):
+                self.styles[key] = _OnTokens(self.tokens is not None)
 
     def _style(self, is_column):
         return ColwiseParallel(input_layouts=self.tokens) if is_column else RowwiseParallel(output_layouts=self.tokens)
@@ -127,8 +128,8 @@ def _named(module, chosen):
 
 
 def _check_layers(module, chosen, mesh):
-    """Raises, naming the layer, before anything is changed."""
-    names = _models.parameter_names(module)
+    """Raises, naming the layer, before anything is changed. Returns the names of tied parameters that are split alike."""
+    names, placements = _models.parameter_names(module), {}
     for name, part, style in _named(module, chosen):
         if not isinstance(style, (_Linear, _OnTokens)):
             if hasattr(style, "check"):
@@ -138,10 +139,15 @@ def _check_layers(module, chosen, mesh):
             style._check(part, mesh)
         except tandem.ArgumentError as error:
             raise tandem.ArgumentError(f"layer {name}: {error}") from error
-        for key, value in part.named_parameters(recurse=False):
-            if len(tied := names[id(value)]) > 1:
-                raise tandem.ArgumentError(f"layer {name}: expected a {key} of its own, found one that is tied: "
-                                           f"{', '.join(tied)}; untie it, or leave the layer out of the plan")
+        for key, _ in part.named_parameters(recurse=False):
+            placements[f"{name}.{key}"] = style.placement(part, key) if isinstance(style, _Linear) else None
+    ties = [tied for tied in names.values() if len(tied) > 1 and any(name in placements for name in tied)]
+    for tied in ties:
+        if len({placements.get(name) for name in tied}) > 1 or placements.get(tied[0]) is None:
+            layer, _, key = next(name for name in tied if name in placements).rpartition(".")
+            raise tandem.ArgumentError(f"layer {layer}: expected a {key} of its own, or a plan that splits it alike everywhere, found "
+                                       f"one that is tied: {', '.join(tied)}; untie it, or leave the layer out of the plan")
+    return ties
 
 
 def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data_rank=0):
@@ -176,10 +182,15 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
         others = "".join(f"; {name} is {what}" for name, what in (found.unsplit if found else {}).items())
         raise tandem.ArgumentError("parallelize: expected linear layers with names such as q_proj, gate_proj or down_proj, "
                                    f"found none{others}: give a plan")
-    _check_layers(module, chosen, mesh)
+    ties = _check_layers(module, chosen, mesh)
     rest = chosen.pop("", None)  # torch drops src_data_rank for a style of the module itself in a dict
-    for style in (chosen, rest) if rest else (chosen,):
-        module = parallelize_module(module, mesh, style, src_data_rank=src_data_rank)
+    module = parallelize_module(module, mesh, chosen, src_data_rank=src_data_rank)
+    for first, *others in ties:
+        for name in others:
+            owner, _, key = name.rpartition(".")
+            module.get_submodule(owner)._parameters[key] = module.get_parameter(first)
+    if rest:
+        module = parallelize_module(module, mesh, rest, src_data_rank=src_data_rank)
     for name, part in module.named_modules():
         if isinstance(part, Linear):
             part._tandem_name = name or type(part).__name__
