@@ -34,6 +34,12 @@ _PAIR = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_atten
          "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "vocab_size": 96, "max_position_embeddings": 64, "pad_token_id": 0,
          "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
 
+_FALCON = {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_dropout": 0.0,
+           "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2}
+_DEBERTA = {"relative_attention": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": "p2c|c2p"}
+_T5 = {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0, "pad_token_id": 0,
+       "decoder_start_token_id": 0}
+
 
 def _ids(batch, tokens, generator):
     return torch.randint(3, 96, (batch, tokens), generator=generator)
@@ -46,6 +52,10 @@ def _of_text(batch, tokens, generator):
 
 def _of_pair(batch, tokens, generator):
     return {"input_ids": _ids(batch, tokens, generator), "labels": _ids(batch, tokens + 1, generator)}
+
+
+def _of_text_and_states(batch, tokens, generator):
+    return {**_of_text(batch, tokens, generator), "encoder_hidden_states": torch.randn(batch, 5, 32, generator=generator)}
 
 
 def _of_image(batch, tokens, generator):
@@ -108,16 +118,24 @@ MODELS = {
                                                  "feat_proj_dropout": 0.0, "final_dropout": 0.0, "layerdrop": 0.0, "activation_dropout": 0.0,
                                                  "mask_time_prob": 0.0, "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}, _of_wave),
 }
+MODELS.update({
+    "gpt2": ("AutoModelForCausalLM", "gpt2", _GPT, _of_text),
+    "gpt2_cross": ("AutoModelForCausalLM", "gpt2", {**_GPT, "add_cross_attention": True}, _of_text_and_states),
+    "falcon": ("AutoModelForCausalLM", "falcon", _FALCON, _of_text),
+    "falcon_groups": ("AutoModelForCausalLM", "falcon", {**_FALCON, "new_decoder_architecture": True, "num_kv_heads": 4, "bias": True}, _of_text),
+    "falcon_heads": ("AutoModelForCausalLM", "falcon", {**_FALCON, "multi_query": False, "parallel_attn": False, "bias": True}, _of_text),
+    "mpnet": _encoder("mpnet"),
+    "deberta-v2": _encoder("deberta-v2", **_DEBERTA),
+    "deberta-v2_conv": _encoder("deberta-v2", **{**_DEBERTA, "share_att_key": False}, conv_kernel_size=3, conv_act="gelu"),
+    "t5": ("AutoModelForSeq2SeqLM", "t5", _T5, _of_pair),
+    "flan-t5": ("AutoModelForSeq2SeqLM", "t5", {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, _of_pair),
+    "mt5": ("AutoModelForSeq2SeqLM", "mt5", _T5, _of_pair),
+})
 #: Those that `parallelize` refuses.
 REFUSED = {
-    "gpt2": ("AutoModelForCausalLM", "gpt2", _GPT, _of_text),
-    "falcon": ("AutoModelForCausalLM", "falcon", {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}, _of_text),
+    "falcon_alibi": ("AutoModelForCausalLM", "falcon", {**_FALCON, "alibi": True}, _of_text),
     "mamba": ("AutoModelForCausalLM", "mamba", {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}, _of_text),
     "albert": _encoder("albert", embedding_size=32),
-    "mpnet": _encoder("mpnet"),
-    "deberta-v2": _encoder("deberta-v2"),
-    "t5": ("AutoModelForSeq2SeqLM", "t5", {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
-                                           "dropout_rate": 0.0, "pad_token_id": 0, "decoder_start_token_id": 0}, _of_pair),
 }
 
 

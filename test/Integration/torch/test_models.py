@@ -9,8 +9,10 @@ import pytest
 from ranks import run
 
 ALL = bool(os.environ.get("TANDEM_ALL_MODELS"))
-#: A decoder, key heads that ranks share, norms of heads, packed projections, experts, an encoder, a pair, images.
-FEW = [("llama", 2), ("qwen2", 4), ("qwen3", 2), ("phi3", 2), ("mixtral", 2), ("bert", 2), ("whisper", 2), ("vit", 2)]
+#: A decoder, key heads that ranks share, norms of heads, packed projections, experts, an encoder, a pair, images, Conv1D, terms for
+#: positions per head.
+FEW = [("llama", 2), ("qwen2", 4), ("qwen3", 2), ("phi3", 2), ("mixtral", 2), ("bert", 2), ("whisper", 2), ("vit", 2),
+       ("gpt2", 2), ("t5", 4)]
 
 
 @pytest.mark.parametrize("dim", [None, 1])
@@ -20,7 +22,7 @@ def test_model(kind, ranks, dim):
 
 
 @pytest.mark.parametrize("dim", [None, 1])
-@pytest.mark.parametrize("kind", models.REFUSED if ALL else ["gpt2"])
+@pytest.mark.parametrize("kind", models.REFUSED if ALL else ["mamba"])
 def test_refused(kind, dim):
     run("refused_model", 2, kind, dim)
 

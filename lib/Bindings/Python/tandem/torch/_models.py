@@ -13,6 +13,7 @@ tokens, and its result is split again."""
 import fnmatch
 import re
 import zlib
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,7 +24,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
 
-from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors
+from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _replica
 from ._replicated import Replicated
 
 #: transformers' style of a linear layer -> Tandem's, for whole hidden states
@@ -49,12 +50,25 @@ _BART = {**_attention("layers.*.self_attn", _PROJECTIONS, "out_proj"), **_attent
 _BERT = {**_attention("layer.*.attention", "self.query self.key self.value", "output.dense"),
          **_attention("layer.*.crossattention", "self.query self.key self.value", "output.dense"),
          **_mlp("layer.*.", "intermediate.dense", "output.dense")}
+_T5 = {**{f"SelfAttention.{one}": "colwise" for one in "qkv"}, **{f"EncDecAttention.{one}": "colwise" for one in "qkv"},
+       "SelfAttention.o": "rowwise", "EncDecAttention.o": "rowwise", "SelfAttention.relative_attention_bias": "heads",
+       **{f"DenseReluDense.{one}": "colwise" for one in ("wi", "wi_0", "wi_1")}, "DenseReluDense.wo": "rowwise"}
+_GPT2 = {"attn.c_attn": "packed_3", "attn.c_proj": "rowwise", "crossattention.q_attn": "colwise", "crossattention.c_attn": "packed_2",
+         "crossattention.c_proj": "rowwise", **_mlp("h.*.mlp.", "c_fc", "c_proj")}
 _CLIP = {**_attention("encoder.layers.*.self_attn", _PROJECTIONS, "out_proj"), **_mlp("encoder.layers.*.mlp.", "fc1", "fc2")}
 #: Models of transformers that have no plan, by their type: as transformers' plans, but a pattern is the end of a name.
 _PLANS = {
     **dict.fromkeys(("bart", "m2m_100", "marian", "mbart", "opt", "pegasus", "whisper"), _BART),
     **dict.fromkeys(("bert", "electra", "roberta", "xlm-roberta"), _BERT),
     **dict.fromkeys(("clip", "siglip_vision_model"), _CLIP),
+    **dict.fromkeys(("t5", "mt5"), _T5),
+    "gpt2": _GPT2,
+    "deberta-v2": {**_attention("layer.*.attention", "self.query_proj self.key_proj self.value_proj self.pos_key_proj self.pos_query_proj",
+                                "output.dense"), **_mlp("layer.*.", "intermediate.dense", "output.dense")},
+    "falcon": {"self_attention.query_key_value": "falcon", "self_attention.dense": "rowwise",
+               **_mlp("h.*.mlp.", "dense_h_to_4h", "dense_4h_to_h")},
+    "mpnet": {**_attention("layer.*.attention.attn", "q k v", "o"), **_mlp("layer.*.", "intermediate.dense", "output.dense"),
+              "encoder.relative_attention_bias": "heads"},
     "bloom": _mlp("h.*.mlp.", "dense_h_to_4h", "dense_4h_to_h"),
     "dinov2": {**_attention("layer.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layer.*.mlp.", "fc1", "fc2")},
     "distilbert": {**_attention("layer.*.attention", "q_lin k_lin v_lin", "out_lin"), **_mlp("layer.*.ffn.", "lin1", "lin2")},
@@ -64,9 +78,14 @@ _PLANS = {
 }
 #: Numbers of heads by which layers give tensors their shapes: (type, pattern, attribute).
 _HEADS = [("opt", "layers.*.self_attn", "num_heads"), ("whisper", "layers.*.self_attn", "num_heads"),
-          ("whisper", "layers.*.encoder_attn", "num_heads")]
+          ("whisper", "layers.*.encoder_attn", "num_heads"), ("gpt2", "attn", "split_size"), ("gpt2", "crossattention", "split_size"),
+          ("deberta-v2", "attention.self", "num_attention_heads"), ("mpnet", "attention.attn", "all_head_size"),
+          ("falcon", "self_attention", "num_heads"),
+          *((kind, attention, "n_heads") for kind in ("t5", "mt5") for attention in ("SelfAttention", "EncDecAttention"))]
 #: Types whose layers work on [tokens, hidden], so that sequences are not a dimension there.
 _FLAT = ("opt",)
+#: Types whose layers are lists of layers, which add what their parts return to the hidden states.
+_NESTED = ("t5", "mt5")
 
 
 def is_known(model):
@@ -85,7 +104,8 @@ def plan(model, sequence_dim, mesh=None):
                                    f"or of type {', '.join(_PLANS)}, found the type {kind}: give a plan")
     ranks = 1 if mesh is None else mesh.size()
     _check_heads(model, ranks)
-    styles, parameters, names = {}, dict(model.named_parameters()), parameter_names(model)
+    styles: dict[str, Any] = {}
+    parameters, names = dict(model.named_parameters()), parameter_names(model)
     for name, style in _resolved(model, own, starts):
         module_name, _, key = name.rpartition(".") if name in parameters else (name, "", "")
         module = model.get_submodule(module_name)
@@ -94,7 +114,13 @@ def plan(model, sequence_dim, mesh=None):
         if hasattr(module, "base_layer"):
             raise tandem.ArgumentError(f"parallelize: layer {name}: expected a linear layer without adapters, found "
                                        f"{type(module).__name__}: add adapters after the model is split, or give a plan")
-        if key == "" and isinstance(module, nn.Linear) and style in _LINEARS:
+        if style == "heads":
+            styles[name] = _TakesHeads()
+        elif style == "falcon":
+            styles[name] = _of_falcon(model.config, ranks)
+        elif type(module).__name__ == "Conv1D":
+            styles[name] = {"colwise": _ColumnsOfConv1D, "rowwise": _RowsOfConv1D}.get(style, lambda: _PackedColumns(int(style[-1])))()
+        elif key == "" and isinstance(module, nn.Linear) and style in _LINEARS:
             if all(len(names[id(one)]) == 1 for one in module.parameters()):  # else a head that is tied to the embedding
                 styles[name] = _LINEARS[style]()
         elif key == "" and style == "replicated_with_grad_allreduce":
@@ -111,6 +137,8 @@ def plan(model, sequence_dim, mesh=None):
     for of, pattern, key in _HEADS if starts else ():
         for name, _ in _resolved(model, {pattern: ""}, starts) if of == kind else ():
             styles[name] = _DividesHeads(key, None, styles.get(name))
+            if kind == "falcon" and model.get_submodule(name).num_kv_heads > 1:
+                styles[name] = _DividesHeads("num_kv_heads", None, styles[name])
     return styles
 
 
@@ -154,8 +182,9 @@ def _check_layers_heads(model, styles, ranks):
     for name, style in styles.items():
         owner = model.get_submodule(name.rpartition(".")[0])
         size = getattr(owner, "head_dim", None) or getattr(owner, "attention_head_size", None)
-        if isinstance(style, ColwiseParallel) and style.is_direct and isinstance(size, int):
-            heads, rest = divmod(model.get_submodule(name).out_features, size)
+        if isinstance(style, ColwiseParallel) and not isinstance(style, SharedColumns) and style.is_direct and isinstance(size, int):
+            layer = model.get_submodule(name)
+            heads, rest = divmod(getattr(layer, "out_features", None) or layer.nf, size)
             if rest == 0 and heads % ranks and ranks % heads:
                 raise tandem.ArgumentError(f"parallelize: layer {name}: expected heads that {ranks} ranks divide, found {heads}")
 
@@ -215,6 +244,100 @@ class _OnHeads(Replicated):
 
     def __init__(self):
         super().__init__(sum_gradients=True)
+
+
+class _TakesHeads(_OnHeads):
+    """A module whose results have a column for each head: a rank takes those of its heads."""
+
+    def _apply(self, module, device_mesh):
+        self.mesh = device_mesh
+        module.register_forward_hook(self._take)
+        return super()._apply(module, device_mesh)
+
+    def _take(self, module, _, result):
+        return result.chunk(self.mesh.size(), -1)[self.mesh.get_local_rank()]
+
+
+class _OfConv1D(_Linear):
+    """For transformers' Conv1D, whose weight is [in, out]."""
+
+    parts = 1
+
+    def placement(self, module, key):
+        return Shard(1 - self.weight_placement.dim) if key == "weight" else self.bias_placement
+
+    def _check(self, module, mesh):
+        features = module.nf if isinstance(self, ColwiseParallel) else module.nx
+        if "forward" in vars(module) or any(type(one) not in (nn.Parameter, DTensor) for one in module.parameters()) or \
+                features % (mesh.size() * self.parts):
+            raise tandem.ArgumentError(f"expected a Conv1D with its own forward, plain parameters and {self.parts} times features that "
+                                       f"{mesh.size()} ranks divide, found {module} with {features} features")
+
+    def _apply(self, module, device_mesh):
+        self._check(module, device_mesh)
+        module.in_features, module.out_features = module.nx, module.nf
+        return self._split(module, device_mesh)
+
+    def _transposed(self, module):
+        return module.weight.to_local()
+
+
+class _ColumnsOfConv1D(_OfConv1D, ColwiseParallel):
+    pass
+
+
+class _RowsOfConv1D(_OfConv1D, RowwiseParallel):
+    pass
+
+
+class _PackedColumns(_OfConv1D, SharedColumns):
+    """Several projections, one after another: a rank computes its columns of each. All ranks have the whole weight, since torch
+    has no placement for such parts from which it can make the whole again."""
+
+    def __init__(self, parts):
+        super().__init__(1)
+        self.parts = parts
+
+    def placement(self, module, key):
+        return Replicate()
+
+    def _mine(self, whole):
+        mesh = whole.device_mesh
+        return _replica(whole).unflatten(-1, (self.parts, mesh.size(), -1))[..., mesh.get_local_rank(), :].flatten(-2)
+
+    def _transposed(self, module):
+        return self._mine(module.weight)
+
+    def _bias(self, module):
+        return self._mine(module.bias)
+
+
+class _MultiQuery(SharedColumns):
+    """The queries of all heads, then one key and one value, which all ranks compute. All ranks have the whole weight."""
+
+    def _mine(self, whole):
+        mesh, size = whole.device_mesh, whole.shape[0] // (self.groups + 2)
+        query, shared = _replica(whole).split([self.groups * size, 2 * size])
+        return torch.cat((query.chunk(mesh.size())[mesh.get_local_rank()], shared))
+
+    def _check(self, module, mesh):
+        ColwiseParallel._check(self, module, mesh)
+
+    def _transposed(self, module):
+        return self._mine(module.weight).t()
+
+    def _bias(self, module):
+        return self._mine(module.bias)
+
+
+def _of_falcon(config, ranks):
+    if config.alibi:
+        raise tandem.ArgumentError("parallelize: falcon: expected no alibi, whose terms are made for all heads, found it: give a plan")
+    if config.multi_query and not config.new_decoder_architecture:
+        return _MultiQuery(config.num_attention_heads)
+    if config.new_decoder_architecture and config.num_kv_heads % ranks:
+        raise tandem.ArgumentError(f"parallelize: falcon: expected num_kv_heads that {ranks} ranks divide, found {config.num_kv_heads}")
+    return ColwiseParallel()
 
 
 class _OfTransformers(ParallelStyle):
@@ -415,15 +538,26 @@ def _add_sequence_parallelism(model, styles, dim):
             continue
         if any(isinstance(model.get_submodule(name), nn.ModuleList) for name in _ancestors(stack_name)):
             continue  # experts of a layer
+        stack_owner = model.get_submodule(stack_name.rpartition(".")[0])  # DeBERTa's may have a convolution between its layers
         for number, layer in enumerate(stack):
             name = f"{stack_name}.{number}"
-            if list(layer.parameters(recurse=False)) or model.config.model_type in _FLAT:
+            if list(layer.parameters(recurse=False)) or model.config.model_type in _FLAT or getattr(stack_owner, "conv", None) is not None:
                 styles[name] = _Whole(dim, styles.get(name))  # it may combine its own parameters with the hidden states
                 continue
             styles[name] = _Split(dim, number == len(stack) - 1)
-            for key, part in layer.named_children():
+            for key, part in _parts(layer, model.config.model_type in _NESTED):
                 if any(True for _ in part.parameters()):
                     _add_part(f"{name}.{key}", part, styles, dim)
+
+
+def _parts(layer, is_nested):
+    """(name, part) of a layer; of its sub-layers, if it has a list of them."""
+    for key, part in layer.named_children():
+        if is_nested and isinstance(part, nn.ModuleList):
+            for number, one in enumerate(part):
+                yield from ((f"{key}.{number}.{name}", other) for name, other in one.named_children())
+        else:
+            yield key, part
 
 
 def _add_part(name, part, styles, dim):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Styles for torch.distributed.tensor.parallel.parallelize_module."""
 
+import copy
 import logging
 from typing import Any
 
@@ -69,12 +70,18 @@ def _is_lost(kind):
             function not in (torch.Tensor.__torch_function__.__func__, nn.Parameter.__torch_function__))
 
 
+#: Subclasses of nn.Linear that compute what it does.
+_SAME = ("FalconLinear", "NonDynamicallyQuantizableLinear")
+
+
 def is_plain(module):
     """Whether the layer computes F.linear(x, weight, bias) of plain tensors and nothing else."""
     if getattr(nn.Linear.forward, "__globals__", None) is not vars(nn.modules.linear):
         return False  # that of all layers was replaced
     kinds = {type(one._local_tensor if isinstance(one, DTensor) else one) for one in module.parameters(recurse=False)}
-    return type(module) in (nn.Linear, Linear) and "forward" not in vars(module) and kinds <= {torch.Tensor, nn.Parameter}
+    is_linear = type(module) in (nn.Linear, Linear) or type(module).__name__ in _SAME and \
+        type(module).__module__.startswith(("torch.", "transformers."))
+    return is_linear and "forward" not in vars(module) and kinds <= {torch.Tensor, nn.Parameter}
 
 
 class _Linear(ParallelStyle):
@@ -112,14 +119,21 @@ class _Linear(ParallelStyle):
                                   use_local_output=self.use_local_output)
             style.src_data_rank = self.src_data_rank
             return style._apply(module, device_mesh)
+        return self._split(module, device_mesh)
+
+    def _split(self, module, mesh):
         for key in ("weight", "bias"):
             value, placement = getattr(module, key), self.placement(module, key)
             if value is not None and not isinstance(value, DTensor):
-                split = distribute_tensor(value, device_mesh, [placement], src_data_rank=self.src_data_rank)
+                split = distribute_tensor(value, mesh, [placement], src_data_rank=self.src_data_rank)
                 module.register_parameter(key, nn.Parameter(split, requires_grad=value.requires_grad))
         module._tandem_style, module._tandem_name = self, type(self).__name__
         module.__class__ = Linear
         return module
+
+    def _transposed(self, module):
+        """This rank's part of the weight, [in, out]."""
+        return _transpose(module.weight)
 
     def placement(self, module, key):
         """That of a parameter of the layer."""
@@ -280,7 +294,7 @@ class ColwiseParallel(_Linear):
 
     def on_tokens(self, dim):
         """The style for hidden states that are whole, or DTensors that are split along the tokens."""
-        style = ColwiseParallel()
+        style = copy.copy(self)
         style.follows = True
         return style
 
@@ -307,10 +321,6 @@ class ColwiseParallel(_Linear):
             made.append(self._made(y, mesh, (*y.shape[:-1], module.out_features), Shard(-1)))
         return made
 
-
-    def _transposed(self, module):
-        return _transpose(module.weight)
-
     def _bias(self, module):
         return module.bias.to_local()
 
@@ -324,11 +334,6 @@ class SharedColumns(ColwiseParallel):
     def __init__(self, groups):
         super().__init__()
         self.groups = groups
-
-    def on_tokens(self, dim):
-        style = SharedColumns(self.groups)
-        style.follows = True
-        return style
 
     def _check(self, module, mesh):
         if not is_plain(module):
@@ -368,7 +373,9 @@ class RowwiseParallel(_Linear):
 
     def on_tokens(self, dim):
         """The style for hidden states that are split along the tokens."""
-        return RowwiseParallel(output_layouts=Shard(dim), use_local_output=False)
+        style = copy.copy(self)
+        style.output_layout, style.use_local_output = Shard(dim), False
+        return style
 
     def _run(self, module, x):
         mesh = module.weight.device_mesh
@@ -380,7 +387,7 @@ class RowwiseParallel(_Linear):
             _check_mesh(x, mesh)
             features = Shard(x.dim() - 1)
             local = (x if x.placements == (features,) else x.redistribute(mesh, [features])).to_local()
-        weight, layout = _transpose(module.weight), self.output_layout
+        weight, layout = self._transposed(module), self.output_layout
         if isinstance(layout, Shard) and (dim := _dim(layout, local)) == local.dim() - 1:
             layout = Replicate()  # there is no reduce-scatter of features
         if isinstance(layout, Shard):
