@@ -5,12 +5,14 @@
 import copy
 import io
 import os
+import re
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import torch.distributed as dist
 import transformers
+from features import Adapted
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
@@ -140,9 +142,17 @@ REFUSED = {
 
 
 def make(kind):
-    name, configuration, values, inputs = {**MODELS, **REFUSED}[kind]
+    """The model and its inputs. `KIND with adapters`: with LoRA in some layers, as peft adds it; the other parameters are frozen."""
+    name, configuration, values, inputs = {**MODELS, **REFUSED}[kind.partition(" ")[0]]
     torch.manual_seed(0)
-    return getattr(transformers, name).from_config(transformers.AutoConfig.for_model(configuration, **values)).float(), inputs
+    model = getattr(transformers, name).from_config(transformers.AutoConfig.for_model(configuration, **values)).float()
+    if "adapters" in kind:
+        model.requires_grad_(False)
+        for where, layer in list(model.named_modules()):
+            if isinstance(layer, torch.nn.Linear) and re.search(r"([qkv]_proj|query|value|qkv_proj|down_proj|output\.dense|\.q)$", where):
+                owner, _, key = where.rpartition(".")
+                setattr(model.get_submodule(owner), key, Adapted(layer))
+    return model, inputs
 
 
 def _whole(x):
@@ -200,6 +210,7 @@ def of_transformers(rank, ranks, kind, dim):
         _close("result", found, expected)
         _close("loss", found_loss, loss)
         expected = {name: value.grad for name, value in whole.named_parameters() if value.grad is not None}
+        assert expected
         least = 1e-3 * max(grad.abs().max().item() for grad in expected.values())
         for name, value in split.named_parameters():
             if name in expected:
@@ -257,9 +268,9 @@ def heads_of_model(rank, ranks):
 
     def adapt(one):
         wrapper = torch.nn.Module()
-        wrapper.base_layer = one.model.layers[0].mlp.up_proj
+        wrapper.base_layer, wrapper.magnitude = one.model.layers[0].mlp.up_proj, torch.nn.Parameter(torch.ones(1))
         one.model.layers[0].mlp.up_proj = wrapper
-    refuses("layer model.layers.0.mlp.up_proj: expected a linear layer without adapters", adapt, sequence_dim=1)
+    refuses("layer model.layers.0.mlp.up_proj: expected a linear layer, or one with peft's LoRA", adapt, sequence_dim=1)
     for dim in (None, 1):  # each rank its own tokens
         one, inputs = make("llama")
         tt.parallelize(one, mesh, sequence_dim=dim)
@@ -299,6 +310,25 @@ def heads_of_model(rank, ranks):
                 for value in one.parameters():
                     value.mul_(2.0)
                 assert torch.equal(other(**given).logits, before) and not torch.equal(one(**given).logits, before)
+    class Wrapper(torch.nn.Module):
+        """As peft's model around another."""
+
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def get_base_model(self):
+            return self.model
+
+        def forward(self, *args, **kwargs):
+            return self.model(*args, **kwargs)
+
+    one, inputs = make("llama with adapters")
+    given = inputs(1, 4, torch.Generator().manual_seed(0))
+    whole = Wrapper(copy.deepcopy(one))
+    other = tt.parallelize(Wrapper(one), mesh)
+    _close("result of a wrapper", other(**given).logits, whole(**given).logits)
+    assert isinstance(one.model.layers[0].self_attn.q_proj.base_layer.weight, DTensor)
     one, _ = make("llama")
     groups = one.model.layers[0].self_attn.num_key_value_groups
     tt.parallelize(one, mesh, sequence_dim=None)

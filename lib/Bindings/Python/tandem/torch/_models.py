@@ -24,7 +24,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
 
-from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _replica
+from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _OnTokens, _replica, adapters_of
 from ._replicated import Replicated
 
 #: transformers' style of a linear layer -> Tandem's, for whole hidden states
@@ -112,8 +112,16 @@ def plan(model, sequence_dim, mesh=None):
         if style.startswith("embedding_") or style == "replicate":
             continue  # whole on all ranks
         if hasattr(module, "base_layer"):
-            raise tandem.ArgumentError(f"parallelize: layer {name}: expected a linear layer without adapters, found "
-                                       f"{type(module).__name__}: add adapters after the model is split, or give a plan")
+            adapters, problem = adapters_of(module)
+            if problem or style not in _LINEARS:
+                raise tandem.ArgumentError(f"parallelize: layer {name}: expected a linear layer, or one with peft's LoRA, found "
+                                           f"{problem or type(module).__name__}")
+            is_column = isinstance(_LINEARS[style](), ColwiseParallel)
+            for one in adapters["base_layer"] + adapters["lora_B" if is_column else "lora_A"]:
+                styles[f"{name}.{one}"] = _LINEARS[style]()
+            for one in adapters["lora_A" if is_column else "lora_B"]:
+                styles[f"{name}.{one}"] = _OnTokens(False)  # of a part that gets all tokens
+            continue
         if style == "heads":
             styles[name] = _TakesHeads()
         elif style == "falcon":
@@ -193,12 +201,12 @@ def _share_heads(model, styles, heads, ranks):
     """For fewer key heads than ranks: several ranks have the same one."""
     owners = {}
     for name, style in list(styles.items()):
-        owner, _, last = name.rpartition(".")
-        attention = model.get_submodule(owner)
-        if last not in ("k_proj", "v_proj") or not isinstance(style, ColwiseParallel) or not style.is_direct or \
-                model.get_submodule(name).out_features != heads * getattr(attention, "head_dim", 0):
+        found = re.match(r"(.+)\.[kv]_proj\b", name)  # also a part of a layer with adapters
+        if not found or not isinstance(style, ColwiseParallel) or not style.is_direct or \
+                model.get_submodule(name).out_features != heads * getattr(model.get_submodule(found[1]), "head_dim", 0):
             continue
-        if not hasattr(attention, "num_key_value_groups"):
+        owner = found[1]
+        if not hasattr(model.get_submodule(owner), "num_key_value_groups"):
             raise tandem.ArgumentError(f"parallelize: layer {owner}: expected num_key_value_heads that {ranks} ranks divide, "
                                        f"found {heads}")
         styles[name] = SharedColumns(heads)

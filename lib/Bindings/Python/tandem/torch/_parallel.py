@@ -84,6 +84,22 @@ def is_plain(module):
     return is_linear and "forward" not in vars(module) and kinds <= {torch.Tensor, nn.Parameter}
 
 
+def adapters_of(module):
+    """(the names of the linear layers in each of "base_layer", "lora_A" and "lora_B", None) of peft's layer, which computes
+    base_layer(x) + lora_B(lora_A(x)). Or (None, what else the module is)."""
+    adapters: dict[str, list] = {"base_layer": [], "lora_A": [], "lora_B": []}
+    if not isinstance(getattr(module, "base_layer", None), nn.Linear):
+        return None, type(module).__name__
+    for parameter, _ in module.named_parameters():
+        key, _, rest = parameter.partition(".")
+        if key not in adapters or rest.rpartition(".")[2] not in ("weight", "bias"):
+            return None, f"{type(module).__name__} with the parameter {parameter}"
+    for key, layer in module.named_modules():
+        if isinstance(layer, nn.Linear):
+            adapters[key.partition(".")[0]].append(key)
+    return adapters, None
+
+
 class _Linear(ParallelStyle):
     """A linear layer whose weight is split over a mesh of one dimension."""
 

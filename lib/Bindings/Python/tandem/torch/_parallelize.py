@@ -12,7 +12,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 import tandem
 
 from . import _models
-from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _OnTokens, is_plain, log
+from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _OnTokens, adapters_of, is_plain, log
 from ._replicated import Replicated
 
 # Names of linear layers in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
@@ -70,28 +70,17 @@ class _Plan:
         if isinstance(part, nn.Linear):
             self.styles[name] = self._style(is_column)
             return
-        base = getattr(part, "base_layer", None)
-        if not isinstance(base, nn.Linear):
+        adapters, problem = adapters_of(part)
+        if problem:
             if next(part.parameters(), None) is not None:
-                self.unsplit[name] = type(part).__name__
+                self.unsplit[name] = problem
             return
-        # peft: base_layer(x) + lora_B(lora_A(x)). Anything else with parameters of its own is not known.
-        adapters = {"base_layer": [], "lora_A": [], "lora_B": []}
-        for parameter, _ in part.named_parameters():
-            key, _, rest = parameter.partition(".")
-            if key not in adapters or rest.rpartition(".")[2] not in ("weight", "bias"):
-                self.unsplit[name] = f"{type(part).__name__} with the parameter {parameter}"
-                return
-        for key, layer in part.named_modules():
-            if isinstance(layer, nn.Linear):
-                adapters[key.partition(".")[0]].append(f"{name}.{key}")
-        self.styles[f"{name}.base_layer"] = self._style(is_column)
         # The layer with few outputs or inputs that is not split works on this rank's tokens, as norms do.
-        for key in adapters["lora_B" if is_column else "lora_A"]:
-            self.styles[key] = self._style(is_column)
+        for key in adapters["base_layer"] + adapters["lora_B" if is_column else "lora_A"]:
+            self.styles[f"{name}.{key}"] = self._style(is_column)
         for key in adapters["lora_A" if is_column else "lora_B"]:
-            if self.tokens or is_plain(part.get_submodule(key[len(name) + 1:])):
-                self.styles[key] = _OnTokens(self.tokens is not None)
+            if self.tokens or is_plain(part.get_submodule(key)):
+                self.styles[f"{name}.{key}"] = _OnTokens(self.tokens is not None)
 
     def _style(self, is_column):
         return ColwiseParallel(input_layouts=self.tokens) if is_column else RowwiseParallel(output_layouts=self.tokens)
@@ -166,6 +155,10 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
     """
     if type(sequence_dim) not in (int, type(None)):
         raise tandem.ArgumentError(f"parallelize: expected a dimension or None as sequence_dim, found {sequence_dim!r}")
+    base = module.get_base_model() if hasattr(module, "get_base_model") else module
+    if parallelize_plan is None and base is not module and _models.is_known(base):  # peft's model around one of transformers
+        parallelize(base, mesh, sequence_dim=sequence_dim, src_data_rank=src_data_rank)
+        return module
     found = None
     if parallelize_plan is not None:
         chosen = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else dict(parallelize_plan)
