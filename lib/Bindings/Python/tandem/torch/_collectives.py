@@ -36,7 +36,7 @@ def _compiled(group: tuple, like: torch.Tensor, name: str, extent: int, is_sum: 
     split, whole = (didx("node") * didx("x"), loop("node") * loop("x")) if has_nodes else (didx("x"), None)
     axes = mesh.axes(split if is_split else whole)
     x = Value("argument", [], (extent,), dtype, mesh.axes(None, partial="x") if is_sum else mesh.axes(split), name="x")
-    y = x.reshard(axes, **({"schedule": "hierarchical"} if has_nodes else {}))
+    y = x.reshard(axes, order="nodes") if has_nodes else x.reshard(axes)
     text = emit(name, [x], [y], [axes], ["y"], {}, place=None)
     program = tandem.compile(text, target=tandem._program._target(group[1]), machine=_fusions.machine_of(group, like), name=name)
     if like.is_cuda:
