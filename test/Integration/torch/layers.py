@@ -953,6 +953,7 @@ def main(name, arguments):
         tt._groups._make_context = lambda bootstrap, device, channels, *more: make(bootstrap, device, channels or "ucx", *more)
     dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
+    import compiled
     import features
     import fsdp
     import gradients
@@ -960,7 +961,7 @@ def main(name, arguments):
     import merging
     import replicated
 
-    files = [sys.modules[__name__], replicated, merging, features, gradients, matrix, fsdp, *filter(None, [sys.modules.get("models")])]
+    files = [sys.modules[__name__], compiled, replicated, merging, features, gradients, matrix, fsdp, *filter(None, [sys.modules.get("models")])]
     (function,) = (getattr(one, name) for one in files if hasattr(one, name))
     function(rank, ranks, *arguments)
     if name != "leaves":

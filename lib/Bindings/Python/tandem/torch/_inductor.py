@@ -19,7 +19,7 @@ from . import _merging, _ops
 log = logging.getLogger("tandem.torch")
 _functional = torch.ops._c10d_functional
 _aten = torch.ops.aten
-_views = (_aten.view.default, _aten.reshape.default)
+_views = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
 
 
 class CollectiveMatmulPass(CustomGraphPass):
@@ -57,7 +57,7 @@ class CollectiveMatmulPass(CustomGraphPass):
             if node.target is _functional.all_gather_into_tensor.default:
                 self._gather(graph, node)
             elif node.target is _functional.reduce_scatter_tensor.default:
-                self._reduce(graph, node, node.args[3], "reduce-scatter", _ops._scatter_op, 0)
+                self._reduce(graph, node, node.args[3], "reduce-scatter", _ops._scatter_op)
             elif node.target is _functional.all_reduce.default:
                 self._reduce(graph, node, node.args[2], "all-reduce", _ops._reduce_op)
         stable_topological_sort(graph)  # new nodes are in front of some of their inputs
@@ -75,6 +75,33 @@ class CollectiveMatmulPass(CustomGraphPass):
     def _waits(node):
         return [user for user in node.users if user.target is _functional.wait_tensor.default]
 
+    @staticmethod
+    def _pieces(split, extents, dim):
+        """The pieces of a split along a dimension, of one extent, in their order; None if it is another one, or not all are used
+        once."""
+        if split.target is not _aten.split.Tensor or (split.args[2] if len(split.args) > 2 else 0) != dim:
+            return None
+        parts = sorted(split.users, key=lambda user: user.args[1])
+        is_whole = [part.args[1] for part in parts] == list(range(len(parts))) and len(parts) * split.args[1] == extents[dim]
+        return parts if is_whole and all(len(part.users) == 1 for part in parts) else None
+
+    def _gathered(self, wait, shard):
+        """(the gathered value, the dimension along which it is gathered). Along another one than the first, DTensor puts the
+        pieces of the wait's result next to each other."""
+        shape = wait.meta["val"].shape
+        split = next(iter(wait.users), None)
+        parts = self._pieces(split, shape, 0) if len(wait.users) == 1 and split.op == "call_function" else None
+        joined = next(iter(parts[0].users)) if parts and split.args[1] == shard.meta["val"].shape[0] else None
+        if joined is None or joined.target is not _aten.cat.default or list(joined.args[0]) != parts:
+            return wait, 0
+        dim = (joined.args[1] if len(joined.args) > 1 else 0) % len(shape)
+        return (joined, dim) if dim < len(shape) - 1 else (wait, 0)
+
+    @staticmethod
+    def _is_rows(view):
+        """Does it merge or split dimensions in front of the last one?"""
+        return view.target in _views and view.meta["val"].shape[-1:] == view.args[0].meta["val"].shape[-1:]
+
     def _gather(self, graph, node):
         shard, _, group = node.args
         if _ops._is_alone(group):
@@ -82,44 +109,67 @@ class CollectiveMatmulPass(CustomGraphPass):
         waits = self._waits(node)
         if len(waits) != 1 or len(node.users) != 1:
             return self._say(True, "all-gather", node, "expected one wait")
-        (wait,) = waits
-        products, others = [], []
-        for user in wait.users:
-            is_product = user.target is _aten.mm.default and user.args[0] is wait and user.args[1] is not wait
-            is_product |= (user.target is _aten.addmm.default and user.args[1] is wait and not user.kwargs and
-                           wait not in (user.args[0], user.args[2]))
-            (products if is_product else others).append(user)
+        whole, dim = self._gathered(waits[0], shard)
+        products, others, seen = [], [], [whole]
+        for one in seen:  # the value, and views of its rows
+            for user in one.users:
+                if self._multiplies(user, one):
+                    products.append(user)
+                elif self._is_rows(user) and user.users:
+                    seen.append(user)
+                else:
+                    others.append(user)
         if not products:
             kinds = sorted({str(user.target) for user in others})
             return self._say(True, "all-gather", node, f"feeds no matmul but {', '.join(kinds) or 'nothing'}")
-        if shard.meta["val"].dim() != 2 or shard.meta["val"].dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        if shard.meta["val"].dim() < 2 or shard.meta["val"].dtype not in (torch.float32, torch.float16, torch.bfloat16):
             return self._say(True, "all-gather", node, f"gathers {shard.meta['val'].dtype}, {shard.meta['val'].dim()}-D")
         weights = [product.args[2 if product.target is _aten.addmm.default else 1] for product in products]
-        if any(_merging.needs(weight, {wait}) for weight in weights):
+        if any(_merging.needs(weight, {whole}) for weight in weights):
             return self._say(True, "all-gather", node, "a weight is computed from the gathered value")
         with graph.inserting_before(node):
-            fused = graph.call_function(_ops._gather_op, (shard, weights, 0, group, None, bool(others)))
-        values = [product.meta["val"].new_empty(product.meta["val"].shape) for product in products]
-        fused.meta["val"] = values + ([wait.meta["val"]] if others else [])
+            fused = graph.call_function(_ops._gather_op, (shard, weights, dim, group, None, bool(others)))
+        value = whole.meta["val"]
+        fused.meta["val"] = [value.new_empty((*value.shape[:-1], product.meta["val"].shape[-1])) for product in products]
+        fused.meta["val"] += [value] if others else []
         at = fused
-        for index, product in enumerate([*products, *([wait] if others else [])]):
+        for index, product in enumerate([*products, *([whole] if others else [])]):
             with graph.inserting_after(at):
                 part = at = graph.call_function(operator.getitem, (fused, index))
             part.meta["val"] = fused.meta["val"][index]
+            if index < len(products) and value.dim() > 2:
+                part = at = self._reshaped(graph, part, product.meta["val"])
             if product.target is _aten.addmm.default:
                 with graph.inserting_before(product):
                     total = graph.call_function(_aten.add.Tensor, (part, product.args[0]))
                 total.meta["val"] = product.meta["val"]
                 part = total
             product.replace_all_uses_with(part)
-        for product in products:
-            graph.erase_node(product)
-        graph.erase_node(wait)
-        graph.erase_node(node)
+        self._erase(graph, node)
         self._say(False, "all-gather", fused, f"{len(products)} matmuls" + (", and the gathered value" if others else ""))
 
+    def _erase(self, graph, node):
+        """Erases a collective and what is made of its result: nothing uses it any more. (Collectives are no dead code.)"""
+        for user in list(node.users):
+            self._erase(graph, user)
+        graph.erase_node(node)
+
     @staticmethod
-    def _products(value):
+    def _multiplies(user, left):
+        """Is it `left` times a weight?"""
+        if user.target is _aten.addmm.default:
+            return user.args[1] is left and not user.kwargs and left not in (user.args[0], user.args[2])
+        return user.target is _aten.mm.default and user.args[0] is left and user.args[1] is not left
+
+    @staticmethod
+    def _reshaped(graph, node, like):
+        """The node with the shape of a value, after it in the graph."""
+        with graph.inserting_after(node):
+            made = graph.call_function(_aten.reshape.default, (node, list(like.shape)))
+        made.meta["val"] = node.meta["val"].new_empty(like.shape)
+        return made
+
+    def _products(self, value):
         """The matmuls of one shape and type whose sum is `value`; nothing else uses them. None if it is something else."""
         found, stack = [], [value]
         while stack:
@@ -128,6 +178,8 @@ class CollectiveMatmulPass(CustomGraphPass):
                 return None
             if one.target is _aten.mm.default:
                 found.append(one)
+            elif self._is_rows(one):
+                stack.append(one.args[0])
             elif one.target is _aten.add.Tensor and not one.kwargs:
                 stack.extend(reversed(one.args))
             else:
@@ -135,43 +187,54 @@ class CollectiveMatmulPass(CustomGraphPass):
         kinds = [(one.meta["val"].shape, one.meta["val"].dtype) for one in found]
         return found if all(kind == kinds[0] for kind in kinds) else None
 
-    def _reduce(self, graph, node, group, what, op, *dim):
-        product, kind = node.args[0], node.args[1]
+    def _scattered(self, node):
+        """(the value that a reduce-scatter adds up, the dimension along which it is scattered), as `_gathered`."""
+        joined = node.args[0]
+        if joined.target is _aten.cat.default and (joined.args[1] if len(joined.args) > 1 else 0) == 0 and len(joined.users) == 1:
+            split = joined.args[0][0].args[0] if joined.args[0][0].target is operator.getitem else None
+            dim = split.args[2] if split is not None and len(split.args) > 2 else 0
+            if split is not None and self._pieces(split, split.args[0].meta["val"].shape, dim) == list(joined.args[0]):
+                return split.args[0], dim
+        return joined, 0
+
+    def _reduce(self, graph, node, group, what, op):
+        kind, waits = node.args[1], self._waits(node)
         if _ops._is_alone(group):
             return self._say(True, what, node, "a group of one rank")
-        waits = self._waits(node)
-        chain = []
-        while product.target in _views and len(product.users) == 1:
-            chain.append(product)
-            product = product.args[0]
-        if product.target not in (_aten.mm.default, _aten.add.Tensor):
-            return self._say(True, what, node, f"reduces {product.target}, not a matmul")
+        value, dim = self._scattered(node) if what == "reduce-scatter" else (node.args[0], 0)
+        seen = value
+        while seen.target in _views and len(seen.users) == 1:
+            seen = seen.args[0]
+        if seen.target not in (_aten.mm.default, _aten.add.Tensor):
+            return self._say(True, what, node, f"reduces {seen.target}, not a matmul")
         if kind != "sum":
             return self._say(True, what, node, f"reduces by {kind}")
-        products = self._products(product)
+        products = self._products(value)
         if len(waits) != 1 or len(node.users) != 1 or products is None:
             return self._say(True, what, node, "reduces more than matmuls of one type, or their products have other uses")
-        if chain and what == "reduce-scatter":
-            shape = node.args[0].meta["val"].shape
-            if shape[0] != product.meta["val"].shape[0]:
-                return self._say(True, what, node, "the rows of the product are reshaped")
-        if product.meta["val"].dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            return self._say(True, what, node, f"reduces {product.meta['val'].dtype}")
+        shape, dtype = value.meta["val"].shape, value.meta["val"].dtype
+        if dim == len(shape) - 1:
+            return self._say(True, what, node, "scatters columns, not rows, of the product")
+        if dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            return self._say(True, what, node, f"reduces {dtype}")
         (wait,) = waits
+        rows = []
+        for product in products:
+            x = product.args[0]
+            if what == "reduce-scatter" and len(shape) > 2:
+                x = self._reshaped(graph, x, x.meta["val"].new_empty((*shape[:-1], x.meta["val"].shape[-1])))
+            rows.append(x)
         with graph.inserting_before(node):
-            operands = ([one.args[index] for one in products] for index in (0, 1))
-            fused = graph.call_function(op, (*operands, *dim, group))
-        shape = wait.meta["val"].shape
-        fused.meta["val"] = product.meta["val"].new_empty((*shape[:1], *product.meta["val"].shape[1:])
-                                                          if what == "reduce-scatter" else product.meta["val"].shape)
-        made = fused
-        if chain:
-            with graph.inserting_after(fused):
-                made = graph.call_function(_aten.view.default, (fused, list(shape)))
-            made.meta["val"] = wait.meta["val"]
+            fused = made = graph.call_function(op, (rows, [one.args[1] for one in products],
+                                                    *([dim] if what == "reduce-scatter" else []), group))
+        if what == "reduce-scatter":
+            fused.meta["val"] = wait.meta["val"]
+        else:
+            fused.meta["val"] = products[0].meta["val"]
+            if shape != fused.meta["val"].shape:
+                made = self._reshaped(graph, fused, value.meta["val"])
         wait.replace_all_uses_with(made)
-        for old in (wait, node, *chain):
-            graph.erase_node(old)  # the products are dead code now
+        self._erase(graph, node)
         self._say(False, what, fused, f"sum of {len(products)} matmuls" if len(products) > 1 else "")
 
 
