@@ -21,7 +21,7 @@
 // HOSTIR: hostir.put %[[X]] to %{{.+}} at %[[TO:.+]] via %[[CH]] on %[[COPIES]]
 // HOSTIR-NEXT: hostir.signal
 // HOSTIR-NOT: hostir.copy
-// HOSTIR: hostir.gated_matmul on %[[MAIN]] leaving 2 {
+// HOSTIR: hostir.gated_matmul on %[[MAIN]] reserve 2 {
 // HOSTIR: hostir.matmul %[[X]], %[[W]] to %{{.+}} on %[[MAIN]]
 // HOSTIR: scf.for %{{.+}} = %c1 to %c4 step %c1
 // HOSTIR: hostir.wait_signal %{{.+}} >= %c1 via %[[CH]] on %[[MAIN]]

@@ -40,7 +40,7 @@ hostir.program @p(%a: memref<4x8xf32>, %w: memref<8x2xf32>, %y: memref<8x2xf32> 
   hostir.put %a to %own at %peer via %ch on %copies : memref<4x8xf32> to memref<4x8xf32, strided<[8, 1], offset: ?>, #hostir.symmetric>
   hostir.signal %me = %c1 at %peer via %ch on %copies
   hostir.copy %a to %own on %main : memref<4x8xf32> to memref<4x8xf32, strided<[8, 1], offset: ?>, #hostir.symmetric>
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
     hostir.matmul %own, %w to %first on %main : memref<4x8xf32, strided<[8, 1], offset: ?>, #hostir.symmetric>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1], offset: ?>>
     hostir.wait_signal %peer >= %c1 via %ch on %main
     hostir.matmul %other, %w to %second on %main : memref<4x8xf32, strided<[8, 1], offset: ?>, #hostir.symmetric>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1], offset: ?>>
@@ -54,7 +54,7 @@ hostir.program @p(%a: memref<12x8xf32>, %w: memref<8x2xf32>, %y: memref<12x2xf32
   %main = hostir.main_stream
   %a0 = memref.subview %a[0, 0] [4, 8] [1, 1] : memref<12x8xf32> to memref<4x8xf32, strided<[8, 1]>>
   %y0 = memref.subview %y[0, 0] [4, 2] [1, 1] : memref<12x2xf32> to memref<4x2xf32, strided<[2, 1]>>
-  hostir.gated_matmul on %main leaving 0 {
+  hostir.gated_matmul on %main reserve 0 {
     hostir.matmul %a0, %w to %y0 on %main : memref<4x8xf32, strided<[8, 1]>>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1]>>
     %a8 = memref.subview %a[8, 0] [4, 8] [1, 1] : memref<12x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 64>>
     %y8 = memref.subview %y[8, 0] [4, 2] [1, 1] : memref<12x2xf32> to memref<4x2xf32, strided<[2, 1], offset: 16>>
@@ -70,7 +70,7 @@ hostir.program @p(%w: memref<8x2xf32>, %all: memref<80xf32> {hostir.result}) {
   %a4 = memref.reinterpret_cast %all to offset: [44], sizes: [4, 8], strides: [8, 1] : memref<80xf32> to memref<4x8xf32, strided<[8, 1], offset: 44>>
   %y0 = memref.reinterpret_cast %all to offset: [0], sizes: [4, 2], strides: [2, 1] : memref<80xf32> to memref<4x2xf32, strided<[2, 1]>>
   %y4 = memref.reinterpret_cast %all to offset: [8], sizes: [4, 2], strides: [2, 1] : memref<80xf32> to memref<4x2xf32, strided<[2, 1], offset: 8>>
-  hostir.gated_matmul on %main leaving 0 {
+  hostir.gated_matmul on %main reserve 0 {
     hostir.matmul %a0, %w to %y0 on %main : memref<4x8xf32, strided<[8, 1], offset: 12>>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1]>>
     hostir.matmul %a4, %w to %y4 on %main : memref<4x8xf32, strided<[8, 1], offset: 44>>, memref<8x2xf32> to memref<4x2xf32, strided<[2, 1], offset: 8>>
   }

@@ -12,7 +12,6 @@
 #include "Schedule.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -48,8 +47,8 @@ private:
     int64_t dim = 0;
   };
   Gathered findGather(Value value);
-  bool isLight(unsigned group) const;
-  void uniteLight(Operation *op);
+  bool isElementwiseOnly(unsigned group) const;
+  void uniteElementwise(Operation *op);
   unsigned findWholeGroup(Operation *op);
   bool canJoinWhole(Operation *op, unsigned group);
 
@@ -362,7 +361,7 @@ LoopFinder::Gathered LoopFinder::findGather(Value value) {
     return known->second;
   Gathered found;
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
-    fusion::Reshard kind = fusion::classifyReshard(reshard.getInput().getType(), reshard.getType());
+    fusion::Reshard kind = fusion::classifyReshard(reshard);
     if (isOpen(reshard, /*reduces=*/false) && kind.kind == fusion::ReshardKind::AllGather)
       found = {reshard, kind.fromDim};
   } else if (std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
@@ -382,20 +381,19 @@ LoopFinder::Gathered LoopFinder::findGather(Value value) {
 }
 
 /// Whether a group has only reshards, broadcasts and elementwise ops.
-bool LoopFinder::isLight(unsigned group) const {
+bool LoopFinder::isElementwiseOnly(unsigned group) const {
   return llvm::all_of(groups[group].ops, [](Operation *op) {
     return isa<fusion::ReshardOp, fusion::BroadcastOp>(op) || isElementwiseComputation(op);
   });
 }
 
 /// Makes one group of two whose gathers lead to the same dimension of an elementwise op, if one of
-/// them is light. Example: the rows of a matmul and their scales, which are gathered alike.
-void LoopFinder::uniteLight(Operation *op) {
+/// them is of such ops only. Example: the rows of a matmul and their scales, which are gathered
+/// alike.
+void LoopFinder::uniteElementwise(Operation *op) {
   if (!isElementwiseComputation(op))
     return;
-  auto getAxesOf = [](fusion::ReshardOp gather) {
-    return fusion::classifyReshard(gather.getInput().getType(), gather.getType()).axes;
-  };
+  auto getAxesOf = [](fusion::ReshardOp gather) { return fusion::classifyReshard(gather).axes; };
   uniteOperands(
       op,
       [&](OpOperand &operand, unsigned group) {
@@ -408,7 +406,7 @@ void LoopFinder::uniteLight(Operation *op) {
         size_t gathers = groups[into].reshards().size() + groups[group].reshards().size();
         return gathers <= getMostGathers(op->getContext()) && found.dim == first.dim &&
                getAxesOf(found.gather) == getAxesOf(first.gather) &&
-               (isLight(into) || isLight(group));
+               (isElementwiseOnly(into) || isElementwiseOnly(group));
       });
 }
 
@@ -454,7 +452,7 @@ unsigned LoopFinder::findWholeGroup(Operation *op) {
     return kNone;
   uniteGathers(op);
   uniteProducts(op);
-  uniteLight(op);
+  uniteElementwise(op);
   // A gather that the op reads before what other gathers lead to.
   for (bool direct : {true, false})
     for (Value operand : op->getOperands()) {

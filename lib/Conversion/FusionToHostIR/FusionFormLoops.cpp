@@ -13,7 +13,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace tandem {
@@ -38,9 +38,7 @@ private:
 static bool isPlain(const StreamLoop &group) {
   return group.streamSizes.empty() && llvm::none_of(group.ops, [](Operation *op) {
            auto reshard = dyn_cast<fusion::ReshardOp>(op);
-           return reshard && !fusion::classifyReshard(reshard.getInput().getType(),
-                                                      reshard.getResult().getType())
-                                  .isLocal();
+           return reshard && !fusion::classifyReshard(reshard).isLocal();
          });
 }
 

@@ -13,7 +13,7 @@
 #include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -75,7 +75,7 @@ public:
       return failure();
     if (chosen.empty() && !user)
       return success();
-    say(func.getLoc(), [&](raw_ostream &os) {
+    logRemark(func.getLoc(), [&](raw_ostream &os) {
       for (auto &[name, count] : chosen)
         os << count << ' ' << name << ", ";
       os << user << " annotated";
@@ -96,7 +96,7 @@ private:
   using Slices = std::optional<std::pair<unsigned, StreamFactor>>;
   StringAttr deterministic; ///< of the function; null: sums may be added in any order
 
-  void say(Location loc, function_ref<void(raw_ostream &)> what) {
+  void logRemark(Location loc, function_ref<void(raw_ostream &)> what) {
     if (!pass.log)
       return;
     std::string text;
@@ -120,7 +120,7 @@ private:
 
   LogicalResult select() {
     WalkResult supported = func.walk([&](ReshardOp op) -> WalkResult {
-      Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
+      Reshard reshard = classifyReshard(op);
       return reshard.isSupported() ? success() : LogicalResult(op.emitOpError() << reshard.reason);
     });
     if (supported.wasInterrupted())
@@ -201,7 +201,7 @@ private:
     ScheduleAttr schedule = (*fallback)->loop.schedule;
     plans.set(op, std::move(*fallback));
     choose(op, schedule, ScheduleSource::Fallback);
-    say(op.getLoc(), [&](raw_ostream &os) {
+    logRemark(op.getLoc(), [&](raw_ostream &os) {
       os << describe(op) << " goes through schedule " << schedule.str();
     });
     return success();
@@ -356,7 +356,7 @@ private:
              << " adds partial sums in an order of its own, but the function has '"
              << kDeterministicAttrName << "'; name a schedule that adds in the order of the ranks";
     ++user;
-    say(op.getLoc(), [&, name = loop.schedule.getName()](raw_ostream &os) {
+    logRemark(op.getLoc(), [&, name = loop.schedule.getName()](raw_ostream &os) {
       os << describe(op) << " keeps schedule " << name;
     });
     return success();
@@ -556,7 +556,7 @@ private:
       }
     }
     if (best)
-      say(op.getLoc(), [&](raw_ostream &os) {
+      logRemark(op.getLoc(), [&](raw_ostream &os) {
         os << describe(op) << (gains ? " gets " : " stays whole, not ")
            << describe(best->slices->second) << ": "
            << inMicroseconds(best->getBest(pricer).seconds) << ", "
@@ -569,7 +569,7 @@ private:
     op = take(op, *chosen.trial);
     apply(op, decision);
     decisions.try_emplace(std::move(signature), decision);
-    say(op.getLoc(), [&](raw_ostream &os) {
+    logRemark(op.getLoc(), [&](raw_ostream &os) {
       os << describe(op) << " goes through schedule " << decision.schedule.str() << ": ";
       llvm::interleave(
           taken.schedules, os,

@@ -21,7 +21,7 @@
 #include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "tandem/Support/SourcePosition.h"
 #include "tandem/Support/VaryingAttrs.h"
 
@@ -198,7 +198,7 @@ static LogicalResult emitPlain(Operation *op, ProgramBuilder &builder) {
   if (Explained<SmallVector<int64_t>> digits = getStreamDigits(op); failed(digits))
     return digits.report();
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
-    if (!fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).isLocal())
+    if (!fusion::classifyReshard(reshard).isLocal())
       return op->emitError("expected a reshard that communicates in a stream loop; run "
                            "fusion-form-loops");
   return emitWhole(op, builder);

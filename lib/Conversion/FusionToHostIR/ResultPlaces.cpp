@@ -13,7 +13,7 @@
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Support/VaryingAttrs.h"
 
@@ -44,8 +44,7 @@ static Value getOrigin(Value value) {
 
 static bool isGather(Operation *op) {
   auto reshard = dyn_cast_or_null<fusion::ReshardOp>(op);
-  return reshard && fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).kind ==
-                        fusion::ReshardKind::AllGather;
+  return reshard && fusion::classifyReshard(reshard).kind == fusion::ReshardKind::AllGather;
 }
 
 /// Whether a concat's operands follow each other in memory.

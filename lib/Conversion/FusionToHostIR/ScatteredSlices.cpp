@@ -63,9 +63,9 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
       last = &digit;
   if (!last || last->crosses())
     return std::nullopt;
-  int64_t dim = last->dim, weight = 1;
+  int64_t dim = last->dim, stride = 1;
   for (const CommonDigit *digit = last + 1; digit != plan->digits.end(); ++digit)
-    weight *= digit->dim == dim ? digit->target.size : 1;
+    stride *= digit->dim == dim ? digit->target.size : 1;
 
   ScatteredDigit found;
   if (plan->kind == fusion::ReshardKind::AllToAll) {
@@ -82,7 +82,7 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
     unsigned local = 0;
     for (const fusion::ResolvedDigit &digit : *digits) {
       bool isStream = digit.kind == fusion::DigitKind::Stream;
-      if (isStream && !digit.ragged && static_cast<int64_t>(i) == dim && digit.weight == weight &&
+      if (isStream && !digit.ragged && static_cast<int64_t>(i) == dim && digit.stride == stride &&
           digit.size == plan->groupSize()) {
         found.dim = i;
         found.localDigit = local;

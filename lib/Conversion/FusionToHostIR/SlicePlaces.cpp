@@ -26,7 +26,7 @@ SmallVector<StreamAxis> tandem::getStreamAxes(RankedTensorType type, ArrayRef<in
       continue;
     for (const fusion::ResolvedDigit &digit : *digits)
       if (digit.kind == fusion::DigitKind::Stream)
-        found.push_back({along[i], digit.weight, digit.size, digit.ragged});
+        found.push_back({along[i], digit.stride, digit.size, digit.ragged});
   }
   return found;
 }

@@ -21,8 +21,8 @@ LocalDigit tandem::getRaggedDigit(const fusion::ResolvedDigit &digit, Value inde
   LocalDigit local{digit.ragged, index, label};
   if (!index)
     return local;
-  local.chunk = digit.weight;
-  local.length = isShort ? digit.ragged - (digit.size - 1) * digit.weight : digit.weight;
+  local.chunk = digit.stride;
+  local.length = isShort ? digit.ragged - (digit.size - 1) * digit.stride : digit.stride;
   return local;
 }
 
@@ -49,7 +49,7 @@ tandem::getSliceDigits(fusion::DimAxesAttr dim, int64_t extent, MeshAttr mesh,
   int64_t label = 0;
   for (const fusion::ResolvedDigit &digit : *resolved) {
     if (digit.kind == fusion::DigitKind::Device) {
-      digits.push_back({{digit.size, {}}, digit.weight, digit.axis});
+      digits.push_back({{digit.size, {}}, digit.stride, digit.axis});
       continue;
     }
     bool isSliced = digit.kind == fusion::DigitKind::Stream && !streams.empty();
@@ -59,7 +59,7 @@ tandem::getSliceDigits(fusion::DimAxesAttr dim, int64_t extent, MeshAttr mesh,
           {getRaggedDigit(digit, part ? part->value : Value(), part && part->isShort, label),
            /*stride=*/1});
     } else if (isSliced) {
-      int64_t stride = digit.weight * digit.size;
+      int64_t stride = digit.stride * digit.size;
       for (const IndexPart &part : streams.front()) {
         stride /= part.size;
         bool isKept = part.count > 1;
@@ -71,7 +71,7 @@ tandem::getSliceDigits(fusion::DimAxesAttr dim, int64_t extent, MeshAttr mesh,
         digits.push_back({local, stride});
       }
     } else {
-      digits.push_back({{digit.size, {}, label}, digit.weight});
+      digits.push_back({{digit.size, {}, label}, digit.stride});
     }
     if (isSliced)
       streams = streams.drop_front();

@@ -13,7 +13,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
@@ -326,7 +325,7 @@ void tandem::setThresholds(fusion::StreamLoopOp loop, const program::Thresholds 
 std::string tandem::describeReshards(fusion::StreamLoopOp loop) {
   std::string text;
   for (fusion::ReshardOp op : loop.getReshards()) {
-    fusion::Reshard reshard = fusion::classifyReshard(op.getInput().getType(), op.getType());
+    fusion::Reshard reshard = fusion::classifyReshard(op);
     text += (text.empty() ? "" : " and ") + fusion::stringifyReshardKind(reshard.kind).str();
   }
   return text;

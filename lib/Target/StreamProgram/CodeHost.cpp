@@ -200,7 +200,7 @@ LogicalResult CodeBuilder::group(hostir::GroupOp op) {
 
 LogicalResult CodeBuilder::gatedMatmul(hostir::GatedMatmulOp op) {
   Instr &begin = command(op, Opcode::GatedBegin, op->getName().stripDialect());
-  begin.a = static_cast<uint32_t>(op.getLeaving());
+  begin.a = static_cast<uint32_t>(op.getReserved());
   begin.e = slot(op.getStream());
   if (failed(block(op.getBody().front())))
     return failure();

@@ -18,7 +18,7 @@
 // CHECK-NEXT:   hostir.put %[[ARG0]] to %[[V12]] at %[[V11]] via %[[CH]] on %[[S]]
 // CHECK-NEXT:   hostir.signal %[[ME]] = %c1 at %[[V11]] via %[[CH]] on %[[S]]
 // CHECK-NEXT: }
-// CHECK-NEXT: hostir.gated_matmul on %[[MAIN]] leaving 2 {
+// CHECK-NEXT: hostir.gated_matmul on %[[MAIN]] reserve 2 {
 // CHECK-NEXT:   %[[V13:.+]] = memref.subview %[[ARG2]][%[[ME]], 0, 0] [1, 128, 8] [1, 1, 1]
 // CHECK-NEXT:   %[[V131:.+]] = memref.collapse_shape %[[ARG0]] [{{\[}}0, 1], [2]]
 // CHECK-NEXT:   %[[V14:.+]] = memref.collapse_shape %[[V13]] [{{\[}}0, 1], [2]]

@@ -112,7 +112,7 @@ hostir.program @kept(%x: !m, %w: !m, %y: !m {hostir.result}, %z: !m {hostir.resu
 hostir.program @gated(%x: memref<16x4xf32>, %w: memref<4x8xf32>, %y: memref<16x8xf32> {hostir.result}) {
   %s = hostir.main_stream
   %t = hostir.alloc on %s : memref<16x8xf32>
-  hostir.gated_matmul on %s leaving 0 {
+  hostir.gated_matmul on %s reserve 0 {
     %a = memref.subview %x[0, 0] [8, 4] [1, 1] : memref<16x4xf32> to memref<8x4xf32, strided<[4, 1]>>
     %c = memref.subview %t[0, 0] [8, 8] [1, 1] : memref<16x8xf32> to memref<8x8xf32, strided<[8, 1]>>
     hostir.matmul %a, %w to %c on %s : memref<8x4xf32, strided<[4, 1]>>, memref<4x8xf32> to memref<8x8xf32, strided<[8, 1]>>

@@ -311,7 +311,7 @@ hostir.program @p(%x: memref<4x16xf32>, %y: memref<4x8xf32>) {
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
   // expected-error @+1 {{expected at least one matmul, found none}}
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
   }
 }
 
@@ -320,7 +320,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // gated_matmul_c1
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
     %s = arith.constant 0 : index
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
     // expected-error @+1 {{expected only waits for signals, matmuls, puts, signals, buffers, views, 'arith' and 'scf' in a gated matmul}}
@@ -335,7 +335,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
   %main = hostir.main_stream
   %zero = arith.constant 0 : index
   %other = hostir.worker_stream %zero
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
     // expected-error @+1 {{expected the stream of its gated matmul}}
     hostir.matmul %a, %b to %c on %other : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
   }
@@ -346,7 +346,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // gated_matmul_c2
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
     // expected-error @+1 {{expected buffers of rank 2 in a gated matmul, found 1x4x8}}
     hostir.matmul %e, %b to %f on %main : memref<1x4x8xf32>, memref<8x2xf32> to memref<1x4x2xf32>
   }
@@ -357,7 +357,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // gated_matmul_c2
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
     // expected-error @+1 {{expected no bias in a gated matmul}}
     hostir.matmul %a, %b bias %v to %c on %main : memref<4x8xf32>, memref<8x2xf32>, memref<2xf32> to memref<4x2xf32>
   }
@@ -369,7 +369,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
   %t = memref.transpose %a (i, j) -> (j, i) : memref<4x8xf32> to memref<8x4xf32, strided<[1, 8]>>
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
     // expected-error @+1 {{expected no 'transpose_a' in a gated matmul}}
     hostir.matmul %t, %b to %c on %main {transpose_a} : memref<8x4xf32, strided<[1, 8]>>, memref<8x2xf32> to memref<4x2xf32>
   }
@@ -381,7 +381,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
   %t = memref.transpose %b (i, j) -> (j, i) : memref<8x2xf32> to memref<2x8xf32, strided<[1, 2]>>
-  hostir.gated_matmul on %main leaving 2 {
+  hostir.gated_matmul on %main reserve 2 {
     // expected-note @+1 {{another one}}
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
     // expected-error @+1 {{expected the element types and 'transpose_b' of the other matmuls of its gated matmul}}
@@ -394,8 +394,8 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // gated_matmul_c3
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
-  // expected-error @+1 {{expected to leave 0 to 4294967295 SMs, found -1}}
-  hostir.gated_matmul on %main leaving -1 {
+  // expected-error @+1 {{expected to reserve 0 to 4294967295 SMs, found -1}}
+  hostir.gated_matmul on %main reserve -1 {
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
   }
 }
@@ -405,8 +405,8 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // gated_matmul_c3
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %e: memref<1x4x8xf32>, %f: memref<1x4x2xf32>) {
   %main = hostir.main_stream
-  // expected-error @+1 {{expected to leave 0 to 4294967295 SMs, found 4294967296}}
-  hostir.gated_matmul on %main leaving 4294967296 {
+  // expected-error @+1 {{expected to reserve 0 to 4294967295 SMs, found 4294967296}}
+  hostir.gated_matmul on %main reserve 4294967296 {
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
   }
 }
@@ -420,7 +420,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>)
   %c1 = arith.constant 1 : index
   %ch = hostir.channel "c" over #tp ["x"] can [one_sided]
   %place = hostir.alloc on %main : memref<4x2xf32, #hostir.symmetric>
-  hostir.gated_matmul on %main leaving 0 {
+  hostir.gated_matmul on %main reserve 0 {
     hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
     // expected-error @+1 {{expected a source in an allocated buffer in a gated matmul}}
     hostir.put %c to %place at %c1 via %ch on %main : memref<4x2xf32> to memref<4x2xf32, #hostir.symmetric>
@@ -437,7 +437,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<2x2xf32>)
   %ch = hostir.channel "c" over #tp ["x"] can [one_sided]
   %place = hostir.alloc on %main : memref<4x2xf32, #hostir.symmetric>
   %staged = hostir.alloc on %main : memref<4x2xf32>
-  hostir.gated_matmul on %main leaving 0 {
+  hostir.gated_matmul on %main reserve 0 {
     hostir.matmul %a, %b to %staged on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
     // expected-error @+1 {{expected a source that only matmuls and puts of gated matmuls use, as its contents are not kept}}
     hostir.put %staged to %place at %c1 via %ch on %main : memref<4x2xf32> to memref<4x2xf32, #hostir.symmetric>
@@ -457,7 +457,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>) {
   %ch = hostir.channel "c" over #tp ["x"] can [one_sided]
   %place = hostir.alloc on %main : memref<4x2xf32, #hostir.symmetric>
   %staged = hostir.alloc on %main : memref<4x2xf32>
-  hostir.gated_matmul on %main leaving 0 {
+  hostir.gated_matmul on %main reserve 0 {
     hostir.matmul %a, %b to %staged on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
     // expected-error @+1 {{expected a source that only matmuls and puts of gated matmuls use}}
     hostir.put %staged to %place at %c1 via %ch on %main : memref<4x2xf32> to memref<4x2xf32, #hostir.symmetric>

@@ -154,22 +154,22 @@ hostir.program @compute(%a: memref<2x16x32xf16>, %w: memref<32x8xf16>, %v: memre
   // CHECK: hostir.matmul %{{.*}}, %{{.*}} bias %{{.*}} to %{{.*}} on %{{.*}} {accumulate} : memref<2x16x32xf16>, memref<32x8xf16>, memref<8xf16> to memref<2x16x8xf16>
   hostir.matmul %a, %w bias %v to %y on %s {accumulate}
       : memref<2x16x32xf16>, memref<32x8xf16>, memref<8xf16> to memref<2x16x8xf16>
-  // CHECK: hostir.gated_matmul on %{{.*}} leaving 2 {
+  // CHECK: hostir.gated_matmul on %{{.*}} reserve 2 {
   // CHECK-NEXT: hostir.matmul %{{.*}}, %{{.*}} to %{{.*}} on %{{.*}} : memref<16x32xf16>, memref<32x8xf16> to memref<16x8xf16>
   // CHECK-NEXT: }
-  hostir.gated_matmul on %s leaving 2 {
+  hostir.gated_matmul on %s reserve 2 {
     hostir.matmul %rows, %w to %few on %s : memref<16x32xf16>, memref<32x8xf16> to memref<16x8xf16>
   }
   %one = arith.constant 1 : index
   %ch = hostir.channel "stores" over #tp ["x"] can [one_sided]
   %place = hostir.alloc on %s : memref<16x8xf16, #hostir.symmetric>
   %staged = hostir.alloc on %s : memref<16x8xf16>
-  // CHECK: hostir.gated_matmul on %{{.*}} leaving 0 {
+  // CHECK: hostir.gated_matmul on %{{.*}} reserve 0 {
   // CHECK-NEXT: hostir.matmul
   // CHECK-NEXT: hostir.put %{{.*}} to %{{.*}} at %{{.*}} via %{{.*}} on %{{.*}} : memref<16x8xf16> to memref<16x8xf16, #hostir.symmetric>
   // CHECK-NEXT: hostir.signal
   // CHECK-NEXT: }
-  hostir.gated_matmul on %s leaving 0 {
+  hostir.gated_matmul on %s reserve 0 {
     hostir.matmul %rows, %w to %staged on %s : memref<16x32xf16>, memref<32x8xf16> to memref<16x8xf16>
     hostir.put %staged to %place at %one via %ch on %s : memref<16x8xf16> to memref<16x8xf16, #hostir.symmetric>
     hostir.signal %one = %one at %one via %ch on %s

@@ -148,32 +148,32 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
     reduction = ReduceKindAttr::get(builder.getContext(), plan->reduction);
   Value channel = program.getChannel(plan->groupMesh, plan->axes, hostir::Capability::Collectives);
   Value root = plan->owner;
-  // If the root is outside the mesh, a device of the mesh replaces it.
-  int64_t deputy = -1;
+  // If the root is outside the mesh, a device of the mesh is its proxy.
+  int64_t proxyRoot = -1;
   if (plan->root != -1) {
-    deputy = plan->root;
+    proxyRoot = plan->root;
     if (plan->groupMesh.position(plan->root) == -1)
-      deputy = plan->groupMesh.worldRank(0);
-    root = program.getIndex(plan->groupPosition(deputy));
+      proxyRoot = plan->groupMesh.worldRank(0);
+    root = program.getIndex(plan->groupPosition(proxyRoot));
   }
-  Value there;
-  if (deputy != plan->root)
-    there = hostir::allocLike(builder, loc, target, stream);
-  bool arrives = there && plan->kind == fusion::ReshardKind::Broadcast;
-  if (arrives)
-    emitMessage(program, loc, plan->root, source, deputy, there, stream);
+  Value proxyBuffer;
+  if (proxyRoot != plan->root)
+    proxyBuffer = hostir::allocLike(builder, loc, target, stream);
+  bool proxySends = proxyBuffer && plan->kind == fusion::ReshardKind::Broadcast;
+  if (proxySends)
+    emitMessage(program, loc, plan->root, source, proxyRoot, proxyBuffer, stream);
   bool isOrdered = program.isDeterministic() && reduction && plan->reduction == ReduceKind::Sum &&
                    isa<FloatType>(op.getType().getElementType());
   program.onMesh(loc, plan->groupMesh, [&] {
     if (isOrdered)
-      return emitOrderedReduction(program, loc, *plan, *kind, source, there ? there : target, root,
-                                  channel, stream);
-    hostir::CollectiveOp::create(builder, loc, kindAttr, arrives ? there : source,
-                                 there && !arrives ? there : target, root, channel, stream,
-                                 reduction);
+      return emitOrderedReduction(program, loc, *plan, *kind, source,
+                                  proxyBuffer ? proxyBuffer : target, root, channel, stream);
+    hostir::CollectiveOp::create(builder, loc, kindAttr, proxySends ? proxyBuffer : source,
+                                 proxyBuffer && !proxySends ? proxyBuffer : target, root, channel,
+                                 stream, reduction);
   });
-  if (there && !arrives)
-    emitMessage(program, loc, deputy, there, plan->root, target, stream);
+  if (proxyBuffer && !proxySends)
+    emitMessage(program, loc, proxyRoot, proxyBuffer, plan->root, target, stream);
   return success();
 }
 

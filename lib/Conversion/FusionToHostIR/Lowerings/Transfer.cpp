@@ -153,8 +153,8 @@ void Transfer::copyOwn() {
 
 void Transfer::receive() {
   Coordinates receiver = mine(plan.mesh);
-  walk(Role::Receive, [&](ArrayRef<Value> values, const Coordinates &far) {
-    Coordinates sender = far;
+  walk(Role::Receive, [&](ArrayRef<Value> values, const Coordinates &remote) {
+    Coordinates sender = remote;
     if (sameMesh) {
       for (const MeshAxis &axis : plan.mesh.getAxes())
         if (!usedBySource.contains(axis.name))

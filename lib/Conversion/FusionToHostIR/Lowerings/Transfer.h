@@ -17,7 +17,7 @@
 // device digits only of the source. A sender loops over those that are device digits only of the
 // target. Among several holders of a piece, the sender is the one with the receiver's coordinates
 // on the other axes (the receiver itself, if it holds the piece). Receivers outside the source's
-// mesh use the holders in turn.
+// mesh use the holders round-robin.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +50,7 @@ public:
 private:
   /// A piece: the value of each fixed common digit (its index, in a crossing run), and the
   /// coordinates of the other device.
-  using Visit = function_ref<void(ArrayRef<Value> values, const Coordinates &far)>;
+  using Visit = function_ref<void(ArrayRef<Value> values, const Coordinates &remote)>;
   /// A loop over a digit of a run, or over a mesh axis that the target does not use.
   struct Open {
     size_t digit = 0;
@@ -91,8 +91,8 @@ private:
   void walkPieces(Role role, Visit visit);
   void visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chosen,
                   SmallVector<Value> values, Visit visit);
-  void placeSegment(Role role, size_t number, const Coordinates &near,
-                    const Coordinates &inSourceMesh, Coordinates &far, Value &condition);
+  void placeSegment(Role role, size_t number, const Coordinates &local,
+                    const Coordinates &inSourceMesh, Coordinates &remote, Value &condition);
   bool isFixed(StringAttr axis) const { return sameMesh && !usedBySource.contains(axis); }
   Coordinates getHolder(ArrayRef<Value> values, const Coordinates &receiver, Value inSource,
                         const Coordinates &receiverInSource);

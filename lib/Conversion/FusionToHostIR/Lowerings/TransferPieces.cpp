@@ -34,8 +34,9 @@ void Transfer::walkSegments(Role role, size_t number, Visit visit) {
 }
 
 /// The owner and the receiver of a digit's segment.
-void Transfer::placeSegment(Role role, size_t number, const Coordinates &near,
-                            const Coordinates &inSourceMesh, Coordinates &far, Value &condition) {
+void Transfer::placeSegment(Role role, size_t number, const Coordinates &local,
+                            const Coordinates &inSourceMesh, Coordinates &remote,
+                            Value &condition) {
   const CommonDigit &digit = plan.digits[number];
   const Segment &segment = *segments[number];
   for (bool ofSource : {true, false}) {
@@ -50,9 +51,9 @@ void Transfer::placeSegment(Role role, size_t number, const Coordinates &near,
       if (!part.isDevice())
         continue;
       if (!isHere)
-        addTo(far[part.axis], value, part.inner);
+        addTo(remote[part.axis], value, part.inner);
       if (isHere || (role == Role::Send && isFixed(part.axis)))
-        require(condition, value, digitOf(part, near));
+        require(condition, value, digitOf(part, local));
       else if (role == Role::Own)
         require(condition, value, digitOf(part, inSourceMesh));
     }
@@ -62,8 +63,8 @@ void Transfer::placeSegment(Role role, size_t number, const Coordinates &near,
 /// Visits the pieces of a role: first the facts common to all pieces, then a loop per digit that
 /// distinguishes them.
 void Transfer::walkPieces(Role role, Visit visit) {
-  bool nearIsSource = role == Role::Send;
-  Coordinates near = mine(nearIsSource ? plan.sourceMesh : plan.mesh);
+  bool localIsSource = role == Role::Send;
+  Coordinates local = mine(localIsSource ? plan.sourceMesh : plan.mesh);
   Coordinates inSourceMesh;
   if (role == Role::Own)
     inSourceMesh = mine(plan.sourceMesh);
@@ -74,32 +75,32 @@ void Transfer::walkPieces(Role role, Visit visit) {
     if (!digit.segments.empty())
       continue;
     if (digit.crosses()) {
-      for (auto [i, part] : llvm::enumerate(nearIsSource ? digit.sourceParts : digit.targetParts))
+      for (auto [i, part] : llvm::enumerate(localIsSource ? digit.sourceParts : digit.targetParts))
         if (part.kind == fusion::DigitKind::Serial)
           opens.push_back({number, i, {}, part.size});
       continue;
     }
     const SideDigit &from = digit.source, &to = digit.target;
-    const SideDigit &here = nearIsSource ? from : to, &there = nearIsSource ? to : from;
+    const SideDigit &here = localIsSource ? from : to, &there = localIsSource ? to : from;
     if (here.isDevice())
-      values[number] = digitOf(here, near);
+      values[number] = digitOf(here, local);
     else if (to.isStream())
       values[number] = to.value;
     else if (there.isDevice() && role == Role::Own)
       values[number] = digitOf(from, inSourceMesh);
-    else if (there.isDevice() && nearIsSource && isFixed(to.axis))
-      values[number] = digitOf(to, near);
+    else if (there.isDevice() && localIsSource && isFixed(to.axis))
+      values[number] = digitOf(to, local);
     else if (there.isDevice())
       opens.push_back({number, {}, {}, there.size});
     // Both sides fix the digit: own pieces are those where they agree.
     if (role == Role::Own && from.isDevice() && (to.isDevice() || to.isStream()))
       require(condition, values[number], digitOf(from, inSourceMesh));
-    if (nearIsSource && from.isDevice() && to.isStream())
+    if (localIsSource && from.isDevice() && to.isStream())
       require(condition, values[number], to.value);
-    if (nearIsSource && from.isDevice() && to.isDevice() && isFixed(to.axis))
-      require(condition, values[number], digitOf(to, near));
+    if (localIsSource && from.isDevice() && to.isDevice() && isFixed(to.axis))
+      require(condition, values[number], digitOf(to, local));
   }
-  if (nearIsSource)
+  if (localIsSource)
     for (const MeshAxis &axis : plan.mesh.getAxes())
       if (!usedByTarget.contains(axis.name) && !isFixed(axis.name))
         opens.push_back({0, {}, axis.name, axis.size});
@@ -112,15 +113,15 @@ void Transfer::walkPieces(Role role, Visit visit) {
 /// Visits one piece, inside the loops.
 void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chosen,
                           SmallVector<Value> values, Visit visit) {
-  bool nearIsSource = role == Role::Send;
-  Coordinates near = mine(nearIsSource ? plan.sourceMesh : plan.mesh), far;
+  bool localIsSource = role == Role::Send;
+  Coordinates local = mine(localIsSource ? plan.sourceMesh : plan.mesh), remote;
   Coordinates inSourceMesh;
   if (role == Role::Own)
     inSourceMesh = mine(plan.sourceMesh);
   llvm::SmallDenseMap<std::pair<size_t, size_t>, Value> ofParts;
   for (auto [open, value] : llvm::zip_equal(opens, chosen)) {
     if (open.axis)
-      far[open.axis] = value;
+      remote[open.axis] = value;
     else if (open.part)
       ofParts[{open.digit, *open.part}] = value;
     else
@@ -129,21 +130,21 @@ void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chose
   Value condition;
   for (auto [number, digit] : llvm::enumerate(plan.digits)) {
     if (!digit.segments.empty()) {
-      placeSegment(role, number, near, inSourceMesh, far, condition);
+      placeSegment(role, number, local, inSourceMesh, remote, condition);
       continue;
     }
     if (!digit.crosses()) {
-      const SideDigit &there = nearIsSource ? digit.target : digit.source;
+      const SideDigit &there = localIsSource ? digit.target : digit.source;
       if (there.isDevice())
-        addTo(far[there.axis], values[number], there.inner);
+        addTo(remote[there.axis], values[number], there.inner);
       continue;
     }
-    ArrayRef<SideDigit> here = nearIsSource ? digit.sourceParts : digit.targetParts;
-    ArrayRef<SideDigit> there = nearIsSource ? digit.targetParts : digit.sourceParts;
+    ArrayRef<SideDigit> here = localIsSource ? digit.sourceParts : digit.targetParts;
+    ArrayRef<SideDigit> there = localIsSource ? digit.targetParts : digit.sourceParts;
     int64_t inner = digit.source.size;
     for (auto [i, part] : llvm::enumerate(here)) {
       inner /= part.size;
-      Value value = part.isDevice()   ? digitOf(part, near)
+      Value value = part.isDevice()   ? digitOf(part, local)
                     : part.isStream() ? part.value
                                       : ofParts.lookup({number, i});
       addTo(values[number], value, inner);
@@ -155,18 +156,18 @@ void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chose
       if (part.isStream())
         require(condition, value, part.value);
       else
-        addTo(far[part.axis], value, part.inner);
+        addTo(remote[part.axis], value, part.inner);
       if (part.isDevice() && role == Role::Own)
         require(condition, value, digitOf(part, inSourceMesh));
-      if (part.isDevice() && nearIsSource && isFixed(part.axis))
-        require(condition, value, digitOf(part, near));
+      if (part.isDevice() && localIsSource && isFixed(part.axis))
+        require(condition, value, digitOf(part, local));
     }
   }
-  if (nearIsSource)
+  if (localIsSource)
     for (const MeshAxis &axis : plan.mesh.getAxes())
       if (!usedByTarget.contains(axis.name) && isFixed(axis.name))
-        far[axis.name] = near.lookup(axis.name);
-  program.onlyIf(loc, condition, [&] { visit(values, far); });
+        remote[axis.name] = local.lookup(axis.name);
+  program.onlyIf(loc, condition, [&] { visit(values, remote); });
 }
 
 /// The coordinates along `free` of the holder that sends a piece to device `receiver` of the

@@ -9,7 +9,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Program/Expand.h"
 #include "tandem/Program/FusedExchange.h"
@@ -259,14 +259,6 @@ class Direct : public Schedule {
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
 
-} // namespace
-
-static fusion::ReshardKind getKind(fusion::ReshardOp reshard) {
-  return fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).kind;
-}
-
-namespace {
-
 /// Of the local parts of the reshards' operands and results: the larger ones, which a device has as
 /// a whole, and the smaller ones, which it sends to each other device.
 struct Bytes {
@@ -418,7 +410,7 @@ void Direct::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &c
   if (!bytes || bytes->whole > loop.thresholds.kernel)
     return;
   MLIRContext *context = loop.op->getContext();
-  fusion::ReshardKind kind = getKind(reshards.front());
+  fusion::ReshardKind kind = classifyReshard(reshards.front()).kind;
   bool isAllReduce = kind == fusion::ReshardKind::AllReduce;
   // Other sums have no kernel.
   Type type = reshards.front().getType().getElementType();

@@ -23,7 +23,7 @@ using namespace tandem;
 
 /// SMs that the kernel leaves to others: a signal needs one, and clusters of thread blocks take two
 /// at a time. Also those of a kernel that pushes.
-static constexpr int64_t kLeft = 2;
+static constexpr int64_t kReservedSms = 2;
 
 //===----------------------------------------------------------------------===//
 // Parts
@@ -181,11 +181,11 @@ static bool hasRowsApart(RankedTensorType type) {
     rows = fewestRows = 1;
     for (const fusion::ResolvedDigit &digit : digits) {
       bool isRagged = digit.ragged > 0;
-      int64_t most = isRagged                                  ? digit.weight
+      int64_t most = isRagged                                  ? digit.stride
                      : digit.kind == fusion::DigitKind::Serial ? digit.size
                                                                : 1;
       rows *= most;
-      fewestRows *= isRagged ? digit.ragged - digit.weight * (digit.size - 1) : most;
+      fewestRows *= isRagged ? digit.ragged - digit.stride * (digit.size - 1) : most;
     }
   }
   return matrices > 1 && fewestRows == 1;
@@ -313,7 +313,7 @@ LogicalResult GatedGather::prepare() {
 
 LogicalResult GatedGather::multiply(fusion::MatmulOp matmul) {
   Value main = program.getMainStream();
-  int64_t left = std::max(kLeft, blocks.value_or(0));
+  int64_t left = std::max(kReservedSms, blocks.value_or(0));
   auto gated = hostir::GatedMatmulOp::create(builder, loc, main, builder.getI64IntegerAttr(left));
   {
     OpBuilder::InsertionGuard guard(builder);

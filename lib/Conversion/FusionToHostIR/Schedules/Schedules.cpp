@@ -11,7 +11,7 @@
 #include "mlir/AsmParser/AsmParser.h"
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -133,7 +133,7 @@ static fusion::LoopKind getLoopKind(fusion::ReshardKind kind) {
 static fusion::LoopKind getLoopKind(ArrayRef<fusion::ReshardOp> reshards) {
   fusion::LoopKind kind = fusion::LoopKind::Gather;
   for (fusion::ReshardOp op : reshards) {
-    fusion::Reshard reshard = fusion::classifyReshard(op.getInput().getType(), op.getType());
+    fusion::Reshard reshard = fusion::classifyReshard(op);
     kind = std::max(kind, getLoopKind(reshard.kind));
     for (const fusion::ReshardStep &step : reshard.steps)
       kind = std::max(kind, getLoopKind(step.kind));

@@ -151,8 +151,8 @@ Obstacle CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &from,
       SideDigit side{part.size, DigitKind::Stream, {}, nextStream, number};
       if (digit.ragged) {
         side.size = digit.ragged;
-        side.chunk = digit.weight;
-        side.length = part.isShort ? digit.ragged - (digit.size - 1) * digit.weight : digit.weight;
+        side.chunk = digit.stride;
+        side.length = part.isShort ? digit.ragged - (digit.size - 1) * digit.stride : digit.stride;
       } else {
         side.outer = outer;
         side.inner = digit.size / outer / part.size;

@@ -164,8 +164,8 @@ AxesAttr fusion::joinAxes(ArrayRef<DimPiece> pieces, AxesAttr axes, int64_t rank
 }
 
 /// Whether the pieces keep only a part of a slice of `axes`.
-static bool isTorn(const AxesRule &rule, ArrayRef<DimPiece> pieces, ArrayRef<int64_t> factors,
-                   AxesAttr axes, AxesAttr split) {
+static bool isNonContiguous(const AxesRule &rule, ArrayRef<DimPiece> pieces,
+                            ArrayRef<int64_t> factors, AxesAttr axes, AxesAttr split) {
   SmallVector<bool> passes(axes.getDims().size());
   for (auto [piece, factor, digits] : llvm::zip_equal(pieces, factors, split.getDims())) {
     if (!digits.hasStream())
@@ -188,7 +188,7 @@ static SmallVector<AxesAttr> splitAll(const AxesRule &rule, ArrayRef<SmallVector
     if (!axes)
       continue;
     AxesAttr split = splitAxes(mine, axes, lost);
-    axes = isTorn(rule, mine, numbers, axes, split) ? split.getPlacement() : split;
+    axes = isNonContiguous(rule, mine, numbers, axes, split) ? split.getPlacement() : split;
   }
   return result;
 }

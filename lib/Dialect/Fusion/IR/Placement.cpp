@@ -43,12 +43,12 @@ FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_
   }
   if (rest != 1 || digits.empty())
     digits.push_back({DigitKind::Serial, {}, rest, 0});
-  // With an extent of 0, the innermost serial digit and all weights are 0.
-  int64_t weight = 1;
+  // With an extent of 0, the innermost serial digit and all strides are 0.
+  int64_t stride = 1;
   for (ResolvedDigit &digit : llvm::reverse(digits)) {
-    digit.weight =
-        digit.ragged ? static_cast<int64_t>(llvm::divideCeil(digit.ragged, digit.size)) : weight;
-    weight *= digit.span();
+    digit.stride =
+        digit.ragged ? static_cast<int64_t>(llvm::divideCeil(digit.ragged, digit.size)) : stride;
+    stride *= digit.span();
   }
   return digits;
 }
@@ -136,18 +136,17 @@ static int64_t countValid(ArrayRef<ResolvedDigit> digits, int64_t extent,
     return 0;
   for (const ResolvedDigit &digit : digits) {
     if (digit.kind == DigitKind::Device) {
-      extent -= getCoordinate(digit.axis) * digit.weight;
-      if (extent >= digit.weight)
+      extent -= getCoordinate(digit.axis) * digit.stride;
+      if (extent >= digit.stride)
         return count + inner;
       if (extent <= 0)
         return count;
       continue;
     }
-    int64_t weight = digit.ragged ? 1 : digit.weight,
-            whole = std::min(extent / weight, digit.span());
+    int64_t step = digit.ragged ? 1 : digit.stride, whole = std::min(extent / step, digit.span());
     inner /= digit.span();
     count += whole * inner;
-    extent -= whole * weight;
+    extent -= whole * step;
     if (whole == digit.span() || extent == 0)
       return count;
   }
@@ -207,11 +206,11 @@ FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, ArrayRef<int64_t>
     size_t first = walk.shape.size();
     for (const ResolvedDigit &digit : digits) {
       if (digit.kind == DigitKind::Device) {
-        walk.offset += coordinates[mesh.axisIndex(digit.axis.getValue())] * digit.weight * stride;
+        walk.offset += coordinates[mesh.axisIndex(digit.axis.getValue())] * digit.stride * stride;
         continue;
       }
       // Adjacent digits that continue each other become one loop, whether sliced or not.
-      int64_t inner = (digit.ragged ? 1 : digit.weight) * stride;
+      int64_t inner = (digit.ragged ? 1 : digit.stride) * stride;
       if (walk.shape.size() > first && walk.strides.back() == inner * digit.span()) {
         walk.shape.back() *= digit.span();
         walk.strides.back() = inner;

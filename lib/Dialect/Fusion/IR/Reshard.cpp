@@ -67,13 +67,13 @@ Reshard fusion::unsupportedReshard(std::string reason) {
 
 namespace {
 /// The position of a mesh axis in a type. Each axis restricts a device's elements independently
-/// (its coordinate is index / weight % size), so a reshard is one change per axis.
+/// (its coordinate is index / stride % size), so a reshard is one change per axis.
 struct AxisState {
   enum Kind { Replicated, Split, Partial } kind = Replicated;
   int64_t dim = -1;
-  int64_t weight = 0;
+  int64_t stride = 0;
   bool operator==(const AxisState &o) const {
-    return kind == o.kind && dim == o.dim && weight == o.weight;
+    return kind == o.kind && dim == o.dim && stride == o.stride;
   }
   bool operator!=(const AxisState &o) const { return !(*this == o); }
 };
@@ -95,7 +95,7 @@ static FailureOr<SmallVector<AxisState>> getStates(RankedTensorType type) {
     for (const ResolvedDigit &digit : digits)
       if (digit.kind == DigitKind::Device && digit.size > 1)
         states[axes.getMesh().axisIndex(digit.axis.getValue())] = {
-            AxisState::Split, static_cast<int64_t>(dim), digit.weight};
+            AxisState::Split, static_cast<int64_t>(dim), digit.stride};
   for (StringAttr axis : axes.getPartial())
     if (axes.getMesh().axisSize(axis.getValue()) > 1)
       states[axes.getMesh().axisIndex(axis.getValue())] = {AxisState::Partial, -1, 0};
@@ -119,7 +119,7 @@ static AxesAttr buildAxes(RankedTensorType type, MeshAttr mesh, ArrayRef<AxisSta
   SmallVector<StringAttr> partial;
   for (auto [axis, state] : llvm::zip_equal(mesh.getAxes(), states)) {
     if (state.kind == AxisState::Split)
-      split[state.dim].push_back({state.weight, axis.name});
+      split[state.dim].push_back({state.stride, axis.name});
     else if (state.kind == AxisState::Partial)
       partial.push_back(axis.name);
   }
@@ -127,15 +127,15 @@ static AxesAttr buildAxes(RankedTensorType type, MeshAttr mesh, ArrayRef<AxisSta
   for (auto [list, extent] : llvm::zip_equal(split, type.getShape())) {
     llvm::sort(list, [](const auto &a, const auto &b) { return a.first > b.first; });
     SmallVector<Digit> digits;
-    int64_t open = extent; // weight of the last digit placed
-    for (auto [weight, axis] : list) {
-      int64_t span = weight * mesh.axisSize(axis.getValue());
+    int64_t open = extent; // stride of the last digit placed
+    for (auto [stride, axis] : list) {
+      int64_t span = stride * mesh.axisSize(axis.getValue());
       if (span == 0 || open % span != 0)
         return {};
       if (open != span)
         digits.push_back(Digit::serial(open / span));
       digits.push_back(Digit::device(axis));
-      open = weight;
+      open = stride;
     }
     dims.push_back(DimAxesAttr::get(context, digits));
   }
@@ -185,7 +185,7 @@ static Sequence makeSequence(RankedTensorType from, ArrayRef<Change> changes,
       if (first ? !canMerge(*first, change) : change.kind != kind)
         return false;
       // Partial sums are scattered in one step onto one run of digits.
-      int64_t low = change.to.weight, high = low * mesh.axisSize(change.axis.getValue());
+      int64_t low = change.to.stride, high = low * mesh.axisSize(change.axis.getValue());
       if (first && kind == ReshardKind::ReduceScatter && low != runHigh && high != runLow)
         return false;
       SmallVector<AxisState> trial = states;

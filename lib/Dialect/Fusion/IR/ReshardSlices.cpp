@@ -202,7 +202,7 @@ void SliceClassifier::classifyMovement(const Moves &moves) {
 }
 
 Explained<SliceReshard> SliceClassifier::classify(ArrayRef<SmallVector<StreamPart>> streams) {
-  Reshard whole = classifyReshard(op.getInput().getType(), op.getType());
+  Reshard whole = classifyReshard(op);
   if (!whole.isSupported())
     return explain(op) << whole.reason;
   result.sourceMesh = sourceAxes.getMesh();

@@ -36,7 +36,7 @@ enum class Neutral { Zero, Lowest, Highest };
 /// Makes one function compute its results for any extent up to the bound.
 class Bounder {
 public:
-  Bounder(func::FuncOp function, const PassLog &say) : function(function), say(say) {}
+  Bounder(func::FuncOp function, const PassLog &logger) : function(function), logger(logger) {}
 
   LogicalResult run();
   unsigned numMasked = 0;
@@ -64,7 +64,7 @@ private:
   FailureOr<Value> mask(Operation *user, Value value, int64_t dim, Neutral neutral);
 
   func::FuncOp function;
-  const PassLog &say;
+  const PassLog &logger;
   DimGroups dims;
   llvm::DenseSet<DimGroups::Dim> varying; ///< leaders
   int64_t bound = 0;
@@ -186,7 +186,7 @@ FailureOr<Value> Bounder::mask(Operation *user, Value value, int64_t dim, Neutra
   Value other = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(splat(type, neutral)));
   found = arith::SelectOp::create(builder, loc, exists, value, other);
   ++numMasked;
-  say(loc, [&](raw_ostream &os) {
+  logger(loc, [&](raw_ostream &os) {
     os << "dimension " << dim << " of an operand is masked behind the extent of a run";
   });
   return found;
@@ -368,11 +368,11 @@ struct FusionBoundExtentsPass
     func::FuncOp function = getOperation();
     if (function.isExternal() || !function.getBody().hasOneBlock())
       return;
-    PassLog say("fusion-bound-extents", log);
-    Bounder bounder(function, say);
+    PassLog logger("fusion-bound-extents", log);
+    Bounder bounder(function, logger);
     if (failed(bounder.run()))
       return signalPassFailure();
-    say.summary(function.getLoc(), {{"operands masked", bounder.numMasked}});
+    logger.summary(function.getLoc(), {{"operands masked", bounder.numMasked}});
     numMasked += bounder.numMasked;
     if (!bounder.isBounded())
       markAllAnalysesPreserved();

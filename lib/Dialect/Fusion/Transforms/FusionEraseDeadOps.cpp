@@ -26,20 +26,20 @@ struct FusionEraseDeadOpsPass
   using FusionEraseDeadOpsBase::FusionEraseDeadOpsBase;
 
   void runOnOperation() override {
-    PassLog say("fusion-erase-dead-ops", log);
+    PassLog logger("fusion-erase-dead-ops", log);
     unsigned erased = 0;
     for (Block &block : getOperation().getBody())
       // In reverse order, so users are visited first.
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
         if (!isOpTriviallyDead(&op))
           continue;
-        say(op.getLoc(), [&](raw_ostream &os) {
+        logger(op.getLoc(), [&](raw_ostream &os) {
           os << "'" << op.getName() << "' is erased: no result depends on it";
         });
         op.erase();
         ++erased;
       }
-    say.summary(getOperation().getLoc(), {{"erased", erased}});
+    logger.summary(getOperation().getLoc(), {{"erased", erased}});
     numErased += erased;
     if (!erased)
       markAllAnalysesPreserved();

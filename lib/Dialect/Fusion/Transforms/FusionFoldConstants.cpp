@@ -114,7 +114,7 @@ struct FusionFoldConstantsPass
   using FusionFoldConstantsBase::FusionFoldConstantsBase;
 
   void runOnOperation() override {
-    PassLog say("fusion-fold-constants", log);
+    PassLog logger("fusion-fold-constants", log);
     unsigned folded = 0;
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
@@ -140,7 +140,7 @@ struct FusionFoldConstantsPass
       }
       if (values.empty())
         continue;
-      say(op->getLoc(), [&](raw_ostream &os) { os << "its result is known"; });
+      logger(op->getLoc(), [&](raw_ostream &os) { os << "its result is known"; });
       ++folded;
       op->replaceAllUsesWith(values);
       op->erase();
@@ -150,7 +150,7 @@ struct FusionFoldConstantsPass
         for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
           if (isOpTriviallyDead(&op))
             op.erase();
-    say.summary(getOperation().getLoc(), {{"folded", folded}});
+    logger.summary(getOperation().getLoc(), {{"folded", folded}});
     numFolded += folded;
     if (!folded)
       markAllAnalysesPreserved();

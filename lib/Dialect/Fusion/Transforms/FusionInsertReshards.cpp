@@ -16,7 +16,7 @@
 #include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -45,7 +45,7 @@ static void scheduleReductions(Operation *op, ScheduleAttr schedule) {
   for (Operation *user : op->getUsers()) {
     auto reshard = dyn_cast<ReshardOp>(user);
     if (!reshard || reshard.getScheduleAttr() || !getAxes(reshard.getInput()).isPartial() ||
-        classifyReshard(reshard.getInput().getType(), reshard.getType()).isLocal())
+        classifyReshard(reshard).isLocal())
       continue;
     reshard.setScheduleAttr(schedule);
   }
@@ -82,7 +82,7 @@ struct FusionInsertReshardsPass
   using FusionInsertReshardsBase::FusionInsertReshardsBase;
 
   void runOnOperation() override {
-    PassLog say("fusion-insert-reshards", log);
+    PassLog logger("fusion-insert-reshards", log);
     made.clear();
     reshardedAfter.clear();
     before = after = writtenOut = 0;
@@ -100,14 +100,14 @@ struct FusionInsertReshardsPass
         ops.push_back(op);
     });
     for (Operation *op : ops)
-      if (failed(makeLocal(op, say)))
+      if (failed(makeLocal(op, logger)))
         return signalPassFailure();
     for (Operation *op : ops)
       eraseHints(op, reshardedAfter.contains(op));
     made.clear();
     reshardedAfter.clear();
     shareReshards(getOperation(), [&](ReshardOp stays, Location gone) {
-      say(gone, [&](raw_ostream &os) {
+      logger(gone, [&](raw_ostream &os) {
         os << "shares the reshard to " << formatAxes(getAxes(stays.getResult()));
       });
     });
@@ -122,12 +122,12 @@ struct FusionInsertReshardsPass
       if (*rows == 1)
         continue;
       ++writtenOut;
-      say(op.getLoc(), [&](raw_ostream &os) { os << "wrote out a reshard as " << *rows; });
+      logger(op.getLoc(), [&](raw_ostream &os) { os << "wrote out a reshard as " << *rows; });
     }
     if (pricer || ordered)
-      splitAllReduces(say);
-    say.summary(getOperation().getLoc(),
-                {{"before", before}, {"after", after}, {"written out", writtenOut}});
+      splitAllReduces(logger);
+    logger.summary(getOperation().getLoc(),
+                   {{"before", before}, {"after", after}, {"written out", writtenOut}});
     numBefore += before;
     numAfter += after;
     numWrittenOut += writtenOut;
@@ -170,7 +170,7 @@ private:
     return pricer ? success() : getOperation().emitError() << error;
   }
 
-  void splitAllReduces(const PassLog &say) {
+  void splitAllReduces(const PassLog &logger) {
     SmallVector<ReshardOp> reshards;
     getOperation().walk([&](ReshardOp op) { reshards.push_back(op); });
     for (ReshardOp op : reshards) {
@@ -178,7 +178,7 @@ private:
       if (!splitAllReduce(op, pricer.get()))
         continue;
       ++numSplit;
-      say(loc, [&](raw_ostream &os) {
+      logger(loc, [&](raw_ostream &os) {
         os << "split the all-reduce into a reduce-scatter and an all-gather";
         if (pricer)
           os << ", which are faster on " << pricer->getMachineName();
@@ -187,7 +187,7 @@ private:
   }
 
   /// Plans the op on the side of its hint or the option, or on the cheaper side.
-  FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &say) {
+  FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &logger) {
     GatherMode mode = gatherOf(op);
     if (mode == GatherMode::Cost && !pricer)
       mode = GatherMode::Before;
@@ -202,7 +202,7 @@ private:
     double secondsBefore = priceLocalPlan(op, *before, *pricer),
            secondsAfter = priceLocalPlan(op, *after, *pricer);
     bool isAfter = secondsAfter < (1 - pricer->getMargins().gain) * secondsBefore;
-    say(op->getLoc(), [&](raw_ostream &os) {
+    logger(op->getLoc(), [&](raw_ostream &os) {
       os << "reshards stand " << (isAfter ? "behind" : "before") << " the op: "
          << llvm::formatv("{0:F1} us before, {1:F1} us after on {2}", secondsBefore * 1e6,
                           secondsAfter * 1e6, pricer->getMachineName());
@@ -210,7 +210,7 @@ private:
     return isAfter ? after : before;
   }
 
-  LogicalResult makeLocal(Operation *op, const PassLog &say) {
+  LogicalResult makeLocal(Operation *op, const PassLog &logger) {
     auto undecided = [](Type type) { return isa<RankedTensorType>(type) && !getAxes(type); };
     if (llvm::any_of(op->getOperandTypes(), undecided) ||
         llvm::any_of(op->getResultTypes(), undecided))
@@ -222,20 +222,20 @@ private:
     if (isElementwise(op))
       return verifyLocal(op, [op] { return op->emitOpError(); });
     std::string reason;
-    FailureOr<LocalPlan> plan = planFor(op, reason, say);
+    FailureOr<LocalPlan> plan = planFor(op, reason, logger);
     if (failed(plan))
       return op->emitOpError() << reason;
     // A bias is added once, so not to each partial sum.
     if (getAxesRule(op)->addedOnce && plan->results.front().isPartial() &&
         !getAxes(op->getResult(0)).isPartial()) {
-      moveBiasBehind(op, say);
-      return makeLocal(op, say);
+      moveBiasAfter(op, logger);
+      return makeLocal(op, logger);
     }
-    return apply(op, *plan, say);
+    return apply(op, *plan, logger);
   }
 
   /// Adds the op's bias to its reduced result instead.
-  void moveBiasBehind(Operation *op, const PassLog &say) {
+  void moveBiasAfter(Operation *op, const PassLog &logger) {
     AxesRule rule = *getAxesRule(op);
     Value result = op->getResult(0), bias = op->getOperand(*rule.addedOnce);
     auto type = cast<RankedTensorType>(result.getType());
@@ -253,7 +253,7 @@ private:
     auto sum = arith::AddFOp::create(builder, op->getLoc(), result, wide);
     result.replaceAllUsesExcept(sum.getResult(), sum);
     op->eraseOperand(*rule.addedOnce);
-    say(op->getLoc(), [](raw_ostream &os) { os << "the bias is added after the reduction"; });
+    logger(op->getLoc(), [](raw_ostream &os) { os << "the bias is added after the reduction"; });
   }
 
   /// `value` with other axes for `op`: an existing reshard or a new one.
@@ -296,7 +296,7 @@ private:
   /// Ops next to which a reshard was inserted.
   llvm::SmallPtrSet<Operation *, 8> reshardedAfter;
 
-  LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
+  LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &logger) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
       return axes.verifyFits(type.getShape(), [op] { return op->emitOpError(); });
     };
@@ -310,7 +310,7 @@ private:
       if (failed(fits(type, axes)))
         return failure();
       operand.set(reshardTo(builder, op, operand.get(), axes));
-      say(op->getLoc(), [&](raw_ostream &os) {
+      logger(op->getLoc(), [&](raw_ostream &os) {
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
     }
@@ -331,7 +331,7 @@ private:
       ReshardOp reshard = createReshard(builder, op, type, result);
       result.replaceAllUsesExcept(reshard.getResult(), reshard);
       ++after;
-      say(op->getLoc(), [&](raw_ostream &os) {
+      logger(op->getLoc(), [&](raw_ostream &os) {
         os << "the result is " << formatAxes(axes) << ", and is resharded to "
            << formatAxes(wanted);
       });

@@ -54,7 +54,7 @@ struct FusionNarrowProducts : public fusion::impl::FusionNarrowProductsBase<Fusi
     // The reference, and programs whose results must not depend on the device, keep what they say.
     if (func->hasAttr(kReferenceOfAttrName) || isDeterministic(func))
       return;
-    PassLog say("fusion-narrow-products", log);
+    PassLog logger("fusion-narrow-products", log);
     unsigned narrowed = 0;
     func.walk([&](Operation *op) {
       if (!isa<MatmulOp, GroupedMatmulOp>(op))
@@ -74,7 +74,7 @@ struct FusionNarrowProducts : public fusion::impl::FusionNarrowProductsBase<Fusi
       ++narrowed;
     });
     numNarrowed += narrowed;
-    say.summary(func.getLoc(), {{"products", narrowed}});
+    logger.summary(func.getLoc(), {{"products", narrowed}});
   }
 };
 } // namespace

@@ -65,7 +65,7 @@ struct FusionOutlineReferencePass
   using FusionOutlineReferenceBase::FusionOutlineReferenceBase;
 
   void runOnOperation() override {
-    PassLog say("fusion-outline-reference", log);
+    PassLog logger("fusion-outline-reference", log);
     SymbolTable symbols(getOperation());
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (!function.isPublic() || function.isExternal() ||
@@ -89,8 +89,8 @@ struct FusionOutlineReferencePass
       makeWhole(twin);
       symbols.insert(twin, std::next(function->getIterator()));
       ++numReferences;
-      say(function.getLoc(),
-          [&](raw_ostream &os) { os << "created the unsharded reference @" << name; });
+      logger(function.getLoc(),
+             [&](raw_ostream &os) { os << "created the unsharded reference @" << name; });
     }
   }
 };

@@ -35,7 +35,7 @@ using Dim = DimGroups::Dim;
 /// Pads the dimensions of one function.
 class Padder {
 public:
-  Padder(func::FuncOp function, const PassLog &say) : function(function), say(say) {}
+  Padder(func::FuncOp function, const PassLog &logger) : function(function), logger(logger) {}
 
   LogicalResult run();
   size_t numPadded() const { return groups.size(); } ///< groups of dimensions
@@ -74,7 +74,7 @@ private:
   void setExtents();
 
   func::FuncOp function;
-  const PassLog &say;
+  const PassLog &logger;
   DimGroups dims;
   llvm::MapVector<Dim, Group> groups; ///< by leader; what is not padded is in none
   std::optional<ZeroPadding> padding;
@@ -190,7 +190,7 @@ LogicalResult Padder::choose() {
     return failure();
   for (auto &[leader, padded] : groups) {
     const Group &group = padded;
-    say(group.value.getLoc(), [&](raw_ostream &os) {
+    logger(group.value.getLoc(), [&](raw_ostream &os) {
       os << "an extent is padded to " << group.extent << ", a multiple of " << group.unit;
     });
   }
@@ -286,7 +286,7 @@ Value Padder::cut(Operation *op, Value value, ArrayRef<int64_t> extents) {
                                  RankedTensorType::get(extents, type.getElementType(), axes), value,
                                  SmallVector<int64_t>(rank, 0), SmallVector<int64_t>(rank, 1));
   types[result] = typeOf(result);
-  say(op->getLoc(), [&](raw_ostream &os) {
+  logger(op->getLoc(), [&](raw_ostream &os) {
     os << "an operand is needed without padding: all devices get it whole";
   });
   return result;
@@ -450,11 +450,11 @@ struct FusionPadExtentsPass : public fusion::impl::FusionPadExtentsBase<FusionPa
     func::FuncOp function = getOperation();
     if (function.isExternal() || !function.getBody().hasOneBlock())
       return;
-    PassLog say("fusion-pad-extents", log);
-    Padder padder(function, say);
+    PassLog logger("fusion-pad-extents", log);
+    Padder padder(function, logger);
     if (failed(padder.run()) || failed(verifyFits(function)))
       return signalPassFailure();
-    say.summary(function.getLoc(), {{"extents padded", padder.numPadded()}});
+    logger.summary(function.getLoc(), {{"extents padded", padder.numPadded()}});
     numPadded += padder.numPadded();
     if (!padder.numPadded())
       markAllAnalysesPreserved();

@@ -134,7 +134,7 @@ struct FusionPropagateAxesPass
       }
     }
     PassLog logger("fusion-propagate-axes", log);
-    say = &logger;
+    remarks = &logger;
     if (failed(propagate()))
       return signalPassFailure();
     reduceReturned(function, values, logger);
@@ -159,14 +159,14 @@ private:
   std::deque<Operation *> open;
   /// Elementwise ops with a decided operand and maybe an undecided one, which gets the same axes.
   /// Handled when all else is decided.
-  std::deque<Operation *> besides;
+  std::deque<Operation *> siblings;
   /// Ops with an undecided operand that only a contraction with a split operand would decide.
   /// Handled when all else is decided.
-  std::deque<Operation *> guesses;
+  std::deque<Operation *> contractions;
   /// Ops whose partial operands must be reduced. Their results are decided when all else is.
   std::deque<Operation *> reductions;
   MeshAttr mesh;
-  const PassLog *say = nullptr;
+  const PassLog *remarks = nullptr;
   std::shared_ptr<Pricer> pricer; ///< if there is a machine
   unsigned fromOperands = 0, fromUses = 0, replicated = 0;
 
@@ -177,8 +177,8 @@ private:
     forward.clear();
     backward.clear();
     open.clear();
-    besides.clear();
-    guesses.clear();
+    siblings.clear();
+    contractions.clear();
     reductions.clear();
     mesh = {};
     fromOperands = fromUses = replicated = 0;
@@ -199,7 +199,7 @@ private:
         forward.push_back(op);
         backward.push_front(op);
         if (isElementwise(op))
-          besides.push_back(op);
+          siblings.push_back(op);
       }
     });
     if (mesh || values.empty())
@@ -217,9 +217,12 @@ private:
     using Step = LogicalResult (Pass::*)(Operation *);
     // By priority.
     SmallVector<std::pair<std::deque<Operation *> *, Step>> steps = {
-        {&forward, &Pass::goForward}, {&backward, &Pass::goBackward},
-        {&open, &Pass::choose},       {&besides, &Pass::goBeside},
-        {&guesses, &Pass::guess},     {&reductions, &Pass::reduceOperands}};
+        {&forward, &Pass::goForward},
+        {&backward, &Pass::goBackward},
+        {&open, &Pass::choose},
+        {&siblings, &Pass::decideSiblings},
+        {&contractions, &Pass::decideByContraction},
+        {&reductions, &Pass::reduceOperands}};
     if (pricer) // the price includes the consumers
       std::swap(steps[1], steps[2]);
     size_t next = 0;
@@ -253,7 +256,7 @@ private:
       return failure();
     retype(value, withAxes(type, axes));
     origins[value] = from;
-    (*say)(value.getLoc(), [&](raw_ostream &os) {
+    (*remarks)(value.getLoc(), [&](raw_ostream &os) {
       if (auto argument = dyn_cast<BlockArgument>(value))
         os << "argument " << argument.getArgNumber();
       else
@@ -266,7 +269,7 @@ private:
       forward.push_back(op);
       backward.push_back(op);
       if (isElementwise(op))
-        besides.push_back(op);
+        siblings.push_back(op);
     };
     if (Operation *op = value.getDefiningOp())
       enqueue(op);
@@ -279,12 +282,12 @@ private:
   LogicalResult goForward(Operation *op) {
     // A constant takes the axes of a split operand; else consumers may decide both.
     SmallVector<AxesAttr> operands = operandAxesOf(op);
-    bool isSaid = llvm::any_of(operands, says);
-    auto isAwaited = [&](Value value) {
+    bool hasSplit = llvm::any_of(operands, isSharded);
+    auto mustWait = [&](Value value) {
       return isUndecided(value) &&
-             !(isSaid && isa_and_present<arith::ConstantOp>(value.getDefiningOp()));
+             !(hasSplit && isa_and_present<arith::ConstantOp>(value.getDefiningOp()));
     };
-    if (op->getNumOperands() == 0 || llvm::any_of(op->getOperands(), isAwaited))
+    if (op->getNumOperands() == 0 || llvm::any_of(op->getOperands(), mustWait))
       return success();
     bool isReduced = mustReduce(op, operands);
     for (auto [i, result] : llvm::enumerate(op->getResults())) {
@@ -319,7 +322,7 @@ private:
     ++fromOperands;
     Value from = op->getOperand(0);
     for (Value operand : op->getOperands())
-      if (AxesAttr other = getAxes(operand); other && says(other) && !says(getAxes(from)))
+      if (AxesAttr other = getAxes(operand); other && isSharded(other) && !isSharded(getAxes(from)))
         from = operand;
     if (isElementwise(op))
       align(op, axes);
@@ -329,7 +332,7 @@ private:
   static AxesAttr whole(AxesAttr axes) { return axes.withPartial({}, ReduceKind::Sum); }
 
   /// Whether axes contain more than replication.
-  static bool says(AxesAttr axes) {
+  static bool isSharded(AxesAttr axes) {
     return axes && (axes.isPartial() ||
                     llvm::any_of(axes.getDims(), [](DimAxesAttr dim) { return dim.hasDevice(); }));
   }
@@ -353,7 +356,7 @@ private:
         conflict->reason = reason;
       return reportConflict(op, *conflict, origins);
     }
-    (*say)(op->getLoc(), [&](raw_ostream &os) {
+    (*remarks)(op->getLoc(), [&](raw_ostream &os) {
       os << "its operands do not fit each other (" << conflict->reason << ')';
     });
     for (auto [i, result] : llvm::enumerate(op->getResults()))
@@ -381,7 +384,7 @@ private:
         least = seconds;
         best = plan;
       }
-    (*say)(op->getLoc(), [&](raw_ostream &os) {
+    (*remarks)(op->getLoc(), [&](raw_ostream &os) {
       os << llvm::formatv("result {0}: {1:F1} us, by the rules {2:F1} us on {3}",
                           formatAxes(best.results.front()), least * 1e6, byRule * 1e6,
                           pricer->getMachineName());
@@ -429,7 +432,7 @@ private:
         continue;
       auto type = cast<RankedTensorType>(operand.get().getType());
       operand.set(createReshard(builder, op, withAxes(type, axes), operand.get()));
-      (*say)(op->getLoc(), [&](raw_ostream &os) {
+      (*remarks)(op->getLoc(), [&](raw_ostream &os) {
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
     }
@@ -450,7 +453,7 @@ private:
 
   /// Whether contracted dimensions of the operand are split in another operand, and the result
   /// leaves open whether they are reduced or gathered.
-  static bool isGuess(Operation *op, unsigned number, unsigned result) {
+  static bool isByContraction(Operation *op, unsigned number, unsigned result) {
     std::optional<AxesRule> rule = getAxesRule(op);
     AxesAttr resultAxes = getAxes(op->getResult(result));
     auto isOpen = [&](const Digit &digit) {
@@ -466,11 +469,13 @@ private:
     return false;
   }
 
-  LogicalResult goBackward(Operation *op) { return decideOperands(op, /*mayGuess=*/false); }
-  LogicalResult guess(Operation *op) { return decideOperands(op, /*mayGuess=*/true); }
+  LogicalResult goBackward(Operation *op) { return decideOperands(op, /*mayContract=*/false); }
+  LogicalResult decideByContraction(Operation *op) {
+    return decideOperands(op, /*mayContract=*/true);
+  }
 
   /// Decides undecided operands from results.
-  LogicalResult decideOperands(Operation *op, bool mayGuess) {
+  LogicalResult decideOperands(Operation *op, bool mayContract) {
     std::optional<unsigned> number;
     for (auto [i, result] : llvm::enumerate(op->getResults()))
       if (getAxes(result)) {
@@ -482,8 +487,8 @@ private:
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       if (!isUndecided(operand))
         continue;
-      if (!mayGuess && isGuess(op, i, *number)) {
-        guesses.push_back(op);
+      if (!mayContract && isByContraction(op, i, *number)) {
+        contractions.push_back(op);
         continue;
       }
       AxesAttr axes =
@@ -502,11 +507,11 @@ private:
 
   /// Operands of an elementwise op follow the first split one. A partial operand decides no others:
   /// an addend of a sum need not be a partial sum.
-  LogicalResult goBeside(Operation *op) {
+  LogicalResult decideSiblings(Operation *op) {
     auto operands = op->getOperands();
     auto it = llvm::find_if(operands, [](Value value) {
       AxesAttr axes = getAxes(value);
-      return axes && !axes.isPartial() && says(axes);
+      return axes && !axes.isPartial() && isSharded(axes);
     });
     for (Value operand : operands) {
       if (it == operands.end() || !isUndecided(operand))

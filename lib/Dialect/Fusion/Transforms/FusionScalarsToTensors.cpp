@@ -97,12 +97,12 @@ struct FusionScalarsToTensorsPass
     func::FuncOp function = getOperation();
     if (function.isExternal() || !computesOnTensors(function))
       return markAllAnalysesPreserved();
-    PassLog say("fusion-scalars-to-tensors", log);
+    PassLog logger("fusion-scalars-to-tensors", log);
     for (BlockArgument argument : function.getArguments()) {
       if (!convertValue(argument))
         continue;
       ++numArguments;
-      say(function.getLoc(), [&](raw_ostream &os) {
+      logger(function.getLoc(), [&](raw_ostream &os) {
         os << "argument " << argument.getArgNumber() << " becomes " << argument.getType();
       });
     }

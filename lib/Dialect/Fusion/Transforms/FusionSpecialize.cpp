@@ -64,9 +64,9 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
   using FusionSpecializeBase::FusionSpecializeBase;
 
   void runOnOperation() override {
-    PassLog say("fusion-specialize", log);
+    PassLog logger("fusion-specialize", log);
     extents = 0;
-    if (failed(specializeMeshes(getOperation(), mesh, devices, say)) || failed(parseShapes()))
+    if (failed(specializeMeshes(getOperation(), mesh, devices, logger)) || failed(parseShapes()))
       return signalPassFailure();
     if (failed(checkEntry()) || failed(checkNames()))
       return signalPassFailure();
@@ -87,7 +87,7 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
       if (failed(specialize(function)))
         return signalPassFailure();
     }
-    say.summary(getOperation().getLoc(), {{"extents", extents}});
+    logger.summary(getOperation().getLoc(), {{"extents", extents}});
     numExtents += extents;
   }
 

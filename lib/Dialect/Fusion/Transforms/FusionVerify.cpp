@@ -8,7 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "tandem/Support/ElementTypes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -109,7 +109,7 @@ static LogicalResult verifyDecided(Operation *op) {
 }
 
 static LogicalResult verifyReshard(ReshardOp op) {
-  Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
+  Reshard reshard = classifyReshard(op);
   if (!reshard.isSupported())
     return op.emitOpError() << reshard.reason;
   if (reshard.kind == ReshardKind::Sequence)

@@ -194,7 +194,7 @@ AxesAttr fusion::scatterForUsers(Value value, AxesAttr axes, ArrayRef<AxesAttr> 
   return Scatter(axes, cast<RankedTensorType>(value.getType()), std::move(free)).run(value);
 }
 
-void fusion::reduceReturned(func::FuncOp function, ArrayRef<Value> decided, const PassLog &say) {
+void fusion::reduceReturned(func::FuncOp function, ArrayRef<Value> decided, const PassLog &logger) {
   llvm::DenseSet<Value> decidedHere(decided.begin(), decided.end());
   for (auto ret : function.getOps<func::ReturnOp>())
     for (OpOperand &operand : ret->getOpOperands()) {
@@ -206,7 +206,7 @@ void fusion::reduceReturned(func::FuncOp function, ArrayRef<Value> decided, cons
           withAxes(cast<RankedTensorType>(operand.get().getType()), reduced(axes));
       operand.set(
           ReshardOp::create(builder, operand.get().getLoc(), type, operand.get(), ScheduleAttr()));
-      say(ret.getLoc(), [&](raw_ostream &os) {
+      logger(ret.getLoc(), [&](raw_ostream &os) {
         os << "result " << operand.getOperandNumber() << " of the function is reduced";
       });
     }

@@ -34,7 +34,7 @@ AxesAttr scatterForUsers(Value value, AxesAttr axes, ArrayRef<AxesAttr> terms);
 
 /// Inserts a reduction before the return of each partial value in `decided` (values without
 /// annotated axes). Keeps the signature.
-void reduceReturned(func::FuncOp function, ArrayRef<Value> decided, const PassLog &say);
+void reduceReturned(func::FuncOp function, ArrayRef<Value> decided, const PassLog &logger);
 
 } // namespace tandem::fusion
 

@@ -12,7 +12,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Location.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -288,7 +288,7 @@ static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Lo
   llvm::DenseMap<Key, RootedReshard> standing;
   SmallVector<ReshardOp> reshards = llvm::to_vector(block.getOps<ReshardOp>());
   for (ReshardOp op : reshards) {
-    if (op.getPart() || classifyReshard(op.getInput().getType(), op.getType()).isLocal())
+    if (op.getPart() || classifyReshard(op).isLocal())
       continue;
     RootedReshard here = findRoot(op);
     auto [it, isNew] =

@@ -138,7 +138,7 @@ static void replaceMeshes(ModuleOp module, const MeshMap &meshes) {
 }
 
 LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> options,
-                                       ArrayRef<int64_t> devices, const PassLog &say) {
+                                       ArrayRef<int64_t> devices, const PassLog &logger) {
   SmallVector<SizeOption> sizes;
   for (StringRef text : options) {
     FailureOr<SizeOption> option = parseOption(module, text);
@@ -163,7 +163,7 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
     return failure();
   for (auto &[mesh, made] : meshes)
     if (mesh != made)
-      say(module.getLoc(), [&, mesh = mesh, made = made](raw_ostream &os) {
+      logger(module.getLoc(), [&, mesh = mesh, made = made](raw_ostream &os) {
         os << "mesh " << mesh << " is now " << made;
       });
   replaceMeshes(module, meshes);

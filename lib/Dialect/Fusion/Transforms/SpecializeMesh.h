@@ -19,7 +19,7 @@ namespace tandem::fusion {
 /// option that is malformed, matches no mesh or contradicts a known size is an error at the module.
 /// Meshes that had a `?` and have as many devices as `devices` get these.
 LogicalResult specializeMeshes(ModuleOp module, ArrayRef<std::string> options,
-                               ArrayRef<int64_t> devices, const PassLog &say);
+                               ArrayRef<int64_t> devices, const PassLog &logger);
 
 /// Size of mesh axis `name` in the module; none if no mesh has it or sizes differ.
 std::optional<int64_t> findAxisSize(ModuleOp module, StringRef name);

@@ -10,7 +10,7 @@
 #include "Retype.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/IR/ReshardSlices.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -104,7 +104,7 @@ LogicalResult Slicer::followGathers(Operation *op, int64_t dim, const StreamFact
     const auto *there = llvm::find(factors, along);
     if (!gather || there == factors.end())
       continue;
-    Reshard reshard = classifyReshard(gather.getInput().getType(), gather.getType());
+    Reshard reshard = classifyReshard(gather);
     if (reshard.kind == ReshardKind::AllGather && reshard.fromDim == there - factors.begin() &&
         failed(slice(operand.get(), there - factors.begin(), factor, pieces)))
       return failure();
@@ -140,7 +140,7 @@ LogicalResult Slicer::followUsers(Value value, int64_t dim, const StreamFactor &
 }
 
 LogicalResult fusion::streamReshard(ReshardOp op, const StreamFactor &factor) {
-  Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
+  Reshard reshard = classifyReshard(op);
   bool gathers = reshard.kind == ReshardKind::AllGather ||
                  (reshard.kind == ReshardKind::AllToAll && !factor.toOwners);
   bool scatters = reshard.kind == ReshardKind::ReduceScatter && factor.dim == reshard.toDim;

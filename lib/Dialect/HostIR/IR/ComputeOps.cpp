@@ -104,8 +104,8 @@ LogicalResult MatmulOp::verify() {
 
 LogicalResult GatedMatmulOp::verify() {
   constexpr int64_t most = std::numeric_limits<uint32_t>::max(); // as in a stream program
-  if (int64_t leaving = getLeavingAttr().getInt(); leaving < 0 || leaving > most)
-    return emitOpError() << "expected to leave 0 to " << most << " SMs, found " << leaving;
+  if (int64_t reserved = getReservedAttr().getInt(); reserved < 0 || reserved > most)
+    return emitOpError() << "expected to reserve 0 to " << most << " SMs, found " << reserved;
   return success();
 }
 

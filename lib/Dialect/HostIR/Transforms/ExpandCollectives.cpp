@@ -92,8 +92,8 @@ struct ExpandCollectives : public hostir::impl::ExpandCollectivesBase<ExpandColl
       if (channel.can(Capability::Collectives))
         continue;
       if (log)
-        say(*this, op) << "expanded " << stringifyCollectiveKind(op.getKind()) << " among "
-                       << channel.groupSize() << " devices";
+        logger(*this, op) << "expanded " << stringifyCollectiveKind(op.getKind()) << " among "
+                          << channel.groupSize() << " devices";
       expand(op, channel);
       op.erase();
       ++numExpanded;

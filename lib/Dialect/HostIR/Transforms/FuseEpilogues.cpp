@@ -194,7 +194,7 @@ struct FuseEpilogues : public hostir::impl::FuseEpiloguesBase<FuseEpilogues> {
       rewrite(*pair);
       ++numFused;
       if (log)
-        say(*this, pair->launch) << "@" << pair->launch.getKernel() << " computes in place";
+        logger(*this, pair->launch) << "@" << pair->launch.getKernel() << " computes in place";
     }
   }
 };

@@ -315,13 +315,14 @@ struct FuseLaunches : public hostir::impl::FuseLaunchesBase<FuseLaunches> {
               numFused += members - 1;
               numBuffers += buffers;
               if (log)
-                say(*this, launch) << "one launch of @" << launch.getKernel() << " in place of "
-                                   << members << "; " << buffers << " buffers are gone";
+                logger(*this, launch) << "one launch of @" << launch.getKernel() << " in place of "
+                                      << members << "; " << buffers << " buffers are gone";
             },
             [&](LaunchOp launch, StringRef why) {
               if (log)
-                say(*this, launch) << "@" << launch.getKernel()
-                                   << " is not fused with the launch that it reads from: " << why;
+                logger(*this, launch)
+                    << "@" << launch.getKernel()
+                    << " is not fused with the launch that it reads from: " << why;
             });
   }
 

@@ -192,8 +192,8 @@ struct InsertDeallocs : public hostir::impl::InsertDeallocsBase<InsertDeallocs> 
       builder.setInsertionPointAfter(end.after);
       DeallocOp::create(builder, alloc.getLoc(), alloc, end.stream);
       if (log)
-        say(*this, alloc) << "ends on " << (end.stream == alloc.getStream() ? "its" : "another")
-                          << " stream after '" << end.after->getName() << "'";
+        logger(*this, alloc) << "ends on " << (end.stream == alloc.getStream() ? "its" : "another")
+                             << " stream after '" << end.after->getName() << "'";
       ++numInserted;
       return success();
     }

@@ -378,12 +378,12 @@ struct LocalizeBuffers : public hostir::impl::LocalizeBuffersBase<LocalizeBuffer
       if (!why.empty()) {
         ++numKept;
         if (log)
-          say(*this, alloc) << "kept whole: " << why;
+          logger(*this, alloc) << "kept whole: " << why;
         continue;
       }
       ++numLocalized;
       if (log)
-        say(*this, alloc) << "replaced by a slice in " << localizer.numParts() << " places";
+        logger(*this, alloc) << "replaced by a slice in " << localizer.numParts() << " places";
       localizer.rewrite();
       changed = true;
     }

@@ -16,7 +16,7 @@ namespace tandem::hostir {
 
 /// A remark at `op` that begins with the pass's flag. Uses only the location, since printing the op
 /// would be too long.
-inline InFlightDiagnostic say(const Pass &pass, Operation *op) {
+inline InFlightDiagnostic logger(const Pass &pass, Operation *op) {
   return emitRemark(op->getLoc()) << pass.getArgument() << ": ";
 }
 

@@ -408,9 +408,9 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
     bytesUnshared += planner.bytesUnshared;
     bytesPlanned += planner.arenaBytes + planner.symmetricBytes;
     if (log)
-      say(*this, program) << "planned " << lives->size() << " buffers: " << planner.arenaBytes
-                          << " + " << planner.symmetricBytes << " symmetric bytes, "
-                          << planner.bytesUnshared << " without sharing";
+      logger(*this, program) << "planned " << lives->size() << " buffers: " << planner.arenaBytes
+                             << " + " << planner.symmetricBytes << " symmetric bytes, "
+                             << planner.bytesUnshared << " without sharing";
   }
 };
 } // namespace

@@ -52,7 +52,7 @@ protected:
     for (auto [digits, i] : llvm::zip_equal(*dims, index))
       for (const ResolvedDigit &digit : digits)
         if (digit.kind == DigitKind::Device &&
-            i / digit.weight % digit.size != mine[mesh.axisIndex(digit.axis.getValue())])
+            i / digit.stride % digit.size != mine[mesh.axisIndex(digit.axis.getValue())])
           return false;
     return true;
   }

@@ -20,16 +20,16 @@
 
 namespace tandem::fusion {
 
-/// A digit with its size and weight (stride): incrementing the digit adds `weight` to the index of
+/// A digit with its size and stride: incrementing the digit adds `stride` to the index of
 /// the dimension. `axis` as in Digit. Example: 8 rows as `didx("x") * stream(2)` with "x" = 4: didx
-/// has weight 2, stream weight 1, so device 1, iteration 0 has row 2.
+/// has stride 2, stream stride 1, so device 1, iteration 0 has row 2.
 struct ResolvedDigit {
   DigitKind kind;
   StringAttr axis;
   int64_t size;
-  int64_t weight;
+  int64_t stride;
   /// For a stream digit with a shorter last slice, which is always innermost: the number of indices
-  /// that it cuts into `size` slices of `weight`. Otherwise 0. Example: 10 for stream(3) of 10
+  /// that it cuts into `size` slices of `stride`. Otherwise 0. Example: 10 for stream(3) of 10
   /// indices, with slices of 4, 4 and 2.
   int64_t ragged = 0;
 
@@ -37,7 +37,7 @@ struct ResolvedDigit {
   /// 10.
   int64_t span() const { return ragged ? ragged : size; }
   bool operator==(const ResolvedDigit &o) const {
-    return kind == o.kind && axis == o.axis && size == o.size && weight == o.weight &&
+    return kind == o.kind && axis == o.axis && size == o.size && stride == o.stride &&
            ragged == o.ragged;
   }
 };
@@ -49,7 +49,7 @@ bool isSliceCount(int64_t extent, int64_t count);
 /// The digits of a dimension of `extent` indices, outermost first, with the size of bare `stream`
 /// filled in. The remaining factor follows as a serial digit, unless it is 1 and there are other
 /// digits or the last stream digit is ragged. Example: `didx("x") * stream(3)` of 48 with "x" = 4
-/// gives didx (size 4, weight 12), stream (size 3, weight 4), serial (size 4, weight 1).
+/// gives didx (size 4, stride 12), stream (size 3, stride 4), serial (size 4, stride 1).
 FailureOr<SmallVector<ResolvedDigit>> resolveDim(DimAxesAttr dim, int64_t extent, MeshAttr mesh);
 
 /// `resolveDim` of every dimension of a decided type. Example: 48x5 as `[didx("x"), -]` with "x" =

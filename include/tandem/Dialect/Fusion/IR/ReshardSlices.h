@@ -14,6 +14,11 @@
 
 namespace tandem::fusion {
 
+/// Of the op's whole value.
+inline Reshard classifyReshard(ReshardOp op) {
+  return classifyReshard(op.getInput().getType(), op.getType());
+}
+
 /// What a digit is on one side of a reshard.
 struct SideDigit {
   int64_t size = 1;

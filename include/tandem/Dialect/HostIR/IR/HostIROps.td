@@ -402,7 +402,7 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
   let summary = "A matmul whose kernel waits for signals before blocks of rows, or stores rows to peers";
   let description = [{
     Means the same as its contents without the region (docs/gated.md). A device with gated kernels runs it as one
-    kernel, which holds all SMs but `leaving` of them while it waits. The matmuls are the parts of one product
+    kernel, which holds all SMs but `reserve` of them while it waits. The matmuls are the parts of one product
     lhs [M, K] * rhs -> output [M, N]: their rows cover M, and slices of K of the same rows follow each other, where all but
     the first accumulate. Blocks are computed in the order of the text, each after the waits before it. The first blocks may
     be rows of another matrix than the others, as a device's own rows are.
@@ -415,18 +415,18 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
       op's stream, allocs and deallocs, views, `arith` and `scf`, and at least one matmul.
     - gated_matmul_c2: the matmuls have operands of rank 2, no bias and no `transpose_a`; their element types and
       `transpose_b` are equal.
-    - gated_matmul_c3: `leaving` is not negative and less than 2^32.
+    - gated_matmul_c3: `reserve` is not negative and less than 2^32.
     - gated_matmul_c4: the source of a put is in an allocated buffer that only matmuls of gated matmuls write and only
       puts of gated matmuls read.
 
     Example:
     ```mlir
-    hostir.gated_matmul on %main leaving 2 {
+    hostir.gated_matmul on %main reserve 2 {
       hostir.matmul %own, %w to %d0 on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
       hostir.wait_signal %slot >= %value via %ch on %main
       hostir.matmul %rows, %w to %d1 on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
     }
-    hostir.gated_matmul on %main leaving 0 {
+    hostir.gated_matmul on %main reserve 0 {
       hostir.matmul %theirs, %w to %staged on %main : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
       hostir.put %staged to %place at %peer via %ch on %main : memref<16x8xf32> to memref<16x8xf32, #hostir.symmetric>
       hostir.signal %slot = %value at %peer via %ch on %main
@@ -435,9 +435,9 @@ def HostIR_GatedMatmulOp : HostIR_Command<"gated_matmul", [RecursiveMemoryEffect
     }
     ```
   }];
-  let arguments = (ins HostIR_Stream:$stream, I64Attr:$leaving);
+  let arguments = (ins HostIR_Stream:$stream, I64Attr:$reserved);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`on` $stream `leaving` $leaving attr-dict-with-keyword $body";
+  let assemblyFormat = "`on` $stream `reserve` $reserved attr-dict-with-keyword $body";
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }

@@ -292,7 +292,7 @@ def _pieces(p, ranks):
     """Arguments, what comes before, each time and after, bytes of symmetric memory."""
     if p.kind in ("matmul", "gated_product"):
         arguments, each = _matmul(p, "%a", "%b")
-        return arguments, "", each if p.kind == "matmul" else f"hostir.gated_matmul on %main leaving 0 {{\n      {each}\n    }}", "", 0
+        return arguments, "", each if p.kind == "matmul" else f"hostir.gated_matmul on %main reserve 0 {{\n      {each}\n    }}", "", 0
     count = max(1, p.bytes // 4)
     if p.is_exchange:
         return _exchange(p, count, ranks)
