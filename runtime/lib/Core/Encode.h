@@ -9,7 +9,6 @@
 #define TANDEM_LIB_CORE_ENCODE_H
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -33,7 +32,7 @@ template <typename T> bool take(std::string_view &from, T &value) {
   if constexpr (std::is_trivially_copyable_v<T>) {
     if (from.size() < sizeof value)
       return false;
-    std::memcpy(&value, from.data(), sizeof value);
+    from.copy(reinterpret_cast<char *>(&value), sizeof value);
     from.remove_prefix(sizeof value);
     return true;
   } else {
