@@ -423,7 +423,7 @@ Expected<GatedProduct> describeGated(const std::vector<GatedPart> &parts) {
 }
 
 /// Whether all rows begin at multiples of what a kernel loads at once.
-static bool isAligned(const PlacedView &view) {
+static bool hasAlignedRows(const PlacedView &view) {
   constexpr uint64_t kLoad = 16;
   uint64_t bits = view.address;
   for (unsigned d = 0; d < view.layout.rank; ++d)
@@ -452,7 +452,7 @@ std::string whyNoKernel(const Program &program, uint32_t head) {
     if ((type != DType::F16 && type != DType::BF16) || part.a.layout.dtype != type)
       return "only products of f16 and of bf16 have gated kernels";
     if (part.out.layout.shape[1] % 8 != 0 || part.a.layout.shape[1] % 8 != 0 ||
-        !isAligned(part.out) || !isAligned(part.a) || !isAligned(part.b))
+        !hasAlignedRows(part.out) || !hasAlignedRows(part.a) || !hasAlignedRows(part.b))
       return "expected rows at multiples of 16 bytes";
   }
   int64_t first = product->own.firstRow, end = first + product->own.rows;
