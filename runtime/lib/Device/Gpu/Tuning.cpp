@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../../Core/Encode.h"
 #include "AlgorithmCache.h"
 #include "GpuDevice.h"
 
@@ -16,7 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -448,13 +448,15 @@ void selectAlgorithm(ProductPlan &plan, const std::string &algorithm, const Log 
 
 namespace {
 
-/// One rank's decisions: lines "ALGORITHM<tab>DEVICE<tab>KEY".
-Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const Candidate *> &mine,
-                             const std::string &cachePath) {
+/// One rank's decisions: of each the algorithm, the device and the key.
+using Decisions = std::vector<std::string>;
+
+Expected<Decisions> decide(Toolbox &tools, const std::map<std::string, const Candidate *> &mine,
+                           const std::string &cachePath) {
   AlgorithmCache cache;
   if (!cachePath.empty() && !mine.empty())
     cache = AlgorithmCache::read(cachePath, *tools.log);
-  std::string decided;
+  Decisions decided;
   Bench bench(tools);
   for (const auto &[key, candidate] : mine) {
     TANDEM_ASSIGN_OR_RETURN(Blas * blas, tools.matrixLibrary());
@@ -469,19 +471,18 @@ Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const C
       TANDEM_ASSIGN_OR_RETURN(unsigned choice, measure(bench, *candidate));
       algorithm = candidate->plan->algorithm(choice);
     }
-    decided += fmt::format("{}\t{}\t{}\n", algorithm, device, key);
+    decided.insert(decided.end(), {algorithm, device, key});
   }
   return decided;
 }
 
 /// Calls body(algorithm, device, key) for each decision of the ranks.
 template <typename Body> void forEachDecision(const std::vector<std::string> &ranks, Body &&body) {
-  for (const std::string &lines : ranks) {
-    std::istringstream in(lines);
-    for (std::string algorithm, device, key; std::getline(in, algorithm, '\t') &&
-                                             std::getline(in, device, '\t') &&
-                                             std::getline(in, key);)
-      body(algorithm, device, key);
+  for (const std::string &said : ranks) {
+    Decisions decisions;
+    if (core::decode(said, std::tie(decisions)))
+      for (size_t i = 0; i + 2 < decisions.size(); i += 3)
+        body(decisions[i], decisions[i + 1], decisions[i + 2]);
   }
 }
 
@@ -515,20 +516,20 @@ Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap) {
     if (tune && candidate.plan->candidates() > 1 &&
         candidate.bytes[0] + candidate.bytes[1] + candidate.bytes[2] > kSmall)
       mine.emplace(candidate.key, &candidate);
-  std::string text;
+  std::vector<std::string> keys;
   for (const auto &[key, candidate] : mine)
-    text += key + "\n";
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
+    keys.push_back(key);
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, core::encode(std::tie(keys))));
   tools.driver().releasePending(); // all ranks are here
 
   // The first rank that has a problem decides.
-  for (uint32_t r = 0; r < bootstrap.rank(); ++r) {
-    std::istringstream in(all[r]);
-    for (std::string key; std::getline(in, key);)
-      mine.erase(key);
-  }
+  for (uint32_t r = 0; r < bootstrap.rank(); ++r)
+    if (core::decode(all[r], std::tie(keys)))
+      for (const std::string &key : keys)
+        mine.erase(key);
   auto decided = decide(tools, mine, cachePath);
-  TANDEM_ASSIGN_OR_RETURN(auto decisions, allGatherStrings(bootstrap, decided ? *decided : ""));
+  Decisions own = decided ? *decided : Decisions();
+  TANDEM_ASSIGN_OR_RETURN(auto decisions, allGatherStrings(bootstrap, core::encode(std::tie(own))));
   if (!cachePath.empty() && bootstrap.rank() == 0)
     writeDown(cachePath, decisions, *tools.log);
   std::map<std::string, std::string> choices;
