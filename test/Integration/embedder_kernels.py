@@ -87,16 +87,19 @@ def combinations(options):
         yield Combination(*row)
 
 
-def run(combination, *options):
-    return harness.tandem_run(SOURCE, f"--entry={combination.entry}", "-n", combination.ranks,
-                              f"--channel={combination.channel}", *options, limit=120)
+def run(test, combination, *options, source=SOURCE):
+    c, program = combination, test.path("program.tsp")
+    done = harness.run([harness.tool("tandem-compile"), source, f"--entry={c.entry}", f"--mesh=x={c.ranks}", f"--target=cpu-{c.channel}",
+                        "-o", program])
+    test.assertEqual(done.code, 0, str(done))
+    return harness.tandem_run(program, f"--channel={c.channel}", *options, limit=120)
 
 
 class CallTest(harness.CombinationTest):
     def check(self):
         c = self.combination
         dump = self.path("dump")
-        done = run(c, "--verify", "--repeat=3", f"--kernels={KERNELS}", f"--dump-npy={dump}")
+        done = run(self, c, "--verify", "--repeat=3", f"--kernels={KERNELS}", f"--dump-npy={dump}")
         self.assertVerified(done, c.ranks)
         tensors = harness.read_dump(dump)
         wide = {name: array.astype(np.float64 if array.dtype == np.float32 else np.int64)
@@ -114,7 +117,7 @@ class Registration(harness.Test):
 
     def refuse(self, text, *options):
         for channel in CHANNELS:
-            done = run(Combination("heads", 2, channel), *options)
+            done = run(self, Combination("heads", 2, channel), *options)
             self.assertNotEqual(done.code, 0, str(done))
             self.assertIn(text, done.out + done.err, str(done))
         return done
@@ -135,7 +138,7 @@ class Registration(harness.Test):
             text = file.read().replace("@attention", "@fails")
         with open(source, "w") as file:
             file.write(text)
-        done = harness.tandem_run(source, "--entry=heads", "-n", 2, "--channel=local", f"--kernels={KERNELS}")
+        done = run(self, Combination("heads", 2, "local"), f"--kernels={KERNELS}", source=source)
         self.assertNotEqual(done.code, 0, str(done))
         self.assertIn('kernel "fails" returned 7', done.out + done.err, str(done))
 

@@ -41,7 +41,7 @@ HERE = fault_injection_test.runs_here("hip-peer")
 
 @dataclasses.dataclass(frozen=True)
 class Combination(programs.Combination):
-    """`way` is a name of WAYS."""
+    way: str = ""  # a name of WAYS
 
     @property
     def name(self):

@@ -91,8 +91,10 @@ class Network(harness.Test):
         return nodes
 
     def test_gather(self):
-        """The program of test/Programs, compiled by the ranks themselves."""
-        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs", "hierarchical-gather.mlir")
+        """The program of test/Programs."""
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs", "hierarchical-gather.mlir")
+        with open(path) as file:
+            program = compile_programs(self.folder, {"gather": file.read()})["gather"]
         done = self.nodes("1gbit").tandem_run(PER_NODE, program, "--channel=ucx", "--verify")
         self.assertVerified(done[0], RANKS)
         self.assertEqual([d.code for d in done], [0, 0])

@@ -78,7 +78,8 @@ int runNone(const Options &options, const std::vector<ProgramBytes> &programs) {
 
 /// Each rank reads the file itself. What one rank cannot read, or is for another number of ranks,
 /// none runs.
-Expected<ProgramBytes> meetForProgram(const std::string &program, Bootstrap &bootstrap) {
+Expected<ProgramBytes> meetForProgram(const Options &options, size_t index, Bootstrap &bootstrap) {
+  const std::string &program = options.programs[index];
   uint32_t ranks = bootstrap.worldSize();
   auto bytes = readProgram(program, ranks, bootstrap.rank(), bootstrap.rank());
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, bytes.status().message()));
@@ -88,6 +89,8 @@ Expected<ProgramBytes> meetForProgram(const std::string &program, Bootstrap &boo
     return ProgramBytes{std::move(*bytes), ""};
   // What all ranks say is said of no rank.
   bool alike = std::count(all.begin(), all.end(), *bad) == long(all.size());
+  if (!options.several() && !alike && !bytes && bootstrap.rank() != 0)
+    failed(rankMessage(bootstrap.rank(), bytes.status().message()));
   return ProgramBytes{"", alike ? *bad : rankMessage(uint32_t(bad - all.begin()), *bad)};
 }
 
@@ -170,7 +173,7 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
   RankJob job{options, **bootstrap};
   job.onLoopback = meetsOnLoopback(env);
   return runSeries(
-      job, [&](size_t index) { return meetForProgram(options.programs[index], **bootstrap); },
+      job, [&](size_t index) { return meetForProgram(options, index, **bootstrap); },
       [&](const Tally &tally) {
         if (tallyFile && ::pwrite(static_cast<int>(std::strtol(tallyFile, nullptr, 10)), &tally,
                                   sizeof tally, 0) < 0)

@@ -23,6 +23,7 @@
 #include <optional>
 #include <sstream>
 #include <tuple>
+#include <unistd.h>
 
 using namespace tandem;
 
@@ -346,7 +347,8 @@ TEST_F(PricerTest, AGainMustExceedTheModelsError) {
   size_t field = text.find("\"block_memory\"");
   ASSERT_NE(field, std::string::npos);
   text.insert(field, "\"beside_compute\": [1, \"1\", \"exchange\"], ");
-  std::string path = testing::TempDir() + "PricerTest.beside.json";
+  std::string path =
+      testing::TempDir() + "PricerTest.beside." + std::to_string(::getpid()) + ".json";
   std::ofstream(path) << text;
   pricer = makePricer(path);
   ASSERT_TRUE(pricer) << error;

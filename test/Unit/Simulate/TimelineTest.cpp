@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace tandem::timeline {
 namespace {
@@ -51,7 +52,7 @@ Timeline sample() {
 }
 
 struct TempFile {
-  TempFile() : path(testing::TempDir() + "tandem-timeline-test") {}
+  TempFile() : path(testing::TempDir() + "tandem-timeline-" + std::to_string(::getpid())) {}
   ~TempFile() { std::remove(path.c_str()); }
   std::string text() const {
     std::ifstream file(path);
