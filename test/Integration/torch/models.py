@@ -14,7 +14,7 @@ import torch.distributed as dist
 import transformers
 from features import Adapted
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 
 import tandem
 import tandem.torch as tt
@@ -333,6 +333,10 @@ def heads_of_model(rank, ranks):
     groups = one.model.layers[0].self_attn.num_key_value_groups
     tt.parallelize(one, mesh, sequence_dim=None)
     assert one.model.layers[0].self_attn.num_key_value_groups == groups * 2 // ranks
+    for kind in ("llama", "starcoder2"):  # embedding and head are split, also a tied head
+        one = tt.parallelize(make(kind)[0], mesh, sequence_dim=None)
+        assert one.get_input_embeddings().weight.placements == one.lm_head.weight.placements == (Shard(0),)
+        assert (one.get_input_embeddings().weight is one.lm_head.weight) == (kind == "starcoder2")
     styles = tt.plan(make("llama")[0], None)
     assert isinstance(styles["model.layers.0.self_attn.q_proj"], tt.ColwiseParallel)
     assert isinstance(styles["model.layers.1.mlp.down_proj"], tt.RowwiseParallel)

@@ -24,7 +24,8 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
 
-from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _OnTokens, _replica, adapters_of
+from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _OnTokens, adapters_of
+from ._packed import ColumnsOfConv1D, PackedColumns, RowsOfConv1D, of_falcon
 from ._replicated import Replicated
 
 #: transformers' style of a linear layer -> Tandem's, for whole hidden states
@@ -109,6 +110,8 @@ def plan(model, sequence_dim, mesh=None):
     for name, style in _resolved(model, own, starts):
         module_name, _, key = name.rpartition(".") if name in parameters else (name, "", "")
         module = model.get_submodule(module_name)
+        if style == "embedding_rowwise":
+            styles.update(_embedding(name, module, ranks))
         if style.startswith("embedding_") or style == "replicate":
             continue  # whole on all ranks
         if hasattr(module, "base_layer"):
@@ -125,16 +128,25 @@ def plan(model, sequence_dim, mesh=None):
         if style == "heads":
             styles[name] = _TakesHeads()
         elif style == "falcon":
-            styles[name] = _of_falcon(model.config, ranks)
+            styles[name] = of_falcon(model.config, ranks)
         elif type(module).__name__ == "Conv1D":
-            styles[name] = {"colwise": _ColumnsOfConv1D, "rowwise": _RowsOfConv1D}.get(style, lambda: _PackedColumns(int(style[-1])))()
+            styles[name] = {"colwise": ColumnsOfConv1D, "rowwise": RowsOfConv1D}.get(style, lambda: PackedColumns(int(style[-1])))()
         elif key == "" and isinstance(module, nn.Linear) and style in _LINEARS:
-            if all(len(names[id(one)]) == 1 for one in module.parameters()):  # else a head that is tied to the embedding
-                styles[name] = _LINEARS[style]()
+            styles[name] = _LINEARS[style]()
+            if isinstance(style := styles[name], ColwiseParallel) and not style.is_direct and module.out_features % ranks:
+                del styles[name]  # a head
         elif key == "" and style == "replicated_with_grad_allreduce":
             styles[name] = _OnHeads()
         else:
             styles.setdefault(module_name, _OfTransformers(model)).parts[key] = style
+    if any(model.get_submodule(name) is model.get_output_embeddings() for name in styles):
+        embedding = model.get_input_embeddings()
+        styles.update(_embedding(next(name for name, part in model.named_modules() if part is embedding), embedding, ranks))
+    for tied in names.values():  # a head and an embedding: both are split, or none
+        owners = [name.rpartition(".")[0] for name in tied]
+        if len(tied) > 1 and not all(one in styles for one in owners):
+            for one in owners:
+                styles.pop(one, None)
     styles[""] = _Model()
     _check_layers_heads(model, styles, ranks)
     if (heads := _heads(model, "num_key_value_heads")) and heads < ranks:
@@ -148,6 +160,11 @@ def plan(model, sequence_dim, mesh=None):
             if kind == "falcon" and model.get_submodule(name).num_kv_heads > 1:
                 styles[name] = _DividesHeads("num_kv_heads", None, styles[name])
     return styles
+
+
+def _embedding(name, module, ranks):
+    """The style of an embedding that is split by rows, if it can be."""
+    return {name: RowwiseParallel(input_layouts=Replicate())} if type(module) is nn.Embedding and module.num_embeddings % ranks == 0 else {}
 
 
 def _resolved(model, patterns, starts):
@@ -264,88 +281,6 @@ class _TakesHeads(_OnHeads):
 
     def _take(self, module, _, result):
         return result.chunk(self.mesh.size(), -1)[self.mesh.get_local_rank()]
-
-
-class _OfConv1D(_Linear):
-    """For transformers' Conv1D, whose weight is [in, out]."""
-
-    parts = 1
-
-    def placement(self, module, key):
-        return Shard(1 - self.weight_placement.dim) if key == "weight" else self.bias_placement
-
-    def _check(self, module, mesh):
-        features = module.nf if isinstance(self, ColwiseParallel) else module.nx
-        if "forward" in vars(module) or any(type(one) not in (nn.Parameter, DTensor) for one in module.parameters()) or \
-                features % (mesh.size() * self.parts):
-            raise tandem.ArgumentError(f"expected a Conv1D with its own forward, plain parameters and {self.parts} times features that "
-                                       f"{mesh.size()} ranks divide, found {module} with {features} features")
-
-    def _apply(self, module, device_mesh):
-        self._check(module, device_mesh)
-        module.in_features, module.out_features = module.nx, module.nf
-        return self._split(module, device_mesh)
-
-    def _transposed(self, module):
-        return module.weight.to_local()
-
-
-class _ColumnsOfConv1D(_OfConv1D, ColwiseParallel):
-    pass
-
-
-class _RowsOfConv1D(_OfConv1D, RowwiseParallel):
-    pass
-
-
-class _PackedColumns(_OfConv1D, SharedColumns):
-    """Several projections, one after another: a rank computes its columns of each. All ranks have the whole weight, since torch
-    has no placement for such parts from which it can make the whole again."""
-
-    def __init__(self, parts):
-        super().__init__(1)
-        self.parts = parts
-
-    def placement(self, module, key):
-        return Replicate()
-
-    def _mine(self, whole):
-        mesh = whole.device_mesh
-        return _replica(whole).unflatten(-1, (self.parts, mesh.size(), -1))[..., mesh.get_local_rank(), :].flatten(-2)
-
-    def _transposed(self, module):
-        return self._mine(module.weight)
-
-    def _bias(self, module):
-        return self._mine(module.bias)
-
-
-class _MultiQuery(SharedColumns):
-    """The queries of all heads, then one key and one value, which all ranks compute. All ranks have the whole weight."""
-
-    def _mine(self, whole):
-        mesh, size = whole.device_mesh, whole.shape[0] // (self.groups + 2)
-        query, shared = _replica(whole).split([self.groups * size, 2 * size])
-        return torch.cat((query.chunk(mesh.size())[mesh.get_local_rank()], shared))
-
-    def _check(self, module, mesh):
-        ColwiseParallel._check(self, module, mesh)
-
-    def _transposed(self, module):
-        return self._mine(module.weight).t()
-
-    def _bias(self, module):
-        return self._mine(module.bias)
-
-
-def _of_falcon(config, ranks):
-    if config.alibi:
-        raise tandem.ArgumentError("parallelize: falcon: expected no alibi, whose terms are made for all heads, found it: give a plan")
-    if config.multi_query and not config.new_decoder_architecture:
-        return _MultiQuery(config.num_attention_heads)
-    if config.new_decoder_architecture and config.num_kv_heads % ranks:
-        raise tandem.ArgumentError(f"parallelize: falcon: expected num_kv_heads that {ranks} ranks divide, found {config.num_kv_heads}")
-    return ColwiseParallel()
 
 
 class _OfTransformers(ParallelStyle):

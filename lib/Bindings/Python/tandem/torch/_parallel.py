@@ -29,6 +29,23 @@ class Linear(nn.Linear):
         return _results([self], input, lambda: [self._tandem_style._run(self, input)])[0]
 
 
+class Embedding(nn.Embedding):
+    """An embedding whose rows `RowwiseParallel` has split. All ranks pass the same numbers, and get the sum of what they have."""
+
+    def forward(self, input):
+        mesh, rows = self.weight.device_mesh, self.weight.to_local()
+        if isinstance(input, DTensor):
+            input = input.redistribute(placements=[Replicate()]).to_local()
+        first = mesh.get_local_rank() * rows.shape[0]
+        at = input - first
+        # A number that no rank has is an error of the first or last one.
+        others = ((at < 0) & (first > 0)) | ((at >= rows.shape[0]) & (first + rows.shape[0] < self.num_embeddings))
+        padding = -1 if self.padding_idx is None else self.padding_idx - first
+        y = nn.functional.embedding(at.masked_fill(others, 0), rows, padding if 0 <= padding < rows.shape[0] else None)
+        y = y.masked_fill(others[..., None], 0)
+        return DTensor.from_local(y, mesh, [Partial()], run_check=False).redistribute(placements=[Replicate()]).to_local()
+
+
 def _results(layers, x, call):
     """call(), the results of split layers. Errors name the layers; a weight that changes before the backward is an error."""
     try:
@@ -126,6 +143,8 @@ class _Linear(ParallelStyle):
 
     def _apply(self, module, device_mesh):
         self._check(module, device_mesh)
+        if type(module) is nn.Embedding and self._is_sum_of(module, device_mesh.size()):
+            return self._split(module, device_mesh, Embedding)
         is_linear = isinstance(module, nn.Linear) and not any(one.is_partial() for one in (self.input_layout, self.output_layout))
         if not is_linear or not is_plain(module):  # torch's style calls the layer's own forward
             if is_linear:  # LoRA, FP8, fake quantisation, accelerate's hooks, torchao's weights
@@ -137,14 +156,20 @@ class _Linear(ParallelStyle):
             return style._apply(module, device_mesh)
         return self._split(module, device_mesh)
 
-    def _split(self, module, mesh):
+    def _is_sum_of(self, module, ranks):
+        """Whether `Embedding` computes it. Others are left to torch's style."""
+        return (isinstance(self, RowwiseParallel) and self.input_layout == self.output_layout == Replicate() and self.use_local_output and
+                module.num_embeddings % ranks == 0 and module.max_norm is None and not module.scale_grad_by_freq and not module.sparse and
+                type(module.weight) in (nn.Parameter, DTensor) and "forward" not in vars(module))
+
+    def _split(self, module, mesh, kind=Linear):
         for key in ("weight", "bias"):
-            value, placement = getattr(module, key), self.placement(module, key)
+            value, placement = getattr(module, key, None), self.placement(module, key)
             if value is not None and not isinstance(value, DTensor):
                 split = distribute_tensor(value, mesh, [placement], src_data_rank=self.src_data_rank)
                 module.register_parameter(key, nn.Parameter(split, requires_grad=value.requires_grad))
         module._tandem_style, module._tandem_name = self, type(self).__name__
-        module.__class__ = Linear
+        module.__class__ = kind
         return module
 
     def _transposed(self, module):
