@@ -59,8 +59,8 @@ _GPT2 = {"attn.c_attn": "packed_3", "attn.c_proj": "rowwise", "crossattention.q_
 _CLIP = {**_attention("encoder.layers.*.self_attn", _PROJECTIONS, "out_proj"), **_mlp("encoder.layers.*.mlp.", "fc1", "fc2")}
 #: Models of transformers that have no plan, by their type: as transformers' plans, but a pattern is the end of a name.
 _PLANS = {
-    **dict.fromkeys(("bart", "m2m_100", "marian", "mbart", "opt", "pegasus", "whisper"), _BART),
-    **dict.fromkeys(("bert", "electra", "roberta", "xlm-roberta"), _BERT),
+    **dict.fromkeys(("bart", "m2m_100", "marian", "mbart", "opt", "pegasus", "whisper", "xglm"), _BART),
+    **dict.fromkeys(("bert", "camembert", "data2vec-text", "electra", "ernie", "layoutlm", "roberta", "xlm-roberta"), _BERT),
     **dict.fromkeys(("clip", "siglip_vision_model"), _CLIP),
     **dict.fromkeys(("t5", "mt5"), _T5),
     "gpt2": _GPT2,
@@ -74,14 +74,18 @@ _PLANS = {
     "dinov2": {**_attention("layer.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layer.*.mlp.", "fc1", "fc2")},
     "distilbert": {**_attention("layer.*.attention", "q_lin k_lin v_lin", "out_lin"), **_mlp("layer.*.ffn.", "lin1", "lin2")},
     "vit": {**_attention("layers.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layers.*.mlp.", "fc1", "fc2")},
-    "wav2vec2": {**_attention("encoder.layers.*.attention", _PROJECTIONS, "out_proj"),
-                 **_mlp("encoder.layers.*.feed_forward.", "intermediate_dense", "output_dense")},
+    **dict.fromkeys(("hubert", "wav2vec2"), {**_attention("encoder.layers.*.attention", _PROJECTIONS, "out_proj"),
+                                             **_mlp("encoder.layers.*.feed_forward.", "intermediate_dense", "output_dense")}),
+    "gpt_neo": {**_attention("attn.attention", _PROJECTIONS, "out_proj"), **_mlp("h.*.mlp.", "c_fc", "c_proj")},
+    "nomic_bert": {**_attention("layers.*.self_attn", _PROJECTIONS, "o_proj"), **_mlp("layers.*.mlp.", "gate_proj", "down_proj"),
+                   "layers.*.mlp.up_proj": "colwise"},
 }
 #: Numbers of heads by which layers give tensors their shapes: (type, pattern, attribute).
 _HEADS = [("opt", "layers.*.self_attn", "num_heads"), ("whisper", "layers.*.self_attn", "num_heads"),
           ("whisper", "layers.*.encoder_attn", "num_heads"), ("gpt2", "attn", "split_size"), ("gpt2", "crossattention", "split_size"),
           ("deberta-v2", "attention.self", "num_attention_heads"), ("mpnet", "attention.attn", "all_head_size"),
-          ("falcon", "self_attention", "num_heads"),
+          ("falcon", "self_attention", "num_heads"), ("gpt_neo", "attn.attention", "num_heads"), ("xglm", "layers.*.self_attn", "num_heads"),
+          ("xglm", "layers.*.self_attn", "embed_dim"),
           *((kind, attention, "n_heads") for kind in ("t5", "mt5") for attention in ("SelfAttention", "EncDecAttention"))]
 #: Types whose layers work on [tokens, hidden], so that sequences are not a dimension there.
 _FLAT = ("opt",)
