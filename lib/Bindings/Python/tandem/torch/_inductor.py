@@ -8,6 +8,7 @@ import hashlib
 import logging
 import operator
 import os
+from typing import Any
 
 import torch
 import torch._inductor.config
@@ -89,8 +90,8 @@ class CollectiveMatmulPass(CustomGraphPass):
         """(the gathered value, the dimension along which it is gathered). Along another one than the first, DTensor puts the
         pieces of the wait's result next to each other."""
         shape = wait.meta["val"].shape
-        split = next(iter(wait.users), None)
-        parts = self._pieces(split, shape, 0) if len(wait.users) == 1 and split.op == "call_function" else None
+        split: Any = next(iter(wait.users), None)
+        parts = self._pieces(split, shape, 0) if len(wait.users) == 1 else None
         joined = next(iter(parts[0].users)) if parts and split.args[1] == shard.meta["val"].shape[0] else None
         if joined is None or joined.target is not _aten.cat.default or list(joined.args[0]) != parts:
             return wait, 0
