@@ -29,7 +29,9 @@ Expected<std::shared_ptr<const replay::World>> DumpPrograms::find(uint64_t id) {
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = entries.find(id);
-    if (found == entries.end() || !(file = found->second.file.lock()))
+    if (found != entries.end())
+      file = found->second.file.lock();
+    if (!file)
       return Status(Code::Unsupported, "the program was destroyed");
     if (found->second.world)
       return found->second.world;
