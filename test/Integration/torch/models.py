@@ -14,6 +14,7 @@ import torch.distributed as dist
 import transformers
 from features import Adapted
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
 
 import tandem
@@ -239,6 +240,29 @@ def of_transformers(rank, ranks, kind, dim):
     with torch.no_grad():
         found, expected = (one.generate(ids, max_new_tokens=4, do_sample=False) for one in (split, whole))
     assert found.tolist() == expected.tolist(), (found, expected)
+
+
+def sharded_model(rank, ranks, kind, dim):
+    """FSDP on the other dimension of the mesh: other sequences on its ranks, two steps with clipped gradients."""
+    whole, inputs = make(kind)
+    mesh = init_device_mesh("cpu", (2, ranks // 2), mesh_dim_names=("data", "tensor"))
+    split = tt.parallelize(copy.deepcopy(whole), mesh["tensor"], sequence_dim=dim)
+    for layer in split.model.layers:
+        fully_shard(layer, mesh=mesh["data"])
+    fully_shard(split, mesh=mesh["data"])
+    optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-3, foreach=True) for one in (whole, split)]
+    for step in range(2):
+        given = inputs(4, 8, torch.Generator().manual_seed(step))
+        mine = {key: value.chunk(2)[mesh.get_local_rank("data")] for key, value in given.items()}
+        whole(**given).loss.backward()
+        split(**mine).loss.backward()
+        norm, found = (torch.nn.utils.clip_grad_norm_(one.parameters(), 1.0) for one in (whole, split))
+        _close("norm", found.full_tensor(), norm)
+        for (name, found), expected in zip(split.named_parameters(), whole.parameters()):
+            _close(f"gradient of {name}", found.grad.full_tensor(), expected.grad, 1e-2)
+        for one in optimizers:
+            one.step()
+            one.zero_grad()
 
 
 def refused_model(rank, ranks, kind, dim):

@@ -30,3 +30,8 @@ def test_refused(kind, dim):
 
 def test_heads():
     run("heads_of_model", 4)
+
+
+@pytest.mark.parametrize("dim", [None, 1])
+def test_sharded(dim):
+    run("sharded_model", 4, "qwen3", dim)
