@@ -961,7 +961,7 @@ def main(name, arguments):
     import merging
     import replicated
 
-    files = [sys.modules[__name__], compiled, replicated, merging, features, gradients, matrix, fsdp, *filter(None, [sys.modules.get("models")])]
+    files = [sys.modules[__name__], compiled, replicated, merging, features, gradients, matrix, fsdp, *filter(None, map(sys.modules.get, ("models", "styles")))]
     (function,) = (getattr(one, name) for one in files if hasattr(one, name))
     function(rank, ranks, *arguments)
     if name != "leaves":
