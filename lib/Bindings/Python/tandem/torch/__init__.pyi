@@ -9,6 +9,8 @@ import torch.fx
 from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather as FSDPAllGather
+from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter as FSDPReduceScatter
 from torch.distributed.tensor import Placement
 from torch.distributed.tensor.parallel import ParallelStyle
 
@@ -83,3 +85,31 @@ def column_linears(x: Tensor, layers: Sequence[torch.nn.Module]) -> List[Tensor]
 def plan(module: torch.nn.Module, sequence_dim: Optional[int] = 0, mesh: Optional[DeviceMesh] = None) -> Dict[str, ParallelStyle]: ...
 def parallelize(module: _Module, mesh: DeviceMesh, parallelize_plan: Optional[Dict[str, ParallelStyle]] = None, *,
                 sequence_dim: Optional[int] = 0, src_data_rank: Optional[int] = 0) -> _Module: ...
+
+class AllGather(FSDPAllGather):
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None: ...
+class ReduceScatter(FSDPReduceScatter):
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> None: ...
+def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: _Group = None, async_op: bool = False) -> None: ...
+def reduce_scatter_tensor(output: Tensor, input: Tensor, op: Any = ..., group: _Group = None, async_op: bool = False) -> None: ...
+def all_reduce(tensor: Tensor, op: Any = ..., group: _Group = None, async_op: bool = False) -> None: ...
+
+class StepReport:
+    machine: str
+    calls: List[Dict[str, Any]]
+    seconds: float
+    baseline_seconds: float
+    communication_seconds: float
+    exposed_seconds: float
+    overlapped: float
+    memory: Dict[str, int]
+    compile_seconds: float
+    text: str
+    data: Dict[str, Any]
+    def __init__(self, data: Dict[str, Any]) -> None: ...
+    def timeline(self) -> str: ...
+    def save(self, path: Any) -> None: ...
+def report(model: torch.nn.Module, sample: Any, *, machine: Any, backward: bool = True,
+           loss: Optional[Callable[[Any], Tensor]] = None, target: Optional[str] = None) -> StepReport: ...
+def assert_overlapped(model: torch.nn.Module, sample: Any, *, machine: Any, at_least: float = 0.8, backward: bool = True,
+                      loss: Optional[Callable[[Any], Tensor]] = None, target: Optional[str] = None) -> StepReport: ...

@@ -469,10 +469,11 @@ def _memory(prices: _Prices) -> dict[str, int]:
     return {kind: max((getattr(one, kind) for one in needs), default=0) for kind in ("arena", "symmetric", "workspace")}
 
 
-def assert_overlapped(model: nn.Module, sample: Any, *, machine: Any, at_least: float = 0.8, **options: Any) -> StepReport:
+def assert_overlapped(model: nn.Module, sample: Any, *, machine: Any, at_least: float = 0.8, backward: bool = True,
+                      loss: Callable[[Any], torch.Tensor] | None = None, target: str | None = None) -> StepReport:
     """Raises AssertionError, which lists the calls, unless at least this share of the communication of a step would be
-    overlapped on the machine. Needs no GPU, and is the same in each run. Options are those of `report`, which it returns."""
-    made = report(model, sample, machine=machine, **options)
+    overlapped on the machine. Needs no GPU, and is the same in each run. All else is as for `report`, which it returns."""
+    made = report(model, sample, machine=machine, backward=backward, loss=loss, target=target)
     if not made.calls or made.overlapped < at_least:
         raise AssertionError(f"expected {100 * at_least:g} % of the communication to be overlapped\n{made}")
     return made
