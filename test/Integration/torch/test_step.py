@@ -14,6 +14,7 @@ import xml.dom.minidom
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from ranks import HERE, fork, run, together
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -154,6 +155,20 @@ def test_says_that_torchs_styles_overlap_nothing(mesh):
     sums = [one for one in report.calls if one["operation"] == "all-reduce"]
     assert [(one["layer"], one["direction"]) for one in sums] == [("down_proj", "forward"), ("up_proj", "backward")]
     assert all(one["seconds"] > 10e-6 and "collective of torch" in one["explanation"] for one in sums)
+
+
+@one_of_eight
+def test_counts_what_nothing_predicts(mesh):
+    class Exchange(nn.Module):
+        def forward(self, x):
+            return functional.all_to_all_single(x, None, None, mesh) + functional.all_reduce(x, "sum", alone)
+
+    alone = dist.new_group([0])
+    report = tt.report(Exchange(), torch.zeros(8, 2), machine=MACHINE, backward=False)
+    assert [one["operation"] for one in report.calls] == ["all-to-all-single"] and report.unpredicted == 1
+    assert "1 of the calls have no prediction" in str(report)
+    with pytest.raises(AssertionError, match="no prediction"):
+        tt.assert_overlapped(Exchange(), torch.zeros(8, 2), machine=MACHINE, at_least=0, backward=False)
 
 
 @one_of_eight

@@ -102,6 +102,7 @@ class StepReport:
     communication_seconds: float
     exposed_seconds: float
     overlapped: float
+    unpredicted: int
     memory: Dict[str, int]
     compile_seconds: float
     text: str

@@ -15,6 +15,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter as _Redu
 import tandem
 from tandem import Mesh, _tandem, didx, loop
 from tandem._emit import emit
+from tandem._program import _channel_names
 from tandem._trace import Value
 
 from . import _fusions, _groups
@@ -31,12 +32,15 @@ def _compiled(group: tuple, like: torch.Tensor, name: str, extent: int, is_sum: 
     ranks, inside, dtype = group[1].world_size, _groups._context(group[0], like.device)[2].ranks_of_a_node, _NAMES.get(like.dtype, "i8")
     call = f"{name}: {extent} elements, {dtype}"
     _groups._agree(group[0], like.device, call)
+    # Prices are those of a collective alone. Next to a matmul it must not take SMs, so engines copy what is gathered in a node.
     has_nodes = inside not in (1, ranks) and not is_sum
+    by_engines = like.is_cuda and not is_sum and "peer" in _channel_names(group[1])
     mesh = Mesh("group", node=ranks // inside, x=inside) if has_nodes else Mesh("group", x=ranks)
-    split, whole = (didx("node") * didx("x"), loop("node") * loop("x")) if has_nodes else (didx("x"), None)
+    split = didx("node") * didx("x") if has_nodes else didx("x")
+    whole = loop("node") * loop("x") if has_nodes else loop("x") if by_engines else None
     axes = mesh.axes(split if is_split else whole)
     x = Value("argument", [], (extent,), dtype, mesh.axes(None, partial="x") if is_sum else mesh.axes(split), name="x")
-    y = x.reshard(axes, order="nodes") if has_nodes else x.reshard(axes)
+    y = x.reshard(axes, **({"order": "nodes"} if has_nodes else {"by": "engines"} if by_engines else {}))
     text = emit(name, [x], [y], [axes], ["y"], {}, place=None)
     program = tandem.compile(text, target=tandem._program._target(group[1]), machine=_fusions.machine_of(group, like), name=name)
     if like.is_cuda:

@@ -125,7 +125,8 @@ class _Recorder(TorchDispatchMode):
         if events:
             events[1].record()
         key = (space, name, *(_described(one) for one in (*args, *kwargs.values())))
-        self.calls.append(_Call(*self.layers.now(), operation, key, events))
+        if space == "tandem" or _travels(key):
+            self.calls.append(_Call(*self.layers.now(), operation, key, events))
         return result
 
     @staticmethod
@@ -179,6 +180,18 @@ def _shapes(key: tuple) -> list[str]:
     return found
 
 
+def _parts(key: tuple) -> tuple[list[_Shape], list[str]]:
+    """The tensors of a collective of torch, and the names of groups (and of the operation of a sum)."""
+    leaves = tree_leaves(key[2:], is_leaf=lambda one: isinstance(one, _Shape))
+    return [one for one in leaves if isinstance(one, _Shape)], [one for one in leaves if isinstance(one, str)]
+
+
+def _travels(key: tuple) -> bool:
+    """Does a collective of torch send anything?"""
+    tensors, names = _parts(key)
+    return all(0 not in one.size for one in tensors) and (not names or _ops._ranks(names[-1]) > 1)
+
+
 class _Prices:
     """Compiles what was called for a machine, each kind of call once."""
 
@@ -209,16 +222,13 @@ class _Prices:
         return made[0]
 
     def _collective(self, call: _Call) -> tandem.Program | None:
-        tensors = [one for one in tree_leaves(call.key, is_leaf=lambda one: isinstance(one, _Shape)) if isinstance(one, _Shape)]
-        groups = [one for one in call.key[2:] if isinstance(one, str)]
+        tensors, groups = _parts(call.key)
         if call.operation not in _COLLECTIVES.values() or not tensors or not groups:
             return None
         ranks = c10d._resolve_process_group(groups[-1]).size()
         # Of one that writes into a tensor, the smaller one of a gather and the larger one of a reduce-scatter go in.
         sizes = [math.prod(one.size) for one in tensors]
         extent = min(sizes) * ranks if call.operation == "all-gather" else max(sizes)
-        if ranks == 1 or extent == 0:
-            return None
         layer = _fusions.Layer(_BY_SIZE[tensors[0].dtype.itemsize], ranks)
         if call.operation == "all-gather":
             value: Any = layer.argument("x", (extent,), "x")
@@ -234,7 +244,8 @@ class _Prices:
     @staticmethod
     def _priced(program: tandem.Program | None, ours: bool) -> dict[str, Any]:
         priced: dict[str, Any] = {"schedule": "", "seconds": 0.0, "baseline_seconds": 0.0, "communication_seconds": 0.0,
-                                  "exposed_seconds": 0.0, "explanation": "nothing predicts it", "candidates": []}
+                                  "exposed_seconds": 0.0, "explanation": "nothing predicts it", "candidates": [],
+                                  "is_predicted": program is not None}
         if program is None:
             return priced
         explained = program.explain()
@@ -260,6 +271,7 @@ class StepReport(Report):
         measured_seconds and measured_matmul_seconds.
     seconds, baseline_seconds, communication_seconds, exposed_seconds: sums over the calls.
     overlapped: the share of communication_seconds that is not exposed; 1 if there is none.
+    unpredicted: how many calls have no prediction (`is_predicted` of a call): they are in no sum.
     memory: bytes on each rank for intermediate values ("arena"), of memory that peers access ("symmetric") and of matrix
         libraries ("workspace"). All calls share them.
     compile_seconds: what it took to compile the programs here.
@@ -272,10 +284,11 @@ class StepReport(Report):
             sum(one[key] for one in self.calls)
             for key in ("seconds", "baseline_seconds", "communication_seconds", "exposed_seconds"))
         self.overlapped = 1 - self.exposed_seconds / self.communication_seconds if self.communication_seconds else 1.0
+        self.unpredicted = sum(not one["is_predicted"] for one in self.calls)
         self.memory: dict[str, int] = data["memory"]
         self.compile_seconds: float = data["compile_seconds"]
         data.update({key: getattr(self, key) for key in ("seconds", "baseline_seconds", "communication_seconds",
-                                                         "exposed_seconds", "overlapped")})
+                                                         "exposed_seconds", "overlapped", "unpredicted")})
         super().__init__("", data)
         self.text = self._text()
 
@@ -306,6 +319,8 @@ class StepReport(Report):
         total = (f"{len(self.calls)} calls on {self.machine}: predicted {_microseconds(self.seconds)}, without overlap "
                  f"{_microseconds(self.baseline_seconds)}; communication {_microseconds(self.communication_seconds)}, "
                  f"{100 * self.overlapped:.0f} % of it overlapped, {_microseconds(self.exposed_seconds)} exposed")
+        if self.unpredicted:
+            total += f"\n{self.unpredicted} of the calls have no prediction, and are not in these sums"
         measured = [one for one in self.calls if "measured_seconds" in one]
         if measured:
             took, products = (sum(one[key] for one in measured) for key in ("measured_seconds", "measured_matmul_seconds"))
@@ -472,8 +487,8 @@ def _memory(prices: _Prices) -> dict[str, int]:
 def assert_overlapped(model: nn.Module, sample: Any, *, machine: Any, at_least: float = 0.8, backward: bool = True,
                       loss: Callable[[Any], torch.Tensor] | None = None, target: str | None = None) -> StepReport:
     """Raises AssertionError, which lists the calls, unless at least this share of the communication of a step would be
-    overlapped on the machine. Needs no GPU, and is the same in each run. All else is as for `report`, which it returns."""
+    overlapped on the machine, or if some have no prediction. Needs no GPU, and is the same in each run. All else is as for `report`, which it returns."""
     made = report(model, sample, machine=machine, backward=backward, loss=loss, target=target)
-    if not made.calls or made.overlapped < at_least:
+    if not made.calls or made.overlapped < at_least or made.unpredicted:
         raise AssertionError(f"expected {100 * at_least:g} % of the communication to be overlapped\n{made}")
     return made
