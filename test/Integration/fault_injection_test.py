@@ -106,6 +106,14 @@ class HangReport(Matrix):
         self.assertEqual([name for name in os.listdir(self.folder) if not name.startswith("hang.json.rank")], ["hang.json"])
         return report
 
+    def in_flight(self, job, ranks):
+        """Waits until each rank has recorded a command in flight; the files of the ranks."""
+        files = [self.path(f"hang.json.rank{rank}") for rank in range(ranks)]
+        wait_for(self, lambda: job.poll() is not None
+                 or all(os.path.exists(file) and harness.read_json(file)["in_flight"] for file in files))
+        self.assertIsNone(job.poll())
+        return files
+
     def late(self, channel, *more):
         """Rank 0 waits for rank 1, which has not come so far."""
         options, _, late, _ = CHANNELS[channel]
@@ -151,11 +159,9 @@ class HangReport(Matrix):
 
     def test_signals_to_threads(self):
         """The ranks record; SIGUSR1 changes nothing else."""
-        job = self.launch("local", program("long-3"), "--repeat=100000", "--channel=local",
+        job = self.launch("local", program("crawl-2"), "--repeat=100000", "--channel=local",
                           f"--hang-report={self.path('hang.json')}")
-        files = [self.path(f"hang.json.rank{rank}") for rank in range(3)]
-        wait_for(self, lambda: all(os.path.exists(file) for file in files))
-        busy(self, job, "local")
+        files = self.in_flight(job, 2)
         os.kill(job.pid, signal.SIGUSR1)
         before = [os.stat(file).st_ino for file in files]
         wait_for(self, lambda: all(os.stat(file).st_ino != old for file, old in zip(files, before)) or job.poll() is not None)
@@ -166,15 +172,15 @@ class HangReport(Matrix):
 
     def test_signals_to_a_launcher(self):
         """SIGUSR1 changes nothing; the job then ends by SIGTERM."""
-        options, long, _, _ = CHANNELS["ucx"]
-        job = self.launch("ucx", program(long), "--repeat=100000", *options, f"--hang-report={self.path('hang.json')}")
-        busy(self, job, "ucx")
+        job = self.launch("ucx", program("crawl-2"), "--repeat=100000", "--channel=ucx",
+                          f"--hang-report={self.path('hang.json')}")
+        self.in_flight(job, 2)
         os.kill(job.pid, signal.SIGUSR1)
         wait_for(self, lambda: os.path.exists(self.path("hang.json")))
         self.assertIsNone(job.poll())
         os.unlink(self.path("hang.json"))
         os.kill(job.pid, signal.SIGTERM)
-        report = self.check(job, "rank 2: ", code=-signal.SIGTERM)
+        report = self.check(job, "rank 1: ", code=-signal.SIGTERM)
         self.assertTrue(any(rank["file"] and rank["file"]["in_flight"] for rank in report["ranks"]), report)
 
     def test_ranks_go_on_after_what_their_launcher_answers(self):
@@ -210,10 +216,7 @@ class HangReport(Matrix):
 
     def test_signals_to_ranks_of_others(self):
         jobs = self.start_by_hand("crawl-2", "--repeat=100000")
-        files = [self.path(f"hang.json.rank{rank}") for rank in range(2)]
-        # Before that, SIGUSR1 ends a process.
-        wait_for(self, lambda: all(os.path.exists(file) for file in files))
-        wait_for(self, lambda: all(harness.read_json(file)["in_flight"] for file in files))
+        files = self.in_flight(jobs[0], 2) # before that, SIGUSR1 ends a process
         os.kill(jobs[0].pid, signal.SIGUSR1)
         wait_for(self, lambda: harness.read_json(files[0])["reason"] == "signal" or jobs[0].poll() is not None)
         self.assertEqual([job.poll() for job in jobs], [None, None])
