@@ -14,6 +14,7 @@
 #include "Torch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <list>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -61,6 +62,7 @@ public:
   std::shared_ptr<Group> get(nb::handle name, int32_t device, nb::handle tensor);
 
   size_t mostPrograms = kMostPrograms; ///< of a group on a device
+  double prepareSeconds = 0;           ///< what it took so far to prepare programs
 
 private:
   std::list<std::shared_ptr<Group>> groups;
@@ -120,6 +122,16 @@ public:
     Tensors tensors(rows, weights);
     return find(*groups->get(name, tensors.device(), tensors.objects[0]), numbers, tensors) !=
            nullptr;
+  }
+  /// Compiles and prepares the program of a call, unless there is one. Collective, as the call is;
+  /// only the shapes of the tensors matter.
+  void prepareFor(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights) {
+    CallScope scope;
+    Tensors tensors(rows, weights);
+    std::shared_ptr<Group> group = groups->get(name, tensors.device(), tensors.objects[0]);
+    ContextLock lock(*group->context);
+    if (!find(*group, numbers, tensors))
+      make(*group, name, numbers, tensors);
   }
 
 private:
@@ -228,7 +240,10 @@ std::shared_ptr<const Call> Operator::make(Group &group, nb::handle name, nb::ha
     call.results.push_back({nb::borrow(one[0]), nb::cast<bool>(one[1]),
                             nb::isinstance<nb::int_>(one[0]) ? nb::cast<int64_t>(one[0]) : -1});
   call.text = nb::cast<std::string>(made[3]);
+  auto begin = std::chrono::steady_clock::now();
   call.prepared = nb::cast<Program &>(call.program).prepare(group.context);
+  groups->prepareSeconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (call.inputs.size() != call.prepared->numInputs ||
       call.results.size() != call.prepared->numResults)
     raiseArgument("expected as many tensors as the program has");
@@ -291,10 +306,12 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows, 
 void tandem::python::bindOperators(nb::module_ &module) {
   nb::class_<Groups>(module, "Groups")
       .def(nb::init<>())
-      .def_rw("most_programs", &Groups::mostPrograms);
+      .def_rw("most_programs", &Groups::mostPrograms)
+      .def_ro("prepare_seconds", &Groups::prepareSeconds);
   nb::class_<Operator>(module, "Operator")
       .def(nb::init<std::shared_ptr<Groups>, nb::object>(), nb::arg("groups"), nb::arg("prepare"))
       .def("__call__", &Operator::call, nb::arg("group"), nb::arg("numbers"), nb::arg("rows"),
            nb::arg("weights"), nb::arg("text").none() = nb::none())
-      .def("has", &Operator::has);
+      .def("has", &Operator::has)
+      .def("prepare", &Operator::prepareFor);
 }

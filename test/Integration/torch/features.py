@@ -757,3 +757,75 @@ def step_report(rank, ranks):
         ("gate_proj", "forward"), ("down_proj", "forward"), ("down_proj", "backward"), ("up_proj", "backward")}, str(report)
     (split(x) ** 2).sum().backward()  # and the model still trains
     assert split.steps.item() == before[1] + 1
+
+
+class _Made(logging.Handler):
+    """Counts the programs that are made while it is open."""
+
+    def __init__(self):
+        super().__init__(logging.INFO)
+        self.count = 0
+
+    def emit(self, record):
+        self.count += 1
+
+    def __enter__(self):
+        log = logging.getLogger("tandem.torch")
+        log.addHandler(self)
+        log.setLevel(logging.INFO)
+        return self
+
+    def __exit__(self, *_):
+        log = logging.getLogger("tandem.torch")
+        log.removeHandler(self)
+        log.setLevel(logging.NOTSET)
+
+
+def warm_up(rank, ranks, how):
+    """The first step makes no program any more, and is right. how: also while the compiler works, from ranks that call layers
+    in another order, and for weights that are not there yet."""
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.warming = MLP(), MLP(), False
+
+        def forward(self, x):
+            if how == "order" and self.warming and rank:
+                second = self.second(x)
+                return self.first(x[:2]), second
+            return self.first(x[:2]), self.second(x)
+
+    whole, split = _both(ranks, Two)
+    split.warming, x = True, torch.randn(6, 8, requires_grad=True)
+
+    def loss(results):
+        return sum((one ** 2).sum() for one in results)
+
+    device = "meta" if how == "meta" else "cpu"
+    with _Made() as made:
+        model = copy.deepcopy(split).to(device) if how == "meta" else split
+        warm = tt.warm_up(model, torch.empty(6, 8, device=device, requires_grad=True), loss=loss, wait=how != "background")
+        assert warm.wait() is warm and made.count >= len(warm.calls) >= 6
+    assert warm.compile_seconds > 0 and warm.prepare_seconds > 0
+    everyones = [None] * ranks
+    dist.all_gather_object(everyones, warm.calls)
+    assert all(one == warm.calls for one in everyones)
+    assert all(one.grad is None for one in split.parameters())
+    split.warming = False
+    with _Made() as made:
+        results = split(x)
+        loss(results).backward()
+    assert made.count == 0
+    everyone = [torch.empty_like(x) for _ in range(ranks)]
+    dist.all_gather(everyone, x.detach())
+    expected = whole(torch.cat(everyone))[1]
+    torch.testing.assert_close(results[1], expected.tensor_split(ranks)[rank].detach(), atol=1e-4, rtol=1e-4)
+
+
+def warm_up_differs(rank, ranks):
+    _, split = _both(ranks, MLP)
+    with pytest.raises(tandem.ArgumentError, match="warm_up: expected the same calls on all ranks .* found .*tokens.* on rank"):
+        tt.warm_up(split, torch.empty(6 if rank else 10, 8))
+    tt.warm_up(split, torch.empty(6, 8))
+    with pytest.raises(tandem.ArgumentError, match="warm_up: expected a module, found 3"):
+        tt.warm_up(3, torch.empty(6, 8))

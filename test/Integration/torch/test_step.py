@@ -106,6 +106,7 @@ def test_adds_up(mesh, tmp_path):
                for one in report.calls)
     assert report.overlapped == pytest.approx(1 - report.exposed_seconds / report.communication_seconds)
     assert report.memory["symmetric"] > 0 and report.compile_seconds > 0
+    assert report.memory["without_tandem"] == 8 * 1024 * 2048 * 2 # gathered tokens
     report.save(tmp_path / "step.json")
     data = json.loads((tmp_path / "step.json").read_text())
     assert data["calls"] == report.calls and data["overlapped"] == report.overlapped
@@ -184,6 +185,15 @@ def test_names_what_does_not_fit(mesh):
 
 def test_real_ranks():
     run("step_report", 2)
+
+
+@pytest.mark.parametrize("how", ["same", "background", "order", "meta"])
+def test_warm_up(how):
+    run("warm_up", 2, how)
+
+
+def test_warm_up_of_models_that_differ():
+    run("warm_up_differs", 2)
 
 
 def test_page():

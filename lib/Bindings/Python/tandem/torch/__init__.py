@@ -11,9 +11,10 @@ from ._parallelize import parallelize, plan
 from ._replicated import Replicated
 from ._scaled import all_gather_scaled_matmul, scaled_matmul_reduce_scatter
 from ._step import StepReport, assert_overlapped, report
+from ._warm_up import WarmUp, warm_up
 
 __all__ = ["AllGather", "CollectiveMatmulPass", "ColwiseParallel", "ReduceScatter", "Replicated", "RowwiseParallel",
-           "StepReport", "StoreBootstrap", "all_gather_into_tensor", "all_gather_matmul", "all_gather_scaled_matmul",
+           "StepReport", "StoreBootstrap", "WarmUp", "all_gather_into_tensor", "all_gather_matmul", "all_gather_scaled_matmul",
            "all_reduce", "assert_overlapped", "column_linears", "column_parallel", "context", "matmul_all_reduce",
            "matmul_reduce_scatter", "overlap_compiled", "parallelize", "plan", "reduce_scatter_tensor", "report",
-           "scaled_matmul_reduce_scatter"]
+           "scaled_matmul_reduce_scatter", "warm_up"]

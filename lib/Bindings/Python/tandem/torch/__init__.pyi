@@ -105,6 +105,7 @@ class StepReport:
     unpredicted: int
     memory: Dict[str, int]
     compile_seconds: float
+    prepare_seconds: float
     text: str
     data: Dict[str, Any]
     def __init__(self, data: Dict[str, Any]) -> None: ...
@@ -114,3 +115,12 @@ def report(model: torch.nn.Module, sample: Any, *, machine: Any, backward: bool 
            loss: Optional[Callable[[Any], Tensor]] = None, target: Optional[str] = None) -> StepReport: ...
 def assert_overlapped(model: torch.nn.Module, sample: Any, *, machine: Any, at_least: float = 0.8, backward: bool = True,
                       loss: Optional[Callable[[Any], Tensor]] = None, target: Optional[str] = None) -> StepReport: ...
+
+class WarmUp:
+    calls: List[str]
+    compile_seconds: float
+    prepare_seconds: float
+    def __init__(self, keys: List[tuple]) -> None: ...
+    def wait(self) -> WarmUp: ...
+def warm_up(model: torch.nn.Module, sample: Any, *, backward: bool = True, loss: Optional[Callable[[Any], Tensor]] = None,
+            wait: bool = True) -> WarmUp: ...

@@ -156,10 +156,12 @@ def scaled_matmul_reduce_scatter(dtype, ranks, x, weight, sliced, by_row, out, s
 
 
 class Planned:
-    """In place of the context of a group, where programs are compiled for another machine than this one."""
+    """In place of the context of a group, where programs are compiled that do not run now. certify: also predict their times.
+    seconds: what compiling took. calls: what runs of the programs state, as `padded_rows` has it."""
 
-    def __init__(self, world_size, machine, target):
-        self.world_size, self.machine, self.target, self.seconds = world_size, machine, target, 0.0
+    def __init__(self, world_size, machine, target, certify=True):
+        self.world_size, self.machine, self.target, self.certify = world_size, machine, target, certify
+        self.seconds, self.calls = 0.0, []
 
 
 def machine_of(group, like):
@@ -169,7 +171,7 @@ def machine_of(group, like):
 
 def compile_for(planned, layer, name):
     begin = time.perf_counter()
-    made = tandem.compile(layer.text(name), target=planned.target, machine=planned.machine, name=name, certify=True)
+    made = tandem.compile(layer.text(name), target=planned.target, machine=planned.machine, name=name, certify=planned.certify)
     planned.seconds += time.perf_counter() - begin
     return made
 

@@ -20,9 +20,10 @@ def padded_rows(group, op, like, ranks, tokens, outer, *kind):
     number of tokens may run the same program. outer: the dimensions in front of tokens; kind: all else that a layer
     differs by. Collective over the group: raises unless all ranks are about to make the same call."""
     name, context, notes = group
-    if isinstance(context, _fusions.Planned):
-        return None, ""
     call = f"{op}: {tokens} tokens, {like.dtype}, {', '.join(map(str, (*outer, *kind)))}"
+    if isinstance(context, _fusions.Planned):
+        context.calls.append(call)
+        return None, call
     _groups._agree(name, like.device, call)
     numbers, bound = notes.setdefault((op, like.dtype, kind), set()), _tandem.round_up(-(-tokens // ranks), max(1, UNIT // ranks))
     one = *outer, tokens

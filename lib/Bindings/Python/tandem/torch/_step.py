@@ -192,6 +192,23 @@ def _travels(key: tuple) -> bool:
     return all(0 not in one.size for one in tensors) and (not names or _ops._ranks(names[-1]) > 1)
 
 
+def _operands(key: tuple) -> tuple:
+    """(function that prepares a call, group, numbers, rows, weights) of a call of an operator of tandem.torch."""
+    return _OPERATORS[key[1]][1](*map(_tensors, key[2:]))
+
+
+def _planned(key: tuple, planned: _fusions.Planned) -> tuple[tandem.Program, list[tuple]]:
+    """The program with which a call runs, and the operands, as `_operands` has them, of all calls that it makes."""
+    prepare, group, numbers, rows, weights = _operands(key)
+    calls = [(prepare, group, numbers, rows, weights)]
+    made = prepare((group, planned, {}), numbers, rows, weights)
+    if callable(made):  # dx by one program, and then torch's product for dw
+        (x, grad), (weight,), dim = rows, weights, numbers[0]
+        calls.append((_ops._prepare_gather, group, (dim, x.shape[dim], True), (grad,), [weight.t()]))
+        made = _ops._prepare_gather((group, planned, {}), *calls[-1][2:])
+    return made[0], calls
+
+
 class _Prices:
     """Compiles what was called for a machine, each kind of call once."""
 
@@ -212,14 +229,10 @@ class _Prices:
 
     def _operator(self, key: tuple) -> tandem.Program:
         _, name, *arguments = key
-        prepare, group, numbers, rows, weights = _OPERATORS[name][1](*map(_tensors, arguments))
-        planned = self._planned(_ops._ranks(group))
-        made = prepare((group, planned, {}), numbers, rows, weights)
-        if callable(made):  # dx by one program, and then torch's product for dw
-            (x, grad), (weight,), dim = rows, weights, numbers[0]
-            made = _ops._prepare_gather((group, planned, {}), (dim, x.shape[dim], True), (grad,), [weight.t()])
+        planned = self._planned(_ops._ranks(_operands(key)[1]))
+        program = _planned(key, planned)[0]
         self.compile_seconds += planned.seconds
-        return made[0]
+        return program
 
     def _collective(self, call: _Call) -> tandem.Program | None:
         tensors, groups = _parts(call.key)
@@ -273,8 +286,9 @@ class StepReport(Report):
     overlapped: the share of communication_seconds that is not exposed; 1 if there is none.
     unpredicted: how many calls have no prediction (`is_predicted` of a call): they are in no sum.
     memory: bytes on each rank for intermediate values ("arena"), of memory that peers access ("symmetric") and of matrix
-        libraries ("workspace"). All calls share them.
-    compile_seconds: what it took to compile the programs here.
+        libraries ("workspace"). All calls share them. "without_tandem": for intermediate values, if collectives and matmuls
+        of torch run one after the other; what its communication library needs is not in it.
+    compile_seconds, prepare_seconds: what it took to compile the programs here, and to prepare those of this process so far.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -287,6 +301,7 @@ class StepReport(Report):
         self.unpredicted = sum(not one["is_predicted"] for one in self.calls)
         self.memory: dict[str, int] = data["memory"]
         self.compile_seconds: float = data["compile_seconds"]
+        self.prepare_seconds: float = data["prepare_seconds"]
         data.update({key: getattr(self, key) for key in ("seconds", "baseline_seconds", "communication_seconds",
                                                          "exposed_seconds", "overlapped", "unpredicted")})
         super().__init__("", data)
@@ -328,8 +343,9 @@ class StepReport(Report):
                       "the matmuls alone")
         if not self.calls:
             total = "nothing is communicated: the model is not split, or its group has one rank"
-        return "\n".join([*lines, total, f"memory on each rank: {', '.join(f'{size} bytes {kind}' for kind, size in self.memory.items())}; "
-                          f"compiled in {self.compile_seconds:.1f} s"])
+        memory = ", ".join(f"{size} bytes {kind.replace('_', ' ')}" for kind, size in self.memory.items())
+        return "\n".join([*lines, total, f"memory on each rank: {memory}; compiled in {self.compile_seconds:.1f} s, prepared in "
+                          f"{self.prepare_seconds:.1f} s"])
 
     def _repr_html_(self) -> str:
         return f"{self.timeline()}{_table((*self._HEAD, 'explanation'), self._rows())}<p>{escape(self.text.splitlines()[-2])}</p>"
@@ -406,10 +422,10 @@ def _measured(calls: list[_Call]) -> Iterator[dict[str, float]]:
 
 def _matmul_seconds(key: tuple) -> float:
     """Of the products of a call, by torch, without communication; 0 for 8 bits."""
-    _, name, *arguments = key
-    _, group, numbers, rows, weights = _OPERATORS[name][1](*map(_tensors, arguments))
+    name = key[1]
     if "scaled" in name:
         return 0.0
+    _, group, numbers, rows, weights = _operands(key)
     ranks = _ops._ranks(group) if name == "all_gather_matmul" else 1
     def random(shape: Any) -> torch.Tensor:
         return torch.randn(shape, dtype=rows[0].dtype, device="cuda")
@@ -433,6 +449,23 @@ def _matmul_seconds(key: tuple) -> float:
     return min(times)
 
 
+def recorded(who: str, model: nn.Module, sample: Any, backward: bool, loss: Callable[[Any], torch.Tensor] | None,
+             fake: bool) -> _Recorder:
+    """Runs one step of a model, and notes its calls. fake: nothing is computed and nothing is sent."""
+    if not isinstance(model, nn.Module):
+        raise tandem.ArgumentError(f"{who}: expected a module, found {model!r}")
+    args, kwargs = ((), sample) if isinstance(sample, dict) else (sample if isinstance(sample, tuple) else (sample,), {})
+    inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    layers = _Layers(model)
+    recorder = _Recorder(layers, not fake and any(one.is_cuda for one in (*inputs, *model.parameters())))
+    with _kept(model, inputs), FakeTensorMode(allow_non_fake_inputs=True) if fake else contextlib.nullcontext():
+        with layers.watched(), recorder:
+            result = model(*args, **kwargs)
+            if backward:
+                (loss or _loss)(result).backward()
+    return recorder
+
+
 def report(model: nn.Module, sample: Any, *, machine: Any, backward: bool = True, loss: Callable[[Any], torch.Tensor] | None = None,
            target: str | None = None) -> StepReport:
     """Runs one step of a model that is split, and says what of its communication would be overlapped on a machine.
@@ -454,20 +487,8 @@ def report(model: nn.Module, sample: Any, *, machine: Any, backward: bool = True
     Example:
         print(tandem.torch.report(model, tokens, machine="h200x8"))
     """
-    if not isinstance(model, nn.Module):
-        raise tandem.ArgumentError(f"report: expected a module, found {model!r}")
     machine = os.fspath(machine)
-    args, kwargs = ((), sample) if isinstance(sample, dict) else (sample if isinstance(sample, tuple) else (sample,), {})
-    inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    on_gpu = any(one.is_cuda for one in (*inputs, *model.parameters()))
-    is_fake = dist.is_initialized() and "fake" in dist.get_backend()
-    layers = _Layers(model)
-    recorder = _Recorder(layers, on_gpu and not is_fake)
-    with _kept(model, inputs), FakeTensorMode(allow_non_fake_inputs=True) if is_fake else contextlib.nullcontext():
-        with layers.watched(), recorder:
-            result = model(*args, **kwargs)
-            if backward:
-                (loss or _loss)(result).backward()
+    recorder = recorded("report", model, sample, backward, loss, dist.is_initialized() and "fake" in dist.get_backend())
     calls = recorder.calls
     prices = _Prices(machine, target or _target(machine))
     made = [{"layer": call.layer, "direction": call.direction, "operation": call.operation,
@@ -475,13 +496,29 @@ def report(model: nn.Module, sample: Any, *, machine: Any, backward: bool = True
     if recorder.timed:
         for one, times in zip(made, _measured(calls)):
             one.update(times)
-    return StepReport({"machine": machine, "calls": made, "memory": _memory(prices), "compile_seconds": prices.compile_seconds})
+    return StepReport({"machine": machine, "calls": made, "memory": _memory(prices), "compile_seconds": prices.compile_seconds,
+                       "prepare_seconds": _ops._groups.prepare_seconds})
 
 
 def _memory(prices: _Prices) -> dict[str, int]:
     with tandem.Context("cpu", "local", world=tandem.World(1), rank=0) as alone:
         needs = [program.memory(alone) for program in prices.programs.values() if program is not None]
-    return {kind: max((getattr(one, kind) for one in needs), default=0) for kind in ("arena", "symmetric", "workspace")}
+    memory = {kind: max((getattr(one, kind) for one in needs), default=0) for kind in ("arena", "symmetric", "workspace")}
+    return {**memory, "without_tandem": max((_bytes_without(key) for key in prices.programs), default=0)}
+
+
+def _bytes_without(key: tuple) -> int:
+    """What a call keeps between its collective and its matmuls, if torch does one after the other: the gathered rows, or the
+    sum that is scattered."""
+    if key[0] != "tandem":
+        return 0
+    prepare, group, numbers, rows, weights = _operands(key)
+    if prepare in (_ops._prepare_gather, _scaled._prepare_gather):
+        return rows[0].numel() * rows[0].element_size() * _ops._ranks(group)
+    if prepare is _ops._prepare_scatter_backward:
+        return rows[0].numel() // rows[0].shape[-1] * weights[0].shape[1] * rows[0].element_size()
+    made = _scaled._RESULTS[numbers[0]] if prepare is _scaled._prepare_scatter else rows[0].dtype
+    return rows[0].numel() // rows[0].shape[-1] * weights[0].shape[1] * made.itemsize
 
 
 def assert_overlapped(model: nn.Module, sample: Any, *, machine: Any, at_least: float = 0.8, backward: bool = True,
