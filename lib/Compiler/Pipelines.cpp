@@ -96,6 +96,7 @@ static void addReshardPasses(PipelineBuilder &builder, const TandemLowerOptions 
   auto reshards = getPricing<fusion::FusionInsertReshardsOptions>(options, channels);
   reshards.gather = *getGatherMode(options);
   builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
+  builder.addOnFunctions(fusion::createFusionSplitSums({options.log}));
   // All types are final: fold empty values, so that later passes see none.
   builder.addOnFunctions(fusion::createFusionFoldConstants({options.log}));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
@@ -160,6 +161,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-pad-extents",
                                     "fusion-propagate-axes",
                                     "fusion-insert-reshards",
+                                    "fusion-split-sums",
                                     "fusion-fold-constants",
                                     "fusion-verify",
                                     "fusion-narrow-products",

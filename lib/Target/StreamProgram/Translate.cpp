@@ -230,7 +230,9 @@ void Translation::writeIndex() {
   auto rankVector = b.CreateVectorOfStructs(ranks);
   auto determinism = sp::Determinism::none;
   if (std::optional<StringRef> level = program.getDeterministic())
-    determinism = *level == "batch" ? sp::Determinism::batch : sp::Determinism::bitwise;
+    determinism = *level == "batch" ? sp::Determinism::batch
+                  : *level == "tp"  ? sp::Determinism::tp
+                                    : sp::Determinism::bitwise;
   b.Finish(sp::CreateIndex(b, name, target, producer, code->numRanks, capabilities,
                            options.reducedWire || (code->receives && code->accumulatesRounded),
                            argumentVector, rankVector, &referenceBlob, determinism, programId()));

@@ -91,8 +91,8 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return op->emitOpError() << "expected '" << name << "' on a function";
   if (name == kDeterministicAttrName) {
     auto level = dyn_cast<StringAttr>(attr.getValue());
-    if (!level || (level != "bitwise" && level != "batch"))
-      return op->emitOpError() << "expected \"bitwise\" or \"batch\" in '" << name << "', found "
+    if (!level || !isDeterminism(level.getValue()))
+      return op->emitOpError() << "expected \"bitwise\", \"batch\" or \"tp\" in '" << name << "', found "
                                << attr.getValue();
     return success();
   }

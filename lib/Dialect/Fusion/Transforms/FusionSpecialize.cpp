@@ -74,8 +74,8 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
       getOperation().emitError() << "option bound: expected at least 1, found " << bound;
       return signalPassFailure();
     }
-    if (!deterministic.empty() && deterministic != "bitwise" && deterministic != "batch") {
-      getOperation().emitError() << "option deterministic: expected bitwise or batch, found \""
+    if (!deterministic.empty() && !isDeterminism(deterministic)) {
+      getOperation().emitError() << "option deterministic: expected bitwise, batch or tp, found \""
                                  << deterministic << "\"";
       return signalPassFailure();
     }

@@ -195,8 +195,8 @@ LogicalResult ProgramOp::verify() {
       return emitOpError() << "expected '" << name.getValue() << "' that is not negative, found "
                            << static_cast<int64_t>(*bytes);
   if (std::optional<StringRef> level = getDeterministic();
-      level && *level != "bitwise" && *level != "batch")
-    return emitOpError() << "expected 'deterministic' to be \"bitwise\" or \"batch\", found \""
+      level && *level != "bitwise" && *level != "batch" && *level != "tp")
+    return emitOpError() << "expected 'deterministic' to be \"bitwise\", \"batch\" or \"tp\", found \""
                          << *level << "\"";
   return success();
 }

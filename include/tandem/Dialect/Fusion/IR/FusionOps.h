@@ -60,9 +60,13 @@ inline constexpr llvm::StringLiteral kExtentsAttrName = "fusion.extents";
 /// `fusion.reference_of` on a function: it is the unsharded reference of that function.
 inline constexpr llvm::StringLiteral kReferenceOfAttrName = "fusion.reference_of";
 /// `fusion.deterministic` on a function: what the last bits of its results may not depend on.
-/// "bitwise": timing, schedule, slices and machine file; "batch": also the number of rows
-/// (docs/determinism.md).
+/// "bitwise": timing, schedule, slices and machine file; "batch": also the number of rows; "tp":
+/// also the number of devices (docs/determinism.md).
 inline constexpr llvm::StringLiteral kDeterministicAttrName = "fusion.deterministic";
+inline constexpr llvm::StringLiteral kSameOnAllMeshes = "tp";
+inline bool isDeterminism(StringRef level) {
+  return level == "bitwise" || level == "batch" || level == kSameOnAllMeshes;
+}
 inline bool isDeterministic(Operation *func) { return func->hasAttr(kDeterministicAttrName); }
 
 /// Hints on an op for `fusion-insert-reshards`, which erases them. `fusion.schedule`: the schedule

@@ -81,7 +81,7 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
            "the largest extent of the `?` of arguments that `shape` does not fill (it may have `?` too); 0: these are errors">,
     Option<"entry", "entry", "std::string", /*default=*/"", "the function whose arguments `shape` names; empty: all">,
     Option<"deterministic", "deterministic", "std::string", /*default=*/"",
-           "`bitwise` or `batch`: replaces `fusion.deterministic` of all functions; empty: keeps it">,
+           "`bitwise`, `batch` or `tp`: replaces `fusion.deterministic` of all functions; empty: keeps it">,
     LogOption
   ];
   let statistics = [
@@ -110,6 +110,34 @@ def FusionEraseDeadOps : Pass<"fusion-erase-dead-ops", "::mlir::func::FuncOp"> {
   let statistics = [
     Statistic<"numErased", "erased", "number of ops erased">
   ];
+}
+
+def FusionSplitSums : Pass<"fusion-split-sums", "::mlir::func::FuncOp"> {
+  let summary = "Sums over devices whose bits do not depend on the number of devices";
+  let description = [{
+    In a function with `fusion.deterministic = "tp"`, what devices add up is a sum of 8 slices, however many devices there
+    are. Slices are computed in f32 and added in one tree: neighbours, then neighbours of these. A device has the slices of a
+    subtree and adds them; devices then exchange the sums of their subtrees, and add the rest.
+
+    Before (on 2 devices; types without axes):
+    ```mlir
+    %0 = fusion.matmul %x, %w : tensor<8x64xbf16>, tensor<64x8xbf16> -> tensor<8x8xbf16>            // partial = ["x"]
+    %1 = fusion.reshard %0 : tensor<8x8xbf16> -> tensor<8x8xbf16>                                  // [didx("x"), -]
+    ```
+    After:
+    ```mlir
+    %0 = fusion.matmul %xs, %ws : tensor<8x8x8xbf16>, tensor<8x8x8xbf16> -> tensor<8x8x8xf32>        // [didx("x"), -, -]
+    %1 = fusion.reshape %0 : tensor<8x8x8xf32> -> tensor<4x2x8x8xf32>
+    %2 = fusion.reduce sum %1 dims [1] : tensor<4x2x8x8xf32> -> tensor<4x8x8xf32>
+    ...                                                                                            // 2 terms
+    %5 = fusion.reshard %4 : tensor<2x8x8xf32> -> tensor<2x8x8xf32>                                // [-, didx("x"), -]
+    %6 = fusion.reduce sum %5 dims [0] : tensor<2x8x8xf32> -> tensor<8x8xf32>
+    %7 = arith.truncf %6 : tensor<8x8xf32> to tensor<8x8xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let options = [LogOption];
+  let statistics = [Statistic<"numSplit", "split", "sums that were split">];
 }
 
 def FusionNarrowProducts : Pass<"fusion-narrow-products", "::mlir::func::FuncOp"> {

@@ -65,7 +65,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     - program_c3: results follow inputs.
     - program_c4: workers is 1 ... 1024.
     - program_c5: arena sizes are not negative.
-    - program_c6: deterministic is "bitwise" or "batch".
+    - program_c6: deterministic is "bitwise", "batch" or "tp".
     - program_c7: `hostir.parts` is on a result without `hostir.type`, and lists two or more dictionaries with
       `hostir.type`; their local shapes have equally many elements, together as many as the argument, and its element
       type.
