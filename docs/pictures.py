@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-import performance
+import measurements
 from drawing import COMMUNICATION, GRID, INK, MUTED, TANDEM, Drawing
 
 DOCS = os.path.dirname(os.path.abspath(__file__))
@@ -94,10 +94,11 @@ def scale(longest):
 
 def medians():
     """Times of untraced runs in ms, and the speed-up of push, as docs/performance.md has them."""
-    data = json.loads(performance.read(os.path.join(DOCS, "measured", MEASURED + ".json")))
-    case = next(case for case in data["cases"] if performance.key(case) == CASE)
-    gain = performance.speedup(case, "push")
-    return {"baseline": performance.us(case, "sequence") / 1000, "push": performance.us(case, "sequence") / 1000 / gain}, gain
+    with open(os.path.join(DOCS, "measured", MEASURED + ".json"), encoding="utf-8") as file:
+        data = json.load(file)
+    case = next(case for case in data["cases"] if measurements.key(case) == CASE)
+    gain = measurements.speedup(case, "push")
+    return {"baseline": measurements.us(case, "sequence") / 1000, "push": measurements.us(case, "sequence") / 1000 / gain}, gain
 
 
 def draw_overlap(traces, path, at_size=False):
