@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes docs/choices.md: what the compiler chooses for 40 layers on four machines, and why.
+"""Writes docs/measured/choices.md: what the compiler chooses for 40 layers on four machines, and why.
 
   choices.py FOLDER-OF-THE-TOOLS OUTPUT
 """
@@ -105,7 +105,7 @@ def main():
 predicted gain over the unoverlapped baseline (all communication, then the matmul; 1.31 means 1.31 times as fast) and the
 share of the communication that is overlapped with compute. *whole* is the baseline itself; then the number is that of the best
 other candidate, which gains less than the model's error, or loses. Two lines in a cell are two loops: an all-reduce
-that is split in two. Types are bf16 on GPUs and f32 on CPUs, on 8 devices (16 in two nodes). [schedules.md](schedules.md)
+that is split in two. Types are bf16 on GPUs and f32 on CPUs, on 8 devices (16 in two nodes). [Schedules](../schedules.md)
 describes the schedules.
 
 """)

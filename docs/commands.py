@@ -21,7 +21,7 @@ PARTS = {"None": "", "Gated": "gated_matmul", "Exchange": "fused_exchange", "Bot
 HEAD = """<!-- Made by docs/commands.py; edit include/tandem/Program/Commands.def or lib/Program/stream_program.fbs. -->
 # Commands
 
-The kinds of commands of a [stream program](../hostir.md), from `include/tandem/Program/Commands.def`. Verifier, printer,
+The kinds of commands of a [stream program](../architecture.md#the-hostir-dialect), from `include/tandem/Program/Commands.def`. Verifier, printer,
 checker, simulator, timeline and runtime read the same table. [Add a kind of command](../contribute.md#add-a-kind-of-command)
 says how to extend it.
 

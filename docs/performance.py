@@ -14,6 +14,7 @@ a part that is written anew, up to `<!-- end -->`. WHAT:
 
   results TOKENS NAME...   ratios of known layers by run, op and number of tokens (TOKENS: 8192,2048)
   stress NAME...           for each run: how many cases are faster and slower than other programs, and the error of predictions
+  accuracy NAME...         median errors of predicted times
   losses NAME...           the cases that are more than 1 % slower than the fastest program without overlap
   plot NAME GROUP FILE TOKENS...
                            bars for each case; TOKENS: a column for each
@@ -136,6 +137,13 @@ def losses(runs):
             rows.append([hardware(data), case["op"], f"{case['m']} x {shape(case)}", f"{us(case, 'auto'):.0f}", f"{plain_us(case):.0f}",
                          f"{gain(case):.2f}", "Tandem's baseline" if same else "an overlapped program"])
     return rows_of(["hardware", "op", "M x N x K", "`auto`, us", "fastest plain, us", "ratio", "`auto` is"], rows)
+
+
+def accuracy(runs):
+    arms = (("`auto`", "auto"), ("baseline", "sequence"), ("matmul alone", "matmul"), ("collective alone", "communication"))
+    cells = [[f"{100 * statistics.median(errors(data, arm)):.1f} %" if errors(data, arm) else "-" for _, arm in arms] for data in runs]
+    return rows_of(["hardware", "cases", *(name for name, _ in arms)],
+                   [[hardware(data), str(len(data["cases"])), *row] for data, row in zip(runs, cells)])
 
 
 def ms(value):
@@ -268,8 +276,8 @@ class Pages:
             return results_of([self.run(page, name) for name in names], [int(count) for count in tokens.split(",")])
         if kind == "about":
             return "".join(wrapped(about(self.run(page, name)).replace("\n", " ").rstrip(), "- ") for name in words)
-        if kind in ("stress", "losses"):
-            return {"stress": stress, "losses": losses}[kind]([self.run(page, name) for name in words])
+        if kind in ("stress", "losses", "accuracy"):
+            return {"stress": stress, "losses": losses, "accuracy": accuracy}[kind]([self.run(page, name) for name in words])
         if kind == "index":
             return "".join(f"- [{title(data)}]({root}measured/{name}.md)" + (f", {data['date']}" if data.get("date") else "") + "\n"
                            for name, data in sorted(self.data.items()))

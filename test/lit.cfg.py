@@ -1,7 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Tests of IR and of tools: lit and FileCheck. See docs/testing.md."""
+"""Tests of IR and of tools: lit and FileCheck. See docs/contribute.md."""
 
 import os
 

@@ -4,7 +4,7 @@
 
   build.py FOLDER-OF-THE-TOOLS OUTPUT [--pictures-as-they-are]
 
-Pages are those of README.md, docs/ and examples/*/README.md, unchanged, and the reference that reference.py makes.
+Pages are those of README.md and the project files that it links, docs/ and examples/*/README.md, unchanged, and the reference that reference.py makes.
 The table in README.md, "Documentation", is the navigation. Pictures are drawn again, unless those of docs/images are to be used. A link that leads nowhere is an error.
 OUTPUT and OUTPUT-source are made anew: each must be new, empty, or of an earlier call.
 """
@@ -22,6 +22,8 @@ SITE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(SITE))
 #: In each folder that this script has made: what has it may be deleted.
 MARK = ".tandem-site"
+#: Generated pages, by the row of README.md's table in which they are, too.
+FOLDERS = {"reference": "docs/reference/", "results": "docs/measured/"}
 
 
 def read(*path):
@@ -55,16 +57,16 @@ def navigation(readme, generated):
     lines = []
     for caption, links in rows:
         pages = re.findall(r"\]\(([\w./-]+)\.md\)", links)
-        if caption == "reference":
-            pages += [page for page in generated if page not in pages]
+        pages += [page for page in generated if page.startswith(FOLDERS.get(caption, "-")) and page not in pages]
         lines += ["```{toctree}", ":hidden:", f":caption: {caption.capitalize()}", ""] + pages + ["```", ""]
     return "\n".join(lines)
 
 
 def stage(tools, source):
     """The pages in the folders that they have in the repository, so that links between them stay as they are."""
-    pages = glob.glob("docs/*.md", root_dir=ROOT) + glob.glob("docs/reference/*.md", root_dir=ROOT)
-    for page in pages + glob.glob("examples/*/README.md", root_dir=ROOT):
+    pages = [page for folder in ("docs", "docs/reference", "docs/measured") for page in glob.glob(folder + "/*.md", root_dir=ROOT)]
+    project = [page for page in glob.glob("*.md", root_dir=ROOT) if f"({page})" in read(ROOT, "README.md")]
+    for page in pages + project + glob.glob("examples/*/README.md", root_dir=ROOT):
         # GitHub shows README.md of a folder; the first page of a site is its index.
         text = re.sub(r"\]\(\.\./README\.md", "](../index.md", read(ROOT, page))
         text = text.replace("\n[TOC]\n", "\n")
@@ -74,7 +76,7 @@ def stage(tools, source):
     made = {f"docs/reference/{name}": text for name, text in reference.pages(ROOT, tools).items()}
     for page, text in made.items():
         write(text, source, page + ".md")
-    written = sorted(page[:-len(".md")] for page in pages if page.startswith("docs/reference/"))
+    written = sorted(page[:-len(".md")] for page in pages if page.startswith(tuple(FOLDERS.values())))
     readme = read(ROOT, "README.md")
     write(readme + "\n" + navigation(readme, sorted(made) + written), source, "index.md")
     # Links to other files of the repository are downloads.

@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Deterministic programs give the same bits with every schedule, and as often as they run (docs/determinism.md).
+"""Deterministic programs give the same bits with every schedule, and as often as they run (docs/semantics.md).
 
   determinism.py [--all] [-v] [PATTERN...]     (see harness.py)
 

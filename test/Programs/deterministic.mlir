@@ -5,7 +5,7 @@
 // RUN: not tandem-compile %s --entry=layer --mesh x=4 --deterministic=bits -o %t.tsp 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: tandem-compile %S/row-parallel.mlir --entry=row_parallel --mesh x=4 --target=cuda-nccl --deterministic=batch --dump --rank=0 | FileCheck %s --check-prefix=BATCH
 
-// Programs whose results have the same bits with every schedule (docs/determinism.md). The exchange collects the partial
+// Programs whose results have the same bits with every schedule (docs/semantics.md). The exchange collects the partial
 // sums of all devices and adds them in the order of the ranks.
 //
 // LAYER: stream program @layer version {{.*}} deterministic bitwise

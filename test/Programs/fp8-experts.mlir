@@ -1,7 +1,7 @@
 // RUN: tandem-compile %s --entry=scaled_experts --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=ROWS
 // RUN: tandem-compile %s --entry=scaled_experts_tensor --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=TENSOR
 
-// A mixture of experts on 8-bit floats (docs/fp8.md): a grouped matmul is a product with a batch dimension, the experts.
+// A mixture of experts on 8-bit floats (docs/operators.md): a grouped matmul is a product with a batch dimension, the experts.
 
 #mesh = #tandem.mesh<"m", ["x" = ?]>
 #there = #fusion.axes<#mesh, [-, didx("x"), -]>

@@ -6,7 +6,7 @@
 // RUN: tandem-compile %s --entry=scaled_groups_slices --mesh x=4 --target=cpu-local -o %t.tsp && tandem-check %t.tsp | FileCheck %s --check-prefix=PROVEN
 // RUN: tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=SLICES
 
-// Experts of different sizes on 8-bit floats (docs/grouped.md, docs/fp8.md). For the kernels of GPUs test/Gpu makes 24
+// Experts of different sizes on 8-bit floats (docs/operators.md, docs/operators.md). For the kernels of GPUs test/Gpu makes 24
 // features 384: of each slice, K is a multiple of 16 and N of 8.
 //
 // PROVEN: data: checked

@@ -8,7 +8,7 @@
 // RUN: tandem-run %t.tsp -n 2 --channel=local --verify
 
 // A product in f32, scaled by rows and columns and rounded to bf16, as Python's `scaled_matmul` writes it. On NVIDIA GPUs the
-// product is bf16, and the launch behind it is in place, so that it can be an epilogue (docs/fp8.md).
+// product is bf16, and the launch behind it is in place, so that it can be an epilogue (docs/operators.md).
 //
 // CHECK: matmul arg4:bf16[48,12] = {{.*}}f8E4M3FN
 // CHECK-NEXT: launch k0(arg4:bf16[48,12], arg4:bf16[48,12],

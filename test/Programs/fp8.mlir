@@ -3,7 +3,7 @@
 // RUN: cat %t/*-convert-fusion-to-hostir.mlir | tandem-opt --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
 // RUN: tandem-compile %s --entry=scaled_gather --mesh x=4 -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=RANK1
 
-// Products of 8-bit floats, scaled and rounded by elementwise ops (docs/fp8.md).
+// Products of 8-bit floats, scaled and rounded by elementwise ops (docs/operators.md).
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>

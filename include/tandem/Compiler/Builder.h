@@ -142,11 +142,12 @@ public:
   /// [M, K] x [K, N], scaled and rounded once: cast((lhs @ rhs) * lhsScale * rhsScale (+ bias)
   /// (* resultScale)). Scales are f32: of each row of lhs, [M], and each column of rhs, [N], or one
   /// number each, []. Results of 8 bits are saturated. Elementwise ops after the product do it
-  /// (docs/fp8.md); like torch's `_scaled_mm`.
+  /// (docs/operators.md); like torch's `_scaled_mm`.
   Value scaledMatmul(Value lhs, Value rhs, Value lhsScale, Value rhsScale,
                      const ScaledMatmulOptions &options = {}, Location at = Location::here());
   /// x[..., M, K], w[G, K, N] (transposeB: [G, N, K]) and ends[..., G] of i32 give [..., M, N]:
-  /// rows are sorted by group, and each is multiplied by the matrix of its group (docs/grouped.md).
+  /// rows are sorted by group, and each is multiplied by the matrix of its group
+  /// (docs/operators.md).
   Value groupedMatmul(Value x, Value w, Value ends, const GroupedMatmulOptions &options = {},
                       Location at = Location::here());
   /// q[..., M, D], k[..., N, D], v[..., N, E] give [..., M, E].

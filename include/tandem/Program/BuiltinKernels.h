@@ -24,7 +24,7 @@ inline bool isBuiltin(std::string_view kernel) {
   return kernel.substr(0, kBuiltinPrefix.size()) == kBuiltinPrefix;
 }
 
-/// Matrix products of groups of rows (docs/grouped.md).
+/// Matrix products of groups of rows (docs/operators.md).
 inline constexpr std::string_view kGroupedMatmul = "tandem.grouped_matmul";
 /// The config of one that reads w as [G, N, K]; else it has none.
 inline constexpr std::string_view kTransposeB = "transpose_b";

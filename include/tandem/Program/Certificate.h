@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// See docs/certificate.md.
+// See docs/semantics.md.
 //
 //===----------------------------------------------------------------------===//
 

@@ -247,7 +247,7 @@ struct World {
   std::string describe(CommandId command) const;
 
   std::string name, target;
-  /// The order of additions is a property of the program (docs/determinism.md).
+  /// The order of additions is a property of the program (docs/semantics.md).
   bool isDeterministic = false;
   std::vector<Argument> arguments;
   std::vector<ChannelInfo> channels;

@@ -591,7 +591,7 @@ def documentation(rank, ranks):
     """The programs of docs/torch.md, one after another, each with a model for which it is meant."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "torch.md")
     with open(page) as file:
-        programs = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+        programs = re.findall(r"^```python\n(.*?)^```$", file.read().split("\n## FSDP")[0], re.M | re.S)
     assert len(programs) == 3, programs
     said, x_all = [], torch.randn(2 * ranks, 16, generator=torch.Generator(KIND).manual_seed(11))
     names = {"torch": torch, "x": part(x_all, rank, ranks), "Shard": Shard, "print": lambda *values: said.extend(values)}

@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Collectives next to no matmul, and FSDP with them (docs/fsdp.md)."""
+"""Collectives next to no matmul, and FSDP with them (docs/torch.md)."""
 
 import pytest
 from ranks import run

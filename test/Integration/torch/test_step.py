@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""tandem.torch.report (docs/step-report.md), by one process that stands for a rank of many, and by ranks."""
+"""tandem.torch.report (docs/simulator.md), by one process that stands for a rank of many, and by ranks."""
 
 import functools
 import inspect
@@ -198,8 +198,8 @@ def test_warm_up_of_models_that_differ():
 
 def test_page():
     """The program of the page prints the lines that the page has."""
-    with open(os.path.join(HERE, "..", "..", "..", "docs", "step-report.md")) as page:
-        code, output = re.findall(r"```(?:python)?\n(.*?)```", page.read(), re.S)[:2]
+    with open(os.path.join(HERE, "..", "..", "..", "docs", "simulator.md")) as page:
+        code, output = re.findall(r"```(?:python)?\n(.*?)```", page.read().split("\n## The report of a step\n")[1], re.S)[:2]
     code = code.replace('"step.svg"', "__import__('os').devnull")
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr

@@ -469,7 +469,7 @@ def concat(values: Sequence[Value], axis: int = 0) -> Value:
 
 def grouped_matmul(x: Value, w: Value, ends: Value, *, transpose_b: bool = False, dtype: DType | None = None,
                    gather: str | None = None, schedule: Schedule | None = None) -> Value:
-    """The product of each row of `x` with the matrix of its group in `w` (docs/grouped.md).
+    """The product of each row of `x` with the matrix of its group in `w` (docs/operators.md).
 
     Args:
         x: `[..., M, K]` of f32, f16, bf16 or FP8; rows are sorted by group.
@@ -500,7 +500,7 @@ def grouped_matmul(x: Value, w: Value, ends: Value, *, transpose_b: bool = False
 
 def attention(query: Value, key: Value, value: Value, *, scale: float | None = None, causal: bool = False,
               zigzag: int | None = None) -> Value:
-    """softmax(scale * query @ key.T) @ value (docs/attention.md).
+    """softmax(scale * query @ key.T) @ value (docs/operators.md).
 
     Args:
         query, key, value: `[batch, sequence, D]` of one dtype.

@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The built-in kernel "tandem.grouped_matmul" of device cuda (docs/grouped.md). Its code is in
+// The built-in kernel "tandem.grouped_matmul" of device cuda (docs/operators.md). Its code is in
 // libtandem_gated.so, next to the gated matmuls, because it takes minutes to compile.
 //
 //===----------------------------------------------------------------------===//

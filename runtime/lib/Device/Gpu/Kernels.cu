@@ -91,7 +91,7 @@ __device__ void reduceThreadPerOutput(const Nest &kept, const Nest &reduced, T *
   }
 }
 
-/// See docs/fp8.md.
+/// See docs/operators.md.
 template <int exponent> __device__ float fromFp8(uint8_t bits) {
   constexpr int mantissa = 7 - exponent;
   constexpr float unit = exponent == 4 ? 0x1p-9f : 0x1p-16f; // the least number

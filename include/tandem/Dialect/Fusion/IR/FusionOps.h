@@ -61,7 +61,7 @@ inline constexpr llvm::StringLiteral kExtentsAttrName = "fusion.extents";
 inline constexpr llvm::StringLiteral kReferenceOfAttrName = "fusion.reference_of";
 /// `fusion.deterministic` on a function: what the last bits of its results may not depend on.
 /// "bitwise": timing, schedule, slices and machine file; "batch": also the number of rows; "tp":
-/// also the number of devices (docs/determinism.md).
+/// also the number of devices (docs/semantics.md).
 inline constexpr llvm::StringLiteral kDeterministicAttrName = "fusion.deterministic";
 inline constexpr llvm::StringLiteral kSameOnAllMeshes = "tp";
 inline bool isDeterminism(StringRef level) {

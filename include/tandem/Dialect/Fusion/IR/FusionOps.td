@@ -79,7 +79,7 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
     - matmul_c1: operands have rank 1 or more; their element types are equal and floating point, and that of the result
       is the same. f16 and bf16 factors may also have an f32 result, which is not rounded: partial sums (of a weight
       gradient) travel in f32.
-      Factors of f8E4M3FN and f8E5M2 may differ; their result is f32, f16 or bf16 (docs/fp8.md).
+      Factors of f8E4M3FN and f8E5M2 may differ; their result is f32, f16 or bf16 (docs/operators.md).
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: batch extents are equal or 1, and the result has the broadcast batch extents, then M, then N.
     - matmul_c4: bias has rank 1, extent N and the result's element type. There is none if rhs is a vector.
@@ -121,7 +121,7 @@ def Fusion_GroupedMatmulOp : Fusion_LocalOp<"grouped_matmul"> {
     result[b, m, :] = x[b, m, :] * w[g], where g is the first group with m < ends[b, g]. Rows from the last end on are 0.
     Equivalent to `torch._grouped_mm(x, w, offs=ends)` with batch dimensions b. `transpose_b` reads w as [G, N, K].
     Products are accumulated in f32. Group sizes are known at run time only and may be 0
-    ([grouped.md](../grouped.md)).
+    ([groups](../operators.md#groups-of-different-sizes)).
 
     | operand | shape |
     |---|---|
@@ -135,7 +135,7 @@ def Fusion_GroupedMatmulOp : Fusion_LocalOp<"grouped_matmul"> {
     Constraints:
     - grouped_matmul_c1: x has rank 2 or more, w rank 3, ends one dimension less than x.
     - grouped_matmul_c2: elements of x and w are equal and f32, f16 or bf16; the result's are those or f32. Factors of
-      f8E4M3FN and f8E5M2 may differ; their result is f32, f16 or bf16 (docs/fp8.md). `ends` is i32.
+      f8E4M3FN and f8E5M2 may differ; their result is f32, f16 or bf16 (docs/operators.md). `ends` is i32.
     - grouped_matmul_c3: the contracted extents are equal.
     - grouped_matmul_c4: ends has the batch extents of x, then G. The result has them, then M, then N.
 

@@ -55,7 +55,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     buffer i. Each command reads or writes one of them. `workers` is the size of the pool of worker streams. `reference_of` marks
     an unsharded reference and names its program. `hostir-plan-buffers` writes `arena_bytes` and `symmetric_bytes`.
     `choices` says how loops of the fusion are run, for reports. In a `deterministic` program the order in which floats
-    are added is a property of the program (docs/determinism.md): matmuls add in the order of K, reductions in that of
+    are added is a property of the program (docs/semantics.md): matmuls add in the order of K, reductions in that of
     the reduced dimensions, and there are no collectives that add floats (verify_c10).
 
     Constraints:

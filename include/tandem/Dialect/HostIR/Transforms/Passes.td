@@ -211,7 +211,7 @@ def PlanBuffers : HostIR_Pass<"hostir-plan-buffers"> {
     worker stream in one loop share its slots if their live ranges do not overlap.
 
     Peers also write symmetric memory: two symmetric buffers share memory only if signals between all ranks of the group
-    come between them (docs/hostir.md).
+    come between them (docs/architecture.md).
 
     The pass fails if a loop may reuse a buffer while its previous live range has not ended, and if an access is not
     ordered after its alloc.

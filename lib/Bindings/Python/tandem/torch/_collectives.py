@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Collectives next to no matmul, as torch.distributed has them, and those of FSDP (docs/fsdp.md)."""
+"""Collectives next to no matmul, as torch.distributed has them, and those of FSDP (docs/torch.md)."""
 
 from __future__ import annotations
 

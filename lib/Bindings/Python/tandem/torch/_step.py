@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a step of a model communicates, and how much of it a machine would overlap (docs/step-report.md)."""
+"""What a step of a model communicates, and how much of it a machine would overlap (docs/simulator.md)."""
 
 from __future__ import annotations
 

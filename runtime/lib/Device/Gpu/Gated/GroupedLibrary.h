@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The second function of libtandem_gated.so: matmuls of groups of rows with a matrix each, whose
-// bounds are in device memory (docs/grouped.md). Any thread may call the functions of the table.
+// bounds are in device memory (docs/operators.md). Any thread may call the functions of the table.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ struct GroupedInfo {
 /// `batches` problems: Y[m, :] = X[m, :] * W[g], where g is the first group with m < ends[g], and 0
 /// where there is none. X [M, K], Y [M, N], W [G, N, K] or [G, K, N]; W is the same in all. A value
 /// of `ends` counts as the largest one up to it, clamped to [0, M]. Sums in f32 in the order of K,
-/// rounded once; within 128 products of 8 bits with fewer digits (docs/grouped.md). Addresses are
+/// rounded once; within 128 products of 8 bits with fewer digits (docs/operators.md). Addresses are
 /// in device memory, and multiples of 16 bytes where they are matrices.
 struct GroupedMatmul {
   const void *x, *w;
