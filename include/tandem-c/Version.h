@@ -13,18 +13,24 @@
 #define TANDEM_C_VERSION_H
 
 #define TANDEM_VERSION_MAJOR 0
-#define TANDEM_VERSION_MINOR 1
+#define TANDEM_VERSION_MINOR 2
 #define TANDEM_VERSION_PATCH 0
 
-/* 100 for 0.1.0. */
+/* 200 for 0.2.0. */
 #define TANDEM_VERSION                                                                             \
   (TANDEM_VERSION_MAJOR * 10000 + TANDEM_VERSION_MINOR * 100 + TANDEM_VERSION_PATCH)
 
 #define TANDEM_TEXT_OF_(x) #x
 #define TANDEM_TEXT_(x) TANDEM_TEXT_OF_(x)
-/* "0.1.0". */
+/* "0.2.0". */
 #define TANDEM_VERSION_STRING                                                                      \
   TANDEM_TEXT_(TANDEM_VERSION_MAJOR)                                                               \
   "." TANDEM_TEXT_(TANDEM_VERSION_MINOR) "." TANDEM_TEXT_(TANDEM_VERSION_PATCH)
+
+#define TANDEM_NAMESPACE_OF_(major, minor) v##major##_##minor
+#define TANDEM_NAMESPACE_(major, minor) TANDEM_NAMESPACE_OF_(major, minor)
+/* v0_2: the inline namespace of the headers in C++, so that two versions keep apart in a process.
+ */
+#define TANDEM_VERSION_NAMESPACE TANDEM_NAMESPACE_(TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR)
 
 #endif /* TANDEM_C_VERSION_H */

@@ -30,7 +30,7 @@
 #include "tandem/Dialect/Fusion/IR/Shapes.h"
 
 namespace tandem::builder {
-inline namespace v0_1 {
+inline namespace TANDEM_VERSION_NAMESPACE {
 
 class Fusion;
 
@@ -274,7 +274,7 @@ private:
   std::vector<Diagnostic> found;
 };
 
-} // namespace v0_1
+} // namespace TANDEM_VERSION_NAMESPACE
 } // namespace tandem::builder
 
 #include "tandem/Compiler/Builder/Ops.h"

@@ -114,7 +114,7 @@ std::vector<std::string> targetNames();
 /// The passes from a fusion to a planned host program, in order.
 std::vector<std::string> passNames();
 
-/// "tandem 0.1.0": written into stream programs.
+/// "tandem 0.2.0": written into stream programs.
 std::string version();
 
 } // namespace tandem::compiler

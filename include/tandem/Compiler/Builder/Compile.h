@@ -14,7 +14,7 @@
 #include "tandem/Compiler/Builder.h"
 
 namespace tandem::builder {
-inline namespace v0_1 {
+inline namespace TANDEM_VERSION_NAMESPACE {
 
 /// What tandem_compile gives, as values.
 struct Program {
@@ -66,7 +66,7 @@ inline Program compile(const Fusion &fusion, const tandem_compile_options *optio
   return program;
 }
 
-} // namespace v0_1
+} // namespace TANDEM_VERSION_NAMESPACE
 } // namespace tandem::builder
 
 #endif // TANDEM_COMPILER_BUILDER_COMPILE_H

@@ -14,7 +14,7 @@
 #include "tandem/Compiler/Builder/Text.h"
 
 namespace tandem::builder {
-inline namespace v0_1 {
+inline namespace TANDEM_VERSION_NAMESPACE {
 
 //===----------------------------------------------------------------------===//
 // Diagnostics
@@ -324,7 +324,7 @@ inline std::string Fusion::text(bool locations) const {
   return text;
 }
 
-} // namespace v0_1
+} // namespace TANDEM_VERSION_NAMESPACE
 } // namespace tandem::builder
 
 #endif // TANDEM_COMPILER_BUILDER_CORE_H

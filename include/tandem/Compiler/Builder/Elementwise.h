@@ -11,7 +11,7 @@
 #include "tandem/Compiler/Builder/Types.h"
 
 namespace tandem::builder {
-inline namespace v0_1 {
+inline namespace TANDEM_VERSION_NAMESPACE {
 namespace detail {
 
 /// An elementwise op whose operands and result have one type. docs/kernels.md states its results.
@@ -104,7 +104,7 @@ inline const char *castOp(DType from, DType to) {
 }
 
 } // namespace detail
-} // namespace v0_1
+} // namespace TANDEM_VERSION_NAMESPACE
 } // namespace tandem::builder
 
 #endif // TANDEM_COMPILER_BUILDER_ELEMENTWISE_H

@@ -19,7 +19,7 @@
 #include <cmath>
 
 namespace tandem::builder {
-inline namespace v0_1 {
+inline namespace TANDEM_VERSION_NAMESPACE {
 
 //===----------------------------------------------------------------------===//
 // Elementwise ops
@@ -585,7 +585,7 @@ inline Value Fusion::call(const std::string &callee, const std::vector<Value> &i
   return call(callee, inputs, std::vector<Type>{std::move(result)}, dims, options, at)[0];
 }
 
-} // namespace v0_1
+} // namespace TANDEM_VERSION_NAMESPACE
 } // namespace tandem::builder
 
 #endif // TANDEM_COMPILER_BUILDER_OPS_H

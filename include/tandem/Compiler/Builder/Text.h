@@ -18,7 +18,7 @@
 #include <cstdio>
 
 namespace tandem::builder {
-inline namespace v0_1 {
+inline namespace TANDEM_VERSION_NAMESPACE {
 namespace detail {
 
 /// "a", "b" joined by a separator.
@@ -215,7 +215,7 @@ inline std::string axesError(const Axes &axes, size_t rank) {
 }
 
 } // namespace detail
-} // namespace v0_1
+} // namespace TANDEM_VERSION_NAMESPACE
 } // namespace tandem::builder
 
 #endif // TANDEM_COMPILER_BUILDER_TEXT_H

@@ -11,6 +11,8 @@
 #ifndef TANDEM_COMPILER_BUILDER_TYPES_H
 #define TANDEM_COMPILER_BUILDER_TYPES_H
 
+#include "tandem-c/Version.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,7 +21,7 @@
 
 namespace tandem::builder {
 // Named after the version: two versions of Tandem in one process do not share these functions.
-inline namespace v0_1 {
+inline namespace TANDEM_VERSION_NAMESPACE {
 
 /// An extent or mesh size that is given when the fusion is compiled: `?`.
 constexpr int64_t kUnknown = -1;
@@ -186,7 +188,7 @@ struct Diagnostic {
   }
 };
 
-} // namespace v0_1
+} // namespace TANDEM_VERSION_NAMESPACE
 } // namespace tandem::builder
 
 #endif // TANDEM_COMPILER_BUILDER_TYPES_H
