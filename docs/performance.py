@@ -42,7 +42,7 @@ import tempfile
 import textwrap
 
 from measurements import (OPS, PARTS, data_of, dump, errors, gain, geometric, in_group, merge, over_fused, over_torch, plain_us,
-                          refuse, repeats, roofline_us, shape, share, speedup, torch_us, us)
+                          refuse, repeats, roofline_us, shape, share, speedup, us)
 from plots import draw, draw_sorted
 
 MARK = re.compile(r"(<!-- generated: (.*?) -->)(.*?)(<!-- end -->)", re.S)

@@ -93,7 +93,7 @@ def scale(longest):
 
 
 def medians():
-    """Times of untraced runs in ms, and the speed-up of push, as docs/performance.md has them."""
+    """Times of untraced runs in ms, and the speed-up of push, as docs/measured/h100x2.md has them."""
     with open(os.path.join(DOCS, "measured", MEASURED + ".json"), encoding="utf-8") as file:
         data = json.load(file)
     case = next(case for case in data["cases"] if measurements.key(case) == CASE)
@@ -124,7 +124,7 @@ def draw_overlap(traces, path, at_size=False):
     drawing.text(20, 26, f"Rank 0 of {baseline.ranks}: {size}", weight="bold", size=16)
     about = (f"Timelines: {baseline.origin}, one traced run each; tracing slows them. " if baseline.measured else
              f"Timelines: predicted, not measured ({baseline.origin}). ")
-    drawing.text(20, 46, about + ("Medians: docs/performance.md, untraced." if at_size else ""), MUTED)
+    drawing.text(20, 46, about + ("Medians: docs/measured/h100x2.md, untraced." if at_size else ""), MUTED)
     for mark in range(int(longest / step) + 1):
         drawing.line(at(mark * step), 88, at(mark * step), 282, GRID)
         drawing.text(at(mark * step), 300, f"{mark * step / 1000:g} ms", MUTED, "middle")

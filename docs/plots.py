@@ -26,7 +26,7 @@ def draw(data, group, tokens, path):
     for case in in_group(data, group):
         if case["m"] in tokens and gain(case):
             cases.setdefault((case["op"], shape(case)), {})[case["m"]] = case
-    rows = [row for op in OPS for row in cases.items() if row[0][0] == op]
+    rows = [row for op in OPS for row in sorted(cases.items(), key=lambda row: [-math.prod(map(int, row[0][1].split(" x ")))]) if row[0][0] == op]
     shown = [case for _, row in rows for case in row.values()]
     if not shown:
         refuse(f"no case of group {group} with {tokens} tokens")

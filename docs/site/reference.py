@@ -152,7 +152,7 @@ def pages(root, tools):
     return {
         "CApi": headers("C API", "The headers of `libtandem_compiler` and `libtandem_runtime`; [embedding](../embedding.md) explains them.",
                         root, c_api, "c"),
-        "CppBuilder": headers("C++ builder", "Headers that build fusions in C++; [embedding](../embedding.md#c) has an example.",
+        "CppBuilder": headers("C++ builder", "Headers that build fusions in C++; [embedding](../embedding.md#builder) has an example.",
                               root, builder, "cpp"),
         "Commands": tools_page(root, tools),
         "Machines": machines_page(root),
