@@ -4,7 +4,7 @@
 
   build.py FOLDER-OF-THE-TOOLS OUTPUT [--pictures-as-they-are]
 
-Pages are those of README.md and the project files that it links, docs/ and examples/*/README.md, unchanged, and the reference that reference.py makes.
+Pages are those of README.md and the project files that it links, docs/ and examples/, unchanged, and the reference that reference.py makes.
 The table in README.md, "Documentation", is the navigation. Pictures are drawn again, unless those of docs/images are to be used. A link that leads nowhere is an error.
 OUTPUT and OUTPUT-source are made anew: each must be new, empty, or of an earlier call.
 """
@@ -66,7 +66,7 @@ def stage(tools, source):
     """The pages in the folders that they have in the repository, so that links between them stay as they are."""
     pages = [page for folder in ("docs", "docs/reference", "docs/measured") for page in glob.glob(folder + "/*.md", root_dir=ROOT)]
     project = [page for page in glob.glob("*.md", root_dir=ROOT) if f"({page})" in read(ROOT, "README.md")]
-    for page in pages + project + glob.glob("examples/*/README.md", root_dir=ROOT):
+    for page in pages + project + glob.glob("examples/**/README.md", root_dir=ROOT, recursive=True):
         # GitHub shows README.md of a folder; the first page of a site is its index.
         text = re.sub(r"\]\(\.\./README\.md", "](../index.md", read(ROOT, page))
         text = text.replace("\n[TOC]\n", "\n")
