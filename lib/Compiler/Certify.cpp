@@ -32,8 +32,8 @@ namespace {
 /// Multiply-adds and elements (1 to 2 ns each) for the comparison of results, without `certify`.
 constexpr uint64_t kQuickSteps = 3'000'000;
 
-/// `baseline`: null if there is none.
-Status prove(const replay::World &world, const replay::World *baseline, const CompileOptions &how,
+/// `sameBits`: the program whose bits a deterministic one has; null if there is none.
+Status prove(const replay::World &world, const replay::World *sameBits, const CompileOptions &how,
              Certificate &certificate) {
   check::CheckOptions options;
   if (!how.certify)
@@ -41,7 +41,7 @@ Status prove(const replay::World &world, const replay::World *baseline, const Co
   options.queues = check::defaultQueues(world.target);
   options.sms = check::defaultSMs(world.target);
   if (world.isDeterministic)
-    options.sameBits = baseline;
+    options.sameBits = sameBits;
   check::Report report = check::check(world, options);
   if (report.hasErrors())
     return Status(Code::InvalidProgram, toText(world, report));
@@ -51,7 +51,7 @@ Status prove(const replay::World &world, const replay::World *baseline, const Co
   bool isOpen = std::any_of(report.limits.begin(), report.limits.end(),
                             [](const std::string &limit) { return limit.rfind("SMs: ", 0) == 0; });
   certificate.sms = isOpen ? 0 : options.sms.total;
-  if (world.isDeterministic && !baseline && !how.baseline)
+  if (world.isDeterministic && !sameBits && !how.baseline)
     certificate.limits.emplace_back("bits: there is no baseline to compare with");
   certificate.data = report.data;
   bool isCompared = report.data.rfind("checked", 0) == 0;
@@ -81,7 +81,8 @@ uint64_t hashOfProgram(std::string_view bytes) {
 /// What this process has proven. Thread-safe.
 class Proofs {
 public:
-  /// Hashes of the program and of the baseline; CompileOptions::certify and baseline.
+  /// Hashes of the program and of that with whose bits it is compared; CompileOptions::certify and
+  /// baseline.
   using Key = std::tuple<uint64_t, uint64_t, bool, bool>;
 
   /// Never destroyed: a thread may compile while the process exits.
@@ -192,8 +193,8 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
                                        : "not checked: compiled without the check"};
   bool proves = !options.rank && options.check,
        predicts = !options.rank && options.certify && !options.machine.empty();
-  Proofs::Key key{hashOfProgram(program), hashOfProgram(result.baseline), options.certify,
-                  options.baseline};
+  const std::string &other = result.onOneDevice.empty() ? result.baseline : result.onOneDevice;
+  Proofs::Key key{hashOfProgram(program), hashOfProgram(other), options.certify, options.baseline};
   bool isKnown = proves && Proofs::get().find(key, certificate);
   if (!predicts && (isKnown || !proves))
     return certificate;
@@ -203,13 +204,17 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
     limits.maxArenaBytes = uint64_t(1) << 54;
   TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(program, limits));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(*file));
-  std::shared_ptr<const replay::World> baseline;
-  if (!result.baseline.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(auto plain, ProgramFile::fromMemory(result.baseline));
-    TANDEM_ASSIGN_OR_RETURN(baseline, replay::World::load(*plain));
-  }
+  auto load = [](const std::string &bytes) -> Expected<std::shared_ptr<const replay::World>> {
+    if (bytes.empty())
+      return std::shared_ptr<const replay::World>();
+    TANDEM_ASSIGN_OR_RETURN(auto plain, ProgramFile::fromMemory(bytes));
+    return replay::World::load(*plain);
+  };
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> baseline, load(result.baseline));
   if (proves && !isKnown) {
-    TANDEM_RETURN_IF_ERROR(prove(*world, baseline.get(), options, certificate));
+    TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> alone, load(result.onOneDevice));
+    TANDEM_RETURN_IF_ERROR(
+        prove(*world, alone ? alone.get() : baseline.get(), options, certificate));
     Proofs::get().add(key, certificate);
   }
   if (predicts)

@@ -24,6 +24,7 @@
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -87,14 +88,14 @@ private:
   bool proves() const {
     return options.check && !options.rank && options.output == Output::StreamProgram;
   }
-  void compileBaseline();
+  std::string compileBaseline(bool onOneDevice);
   void compileAlternatives(ModuleOp source);
 
   ModuleOp module;
   const CompileOptions &options;
   CompileResult &result;
   std::string entry;
-  bool isLowered = false, isDeterministic = false;
+  bool isLowered = false, isDeterministic = false, isSameOnAllMeshes = false;
   std::string withReference; ///< the file with the reference, unless `result.output` has it
 };
 
@@ -138,8 +139,11 @@ LogicalResult Compilation::findEntry() {
   }
   entry = nameOf(*candidates[0]).str();
   isLowered = isa<hostir::ProgramOp>(candidates[0]);
-  isDeterministic =
-      !options.deterministic.empty() || candidates[0]->hasAttr(fusion::kDeterministicAttrName);
+  auto written = candidates[0]->getAttrOfType<StringAttr>(fusion::kDeterministicAttrName);
+  isDeterministic = !options.deterministic.empty() || written;
+  isSameOnAllMeshes = (options.deterministic.empty() && written ? written.strref()
+                                                                : StringRef(options.deterministic)) ==
+                      fusion::kSameOnAllMeshes;
   return success();
 }
 
@@ -299,8 +303,22 @@ static CompileOptions forComparison(const CompileOptions &options) {
   return plain;
 }
 
+/// The module on meshes of one device.
+static void putOnOneDevice(ModuleOp module) {
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([](MeshAttr mesh) {
+    SmallVector<MeshAxis> axes(mesh.getAxes());
+    for (MeshAxis &axis : axes)
+      axis.size = 1;
+    return MeshAttr::get(mesh.getContext(), mesh.getName(), axes, {});
+  });
+  replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false,
+                                        /*replaceTypes=*/true);
+}
+
 /// A module that cannot be compiled says so when it is compiled with its schedules.
-void Compilation::compileBaseline() {
+/// `onOneDevice`: instead of on its meshes.
+std::string Compilation::compileBaseline(bool onOneDevice) {
   CompileOptions plain = forComparison(options);
   plain.baseline = true;
   plain.machine.clear();
@@ -311,8 +329,15 @@ void Compilation::compileBaseline() {
     plain.gather.clear();
   CompileResult compiled;
   OwningOpRef<ModuleOp> copy(module.clone());
-  if (!runTrial(*copy, [&] { return Compilation(*copy, plain, compiled).run(); }))
-    result.baseline = std::move(compiled.output);
+  if (onOneDevice) {
+    putOnOneDevice(*copy);
+    plain.mesh.clear();
+    plain.devices.clear();
+    plain.numRanks = 0;
+  }
+  if (runTrial(*copy, [&] { return Compilation(*copy, plain, compiled).run(); }))
+    return {};
+  return std::move(compiled.output);
 }
 
 /// The program with the next best candidates, each for one loop.
@@ -380,7 +405,9 @@ LogicalResult Compilation::run() {
   bool comparesBits = !isLowered && !options.baseline && isDeterministic && proves();
   OwningOpRef<ModuleOp> source;
   if (compares || comparesBits)
-    compileBaseline();
+    result.baseline = compileBaseline(/*onOneDevice=*/false);
+  if (comparesBits && isSameOnAllMeshes)
+    result.onOneDevice = compileBaseline(/*onOneDevice=*/true);
   if (compares && !options.machine.empty())
     source = module.clone();
   if (!isLowered && failed(lower()))

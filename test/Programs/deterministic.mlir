@@ -24,7 +24,7 @@
 // OTHER: error: bits-differ: rank 0: {{[0-9]+}} of its {{[0-9]+}} elements of result "y" have other last bits than those of the other program
 //
 //
-// OPTION: error: option deterministic: expected bitwise or batch, found "bits"
+// OPTION: error: option deterministic: expected bitwise, batch or tp, found "bits"
 //
 // BATCH: deterministic batch
 

@@ -92,7 +92,7 @@ class Program:
     unknown: dict = dataclasses.field(default_factory=dict)
     #: Every op's values share a stream digit, so one loop has them all.
     one_loop: bool = False
-    deterministic: str = ""  # "bitwise" or "batch"
+    deterministic: str = ""  # "bitwise", "batch" or "tp"
     #: Extents vary from run to run, from 0 to this; 0: they do not. Those of the runs, the last of which is looked at.
     bound: int = 0
     extents: tuple = ()

@@ -266,7 +266,7 @@ def compile(source: str | Fusion, *, mesh: Mapping[str, int] | None = None, shap
         reference: Put the unsharded reference into the program, with which `Program.check` compares.
         gather: "before", "after" or "cost": the position of reshards that may go on either side of an operation.
         certify: Compare results at more indices, and predict times for `Program.explain`; takes about as long as compiling.
-        deterministic: "bitwise" or "batch" (docs/semantics.md). Default: as the text says.
+        deterministic: "bitwise", "batch" or "tp" (docs/semantics.md). Default: as the text says.
         tuned: A file of measured choices, which `tune` writes.
 
     Returns:

@@ -57,8 +57,7 @@ struct FusionSplitSumsPass : public fusion::impl::FusionSplitSumsBase<FusionSpli
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
-    auto level = func->getAttrOfType<StringAttr>(kDeterministicAttrName);
-    if (!level || level != kSameOnAllMeshes || func->hasAttr(kReferenceOfAttrName))
+    if (!isSameOnAllMeshes(func) || func->hasAttr(kReferenceOfAttrName))
       return markAllAnalysesPreserved();
     PassLog logger("fusion-split-sums", log);
     unsigned split = 0;

@@ -83,7 +83,9 @@ SmallVector<AxesAttr> fusion::reduceBefore(Operation *op, ArrayRef<AxesAttr> ope
   std::optional<AxesRule> rule = getAxesRule(op);
   if (!rule || llvm::none_of(operands, isPartial))
     return result;
-  if (onOneMesh(operands)) {
+  // Else slices of several sums would be added before those of one (fusion-split-sums).
+  bool isTree = isSameOnAllMeshes(op->getParentOfType<func::FuncOp>());
+  if (onOneMesh(operands) && !isTree) {
     if (rule->partial == PartialKind::Product)
       return reduceFactors(op, *rule, operands);
     if (rule->partial != PartialKind::Never && !repeats(op) && areAlike(op, *rule, operands))

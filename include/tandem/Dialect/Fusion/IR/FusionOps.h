@@ -69,6 +69,11 @@ inline bool isDeterminism(StringRef level) {
 }
 inline bool isDeterministic(Operation *func) { return func->hasAttr(kDeterministicAttrName); }
 
+inline bool isSameOnAllMeshes(Operation *func) {
+  auto level = func->getAttrOfType<StringAttr>(kDeterministicAttrName);
+  return level && level == kSameOnAllMeshes;
+}
+
 /// Hints on an op for `fusion-insert-reshards`, which erases them. `fusion.schedule`: the schedule
 /// (a ScheduleAttr) of the reshards inserted for the op. `fusion.gather`: their side, "before" or
 /// "after".

@@ -1,6 +1,6 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiles and prepares the programs of a step before it runs (docs/step-report.md)."""
+"""Compiles and prepares the programs of a step before it runs (docs/simulator.md)."""
 
 from __future__ import annotations
 
