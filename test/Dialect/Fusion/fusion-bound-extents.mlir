@@ -78,9 +78,21 @@ func.func @causal(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor<?x4xf32>)
 // CHECK-LABEL: func.func @call(
 // CHECK:         fusion.call @k(%{{.*}}) dims "cs_ -> cs_" {fusion.varying = array<i64: 1>}
 // CHECK:         fusion.call @k(%{{.*}}) dims "cs_ -> cs_" : (tensor<3x4x16xf32>)
+//
+// What a kernel writes after it is not known.
+//
+// CHECK-LABEL: func.func @after_call(
+// CHECK:         %[[Y:.*]] = fusion.call
+// CHECK:         %[[CLEAN:.*]] = arith.select %{{.*}}, %[[Y]], %{{.*}}
+// CHECK:         fusion.reduce sum %[[CLEAN]]
 func.func private @k(tensor<3x?x16xf32>) -> tensor<3x?x16xf32>
 func.func @call(%x: tensor<3x?x16xf32>, %z: tensor<3x4x16xf32>) -> (tensor<3x?x16xf32>, tensor<3x4x16xf32>) {
   %y = fusion.call @k(%x) dims "cs_ -> cs_" : (tensor<3x?x16xf32>) -> tensor<3x?x16xf32>
   %w = fusion.call @k(%z) dims "cs_ -> cs_" : (tensor<3x4x16xf32>) -> tensor<3x4x16xf32>
   return %y, %w : tensor<3x?x16xf32>, tensor<3x4x16xf32>
+}
+func.func @after_call(%x: tensor<3x?x16xf32>) -> tensor<3x16xf32> {
+  %y = fusion.call @k(%x) dims "cs_ -> cs_" : (tensor<3x?x16xf32>) -> tensor<3x?x16xf32>
+  %z = fusion.reduce sum %y dims [1] : tensor<3x?x16xf32> -> tensor<3x16xf32>
+  return %z : tensor<3x16xf32>
 }

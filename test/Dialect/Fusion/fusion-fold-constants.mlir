@@ -27,20 +27,25 @@ func.func @sum(%0: !rows) -> !sums {
 !split = tensor<8xf16, #fusion.axes<#tp, [didx("x")]>>
 !ints = tensor<0x8xi32, #fusion.axes<#tp, [-, didx("x")]>>
 !int = tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
+!truths = tensor<0x8xi1, #fusion.axes<#tp, [-, didx("x")]>>
+!truth = tensor<8xi1, #fusion.axes<#tp, [didx("x")]>>
 
 // The identity of each reduction; an infinity where the type has one.
 // CHECK-LABEL: @identities
 // CHECK-DAG:     %[[MAX:.*]] = arith.constant dense<0xFC00> : tensor<8xf16, #fusion.axes<#tp, [didx("x")]>>
 // CHECK-DAG:     %[[MIN:.*]] = arith.constant dense<2147483647> : tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
+// CHECK-DAG:     %[[OR:.*]] = arith.constant dense<false> : tensor<8xi1, #fusion.axes<#tp, [didx("x")]>>
 // CHECK-NOT:     fusion.
-// CHECK:         return %[[MAX]], %[[MIN]]
-// expected-remark @+1 {{2 folded}}
-func.func @identities(%0: !none, %1: !ints) -> (!split, !int) {
+// CHECK:         return %[[MAX]], %[[MIN]], %[[OR]]
+// expected-remark @+1 {{3 folded}}
+func.func @identities(%0: !none, %1: !ints, %t: !truths) -> (!split, !int, !truth) {
   // expected-remark @+1 {{its result is known}}
   %2 = fusion.reduce max %0 dims [0] : !none -> !split
   // expected-remark @+1 {{its result is known}}
   %3 = fusion.reduce min %1 dims [0] : !ints -> !int
-  return %2, %3 : !split, !int
+  // expected-remark @+1 {{its result is known}}
+  %4 = fusion.reduce max %t dims [0] : !truths -> !truth
+  return %2, %3, %4 : !split, !int, !truth
 }
 
 // -----

@@ -48,12 +48,21 @@ func.func @slices(%x: tensor<9xf32, #fusion.axes<#grid, [didx("a")]>>) -> tensor
   return %z : tensor<9xf32, #fusion.axes<#grid, [-]>>
 }
 
-// A contraction of what is 0 in the padding takes it; one of exp(x) does not.
+// A contraction of what is 0 in the padding takes it; one of exp(x) gets 0 there.
 // CHECK-LABEL: @zero(
-// CHECK-NOT:     fusion.slice
+// CHECK-NOT:     arith.select
 // CHECK-LABEL: @one(
-// CHECK-COUNT-2: fusion.slice
-// LOG: an operand is needed without padding: all devices get it whole
+// CHECK:         %[[ONES:.*]] = arith.constant dense<true> : tensor<10xi1, #fusion.axes<#tp, [-]>>
+// CHECK:         %[[ZEROS:.*]] = arith.constant dense<false> : tensor<2xi1, #fusion.axes<#tp, [-]>>
+// CHECK:         %[[MASK:.*]] = fusion.concat %[[ONES]], %[[ZEROS]] dim 0 : {{.*}} -> tensor<12xi1, #fusion.axes<#tp, [-]>>
+// CHECK:         %[[T:.*]] = fusion.permute
+// CHECK:         %[[COLUMNS:.*]] = fusion.broadcast %[[MASK]] dims [1] : {{.*}} -> tensor<8x12xi1>
+// CHECK:         %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<8x12xf32>
+// CHECK:         %[[A:.*]] = arith.select %[[COLUMNS]], %[[T]], %[[ZERO]]
+// CHECK:         %[[ROWS:.*]] = fusion.broadcast %[[MASK]] dims [0] : {{.*}} -> tensor<12x6xi1, #fusion.axes<#tp, [didx("x"), -]>>
+// CHECK:         %[[B:.*]] = arith.select %[[ROWS]]
+// CHECK:         fusion.matmul %[[A]], %[[B]]
+// LOG: the padding of dimension 1 of an operand is filled
 func.func @zero(%x: tensor<10x8xf32, #rows>, %y: tensor<10x6xf32, #rows>) -> tensor<8x6xf32> {
   %e = math.tanh %x : tensor<10x8xf32, #rows>
   %t = fusion.permute %e [1, 0] : tensor<10x8xf32, #rows> -> tensor<8x10xf32>
@@ -70,13 +79,36 @@ func.func @one(%x: tensor<10x8xf32, #rows>, %y: tensor<10x6xf32, #rows>) -> tens
 
 // 0 times what may be infinite is no 0.
 // CHECK-LABEL: @infinite(
-// CHECK-COUNT-2: fusion.slice
+// CHECK:         arith.select
 func.func @infinite(%x: tensor<10x8xf32, #rows>, %y: tensor<10x6xf32, #rows>) -> tensor<8x6xf32> {
   %l = math.log %x : tensor<10x8xf32, #rows>
   %r = arith.mulf %x, %l : tensor<10x8xf32, #rows>
   %t = fusion.permute %r [1, 0] : tensor<10x8xf32, #rows> -> tensor<8x10xf32>
   %z = fusion.matmul %t, %y : tensor<8x10xf32>, tensor<10x6xf32, #rows> -> tensor<8x6xf32>
   return %z : tensor<8x6xf32>
+}
+
+// A maximum is computed without padding.
+// CHECK-LABEL: @maximum(
+// CHECK:         %[[CUT:.*]] = fusion.slice %{{.*}} -> tensor<10x8xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK:         fusion.reduce max %[[CUT]]
+func.func @maximum(%x: tensor<10x8xf32, #rows>) -> tensor<8xf32> {
+  %y = fusion.reduce max %x dims [0] : tensor<10x8xf32, #rows> -> tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+
+// Terms of a sum are not filled.
+// CHECK-LABEL: @terms(
+// CHECK:         %[[CUT:.*]] = fusion.slice %{{.*}} -> tensor<9x8xf32, #fusion.axes<#grid, [-, -], partial = ["b"]>>
+// CHECK:         fusion.reduce sum %[[CUT]]
+// LOG: an operand is needed without padding: all devices get it whole
+!terms = tensor<9x8xf32, #fusion.axes<#grid, [didx("a"), -], partial = ["b"]>>
+func.func @terms(%x: tensor<9x6xf32, #fusion.axes<#grid, [didx("a"), didx("b")]>>,
+    %w: tensor<6x8xf32, #fusion.axes<#grid, [didx("b"), -]>>) -> tensor<8xf32> {
+  %e = math.exp %x : tensor<9x6xf32, #fusion.axes<#grid, [didx("a"), didx("b")]>>
+  %y = fusion.matmul %e, %w : tensor<9x6xf32, #fusion.axes<#grid, [didx("a"), didx("b")]>>, tensor<6x8xf32, #fusion.axes<#grid, [didx("b"), -]>> -> !terms
+  %z = fusion.reduce sum %y dims [0] : !terms -> tensor<8xf32>
+  return %z : tensor<8xf32>
 }
 
 // The result of a concatenation is padded after it.
@@ -97,8 +129,7 @@ func.func @joined(%x: tensor<5x8xf32, #rows>, %y: tensor<5x8xf32, #rows>) -> ten
 // CHECK:         fusion.attention {{.*}} {key_count = 10 : i64}
 // CHECK-LABEL: @values(
 // CHECK:         %[[L:.*]] = math.log
-// CHECK:         fusion.slice %[[L]] {{.*}} -> tensor<10x4xf32
-// CHECK:         %[[V:.*]] = fusion.concat {{.*}} -> tensor<12x4xf32
+// CHECK:         %[[V:.*]] = arith.select %{{.*}}, %[[L]]
 // CHECK:         fusion.attention {{.*}}, {{.*}}, %[[V]] {key_count = 10 : i64}
 // CHECK-LABEL: @causal(
 // CHECK:         fusion.attention {{.*}} {causal}
@@ -169,14 +200,37 @@ func.func @grouped(%x: tensor<3x3xf32, #columns2>, %w: tensor<2x3x8xf32, #fusion
   return %y, %r : tensor<3x8xf32, #fusion.axes<#two, [-, -]>>, tensor<3x3xf32, #rows2>
 }
 
+// What is contracted is filled where it is not 0, after the rows in groups are cut.
+// CHECK-LABEL: @grouped_filled(
+// CHECK:         %[[X:.*]] = fusion.slice {{.*}} -> tensor<3x4xf32, #fusion.axes<#two, [-, didx("x")]>>
+// CHECK:         %[[F:.*]] = arith.select %{{.*}}, %[[X]], %{{.*}} : tensor<3x4xi1, {{.*}}, tensor<3x4xf32
+// CHECK:         fusion.grouped_matmul %[[F]], {{.*}} : tensor<3x4xf32, {{.*}}, tensor<2x4x8xf32
+func.func @grouped_filled(%x: tensor<3x3xf32, #columns2>, %w: tensor<2x3x8xf32, #fusion.axes<#two, [-, -, -]>>,
+    %ends: tensor<2xi32, #fusion.axes<#two, [-]>>) -> (tensor<3x8xf32>, tensor<3x3xf32, #rows2>) {
+  %e = math.exp %x : tensor<3x3xf32, #columns2>
+  %y = fusion.grouped_matmul %e, %w, %ends : tensor<3x3xf32, #columns2>, tensor<2x3x8xf32, #fusion.axes<#two, [-, -, -]>>, tensor<2xi32, #fusion.axes<#two, [-]>> -> tensor<3x8xf32>
+  %r = fusion.reshard %x : tensor<3x3xf32, #columns2> -> tensor<3x3xf32, #rows2>
+  return %y, %r : tensor<3x8xf32>, tensor<3x3xf32, #rows2>
+}
+
 // Features, which attention contracts, are needed whole.
 // CHECK-LABEL: @features(
 // CHECK:         %[[Q:.*]] = fusion.slice {{.*}} -> tensor<12x3xf32, #fusion.axes<#two, [-, -]>>
 // CHECK:         fusion.attention %[[Q]],
+// CHECK-LABEL: @keys_and_features(
+// CHECK:         %[[K:.*]] = fusion.slice {{.*}} -> tensor<4x3xf32
+// CHECK:         fusion.attention %{{.*}}, %[[K]], {{.*}} {key_count = 3 : i64}
 func.func @features(%q: tensor<12x3xf32, #columns2>, %k: tensor<4x3xf32, #fusion.axes<#two, [-, -]>>,
     %v: tensor<4x4xf32, #fusion.axes<#two, [-, -]>>) -> tensor<12x4xf32, #fusion.axes<#two, [-, -]>> {
   %y = fusion.attention %q, %k, %v : tensor<12x3xf32, #columns2>, tensor<4x3xf32, #fusion.axes<#two, [-, -]>>, tensor<4x4xf32, #fusion.axes<#two, [-, -]>> -> tensor<12x4xf32, #fusion.axes<#two, [-, -]>>
   return %y : tensor<12x4xf32, #fusion.axes<#two, [-, -]>>
+}
+
+func.func @keys_and_features(%q: tensor<12x3xf32, #columns2>, %k: tensor<3x3xf32, #columns2>,
+    %v: tensor<3x4xf32, #fusion.axes<#two, [-, -]>>) -> (tensor<12x4xf32, #fusion.axes<#two, [-, -]>>, tensor<3x3xf32, #rows2>) {
+  %y = fusion.attention %q, %k, %v : tensor<12x3xf32, #columns2>, tensor<3x3xf32, #columns2>, tensor<3x4xf32, #fusion.axes<#two, [-, -]>> -> tensor<12x4xf32, #fusion.axes<#two, [-, -]>>
+  %r = fusion.reshard %k : tensor<3x3xf32, #columns2> -> tensor<3x3xf32, #rows2>
+  return %y, %r : tensor<12x4xf32, #fusion.axes<#two, [-, -]>>, tensor<3x3xf32, #rows2>
 }
 
 // One element of a splat tells of all 10^12.

@@ -42,6 +42,8 @@ AxesRule AttentionOp::getAxesRule() {
   rule.factors.push_back(FactorKind::Whole);
   rule.factors.push_back(FactorKind::Folded);
   rule.partial = PartialKind::Never;
+  if (getZigzag())
+    rule.exact = {m, n};
   auto withBatch = [&](int64_t outer, int64_t inner) {
     SmallVector<int64_t> factors = llvm::to_vector(llvm::seq<int64_t>(0, batch));
     factors.append({outer, inner});

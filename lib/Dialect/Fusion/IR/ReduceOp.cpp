@@ -6,11 +6,25 @@
 //===----------------------------------------------------------------------===//
 
 #include "OpVerify.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
+
+TypedAttr fusion::getIdentity(ReduceKind kind, Type type) {
+  using arith::AtomicRMWKind;
+  bool isFloat = isa<FloatType>(type), isTruth = type.isInteger(1);
+  AtomicRMWKind op = isFloat ? AtomicRMWKind::addf : AtomicRMWKind::addi;
+  if (kind == ReduceKind::Max)
+    op = isFloat ? AtomicRMWKind::maximumf : isTruth ? AtomicRMWKind::maxu : AtomicRMWKind::maxs;
+  else if (kind == ReduceKind::Min)
+    op = isFloat ? AtomicRMWKind::minimumf : isTruth ? AtomicRMWKind::minu : AtomicRMWKind::mins;
+  OpBuilder builder(type.getContext());
+  return arith::getIdentityValueAttr(op, type, builder, builder.getUnknownLoc());
+}
 
 LogicalResult ReduceOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
   return appendShape(*this, shapes::reduce(shapeOf(getInput()), getDims().vec(), getKeepDims()),

@@ -33,17 +33,6 @@ static Value makeConstant(OpBuilder &builder, Location loc, RankedTensorType typ
   return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, element));
 }
 
-/// The result of an empty reduction: 0, or the least or greatest number of the type.
-static TypedAttr getIdentity(OpBuilder &builder, Location loc, ReduceKind kind, Type type) {
-  bool isFloat = isa<FloatType>(type);
-  arith::AtomicRMWKind op = isFloat ? arith::AtomicRMWKind::addf : arith::AtomicRMWKind::addi;
-  if (kind == ReduceKind::Max)
-    op = isFloat ? arith::AtomicRMWKind::maximumf : arith::AtomicRMWKind::maxs;
-  else if (kind == ReduceKind::Min)
-    op = isFloat ? arith::AtomicRMWKind::minimumf : arith::AtomicRMWKind::mins;
-  return arith::getIdentityValueAttr(op, type, builder, loc);
-}
-
 /// The single result of an op that is nonempty although its operands are empty; null otherwise.
 static Value foldResult(OpBuilder &builder, Operation *op) {
   Location loc = op->getLoc();
@@ -52,8 +41,7 @@ static Value foldResult(OpBuilder &builder, Operation *op) {
   if (std::optional<AxesRule> rule = getAxesRule(op);
       rule && rule->reduces() && llvm::any_of(op->getOperandTypes(), isEmpty)) {
     if (!rule->addedOnce)
-      return makeConstant(builder, loc, type,
-                          getIdentity(builder, loc, rule->reduceKind, type.getElementType()));
+      return makeConstant(builder, loc, type, getIdentity(rule->reduceKind, type.getElementType()));
     SmallVector<int64_t> dims =
         llvm::map_to_vector(rule->operands[*rule->addedOnce], [&](int64_t factor) -> int64_t {
           return llvm::find(rule->results[0], factor) - rule->results[0].begin();

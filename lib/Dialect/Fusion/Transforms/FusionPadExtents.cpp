@@ -5,11 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "DimGroups.h"
-#include "PassLog.h"
+#include "PaddedFunction.h"
 #include "Retype.h"
-#include "SpecializeExtents.h"
-#include "ZeroPadding.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -30,21 +27,17 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 namespace {
-using Dim = DimGroups::Dim;
-
 /// Pads the dimensions of one function.
-class Padder {
+class Padder : PaddedFunction {
 public:
-  Padder(func::FuncOp function, const PassLog &logger) : function(function), logger(logger) {}
+  Padder(func::FuncOp function, const PassLog &logger)
+      : PaddedFunction(function, logger, /*varies=*/false) {}
 
   LogicalResult run();
   size_t numPadded() const { return groups.size(); } ///< groups of dimensions
+  using PaddedFunction::getNumFilled;
 
 private:
-  static Dim dimOf(Value value, int64_t dim) { return DimGroups::dimOf(value, dim); }
-  static RankedTensorType typeOf(Value value) {
-    return dyn_cast<RankedTensorType>(value.getType());
-  }
   void forEachValue(function_ref<void(Value)> visit);
   /// Dimensions that are padded alike.
   struct Group {
@@ -57,31 +50,19 @@ private:
   LogicalResult require(Value value, int64_t dim, Group &group, bool withLastStream);
   LogicalResult roundUp();
   LogicalResult choose();
-  int64_t paddedExtent(Value value, int64_t dim) const;
-  SmallVector<int64_t> paddedShape(Value value) const;
-  bool isPadded(Value value, int64_t dim) const {
-    return paddedExtent(value, dim) != typeOf(value).getDimSize(dim);
+
+  int64_t getPaddedExtent(Value value, int64_t dim) const override;
+  bool isPadded(Value value, int64_t dim) const override {
+    return getPaddedExtent(value, dim) != typeOf(value).getDimSize(dim);
   }
-
-  void decide(Operation *op);
-  bool takesPadding(Operation *op, unsigned operand, int64_t dim);
-  bool addsNothing(Operation *op, int64_t factor);
-  void fitAttention(AttentionOp attention);
-  void fit(Operation *op);
-  Value cut(Operation *op, Value value, ArrayRef<int64_t> extents);
+  Value getMask(MeshAttr mesh, Value value, int64_t dim) override;
+  LogicalResult hideKeys(AttentionOp attention) override;
+  LogicalResult exclude(OpOperand &operand, ArrayRef<int64_t> dims) override;
   Value append(OpBuilder &builder, Location loc, Value value, RankedTensorType type, int64_t dim);
-  void extend(OpResult result);
-  void setExtents();
+  void extend(OpResult result, ArrayRef<int64_t> dims);
 
-  func::FuncOp function;
-  const PassLog &logger;
-  DimGroups dims;
   llvm::MapVector<Dim, Group> groups; ///< by leader; what is not padded is in none
-  std::optional<ZeroPadding> padding;
-  /// By dimension: whether an op takes an operand with padding, and gives a result with it.
-  DenseMap<OpOperand *, SmallVector<bool>> takes;
-  DenseMap<Value, SmallVector<bool>> gives;
-  DenseMap<Value, RankedTensorType> types; // new ones
+  DenseMap<std::tuple<Attribute, int64_t, int64_t>, Value> masks;
 };
 } // namespace
 
@@ -117,7 +98,7 @@ LogicalResult Padder::forEachPadded(function_ref<LogicalResult(Value, int64_t, G
   LogicalResult done = success();
   forEachValue([&](Value value) {
     for (int64_t dim = 0; getAxes(value) && dim < typeOf(value).getRank(); ++dim)
-      if (auto it = groups.find(dims.leaderOf(value, dim)); it != groups.end() && succeeded(done))
+      if (auto it = groups.find(leaderOf(value, dim)); it != groups.end() && succeeded(done))
         done = visit(value, dim, it->second);
   });
   return done;
@@ -173,7 +154,7 @@ LogicalResult Padder::choose() {
     AxesAttr axes = getAxes(value);
     for (int64_t dim = 0; axes && dim < typeOf(value).getRank(); ++dim)
       if (axes.mustBePadded(dim, typeOf(value).getDimSize(dim)))
-        groups.try_emplace(dims.leaderOf(value, dim), Group{value});
+        groups.try_emplace(leaderOf(value, dim), Group{value});
   });
   if (failed(forEachPadded([&](Value value, int64_t dim, Group &group) {
         return require(value, dim, group, /*withLastStream=*/false);
@@ -197,245 +178,119 @@ LogicalResult Padder::choose() {
   return success();
 }
 
-int64_t Padder::paddedExtent(Value value, int64_t dim) const {
-  if (std::optional<Dim> leader = dims.findLeader(value, dim))
-    if (auto it = groups.find(*leader); it != groups.end())
-      return it->second.extent;
-  return typeOf(value).getDimSize(dim);
-}
-
-SmallVector<int64_t> Padder::paddedShape(Value value) const {
-  return llvm::map_to_vector(llvm::seq<int64_t>(0, typeOf(value).getRank()),
-                             [&](int64_t dim) { return paddedExtent(value, dim); });
+int64_t Padder::getPaddedExtent(Value value, int64_t dim) const {
+  auto it = groups.find(findLeader(value, dim));
+  return it == groups.end() ? typeOf(value).getDimSize(dim) : it->second.extent;
 }
 
 //===----------------------------------------------------------------------===//
 // Ops that need the extents as they were
 //===----------------------------------------------------------------------===//
 
-/// Whether the padding of a contracted or added dimension is 0 in all operands that have it.
-bool Padder::addsNothing(Operation *op, int64_t factor) {
-  if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.getKind() != ReduceKind::Sum)
-    return false;
-  std::optional<AxesRule> rule = getAxesRule(op);
-  for (auto [operand, factors] : llvm::zip_equal(op->getOperands(), rule->operands))
-    if (const int64_t *it = llvm::find(factors, factor);
-        it != factors.end() && !padding->isZero(operand, it - factors.begin()))
-      return false;
-  return isa<MatmulOp, GroupedMatmulOp, ReduceOp>(op);
+/// `axes` with these dimensions whole on all devices.
+static AxesAttr withWhole(AxesAttr axes, ArrayRef<int64_t> dims) {
+  if (!axes)
+    return axes;
+  SmallVector<DimAxesAttr> digits(axes.getDims());
+  for (int64_t dim : dims)
+    digits[dim] = DimAxesAttr::get(axes.getContext(), {});
+  return axes.withDims(digits);
 }
 
-/// Whether an op computes what it should with this dimension of an operand padded.
-bool Padder::takesPadding(Operation *op, unsigned operand, int64_t dim) {
-  if (isa<ReshardOp, func::ReturnOp>(op))
-    return true;
-  // An index below the extent stays where it is.
-  if (isa<SliceOp>(op))
-    return true;
-  std::optional<AxesRule> rule = getAxesRule(op);
-  if (!rule || isa<CallOp>(op))
-    return false;
-  std::optional<int64_t> factor = getOperandFactor(*rule, operand, dim);
-  if (!factor || *factor == AxesRule::kNone)
-    return false;
-  switch (rule->factors[*factor]) {
-  case FactorKind::Parallel:
-    return followsPadding(op, *rule, *factor);
-  case FactorKind::Reduction:
-    return addsNothing(op, *factor);
-  case FactorKind::Folded:
-    return isa<AttentionOp>(op) && !cast<AttentionOp>(op).getZigzag();
-  case FactorKind::Whole:
-    return false;
-  }
-  return false;
+static RankedTensorType withExtent(RankedTensorType type, int64_t dim, int64_t extent) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] = extent;
+  return RankedTensorType::get(shape, type.getElementType(), type.getEncoding());
 }
 
-/// Fills `takes` and `gives` for an op, before any op is changed. The op's axes rule needs the
-/// extents as written. Example: after its operand 3x3 was padded to 4x3, the rule of a reshape to
-/// 3x1x3 would be that of another reshape.
-void Padder::decide(Operation *op) {
-  for (OpOperand &operand : op->getOpOperands())
-    if (RankedTensorType type = typeOf(operand.get()))
-      for (int64_t dim = 0; dim < type.getRank(); ++dim)
-        takes[&operand].push_back(!isPadded(operand.get(), dim) ||
-                                  takesPadding(op, operand.getOperandNumber(), dim));
-  for (OpResult result : op->getResults())
-    if (RankedTensorType type = typeOf(result))
-      for (int64_t dim = 0; dim < type.getRank(); ++dim)
-        gives[result].push_back(!isPadded(result, dim) ||
-                                givesPadding(op, result.getResultNumber(), dim));
-}
-
-/// `value` with these extents, its first indices in each dimension. A slice needs what it cuts
-/// whole, so each device gets all of these dimensions.
-Value Padder::cut(Operation *op, Value value, ArrayRef<int64_t> extents) {
-  RankedTensorType type = typeOf(value);
-  AxesAttr axes = getAxes(value);
-  SmallVector<int64_t> shape = paddedShape(value);
-  if (axes) {
-    SmallVector<DimAxesAttr> digits(axes.getDims());
-    for (auto [dim, extent] : llvm::enumerate(extents))
-      if (shape[dim] != extent)
-        digits[dim] = DimAxesAttr::get(axes.getContext(), {});
-    axes = axes.withDims(digits);
-  }
+/// Cuts the padding of `dims` off an operand. A slice needs what it cuts whole, so each device gets
+/// all of these dimensions.
+LogicalResult Padder::exclude(OpOperand &operand, ArrayRef<int64_t> dims) {
+  Operation *op = operand.getOwner();
+  Value value = operand.get();
+  RankedTensorType type = getPaddedType(value), written = typeOf(value);
+  for (int64_t dim : dims)
+    type = withExtent(type, dim, written.getDimSize(dim));
   OpBuilder builder(op);
-  int64_t rank = type.getRank();
-  Value result = SliceOp::create(builder, op->getLoc(),
-                                 RankedTensorType::get(extents, type.getElementType(), axes), value,
-                                 SmallVector<int64_t>(rank, 0), SmallVector<int64_t>(rank, 1));
-  types[result] = typeOf(result);
+  operand.set(add(SliceOp::create(
+      builder, op->getLoc(), withAxes(type, withWhole(getAxes(type), dims)), value,
+      SmallVector<int64_t>(type.getRank(), 0), SmallVector<int64_t>(type.getRank(), 1))));
   logger(op->getLoc(), [&](raw_ostream &os) {
     os << "an operand is needed without padding: all devices get it whole";
   });
-  return result;
+  return success();
 }
 
 /// `value` with zeros after its indices of dimension `dim`, of type `type`.
 Value Padder::append(OpBuilder &builder, Location loc, Value value, RankedTensorType type,
                      int64_t dim) {
-  auto it = types.find(value);
-  int64_t extent = (it == types.end() ? typeOf(value) : it->second).getDimSize(dim);
-  SmallVector<int64_t> more(type.getShape());
-  more[dim] -= extent;
-  auto zeroType = RankedTensorType::get(more, type.getElementType(), type.getEncoding());
-  auto zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(zeroType));
-  auto concat = ConcatOp::create(builder, loc, type, ValueRange{value, zero}, dim);
-  types[zero] = zeroType;
-  types[concat] = type;
-  return concat;
+  int64_t extent = getPaddedType(value).getDimSize(dim);
+  Value zero = add(arith::ConstantOp::create(
+      builder, loc, builder.getZeroAttr(withExtent(type, dim, type.getDimSize(dim) - extent))));
+  return add(ConcatOp::create(builder, loc, type, ValueRange{value, zero}, dim));
 }
 
-/// Appends zeros to a result that the op computes without padding.
-void Padder::extend(OpResult result) {
-  RankedTensorType type = typeOf(result);
-  SmallVector<int64_t> shape(type.getShape()), wanted = paddedShape(result);
+/// Appends zeros to a result that the op computes without padding in `dims`.
+void Padder::extend(OpResult result, ArrayRef<int64_t> dims) {
+  RankedTensorType wanted = getPaddedType(result), written = typeOf(result);
   Operation *op = result.getOwner();
   OpBuilder builder(op);
   builder.setInsertionPointAfter(op);
-  AxesAttr axes = getAxes(type), found = axes;
+  RankedTensorType type = withAxes(wanted, withWhole(getAxes(wanted), dims));
+  for (int64_t dim : dims)
+    type = withExtent(type, dim, written.getDimSize(dim));
+  types[result] = type;
   Value value = result;
   SmallPtrSet<Operation *, 8> made;
-  for (int64_t dim = 0; dim < type.getRank(); ++dim)
-    if (gives.lookup(result)[dim])
-      shape[dim] = wanted[dim];
-  SmallVector<DimAxesAttr> digits(axes ? axes.getDims() : ArrayRef<DimAxesAttr>());
-  for (int64_t dim = 0; axes && dim < type.getRank(); ++dim)
-    if (shape[dim] != wanted[dim])
-      digits[dim] = DimAxesAttr::get(axes.getContext(), {});
-  if (axes)
-    found = axes.withDims(digits);
-  types[result] = RankedTensorType::get(shape, type.getElementType(), found);
-  for (int64_t dim = 0; dim < type.getRank(); ++dim)
-    if (shape[dim] != wanted[dim]) {
-      shape[dim] = wanted[dim];
-      value = append(builder, op->getLoc(), value,
-                     RankedTensorType::get(shape, type.getElementType(), found), dim);
-      made.insert(value.getDefiningOp());
-    }
-  if (value == result)
-    return;
-  if (axes && axes != found) {
-    auto reshard = ReshardOp::create(
-        builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType(), axes), value);
-    made.insert(reshard);
-    types[reshard] = reshard.getType();
-    value = reshard;
+  for (int64_t dim : dims) {
+    type = withExtent(type, dim, wanted.getDimSize(dim));
+    value = append(builder, op->getLoc(), value, type, dim);
+    made.insert(value.getDefiningOp());
+  }
+  if (type != wanted) {
+    value = add(ReshardOp::create(builder, op->getLoc(), wanted, value));
+    made.insert(value.getDefiningOp());
   }
   result.replaceAllUsesExcept(value, made);
 }
 
-/// Masks the padding of keys.
-void Padder::fitAttention(AttentionOp attention) {
+Value Padder::getMask(MeshAttr mesh, Value value, int64_t dim) {
+  int64_t extent = typeOf(value).getDimSize(dim), padded = getPaddedExtent(value, dim);
+  Value &found = masks[{mesh, extent, padded}];
+  if (found)
+    return found;
+  auto builder = OpBuilder::atBlockBegin(&function.getBody().front());
+  Attribute axes = mesh ? Attribute(AxesAttr::getReplicated(mesh, 1)) : Attribute();
+  auto type = RankedTensorType::get({extent}, builder.getI1Type(), axes);
+  Value exists =
+      add(arith::ConstantOp::create(builder, value.getLoc(), DenseElementsAttr::get(type, true)));
+  return found = append(builder, value.getLoc(), exists, withExtent(type, 0, padded), 0);
+}
+
+LogicalResult Padder::hideKeys(AttentionOp attention) {
   int64_t tokens = attention.getType().getRank() - 2;
-  if (isPadded(attention.getKey(), tokens) && !attention.getZigzag()) {
-    int64_t extent = attention.getKey().getType().getDimSize(tokens);
-    if (!attention.getCausal() && !attention.getKeyCount())
-      attention.setKeyCount(extent);
-    // The weights of keys that are not read are 0, but 0 * infinity is not.
-    Value value = attention.getValue();
-    if (!padding->isZero(value, tokens)) {
-      SmallVector<int64_t> extents = paddedShape(value), all(extents);
-      extents[tokens] = extent;
-      Value whole = cut(attention, value, extents);
-      OpBuilder builder(attention);
-      attention.getValueMutable().assign(append(
-          builder, attention.getLoc(), whole,
-          RankedTensorType::get(all, typeOf(value).getElementType(), typeOf(whole).getEncoding()),
-          tokens));
-    }
-  }
-}
-
-/// Cuts the padding that the op does not take off its operands.
-void Padder::fit(Operation *op) {
-  if (auto attention = dyn_cast<AttentionOp>(op))
-    fitAttention(attention);
-  for (OpOperand &operand : op->getOpOperands()) {
-    Value value = operand.get();
-    if (!typeOf(value) || types.contains(value))
-      continue;
-    SmallVector<int64_t> extents = paddedShape(value);
-    bool mustCut = false;
-    for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
-      if (!takes.lookup(&operand)[dim]) {
-        extents[dim] = typeOf(value).getDimSize(dim);
-        mustCut = true;
-      }
-    if (mustCut)
-      operand.set(cut(op, value, extents));
-  }
-}
-
-/// What the embedder's buffers have of a padded argument or result.
-void Padder::setExtents() {
-  auto extentsOf = [&](Value value) -> Attribute {
-    ArrayRef<int64_t> shape = typeOf(value).getShape();
-    return types.contains(value) || ArrayRef<int64_t>(paddedShape(value)) == shape
-               ? Attribute()
-               : DenseI64ArrayAttr::get(function.getContext(), shape);
-  };
-  for (BlockArgument argument : function.getArguments())
-    if (typeOf(argument))
-      if (Attribute extents = extentsOf(argument))
-        function.setArgAttr(argument.getArgNumber(), kExtentsAttrName, extents);
-  Operation *terminator = function.getBody().front().getTerminator();
-  for (OpOperand &returned : terminator->getOpOperands())
-    if (typeOf(returned.get()))
-      if (Attribute extents = extentsOf(returned.get()))
-        function.setResultAttr(returned.getOperandNumber(), kExtentsAttrName, extents);
+  if (!attention.getCausal() && !attention.getKeyCount())
+    attention.setKeyCount(attention.getKey().getType().getDimSize(tokens));
+  return success();
 }
 
 LogicalResult Padder::run() {
-  function.walk([&](Operation *op) { dims.group(op); });
   if (failed(choose()))
     return failure();
   if (groups.empty())
     return success();
-  setExtents();
-  padding.emplace(function);
-  SmallVector<Operation *> ops;
-  function.getBody().walk([&](Operation *op) { ops.push_back(op); });
-  for (Operation *op : ops)
-    decide(op);
-  SmallVector<OpResult> extended;
-  for (Operation *op : ops) {
-    fit(op);
-    for (OpResult result : op->getResults())
-      if (llvm::is_contained(gives.lookup(result), false))
-        extended.push_back(result);
-  }
-  for (OpResult result : extended)
-    extend(result);
+  // What the embedder's buffers have.
+  annotate(kExtentsAttrName, [&](Value value) -> Attribute {
+    return getPaddedDims(value).empty()
+               ? Attribute()
+               : DenseI64ArrayAttr::get(function.getContext(), typeOf(value).getShape());
+  });
+  if (failed(fitOps()))
+    return failure();
+  for (const auto &[result, dims] : computedWhole)
+    extend(result, dims);
   forEachValue([&](Value value) {
-    RankedTensorType type = typeOf(value);
-    auto it = types.find(value);
-    RankedTensorType wanted =
-        it != types.end()
-            ? it->second
-            : RankedTensorType::get(paddedShape(value), type.getElementType(), type.getEncoding());
-    if (wanted != type)
+    if (RankedTensorType wanted = getPaddedType(value); wanted != typeOf(value))
       retype(value, wanted);
   });
   updateSignature(function);
@@ -454,8 +309,10 @@ struct FusionPadExtentsPass : public fusion::impl::FusionPadExtentsBase<FusionPa
     Padder padder(function, logger);
     if (failed(padder.run()) || failed(verifyFits(function)))
       return signalPassFailure();
-    logger.summary(function.getLoc(), {{"extents padded", padder.numPadded()}});
+    logger.summary(function.getLoc(), {{"extents padded", padder.numPadded()},
+                                       {"operands filled", padder.getNumFilled()}});
     numPadded += padder.numPadded();
+    numFilled += padder.getNumFilled();
     if (!padder.numPadded())
       markAllAnalysesPreserved();
   }

@@ -71,6 +71,8 @@ struct AxesRule {
   SmallVector<SmallVector<int64_t>> results;  // factor of each dimension or piece, per result
   /// The pieces of each operand's and result's dimensions; empty: one piece per dimension.
   SmallVector<SmallVector<DimPiece>> operandPieces, resultPieces;
+  /// Factors whose extent has a meaning of its own (zigzag order has chunks of it): not padded.
+  SmallVector<int64_t> exact;
   ReduceKind reduceKind = ReduceKind::Sum;
   PartialKind partial = PartialKind::Alike;
   /// An operand that is added once (a bias): neither it nor the result next to it is partial. It is

@@ -85,6 +85,9 @@ AxesAttr getAxes(Type type);
 inline AxesAttr getAxes(Value value) { return getAxes(value.getType()); }
 /// `type` with other axes (null: undecided).
 RankedTensorType withAxes(RankedTensorType type, AxesAttr axes);
+/// The result of an empty reduction of elements of `type`: 0, or the least or greatest number of
+/// the type. Example: false for the maximum of i1.
+TypedAttr getIdentity(ReduceKind kind, Type type);
 /// For diagnostics: `[didx("x"), -], partial = ["y"] on #tp`.
 std::string formatAxes(AxesAttr axes);
 

@@ -342,7 +342,7 @@ def FusionBoundExtents : Pass<"fusion-bound-extents", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::tandem::fusion::FusionDialect"];
   let options = [LogOption];
   let statistics = [
-    Statistic<"numMasked", "masked", "number of operands that are masked">
+    Statistic<"numFilled", "filled", "number of operands that are filled">
   ];
 }
 
@@ -355,9 +355,9 @@ def FusionPadExtents : Pass<"fusion-pad-extents", "::mlir::func::FuncOp"> {
     part of it they hold, and the program copies that part. On the last devices it is shorter or empty. The padding of
     arguments is 0.
 
-    Where padding would change a result, an op gets its operand whole and without padding: in a sum of values that are
-    not known to be 0 there, a maximum over the dimension, a concatenation along it, a reshape that cuts it. See
-    docs/extents.md.
+    Where padding would change a result, it is filled with 0: in a sum of values that are not known to be 0 there. An op
+    that needs the extent as written gets its operand whole and without padding: a maximum over the dimension, a
+    concatenation along it, a reshape that cuts it. See docs/extents.md.
 
     Before, with "x" = 4:
     ```mlir
@@ -374,7 +374,8 @@ def FusionPadExtents : Pass<"fusion-pad-extents", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::tandem::fusion::FusionDialect"];
   let options = [LogOption];
   let statistics = [
-    Statistic<"numPadded", "padded", "number of groups of dimensions that were padded">
+    Statistic<"numPadded", "padded", "number of groups of dimensions that were padded">,
+    Statistic<"numFilled", "filled", "number of operands that are filled">
   ];
 }
 
