@@ -14,63 +14,46 @@
 
 namespace tandem::program {
 
-std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head) {
+std::vector<ExchangeStep> stepsOf(const Program &program, uint32_t head) {
   const sp::RankProgram &data = program.data();
-  std::vector<ExchangePart> parts(data.commands()->Get(head)->aux());
-  for (uint32_t i = 0; i < parts.size(); ++i) {
-    const sp::Command &command = *data.commands()->Get(head + 1 + i);
-    ExchangePart &part = parts[i];
-    part.kind = static_cast<CommandKind>(command.kind());
-    if (!part.moves())
-      continue;
-    part.reduceOp = static_cast<uint8_t>(command.reduce_op());
-    part.out = command.operands()->Get(0);
-    part.in = command.operands()->Get(1);
-    part.outLayout = program.layout(data.views()->Get(part.out)->layout()).normalized();
-    part.inLayout = program.layout(data.views()->Get(part.in)->layout()).normalized();
-  }
-  return parts;
-}
-
-/// Whether `part` belongs to the move of a step: it moves alike, or stores the sum further.
-static bool belongsTo(const ExchangeMove &move, const ExchangeMove &alone, const ExchangePart &part,
-                      const std::vector<ExchangePart> &parts) {
-  if (move.stores.empty())
-    return true;
-  if (move.reduces && part.kind != CommandKind::Reduce)
-    return part.in == parts[move.stores.front().target].out && part.outLayout == move.out;
-  return move.out == alone.out && move.in == alone.in && move.reduces == alone.reduces;
-}
-
-std::vector<ExchangeStep> stepsOf(const std::vector<ExchangePart> &parts) {
+  auto part = [&](uint32_t i) -> const sp::Command & {
+    return *data.commands()->Get(head + 1 + i);
+  };
+  auto view = [&](uint32_t i, unsigned k) { return part(i).operands()->Get(k); };
+  auto layout = [&](uint32_t i, unsigned k) {
+    return program.layout(data.views()->Get(view(i, k))->layout()).normalized();
+  };
   std::vector<ExchangeStep> steps;
-  for (uint32_t i = 0; i < parts.size(); ++i) {
-    const ExchangePart &part = parts[i];
+  for (uint32_t i = 0; i < data.commands()->Get(head)->aux(); ++i) {
+    auto kind = static_cast<CommandKind>(part(i).kind());
+    bool waits = kind == CommandKind::WaitSignal, isSignal = kind == CommandKind::Signal;
     ExchangeStep *last = steps.empty() ? nullptr : &steps.back();
-    bool waits = part.kind == CommandKind::WaitSignal;
-    if (!last || (part.kind != CommandKind::Signal && !last->signals.empty()) ||
-        (waits && !last->move.stores.empty()))
+    if (!last || (!isSignal && !last->signals.empty()) || (waits && !last->move.stores.empty()))
       last = &steps.emplace_back();
-    if (!part.moves()) {
+    if (waits || isSignal) {
       (waits ? last->waits : last->signals).push_back(i);
       continue;
     }
-    if (part.outLayout.numElements() == 0)
-      continue;
     ExchangeMove alone;
-    alone.out = part.outLayout;
-    alone.in = part.inLayout;
-    alone.reduces = part.kind == CommandKind::Reduce;
+    alone.out = layout(i, 0);
+    alone.in = layout(i, 1);
+    if (alone.out.numElements() == 0)
+      continue;
+    alone.reduces = kind == CommandKind::Reduce;
     if (alone.reduces) {
-      alone.reduceOp = part.reduceOp;
-      alone.terms = part.inLayout.shape[0];
-      alone.termStride = part.inLayout.strides[0];
-      alone.in = part.inLayout.select(1, false);
+      alone.reduceOp = static_cast<uint8_t>(part(i).reduce_op());
+      alone.terms = alone.in.shape[0];
+      alone.termStride = alone.in.strides[0];
+      alone.in = alone.in.select(1, false);
     }
-    if (!belongsTo(last->move, alone, part, parts))
+    // A reduction has a step of its own, but for what stores its sum further.
+    const ExchangeMove &move = last->move;
+    bool storesSum = move.reduces && !alone.reduces && alone.out == move.out &&
+                     view(i, 1) == view(move.stores.front().target, 0);
+    bool isAlike = !move.reduces && !alone.reduces && alone.out == move.out && alone.in == move.in;
+    uint32_t source = storesSum ? move.stores.front().source : i;
+    if (!move.stores.empty() && !storesSum && !isAlike)
       last = &steps.emplace_back();
-    bool storesSum = last->move.reduces; // a reduction has a step of its own
-    uint32_t source = storesSum ? last->move.stores.front().source : i;
     if (last->move.stores.empty())
       last->move = alone;
     last->move.stores.push_back({source, i});

@@ -434,7 +434,7 @@ static bool hasAlignedRows(const PlacedView &view) {
 
 std::string whyNoKernel(const Program &program, uint32_t head) {
   if (isFusedExchange(program.data().commands()->Get(head)->kind()))
-    return whyNoKernel(stepsOf(exchangeParts(program, head)));
+    return whyNoKernel(stepsOf(program, head));
   std::vector<GatedPart> parts = gatedParts(program, head);
   Expected<GatedProduct> product = describeGated(parts);
   if (!product)

@@ -24,26 +24,17 @@ class Program;
 
 namespace tandem::program {
 
-/// A derived command of a fused exchange (Expand.h). Signals and waits have no views.
-struct ExchangePart {
-  CommandKind kind = CommandKind::Copy;
-  uint8_t reduceOp = 0;       ///< of a reduction of dimension 0: ReduceOp
-  uint32_t out = 0, in = 0;   ///< numbers of views
-  Layout outLayout, inLayout; ///< normalized
-  bool moves() const { return kind != CommandKind::Signal && kind != CommandKind::WaitSignal; }
-};
-
 /// An element-wise move: each target becomes the sum of `terms` sources, one every `termStride`
 /// elements. All targets have one layout, and all (first) sources.
 struct ExchangeMove {
   struct Store {
-    uint32_t source = 0; ///< the part whose `in` is read
-    uint32_t target = 0; ///< the part whose `out` is written
+    uint32_t source = 0; ///< the part whose source is read
+    uint32_t target = 0; ///< the part whose target is written
   };
-  Layout out, in;
+  Layout out, in; ///< normalized
   int64_t terms = 1, termStride = 0;
-  bool reduces = false; ///< else it copies bits
-  uint8_t reduceOp = 0;
+  bool reduces = false;      ///< else it copies bits
+  uint8_t reduceOp = 0;      ///< ReduceOp
   std::vector<Store> stores; ///< none: nothing is moved
 };
 
@@ -54,9 +45,10 @@ struct ExchangeStep {
   std::vector<uint32_t> signals;
 };
 
-/// The steps of a kernel. Thread i may handle element i in all of them without waiting for other
-/// threads, but for waits and signals.
-std::vector<ExchangeStep> stepsOf(const std::vector<ExchangePart> &parts);
+/// The steps of a kernel for the fused exchange that is command `head` of a loaded program. Thread
+/// i may handle element i in all of them without waiting for other threads, but for waits and
+/// signals.
+std::vector<ExchangeStep> stepsOf(const Program &program, uint32_t head);
 
 /// The limits of a kernel, of all its steps. `Shapes`: pairs of layouts, of targets and sources.
 inline constexpr int kMostExchangeSteps = 28, kMostExchangeShapes = 2, kMostExchangeStores = 28,
@@ -77,9 +69,6 @@ constexpr std::optional<DType> exchangeKernelType(DType type, bool added) {
 
 /// Why there is no kernel for these steps; empty: there is one. The runtime and the simulator ask.
 std::string whyNoKernel(const std::vector<ExchangeStep> &steps);
-
-/// The parts of the fused exchange that is command `head` of a loaded program.
-std::vector<ExchangePart> exchangeParts(const Program &program, uint32_t head);
 
 } // namespace tandem::program
 

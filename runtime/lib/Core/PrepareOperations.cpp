@@ -330,8 +330,7 @@ Status InstanceImpl::addTarget(GatedMatmulDesc &desc, uint32_t firstPart,
 
 Expected<std::unique_ptr<Operation>> InstanceImpl::prepareExchange(uint32_t i) {
   const sp::Command &command = *data.commands()->Get(i);
-  std::vector<program::ExchangeStep> steps =
-      program::stepsOf(program::exchangeParts(*programHandle, i));
+  std::vector<program::ExchangeStep> steps = program::stepsOf(*programHandle, i);
   Channel *channel = channels[program::exchangeOf(data, command)->channel()].get();
   std::string why = program::whyNoKernel(steps);
   FusedExchange exchange;

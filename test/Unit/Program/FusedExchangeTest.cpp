@@ -17,8 +17,6 @@
 namespace tandem::test {
 namespace {
 
-using program::CommandKind;
-using program::ExchangePart;
 using program::ExchangeStep;
 using program::stepsOf;
 using program::whyNoKernel;
@@ -31,16 +29,20 @@ std::string errorOf(const ProgramSpec &spec) {
   return program ? "" : program.status().message();
 }
 
-std::vector<ExchangeStep> stepsOfRank1(const ExchangeSpec &spec) {
+/// On rank 1.
+std::vector<ExchangeStep> stepsOfSpec(const ProgramSpec &spec, uint32_t head = 0) {
   auto file = ProgramFile::fromMemory(spec.encode());
   EXPECT_TRUE(file.ok()) << file.status().message();
   auto loaded = (*file)->rankProgram(1);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-  return stepsOf(program::exchangeParts(**loaded, spec.head));
+  return stepsOf(**loaded, head);
+}
+std::vector<ExchangeStep> stepsOfSpec(const ExchangeSpec &spec) {
+  return stepsOfSpec(spec, spec.head);
 }
 
 TEST(FusedExchange, StepsOfOneShot) {
-  std::vector<ExchangeStep> steps = stepsOfRank1(ExchangeSpec(4));
+  std::vector<ExchangeStep> steps = stepsOfSpec(ExchangeSpec(4));
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_EQ(steps[0].waits.size(), 0u);
   ASSERT_EQ(steps[0].move.stores.size(), 4u); // to all
@@ -56,7 +58,7 @@ TEST(FusedExchange, StepsOfOneShot) {
 }
 
 TEST(FusedExchange, StepsOfTwoShots) {
-  std::vector<ExchangeStep> steps = stepsOfRank1(ExchangeSpec(4, /*twoShots=*/true));
+  std::vector<ExchangeStep> steps = stepsOfSpec(ExchangeSpec(4, /*twoShots=*/true));
   ASSERT_EQ(steps.size(), 3u);
   // The sum is read once and stored to all: from the reduction, part 10.
   ASSERT_EQ(steps[1].move.stores.size(), 4u);
@@ -110,45 +112,33 @@ TEST(FusedExchange, FieldsOfTheCommand) {
   expectError("field op: expected a protocol below 3, found 3", [](CommandSpec &c) { c.op = 3; });
 }
 
-ExchangePart copyOf(DType type, int64_t count, CommandKind kind = CommandKind::Copy) {
-  ExchangePart part;
-  part.kind = kind;
-  part.outLayout = part.inLayout = Layout::dense(type, {count});
-  return part;
-}
-
-TEST(FusedExchange, StepsOfOtherShapes) {
-  ExchangePart wait;
-  wait.kind = CommandKind::WaitSignal;
-  // Copies of another value are a step of their own, and so is a reduction.
-  ExchangePart reduce = copyOf(DType::F32, 4, CommandKind::Reduce);
-  reduce.inLayout = Layout::dense(DType::F32, {2, 4});
-  std::vector<ExchangePart> parts{copyOf(DType::F32, 4), copyOf(DType::I8, 7), wait, reduce};
-  EXPECT_EQ(stepsOf(parts).size(), 3u);
-  EXPECT_EQ(stepsOf({copyOf(DType::F32, 4), reduce}).size(), 2u);
-  // A sum is stored further from where it is.
-  reduce.out = 5;
-  ExchangePart put = copyOf(DType::F32, 4, CommandKind::Put);
-  put.in = 5;
-  EXPECT_EQ(stepsOf({reduce, put}).at(0).move.stores.size(), 2u);
-  put.in = 6;
-  EXPECT_EQ(stepsOf({reduce, put}).size(), 2u);
+TEST(FusedExchange, StepsOfSeveralValues) {
+  // Values of one shape are one move, others have a step each; so have their copies behind the
+  // waits.
+  EXPECT_EQ(stepsOfSpec(gatherSpec(2, {DType::F32, DType::F32}, 4)).size(), 2u);
+  std::vector<ExchangeStep> steps = stepsOfSpec(gatherSpec(2, {DType::F32, DType::I8}, 4));
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[0].move.out.dtype, DType::F32);
+  EXPECT_EQ(steps[1].move.out.dtype, DType::I8);
+  EXPECT_EQ(steps[1].signals.size(), 1u);
+  EXPECT_EQ(steps[2].waits.size(), 1u);
+  EXPECT_TRUE(steps[3].waits.empty());
 }
 
 TEST(FusedExchange, WhatKernelsCannotDo) {
-  EXPECT_EQ(whyNoKernel(stepsOf({copyOf(DType::I8, 4), copyOf(DType::F32, 4)})), "");
-  EXPECT_EQ(whyNoKernel(stepsOf({copyOf(DType::F64, 4)})), "there is no kernel for f64");
-  std::vector<ExchangePart> parts;
-  for (int64_t count = 1; count <= 3; ++count)
-    parts.push_back(copyOf(DType::F32, count));
-  EXPECT_EQ(whyNoKernel(stepsOf(parts)), "expected at most 2 shapes, found 3");
-  parts.assign(29, copyOf(DType::F32, 4));
-  EXPECT_EQ(whyNoKernel(stepsOf(parts)), "expected at most 28 steps and 28 stores, found 1 and 29");
-  parts.assign(29, ExchangePart());
-  for (ExchangePart &part : parts)
-    part.kind = CommandKind::Signal;
-  EXPECT_EQ(whyNoKernel(stepsOf(parts)),
-            "expected at most 16 waits and 28 signals, found 0 and 29");
+  auto expectError = [](const char *text, uint32_t ranks, const std::vector<DType> &types) {
+    EXPECT_EQ(whyNoKernel(stepsOfSpec(gatherSpec(ranks, types, 4))), text);
+  };
+  expectError("", 2, {DType::I8, DType::F32});
+  expectError("there is no kernel for f64", 2, {DType::F64});
+  expectError("expected at most 2 shapes, found 3", 2, {DType::F32, DType::I8, DType::F16});
+  // A rank stores to all and to its result, and copies what the others have sent.
+  expectError("", 14, {DType::F32});
+  expectError("expected at most 28 steps and 28 stores, found 2 and 30", 15, {DType::F32});
+  // One shot stores to all, and adds.
+  EXPECT_EQ(whyNoKernel(stepsOfSpec(ExchangeSpec(17))), "");
+  EXPECT_EQ(whyNoKernel(stepsOfSpec(ExchangeSpec(18))),
+            "expected at most 16 waits and 28 signals, found 17 and 17");
 }
 
 } // namespace
