@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #if defined(TANDEM_VECTORISED_LOOPS)
-#include "../../../runtime/lib/Device/Cpu/TileFunctions.inc"
+#include "../../../runtime/lib/Device/Host/TileFunctions.inc"
 #define TANDEM_LOOPS vectorised
 #define TANDEM_ERF erfOf
 #define TANDEM_EXP expOf

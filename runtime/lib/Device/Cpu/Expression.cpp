@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Host/Tile.h"
 #include "CpuDevice.h"
-#include "Tile.h"
 #include "TileNest.h"
 
 #include "tandem/Program/Program.h"

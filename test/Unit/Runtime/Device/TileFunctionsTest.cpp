@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../../../../runtime/lib/Device/Cpu/Tile.h"
+#include "../../../../runtime/lib/Device/Host/Tile.h"
 
 #include "tandem/Runtime/HostOps.h"
 

@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LIB_DEVICE_CPU_TILE_H
-#define TANDEM_LIB_DEVICE_CPU_TILE_H
+#ifndef TANDEM_LIB_DEVICE_HOST_TILE_H
+#define TANDEM_LIB_DEVICE_HOST_TILE_H
 
 #include <cstdint>
 #include <vector>
@@ -73,4 +73,4 @@ const std::vector<const TileFunctions *> &tileFunctions();
 
 } // namespace tandem::cpu
 
-#endif // TANDEM_LIB_DEVICE_CPU_TILE_H
+#endif // TANDEM_LIB_DEVICE_HOST_TILE_H
