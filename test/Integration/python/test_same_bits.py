@@ -62,9 +62,13 @@ def attention(tp, tokens, width, hidden, dtype):
     return block, types, (rows, rows, columns, columns, columns, split)
 
 
+def split_dim(axes):
+    return next(dim for dim, digits in enumerate(axes.digits) if str(digits) != "-")
+
+
 def part(array, axes, context):
-    dim = next(dim for dim, digits in enumerate(axes.digits) if digits)
-    return np.ascontiguousarray(np.split(array, context.world_size, dim)[context.rank]), dim
+    dim = split_dim(axes)
+    return np.ascontiguousarray(np.split(array, context.world_size, dim)[context.rank])
 
 
 def run(make, ranks, shape, dtype, level, tokens=None, schedule=None):
@@ -79,14 +83,13 @@ def run(make, ranks, shape, dtype, level, tokens=None, schedule=None):
     for name, (extents, _) in types.items():
         whole = generator.uniform(-1, 1, (shape[0], extents[1]) if name in ("x", "dy") else extents).astype(np.float32)
         arrays.append(whole[:extents[0]].astype(np.float16 if dtype == "f16" else np.float32))
+
     def one(context):
-        return fused(*(part(array, axes, context)[0] for array, (_, axes) in zip(arrays, types.values())), context=context)
+        return fused(*(part(array, axes, context) for array, (_, axes) in zip(arrays, types.values())), context=context)
+
     with tandem.local_world(ranks, timeout=60) as world:
         made = world.run(one)
-    found = []
-    for index, axes in enumerate(results):
-        dim = next(dim for dim, digits in enumerate(axes.digits) if digits)
-        found.append(np.concatenate([np.asarray(each[index]) for each in made], dim))
+    found = [np.concatenate([np.asarray(each[index]) for each in made], split_dim(axes)) for index, axes in enumerate(results)]
     return found, arrays
 
 
@@ -148,6 +151,6 @@ def test_refused(ranks, shape, message):
 def test_ranks_of_a_sum_that_the_caller_has():
     tp = tandem.Mesh("tp", x=2)
     fused = tandem.fuse(x=tandem.TensorType("f32", (8, 8), tp.axes(None, None, partial="x")), results=tp["x", None],
-                        options={"deterministic": "tp"})(lambda x: x * 1)
+                        options={"deterministic": "tp"})(lambda x: x.reshard(tp["x", None]))
     with tandem.local_world(2) as world, pytest.raises(tandem.CompileError, match="that the program adds up"):
         world.run(functools.partial(lambda context: fused(np.zeros((8, 8), np.float32), context=context)))

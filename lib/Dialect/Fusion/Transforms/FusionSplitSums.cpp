@@ -137,8 +137,9 @@ FailureOr<Value> FusionSplitSumsPass::makeTerms(TermBuilder &build, Operation *o
     int64_t extent = cast<RankedTensorType>(value.getType()).getDimSize(dim);
     return digits.size() == 1 && digits[0] == Digit::device(axis) && extent % kSlices == 0;
   };
-  const Twine expected = "an extent that " + Twine(kSlices) +
-                         " divides, split over one mesh axis, where devices add up";
+  const std::string expected = ("an extent that " + Twine(kSlices) +
+                                " divides, split over one mesh axis, where devices add up")
+                                   .str();
   build.builder.setInsertionPoint(op);
   if (auto reduce = dyn_cast<ReduceOp>(op)) {
     int64_t dim = getAxes(reduce.getInput()).dimOfDeviceAxis(axis);
