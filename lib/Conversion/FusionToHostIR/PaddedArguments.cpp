@@ -16,94 +16,46 @@
 using namespace mlir;
 using namespace tandem;
 
-namespace {
-/// Emits code for each shape that the devices hold of a padded tensor.
-class ValidShapes {
-public:
-  ValidShapes(ProgramBuilder &program, Location loc, RankedTensorType type,
-              ArrayRef<int64_t> extents)
-      : program(program), builder(program.getBuilder()), loc(loc), type(type), extents(extents),
-        mesh(fusion::getAxes(type).getMesh()) {}
-
-  /// `body` gets the extents that the device holds.
-  void forEach(function_ref<void(ArrayRef<int64_t>)> body) {
-    SmallVector<int64_t> shape;
-    program.onMesh(loc, mesh, [&] { fill(shape, body); });
-  }
-
-private:
-  /// Devices of a dimension in the order of its digits, up to `end`, that hold `count` indices.
-  struct Run {
-    int64_t end, count;
-  };
-  SmallVector<StringAttr> getAxes(int64_t dim) const;
-  SmallVector<Run> getRuns(int64_t dim) const;
-  void fill(SmallVector<int64_t> &shape, function_ref<void(ArrayRef<int64_t>)> body);
-
-  ProgramBuilder &program;
-  OpBuilder &builder;
-  Location loc;
-  RankedTensorType type;
-  ArrayRef<int64_t> extents;
-  MeshAttr mesh;
-};
-} // namespace
-
-SmallVector<StringAttr> ValidShapes::getAxes(int64_t dim) const {
+/// Emits `body` for each shape that devices hold of a tensor of shape `extents`, padded to `type`.
+static void forEachShape(ProgramBuilder &program, Location loc, RankedTensorType type,
+                         ArrayRef<int64_t> extents, function_ref<void(ArrayRef<int64_t>)> body) {
+  fusion::AxesAttr dims = fusion::getAxes(type);
+  MeshAttr mesh = dims.getMesh();
+  // Those that split padded dimensions, which later devices hold less of.
   SmallVector<StringAttr> axes;
-  for (const fusion::Digit &digit : fusion::getAxes(type).getDims()[dim].getDigits())
-    if (digit.isDevice())
-      axes.push_back(digit.axis);
-  return axes;
-}
-
-/// Later devices hold as much or less.
-SmallVector<ValidShapes::Run> ValidShapes::getRuns(int64_t dim) const {
-  SmallVector<StringAttr> axes = getAxes(dim);
   int64_t devices = 1;
-  for (StringAttr axis : axes)
-    devices *= mesh.axisSize(axis.getValue());
-  SmallVector<Run> runs;
-  for (int64_t device = 0; device < devices; ++device) {
-    // The first device with these coordinates.
-    int64_t rest = device, position = 0;
-    SmallVector<int64_t> coordinates(mesh.getAxes().size(), 0);
-    for (StringAttr axis : llvm::reverse(axes)) {
-      coordinates[mesh.axisIndex(axis.getValue())] = rest % mesh.axisSize(axis.getValue());
-      rest /= mesh.axisSize(axis.getValue());
-    }
-    for (auto [axis, coordinate] : llvm::zip_equal(mesh.getAxes(), coordinates))
-      position = position * axis.size + coordinate;
-    int64_t count = (*fusion::getValidShape(type, extents, position))[dim];
-    if (runs.empty() || runs.back().count != count)
-      runs.push_back({device, count});
-    runs.back().end = device + 1;
+  for (auto [dim, padded, extent] : llvm::zip_equal(dims.getDims(), type.getShape(), extents))
+    for (const fusion::Digit &digit : dim.getDigits())
+      if (digit.isDevice() && padded != extent) {
+        axes.push_back(digit.axis);
+        devices *= mesh.axisSize(digit.axis.getValue());
+      }
+  SmallVector<SmallVector<int64_t>> shapes(devices);
+  for (int64_t position = 0; position < mesh.numDevices(); ++position) {
+    SmallVector<int64_t> coordinates = mesh.coordinates(position);
+    int64_t device = 0;
+    for (StringAttr axis : axes)
+      device =
+          device * mesh.axisSize(axis.getValue()) + coordinates[mesh.axisIndex(axis.getValue())];
+    shapes[device] = *fusion::getValidShape(type, extents, position);
   }
-  return runs;
-}
-
-/// Emits the conditions of the dimensions after `shape`.
-void ValidShapes::fill(SmallVector<int64_t> &shape, function_ref<void(ArrayRef<int64_t>)> body) {
-  auto dim = static_cast<int64_t>(shape.size());
-  if (dim == type.getRank())
-    return body(shape);
-  SmallVector<Run> runs = getRuns(dim);
-  std::function<LogicalResult(ArrayRef<Run>)> emit = [&](ArrayRef<Run> left) -> LogicalResult {
-    auto with = [&](int64_t count) {
-      shape.push_back(count);
-      fill(shape, body);
-      shape.pop_back();
-      return success();
+  program.onMesh(loc, mesh, [&] {
+    Value position = program.getGroupPosition(loc, mesh, axes);
+    std::function<LogicalResult(int64_t)> emit = [&](int64_t first) -> LogicalResult {
+      int64_t end = first + 1;
+      while (end < devices && shapes[end] == shapes[first])
+        ++end;
+      auto emitFirst = [&] {
+        body(shapes[first]);
+        return success();
+      };
+      if (end == devices)
+        return emitFirst();
+      return ifFirst(program.getBuilder(), loc, {false, program.math(loc).isLess(position, end)},
+                     emitFirst, [&] { return emit(end); });
     };
-    if (left.size() == 1)
-      return with(left.front().count);
-    Value position = program.getGroupPosition(loc, mesh, getAxes(dim));
-    Value isIn = program.math(loc).isLess(position, left.front().end);
-    return ifFirst(
-        builder, loc, {false, isIn}, [&] { return with(left.front().count); },
-        [&] { return emit(left.drop_front()); });
-  };
-  (void)emit(runs);
+    (void)emit(0);
+  });
 }
 
 static Value takeBox(OpBuilder &builder, Location loc, Value buffer, ArrayRef<int64_t> offsets,
@@ -129,7 +81,7 @@ Value tandem::emitPadding(ProgramBuilder &program, Location loc, RankedTensorTyp
   SmallVector<int64_t> local = *fusion::getLocalShape(type);
   Type element = type.getElementType();
   Value padded = program.alloc(loc, MemRefType::get(local, element));
-  ValidShapes(program, loc, type, extents).forEach([&](ArrayRef<int64_t> shape) {
+  forEachShape(program, loc, type, extents, [&](ArrayRef<int64_t> shape) {
     Value stream = program.getMainStream();
     if (auto [from, to] = getParts(builder, loc, argument, padded, shape); from)
       hostir::CopyOp::create(builder, loc, from, to, stream);
@@ -157,7 +109,7 @@ Value tandem::emitPadding(ProgramBuilder &program, Location loc, RankedTensorTyp
 void tandem::emitWithoutPadding(ProgramBuilder &program, Location loc, RankedTensorType type,
                                 ArrayRef<int64_t> extents, Value padded, Value result) {
   OpBuilder &builder = program.getBuilder();
-  ValidShapes(program, loc, type, extents).forEach([&](ArrayRef<int64_t> shape) {
+  forEachShape(program, loc, type, extents, [&](ArrayRef<int64_t> shape) {
     if (auto [to, from] = getParts(builder, loc, result, padded, shape); to)
       hostir::CopyOp::create(builder, loc, from, to, program.getMainStream());
   });
