@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small models of transformers: `parallelize` without a plan against the whole model (docs/models.md)."""
 
+import contextlib
 import copy
 import io
 import os
@@ -16,6 +17,7 @@ from features import Adapted
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.parallel import loss_parallel
 
 import tandem
 import tandem.torch as tt
@@ -152,10 +154,15 @@ REFUSED = {
 
 
 def make(kind):
-    """The model and its inputs. `KIND with adapters`: with LoRA in some layers, as peft adds it; the other parameters are frozen."""
+    """The model and its inputs. `KIND with adapters`: with LoRA in some layers, as peft adds it; the other parameters are frozen.
+    `KIND ... one by one`: its experts run one after another, and all tokens go to the first ones."""
     name, configuration, values, inputs = {**MODELS, **REFUSED}[kind.partition(" ")[0]]
     torch.manual_seed(0)
     model = getattr(transformers, name).from_config(transformers.AutoConfig.for_model(configuration, **values)).float()
+    if "one by one" in kind:
+        model.set_experts_implementation("eager")
+        for layer in model.model.layers:
+            torch.nn.init.zeros_(layer.mlp.gate.weight)
     if "adapters" in kind:
         model.requires_grad_(False)
         for where, layer in list(model.named_modules()):
@@ -190,10 +197,12 @@ def _result(output):
 
 
 def of_transformers(rank, ranks, kind, dim):
-    """Results, loss, gradients, a step and generated tokens, for sequences of several lengths, with a mask and without."""
+    """Results, loss, gradients, a step and generated tokens, for sequences of several lengths, with a mask and without.
+    `KIND over ranks`: whole experts on each rank. `KIND with split logits`: under torch's loss_parallel."""
     whole, inputs = make(kind)
     split = copy.deepcopy(whole)
-    assert tt.parallelize(split, init_device_mesh("cpu", (ranks,)), sequence_dim=dim) is split
+    options = {"experts": "ranks" if "over ranks" in kind else "columns", "loss_parallel": "split logits" in kind}
+    assert tt.parallelize(split, init_device_mesh("cpu", (ranks,)), sequence_dim=dim, **options) is split
     for one in (whole, split):
         one.train()
     for batch, tokens, is_masked in ((1, 8, False), (3, 7, True), (2, 16, False)):
@@ -208,15 +217,17 @@ def of_transformers(rank, ranks, kind, dim):
         losses = []
         for one in (split, whole):
             one.zero_grad()
-            output = one(**given)
-            result = _result(output)
-            losses.append((result, output.loss if output.get("loss") is not None else _whole(result).square().mean()))
-            losses[-1][1].backward()
+            with loss_parallel() if options["loss_parallel"] else contextlib.nullcontext():
+                output = one(**given)
+                result = _result(output)
+                losses.append((result, output.loss if output.get("loss") is not None else _whole(result).square().mean()))
+                losses[-1][1].backward()
             hidden = output.get("hidden_states") or ()
-            assert not any(isinstance(value, DTensor) for value in hidden)
+            assert not any(isinstance(value, DTensor) for value in (*hidden, losses[-1][1]))
+            assert isinstance(result, DTensor) == (options["loss_parallel"] and one is split)
         (found, found_loss), (expected, loss) = losses
         if mask is not None:  # what a padded token computes is not used
-            found, expected = found * mask[..., None], expected * mask[..., None]
+            found, expected = _whole(found) * mask[..., None], expected * mask[..., None]
         _close("result", found, expected)
         _close("loss", found_loss, loss)
         expected = {name: value.grad for name, value in whole.named_parameters() if value.grad is not None}

@@ -24,7 +24,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
 
-from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _OnTokens, adapters_of
+from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _OnTokens, _global, adapters_of
 from ._packed import ColumnsOfConv1D, PackedColumns, RowsOfConv1D, of_falcon
 from ._replicated import Replicated
 
@@ -35,6 +35,10 @@ _LINEARS = {"colwise": lambda: ColwiseParallel(),
             "rowwise": lambda: RowwiseParallel(),
             "rowwise_split_input": lambda: RowwiseParallel(input_layouts=Replicate()),
             "rowwise_rep": lambda: RowwiseParallel(input_layouts=Replicate())}
+
+
+#: transformers' style of a layer with experts, each of which one rank has
+_DISPATCH = "ep_dispatch_experts"
 
 
 def _attention(name, columns, row):
@@ -98,7 +102,7 @@ def is_known(model):
     return any(kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.") for kind in type(model).__mro__)
 
 
-def plan(model, sequence_dim, mesh=None):
+def plan(model, sequence_dim, mesh=None, experts="columns", loss_parallel=False):
     """The styles of layers, by their names. Raises if the model cannot be split over the mesh."""
     kind = model.config.model_type
     own, starts = model.tp_plan, ""
@@ -109,6 +113,8 @@ def plan(model, sequence_dim, mesh=None):
                                    f"or of type {', '.join(_PLANS)}, found the type {kind}: give a plan")
     ranks = 1 if mesh is None else mesh.size()
     _check_heads(model, ranks)
+    if experts == "ranks":
+        own = _with_experts_over_ranks(model, own, ranks)
     styles: dict[str, Any] = {}
     parameters, names = dict(model.named_parameters()), parameter_names(model)
     for name, style in _resolved(model, own, starts):
@@ -146,12 +152,14 @@ def plan(model, sequence_dim, mesh=None):
     if any(model.get_submodule(name) is model.get_output_embeddings() for name in styles):
         embedding = model.get_input_embeddings()
         styles.update(_embedding(next(name for name, part in model.named_modules() if part is embedding), embedding, ranks))
+    if loss_parallel:
+        _split_logits(model, styles)
     for tied in names.values():  # a head and an embedding: both are split, or none
         owners = [name.rpartition(".")[0] for name in tied]
         if len(tied) > 1 and not all(one in styles for one in owners):
             for one in owners:
                 styles.pop(one, None)
-    styles[""] = _Model()
+    styles[""] = _Model(loss_parallel)
     _check_layers_heads(model, styles, ranks)
     if (heads := _heads(model, "num_key_value_heads")) and heads < ranks:
         _share_heads(model, styles, heads, ranks)
@@ -166,9 +174,31 @@ def plan(model, sequence_dim, mesh=None):
     return styles
 
 
+def _with_experts_over_ranks(model, own, ranks):
+    """The plan with whole experts on each rank, by the model's `ep_plan`."""
+    experts = getattr(model, "ep_plan", None)
+    if not experts or not set(experts.values()) <= {"grouped_gemm", _DISPATCH}:
+        raise tandem.ArgumentError(f"parallelize: {type(model).__name__}: expected a model whose ep_plan has whole experts on each rank, "
+                                   f"found {experts or 'none'}: leave out experts=\"ranks\"")
+    for name, style in _resolved(model, experts, ""):
+        if style == "grouped_gemm" and (count := model.get_parameter(name).shape[0]) % ranks:
+            raise tandem.ArgumentError(f"parallelize: layer {name}: expected experts that {ranks} ranks divide, found {count}")
+    return {**{name: style for name, style in own.items() if not any(f"{name}.".startswith(f"{one}.") for one in experts)}, **experts}
+
+
 def _embedding(name, module, ranks):
     """The style of an embedding that is split by rows, if it can be."""
     return {name: RowwiseParallel(input_layouts=Replicate())} if type(module) is nn.Embedding and module.num_embeddings % ranks == 0 else {}
+
+
+def _split_logits(model, styles):
+    """Keeps logits split along the vocabulary for torch's `loss_parallel()`."""
+    head = model.get_output_embeddings()
+    name = next((name for name, part in model.named_modules() if part is head), None)
+    if not isinstance(styles.get(name), ColwiseParallel):
+        raise tandem.ArgumentError(f"parallelize: layer {name or type(model).__name__}: expected a head for loss_parallel that the plan "
+                                   "splits, over ranks that divide the vocabulary, found none")
+    styles[name] = _Head()
 
 
 def _resolved(model, patterns, starts):
@@ -234,6 +264,23 @@ def _share_heads(model, styles, heads, ranks):
         owners[owner] = styles.get(owner)
     for owner, style in owners.items():
         styles[owner] = _DividesHeads("num_key_value_groups", ranks // heads, style)
+
+
+class _Head(ColwiseParallel):
+    """A head whose logits are split along the vocabulary while torch's `loss_parallel()` is entered, and else whole."""
+
+    def __init__(self):
+        super().__init__(output_layouts=Replicate())
+
+    def _made(self, y, mesh, shape, layout):
+        if not _is_loss_parallel():
+            return super()._made(y, mesh, shape, layout)
+        return _global(y, mesh, layout, shape)
+
+
+def _is_loss_parallel():
+    """torch has no function that tells."""
+    return torch.ops.aten._log_softmax.default in DTensor._op_dispatcher._custom_op_handlers
 
 
 class _Around(ParallelStyle):
@@ -315,22 +362,35 @@ class _OfTransformers(ParallelStyle):
     def _before(self, module, args, kwargs):
         style = self._style(self.parts[""])
         args, kwargs = style.transform_inputs_pre_forward(module, args, kwargs, self.mesh)
+        if self.parts[""] == _DISPATCH:
+            args = self._of_my_experts(module, *args)
         context = style.context_around_forward(module, self.mesh)
         context.__enter__()
-        self.contexts.append(context)
+        self.contexts.append((context, args))
         return args, kwargs
+
+    def _of_my_experts(self, module, hidden, index, weights):
+        """The same tokens with numbers of this rank's experts; the number of experts, with a weight of 0, for those of others."""
+        is_other = index // module.num_experts != self.mesh.get_local_rank()
+        return hidden, (index % module.num_experts).masked_fill(is_other, module.num_experts), weights.masked_fill(is_other, 0.0)
 
     def _after(self, module, _, result):
         if not self.contexts:
             return None  # the call failed before it began
-        self.contexts.pop().__exit__(None, None, None)
+        context, args = self.contexts.pop()
+        if isinstance(result, torch.Tensor) and torch.is_grad_enabled() and not result.requires_grad:
+            # No token is for this rank's experts. It joins the others' collectives in the backward pass, with gradients of 0.
+            result = sum((one.flatten()[:0].sum() for one in (*args, *module.parameters()) if one.is_floating_point()), result)
+        context.__exit__(None, None, None)
         return None if result is None else self._style(self.parts[""]).transform_output_post_forward(module, result, self.mesh)
 
     @staticmethod
     def _style(name):
         try:
+            from transformers.distributed import expert_parallel  # noqa: F401 - which adds its styles
             from transformers.distributed.tensor_parallel import ALL_PARALLEL_STYLES
-            return ALL_PARALLEL_STYLES[name]
+            # transformers' own style replaces the forward by a function inside of another; sums and local parameters are as by columns.
+            return ALL_PARALLEL_STYLES["moe_tp_experts" if name == _DISPATCH else name]
         except (ImportError, KeyError):
             raise tandem.ArgumentError(f"parallelize: expected a style of the installed transformers, found {name}: "
                                        "give a plan, or use transformers 5.21 or later") from None
@@ -393,18 +453,22 @@ class _Whole(_Around):
 
 
 class _Model(Replicated):
-    """The whole model, with the parameters of which all ranks compute the gradients. Its first inputs are compared between the ranks. Results are whole, also what it collects inside of the
-    layers, such as all hidden states."""
+    """The whole model, with the parameters of which all ranks compute the gradients. Its first inputs are compared between the
+    ranks. Results are whole, also what it collects inside of the layers, such as all hidden states; but logits for `loss_parallel()`."""
 
-    def __init__(self):
+    def __init__(self, loss_parallel=False):
         super().__init__()
+        self.loss_parallel = loss_parallel
         self.compared: set = set()  # whether it was in training, of the calls that were compared
 
     def _apply(self, module, device_mesh):
         self.mesh = device_mesh
         module.register_forward_pre_hook(self._compare, with_kwargs=True)
-        module.register_forward_hook(_make_whole)
+        module.register_forward_hook(self._whole_but_logits if self.loss_parallel else _make_whole)
         return super()._apply(module, device_mesh)
+
+    def _whole_but_logits(self, _, args, result):
+        return _map(result, lambda x: x if isinstance(x, DTensor) and x.placements == (Shard(x.dim() - 1),) else _whole(x))
 
     def _compare(self, module, args, kwargs):
         if module.training in self.compared or torch.compiler.is_compiling() or detect_fake_mode() is not None:

@@ -100,10 +100,12 @@ class _Plan:
                         ", ".join(names))
 
 
-def plan(module, sequence_dim=0, mesh=None):
+def plan(module, sequence_dim=0, mesh=None, *, experts="columns", loss_parallel=False):
     """The plan that `parallelize` uses: {"layers.0.self_attn.q_proj": ColwiseParallel, .., "": Replicated}. mesh: that of
     `parallelize`, by which models of transformers share heads."""
-    return _models.plan(module, sequence_dim, mesh) if _models.is_known(module) else _Plan(module, sequence_dim).styles
+    if _models.is_known(module):
+        return _models.plan(module, sequence_dim, mesh, experts, loss_parallel)
+    return _Plan(module, sequence_dim).styles
 
 
 def _named(module, chosen):
@@ -139,7 +141,7 @@ def _check_layers(module, chosen, mesh):
     return ties
 
 
-def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data_rank=0):
+def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data_rank=0, experts="columns", loss_parallel=False):
     """Makes a model tensor-parallel, with communication hidden behind its matmuls; returns it.
 
     mesh: a torch DeviceMesh of one dimension. parallelize_plan: as of torch's parallelize_module, with the styles of
@@ -149,21 +151,30 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
     their tokens are dimension 1, also by default (docs/models.md). src_data_rank: the rank whose weights are split, as for torch;
     None: each rank splits its own, which are the same on all ranks.
 
+    For models of transformers: experts: "columns", each rank has some columns of each expert, or "ranks", each rank has some
+    experts, by the model's `ep_plan`. loss_parallel: inside of torch's `loss_parallel()` logits are a DTensor that is split along
+    the vocabulary, and all else that the model returns is whole.
+
     The product of a plain nn.Linear is overlapped. A subclass, or a layer whose forward was replaced or whose weight is a
     subclass of tensors, keeps its forward: torch's style splits it, and the log says so.
     Raises tandem.ArgumentError, and changes nothing, if no layer is found or one cannot be split.
     """
     if type(sequence_dim) not in (int, type(None)):
         raise tandem.ArgumentError(f"parallelize: expected a dimension or None as sequence_dim, found {sequence_dim!r}")
+    if experts not in ("columns", "ranks"):
+        raise tandem.ArgumentError(f"parallelize: expected experts=\"columns\" or \"ranks\", found {experts!r}")
     base = module.get_base_model() if hasattr(module, "get_base_model") else module
     if parallelize_plan is None and base is not module and _models.is_known(base):  # peft's model around one of transformers
-        parallelize(base, mesh, sequence_dim=sequence_dim, src_data_rank=src_data_rank)
+        parallelize(base, mesh, sequence_dim=sequence_dim, src_data_rank=src_data_rank, experts=experts, loss_parallel=loss_parallel)
         return module
     found = None
+    if (experts, loss_parallel) != ("columns", False) and (parallelize_plan is not None or not _models.is_known(module)):
+        raise tandem.ArgumentError("parallelize: expected a model of transformers without a plan of yours for experts or loss_parallel, "
+                                   f"found {type(module).__name__}: give a plan that has them")
     if parallelize_plan is not None:
         chosen = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else dict(parallelize_plan)
     elif _models.is_known(module):
-        chosen = _models.plan(module, sequence_dim, mesh)
+        chosen = _models.plan(module, sequence_dim, mesh, experts, loss_parallel)
     else:
         found = _Plan(module, sequence_dim)
         found.check()
