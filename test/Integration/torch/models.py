@@ -196,13 +196,24 @@ def _result(output):
     return next(output[key] for key in ("logits", "logits_per_image", "last_hidden_state") if key in output)
 
 
+def _with_peft(model, rank=0):
+    """Other ranks than the first have other values, which are not used."""
+    import peft
+    torch.manual_seed(1 + rank)
+    return peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False))
+
+
 def of_transformers(rank, ranks, kind, dim):
     """Results, loss, gradients, a step and generated tokens, for sequences of several lengths, with a mask and without.
     `KIND over ranks`: whole experts on each rank. `KIND with split logits`: under torch's loss_parallel."""
     whole, inputs = make(kind)
     split = copy.deepcopy(whole)
     options = {"experts": "ranks" if "over ranks" in kind else "columns", "loss_parallel": "split logits" in kind}
+    if "peft first" in kind:
+        whole, split = _with_peft(whole), _with_peft(split)
     assert tt.parallelize(split, init_device_mesh("cpu", (ranks,)), sequence_dim=dim, **options) is split
+    if "peft after" in kind:
+        whole, split = _with_peft(whole), _with_peft(split, rank)
     for one in (whole, split):
         one.train()
     for batch, tokens, is_masked in ((1, 8, False), (3, 7, True), (2, 16, False)):

@@ -15,11 +15,12 @@ FEW = [("llama", 2), ("qwen2", 4), ("qwen3", 2), ("phi3", 2), ("mixtral", 2), ("
        ("gpt2", 2), ("t5", 4), ("qwen2 with adapters", 4), ("mixtral one by one over ranks", 2), ("qwen2 with split logits", 2)]
 ADAPTED = [f"{kind} with adapters" for kind in ("llama", "qwen2", "qwen3", "phi3", "bert", "whisper", "t5", "mixtral")]
 OVER_RANKS = [f"{kind} over ranks" for kind in ("mixtral", "mixtral one by one", "qwen2_moe", "qwen3_moe", "deepseek_v3", "gpt_oss")]
-SPLIT_LOGITS = [f"{kind} with split logits" for kind in ("llama", "starcoder2", "gemma2", "gpt2", "bert", "t5", "whisper", "bart", "mixtral")]
+SPLIT_LOGITS = [f"{kind} with split logits" for kind in ("llama", "starcoder2", "gemma2", "gpt2", "t5", "whisper", "mixtral")]
+PEFT = [f"{kind} with peft {when}" for kind in ("llama", "qwen3", "bert", "t5", "mixtral") for when in ("first", "after")]
 
 
 @pytest.mark.parametrize("dim", [None, 1])
-@pytest.mark.parametrize("kind, ranks", [(kind, ranks) for kind in [*models.MODELS, *ADAPTED, *OVER_RANKS, *SPLIT_LOGITS] for ranks in (2, 4)] if ALL else FEW)
+@pytest.mark.parametrize("kind, ranks", [(kind, ranks) for kind in [*models.MODELS, *ADAPTED, *OVER_RANKS, *SPLIT_LOGITS, *PEFT] for ranks in (2, 4)] if ALL else FEW)
 def test_model(kind, ranks, dim):
     run("of_transformers", ranks, kind, dim)
 

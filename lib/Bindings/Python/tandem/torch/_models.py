@@ -133,7 +133,7 @@ def plan(model, sequence_dim, mesh=None, experts="columns", loss_parallel=False)
             for one in adapters["base_layer"] + adapters["lora_B" if is_column else "lora_A"]:
                 styles[f"{name}.{one}"] = _LINEARS[style]()
             for one in adapters["lora_A" if is_column else "lora_B"]:
-                styles[f"{name}.{one}"] = _OnTokens(False)  # of a part that gets all tokens
+                styles[f"{name}.{one}"] = _OnTokens(False)
             continue
         if style == "heads":
             styles[name] = _TakesHeads()
@@ -149,16 +149,23 @@ def plan(model, sequence_dim, mesh=None, experts="columns", loss_parallel=False)
             styles[name] = _OnHeads()
         else:
             styles.setdefault(module_name, _OfTransformers(model)).parts[key] = style
-    if any(model.get_submodule(name) is model.get_output_embeddings() for name in styles):
+    head = next((name for name, part in model.named_modules() if part is model.get_output_embeddings()), "")
+    if loss_parallel and type(model.get_output_embeddings()) is nn.Linear and model.get_output_embeddings().out_features % ranks == 0:
+        styles[head] = _Head()
+        for name in names[id(model.get_output_embeddings().weight)]:
+            styles.update(_embedding(name := name.rpartition(".")[0], model.get_submodule(name), ranks))
+    if head in styles:
         embedding = model.get_input_embeddings()
         styles.update(_embedding(next(name for name, part in model.named_modules() if part is embedding), embedding, ranks))
-    if loss_parallel:
-        _split_logits(model, styles)
     for tied in names.values():  # a head and an embedding: both are split, or none
         owners = [name.rpartition(".")[0] for name in tied]
         if len(tied) > 1 and not all(one in styles for one in owners):
             for one in owners:
                 styles.pop(one, None)
+    if loss_parallel and head not in styles:
+        raise tandem.ArgumentError(f"parallelize: layer {head or type(model).__name__}: expected for loss_parallel a head, an nn.Linear "
+                                   "with a vocabulary that ranks divide, tied to nothing but such an nn.Embedding, found another: "
+                                   "leave out loss_parallel")
     styles[""] = _Model(loss_parallel)
     _check_layers_heads(model, styles, ranks)
     if (heads := _heads(model, "num_key_value_heads")) and heads < ranks:
@@ -189,16 +196,6 @@ def _with_experts_over_ranks(model, own, ranks):
 def _embedding(name, module, ranks):
     """The style of an embedding that is split by rows, if it can be."""
     return {name: RowwiseParallel(input_layouts=Replicate())} if type(module) is nn.Embedding and module.num_embeddings % ranks == 0 else {}
-
-
-def _split_logits(model, styles):
-    """Keeps logits split along the vocabulary for torch's `loss_parallel()`."""
-    head = model.get_output_embeddings()
-    name = next((name for name, part in model.named_modules() if part is head), None)
-    if not isinstance(styles.get(name), ColwiseParallel):
-        raise tandem.ArgumentError(f"parallelize: layer {name or type(model).__name__}: expected a head for loss_parallel that the plan "
-                                   "splits, over ranks that divide the vocabulary, found none")
-    styles[name] = _Head()
 
 
 def _resolved(model, patterns, starts):
@@ -576,8 +573,8 @@ def _add_part(name, part, styles, dim):
         styles[name] = _NormOfDTensors()
         return
     layers = {f"{name}.{key}" if key else name for key, one in part.named_modules() if list(one.parameters(recurse=False))}
-    simple = (ColwiseParallel, RowwiseParallel, _OnHeads)
-    if not all(isinstance(styles.get(one), simple) and styles[one].is_direct for one in layers):
+    simple = (ColwiseParallel, RowwiseParallel, _OnHeads, _OnTokens)
+    if not all(isinstance(styles.get(one), simple) and getattr(styles[one], "is_direct", True) for one in layers):
         styles[name] = _Whole(dim, styles.get(name))
         return
     for one in layers:

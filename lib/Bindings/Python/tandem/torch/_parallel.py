@@ -469,8 +469,11 @@ class _LocalLinear(nn.Linear):
     def forward(self, input):
         name = "a linear layer on this rank's tokens"
         check_transforms(name, (input,))
-        weight, bias = (None if one is None else _replica(one, self._tandem_sums) for one in (self.weight, self.bias))
-        return _unchanged(nn.functional.linear(input, weight, bias), name, self.weight)
+        is_global = isinstance(input, DTensor)
+        local, sums = (input.to_local(), input.placements != (Replicate(),)) if is_global else (input, self._tandem_sums)
+        weight, bias = (None if one is None else _replica(one, sums) for one in (self.weight, self.bias))
+        y = _unchanged(nn.functional.linear(local, weight, bias), name, self.weight)
+        return _global(y, input.device_mesh, input.placements[0], (*input.shape[:-1], self.out_features)) if is_global else y
 
 
 class _NormOfDTensors(ParallelStyle):

@@ -11,7 +11,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 
 import tandem
 
-from . import _models
+from . import _adapters, _models  # noqa: F401 - the first for its hook
 from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _OnTokens, adapters_of, is_plain, log
 from ._replicated import Replicated
 
