@@ -128,6 +128,8 @@ MODELS.update({
     "gpt2_cross": ("AutoModelForCausalLM", "gpt2", {**_GPT, "add_cross_attention": True}, _of_text_and_states),
     "falcon": ("AutoModelForCausalLM", "falcon", _FALCON, _of_text),
     "falcon_groups": ("AutoModelForCausalLM", "falcon", {**_FALCON, "new_decoder_architecture": True, "num_kv_heads": 4, "bias": True}, _of_text),
+    "falcon_alibi": ("AutoModelForCausalLM", "falcon", {**_FALCON, "alibi": True, "multi_query": False, "parallel_attn": False}, _of_text),
+    "albert": _encoder("albert", embedding_size=32),
     "falcon_heads": ("AutoModelForCausalLM", "falcon", {**_FALCON, "multi_query": False, "parallel_attn": False, "bias": True}, _of_text),
     **{kind: _encoder(kind) for kind in ("mpnet", "camembert", "data2vec-text", "ernie", "layoutlm", "nomic_bert")},
     "gpt_oss": _decoder("gpt_oss", **_HEAD, num_local_experts=4, num_experts_per_tok=2, sliding_window=8, layer_types=None),
@@ -147,9 +149,7 @@ MODELS.update({
 })
 #: Those that `parallelize` refuses.
 REFUSED = {
-    "falcon_alibi": ("AutoModelForCausalLM", "falcon", {**_FALCON, "alibi": True}, _of_text),
     "mamba": ("AutoModelForCausalLM", "mamba", {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}, _of_text),
-    "albert": _encoder("albert", embedding_size=32),
 }
 
 

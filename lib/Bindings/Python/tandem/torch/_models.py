@@ -74,6 +74,7 @@ _PLANS = {
                **_mlp("h.*.mlp.", "dense_h_to_4h", "dense_4h_to_h")},
     "mpnet": {**_attention("layer.*.attention.attn", "q k v", "o"), **_mlp("layer.*.", "intermediate.dense", "output.dense"),
               "encoder.relative_attention_bias": "heads"},
+    "albert": {**_attention("albert_layers.*.attention", "query key value", "dense"), **_mlp("albert_layers.*.", "ffn", "ffn_output")},
     "bloom": _mlp("h.*.mlp.", "dense_h_to_4h", "dense_4h_to_h"),
     "dinov2": {**_attention("layer.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layer.*.mlp.", "fc1", "fc2")},
     "distilbert": {**_attention("layer.*.attention", "q_lin k_lin v_lin", "out_lin"), **_mlp("layer.*.ffn.", "lin1", "lin2")},
@@ -94,7 +95,7 @@ _HEADS = [("opt", "layers.*.self_attn", "num_heads"), ("whisper", "layers.*.self
 #: Types whose layers work on [tokens, hidden], so that sequences are not a dimension there.
 _FLAT = ("opt",)
 #: Types whose layers are lists of layers, which add what their parts return to the hidden states.
-_NESTED = ("t5", "mt5")
+_NESTED = ("albert", "t5", "mt5")
 
 
 def is_known(model):
@@ -178,6 +179,8 @@ def plan(model, sequence_dim, mesh=None, experts="columns", loss_parallel=False)
             styles[name] = _DividesHeads(key, None, styles.get(name))
             if kind == "falcon" and model.get_submodule(name).num_kv_heads > 1:
                 styles[name] = _DividesHeads("num_kv_heads", None, styles[name])
+            if getattr(model.config, "alibi", False):
+                styles[name] = _TakesMasksOfHeads(model.config.num_attention_heads, styles[name])
     return styles
 
 
@@ -308,6 +311,24 @@ class _DividesHeads(_Around):
     def _apply(self, module, device_mesh):
         setattr(module, self.key, getattr(module, self.key) // (self.by or device_mesh.size()))
         return self._apply_other(module, device_mesh)
+
+
+class _TakesMasksOfHeads(_Around):
+    """A layer whose arguments have terms for each head, [batch, heads, queries, keys]: a rank takes those of its heads."""
+
+    def __init__(self, heads, style):
+        super().__init__(style)
+        self.heads = heads
+
+    def _apply(self, module, device_mesh):
+        self.mesh = device_mesh
+        module.register_forward_pre_hook(self._take, with_kwargs=True)
+        return self._apply_other(module, device_mesh)
+
+    def _take(self, _, args, kwargs):
+        return args, {key: one.chunk(self.mesh.size(), 1)[self.mesh.get_local_rank()]
+                      if isinstance(one, torch.Tensor) and one.dim() == 4 and one.shape[1] == self.heads else one
+                      for key, one in kwargs.items()}
 
 
 class _OnHeads(Replicated):

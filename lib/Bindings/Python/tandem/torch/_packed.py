@@ -84,8 +84,6 @@ class _MultiQuery(SharedColumns):
 
 
 def of_falcon(config, ranks):
-    if config.alibi:
-        raise tandem.ArgumentError("parallelize: falcon: expected no alibi, whose terms are made for all heads, found it: give a plan")
     if config.multi_query and not config.new_decoder_architecture:
         return _MultiQuery(config.num_attention_heads)
     if config.new_decoder_architecture and config.num_kv_heads % ranks:
