@@ -24,7 +24,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 import tandem
 
-from ._parallel import ColwiseParallel, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _OnTokens, _global, adapters_of
+from ._parallel import ColwiseParallel, Linear, RowwiseParallel, SharedColumns, _Linear, _NormOfDTensors, _OnTokens, _global, adapters_of
 from ._packed import ColumnsOfConv1D, PackedColumns, RowsOfConv1D, of_falcon
 from ._replicated import Replicated
 
@@ -63,10 +63,12 @@ _GPT2 = {"attn.c_attn": "packed_3", "attn.c_proj": "rowwise", "crossattention.q_
 _CLIP = {**_attention("encoder.layers.*.self_attn", _PROJECTIONS, "out_proj"), **_mlp("encoder.layers.*.mlp.", "fc1", "fc2")}
 #: Models of transformers that have no plan, by their type: as transformers' plans, but a pattern is the end of a name.
 _PLANS = {
-    **dict.fromkeys(("bart", "m2m_100", "marian", "mbart", "opt", "pegasus", "whisper", "xglm"), _BART),
-    **dict.fromkeys(("bert", "camembert", "data2vec-text", "electra", "ernie", "layoutlm", "roberta", "xlm-roberta"), _BERT),
-    **dict.fromkeys(("clip", "siglip_vision_model"), _CLIP),
-    **dict.fromkeys(("t5", "mt5"), _T5),
+    **dict.fromkeys(("bart", "blenderbot", "blenderbot-small", "m2m_100", "marian", "mbart", "opt", "pegasus", "plbart", "speech_to_text", "whisper", "xglm"), _BART),
+    **dict.fromkeys(("bert", "camembert", "data2vec-text", "electra", "ernie", "esm", "layoutlm", "rembert", "roberta", "roberta-prelayernorm", "roc_bert",
+                     "xlm-roberta", "xmod"), _BERT),
+    **dict.fromkeys(("clip", "siglip", "siglip_vision_model"), _CLIP),
+    "chinese_clip": {**_CLIP, **_BERT},
+    **dict.fromkeys(("t5", "mt5", "umt5"), _T5),
     "gpt2": _GPT2,
     "deberta-v2": {**_attention("layer.*.attention", "self.query_proj self.key_proj self.value_proj self.pos_key_proj self.pos_query_proj",
                                 "output.dense"), **_mlp("layer.*.", "intermediate.dense", "output.dense")},
@@ -76,10 +78,13 @@ _PLANS = {
               "encoder.relative_attention_bias": "heads"},
     "albert": {**_attention("albert_layers.*.attention", "query key value", "dense"), **_mlp("albert_layers.*.", "ffn", "ffn_output")},
     "bloom": _mlp("h.*.mlp.", "dense_h_to_4h", "dense_4h_to_h"),
-    "dinov2": {**_attention("layer.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layer.*.mlp.", "fc1", "fc2")},
+    **dict.fromkeys(("dinov2", "dinov2_with_registers"), {**_attention("layer.*.attention", _PROJECTIONS, "o_proj"),
+                                                          **_mlp("layer.*.mlp.", "fc1", "fc2")}),
+    "dinov3_vit": {**_attention("layer.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layer.*.mlp.", "up_proj", "down_proj"),
+                   "layer.*.mlp.gate_proj": "colwise"},
     "distilbert": {**_attention("layer.*.attention", "q_lin k_lin v_lin", "out_lin"), **_mlp("layer.*.ffn.", "lin1", "lin2")},
-    "vit": {**_attention("layers.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layers.*.mlp.", "fc1", "fc2")},
-    **dict.fromkeys(("hubert", "wav2vec2"), {**_attention("encoder.layers.*.attention", _PROJECTIONS, "out_proj"),
+    **dict.fromkeys(("deit", "vit"), {**_attention("layers.*.attention", _PROJECTIONS, "o_proj"), **_mlp("layers.*.mlp.", "fc1", "fc2")}),
+    **dict.fromkeys(("data2vec-audio", "hubert", "wav2vec2"), {**_attention("encoder.layers.*.attention", _PROJECTIONS, "out_proj"),
                                              **_mlp("encoder.layers.*.feed_forward.", "intermediate_dense", "output_dense")}),
     "gpt_neo": {**_attention("attn.attention", _PROJECTIONS, "out_proj"), **_mlp("h.*.mlp.", "c_fc", "c_proj")},
     "nomic_bert": {**_attention("layers.*.self_attn", _PROJECTIONS, "o_proj"), **_mlp("layers.*.mlp.", "gate_proj", "down_proj"),
@@ -91,11 +96,12 @@ _HEADS = [("opt", "layers.*.self_attn", "num_heads"), ("whisper", "layers.*.self
           ("deberta-v2", "attention.self", "num_attention_heads"), ("mpnet", "attention.attn", "all_head_size"),
           ("falcon", "self_attention", "num_heads"), ("gpt_neo", "attn.attention", "num_heads"), ("xglm", "layers.*.self_attn", "num_heads"),
           ("xglm", "layers.*.self_attn", "embed_dim"),
-          *((kind, attention, "n_heads") for kind in ("t5", "mt5") for attention in ("SelfAttention", "EncDecAttention"))]
+          ("rembert", "attention.self", "all_head_size"), ("dinov3_vit", "layer.*.attention", "num_heads"),
+          *((kind, attention, "n_heads") for kind in ("t5", "mt5", "umt5") for attention in ("SelfAttention", "EncDecAttention"))]
 #: Types whose layers work on [tokens, hidden], so that sequences are not a dimension there.
 _FLAT = ("opt",)
 #: Types whose layers are lists of layers, which add what their parts return to the hidden states.
-_NESTED = ("albert", "t5", "mt5")
+_NESTED = ("albert", "t5", "mt5", "umt5")
 
 
 def is_known(model):
@@ -105,14 +111,8 @@ def is_known(model):
 
 def plan(model, sequence_dim, mesh=None, experts="columns", loss_parallel=False):
     """The styles of layers, by their names. Raises if the model cannot be split over the mesh."""
-    kind = model.config.model_type
-    own, starts = model.tp_plan, ""
-    if not own:
-        own, starts = _PLANS.get(kind), r"(.+\.)?"
-    if not own:
-        raise tandem.ArgumentError(f"parallelize: {type(model).__name__}: expected a model of transformers with a plan (tp_plan), "
-                                   f"or of type {', '.join(_PLANS)}, found the type {kind}: give a plan")
-    ranks = 1 if mesh is None else mesh.size()
+    kind, ranks = model.config.model_type, 1 if mesh is None else mesh.size()
+    own, starts = _own_plan(model)
     _check_heads(model, ranks)
     if experts == "ranks":
         own = _with_experts_over_ranks(model, own, ranks)
@@ -182,6 +182,22 @@ def plan(model, sequence_dim, mesh=None, experts="columns", loss_parallel=False)
             if getattr(model.config, "alibi", False):
                 styles[name] = _TakesMasksOfHeads(model.config.num_attention_heads, styles[name])
     return styles
+
+
+def _own_plan(model):
+    """(transformers' styles by patterns, what may come before a pattern)."""
+    if split := next((name for name, part in model.named_modules() if isinstance(part, Linear)), None):
+        raise tandem.ArgumentError(f"parallelize: layer {split}: expected a model that is not split yet, found a split layer")
+    if model.tp_plan:
+        return model.tp_plan, ""
+    kind = model.config.model_type
+    if kind not in _PLANS:
+        # Mixers of state spaces, whose parameters no style splits.
+        mixer = next((f", whose layer {name} is a {type(part).__name__}" for name, part in model.named_modules()
+                      if list(part.children()) and list(part.parameters(recurse=False))), "")
+        raise tandem.ArgumentError(f"parallelize: {type(model).__name__}: expected a model of transformers with a plan (tp_plan), "
+                                   f"or of type {', '.join(_PLANS)}, found the type {kind}{mixer}: give a plan")
+    return _PLANS[kind], r"(.+\.)?"
 
 
 def _with_experts_over_ranks(model, own, ranks):
@@ -497,7 +513,7 @@ class _Model(Replicated):
                 if key.endswith("layerdrop") and value:
                     raise tandem.ArgumentError(f"{type(module).__name__}: expected a {key} of 0, since ranks would skip other layers, "
                                                f"found {value}")
-                if "drop" in key and isinstance(value, float) and value > 0:
+                if re.search("drop|jitter|rescale", key) and isinstance(value, float) and value > 0:
                     what["states of the random numbers"] = [zlib.crc32(_state_of(self.mesh).numpy().tobytes())]
         _check_equal(type(module).__name__, what, self.mesh.get_group())
         self.compared.add(module.training)
