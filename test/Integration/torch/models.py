@@ -222,7 +222,7 @@ MODELS.update({
                _of_image_and_text),
     "chinese_clip": ("AutoModel", "chinese_clip", {"text_config": _BERT, "vision_config": _VISION, "projection_dim": 16}, _of_image_and_text),
     "dinov2_with_registers": (*MODELS["dinov2"][:1], "dinov2_with_registers", *MODELS["dinov2"][2:]),
-    "dinov3_vit": ("AutoModel", "dinov3_vit", {**_VISION, "pos_embed_rescale": None}, _of_image),
+    "dinov3_vit": ("AutoModel", "dinov3_vit", {**_VISION, "pos_embed_rescale": None, "num_register_tokens": 2}, _of_image),
     "umt5": ("AutoModelForSeq2SeqLM", "umt5", _T5, _of_pair),
     **{kind: _pair(kind) for kind in ("blenderbot", "blenderbot-small", "plbart")},
     "speech_to_text": ("AutoModelForSpeechSeq2Seq", "speech_to_text", {**_PAIR, "input_feat_per_channel": 8, "conv_channels": 16,

@@ -98,8 +98,8 @@ _HEADS = [("opt", "layers.*.self_attn", "num_heads"), ("whisper", "layers.*.self
           ("xglm", "layers.*.self_attn", "embed_dim"),
           ("rembert", "attention.self", "all_head_size"), ("dinov3_vit", "layer.*.attention", "num_heads"),
           *((kind, attention, "n_heads") for kind in ("t5", "mt5", "umt5") for attention in ("SelfAttention", "EncDecAttention"))]
-#: Types whose layers work on [tokens, hidden], so that sequences are not a dimension there.
-_FLAT = ("opt",)
+#: Types whose layers work on [tokens, hidden] or several hidden states, so that tokens are not the second dimension there.
+_FLAT = ("gemma3n", "gemma3n_text", "opt")
 #: Types whose layers are lists of layers, which add what their parts return to the hidden states.
 _NESTED = ("albert", "t5", "mt5", "umt5")
 
@@ -460,11 +460,11 @@ class _Split(ParallelStyle):
 
 
 class _Whole(_Around):
-    """A part of such a layer that works on all tokens."""
+    """A part of such a layer that works on all tokens. Its hidden states are split again, unless it returns columns."""
 
-    def __init__(self, dim, style):
+    def __init__(self, dim, style, has_columns=False):
         super().__init__(style)
-        self.dim = dim
+        self.dim, self.has_columns = dim, has_columns
         self.shapes: list = []  # of each call that runs: the shape of hidden states that were split, or None
 
     def _apply(self, module, device_mesh):
@@ -481,9 +481,10 @@ class _Whole(_Around):
 
     def _after(self, _, args, result):
         shape = self.shapes.pop() if self.shapes else None
-        if shape is None:
+        if shape is None or self.has_columns:
             return result
-        return _map(result, lambda one: _split(one, self.mesh, self.dim) if one.shape == shape else one)
+        shapes = shape, (shape[:-1].numel(), shape[-1])  # llama4's experts return the second
+        return _map(result, lambda one: _split(one.view(shape), self.mesh, self.dim) if one.shape in shapes else one)
 
 
 class _Model(Replicated):
@@ -612,7 +613,8 @@ def _add_part(name, part, styles, dim):
     layers = {f"{name}.{key}" if key else name for key, one in part.named_modules() if list(one.parameters(recurse=False))}
     simple = (ColwiseParallel, RowwiseParallel, _OnHeads, _OnTokens)
     if not all(isinstance(styles.get(one), simple) and getattr(styles[one], "is_direct", True) for one in layers):
-        styles[name] = _Whole(dim, styles.get(name))
+        kinds = [type(styles[one]) for one in layers if isinstance(styles.get(one), _Linear)]
+        styles[name] = _Whole(dim, styles.get(name), bool(kinds) and all(issubclass(kind, ColwiseParallel) for kind in kinds))
         return
     for one in layers:
         if isinstance(styles[one], _Linear):
