@@ -212,6 +212,13 @@ def adapters(rank, ranks):
 
     for names, dim in itertools.product((["up_proj"], ["down_proj"], ["gate_proj", "up_proj", "down_proj"]), (None, 0, 1)):
         _agree(rank, ranks, *_both(ranks, lambda names=names: make(names), sequence_dim=dim), dim)
+        whole, split = _both(ranks, sequence_dim=dim)  # added after, with the first rank's values
+        for model, seed in ((whole, 2), (split, 2 + rank)):
+            torch.manual_seed(seed)
+            for name in names:
+                setattr(model, name, Adapted(getattr(model, name)))
+        _agree(rank, ranks, whole, split, dim)
+    _refused(tandem.ArgumentError, lambda: split.up_proj.lora_A.update({"other": nn.Linear(8, 2)}), "up_proj", "expected all adapters from")
 
     class Magnitude(Adapted):
         def __init__(self, base):
@@ -223,6 +230,8 @@ def adapters(rank, ranks):
             super().__init__()
             self.packed = nn.Parameter(torch.ones(4))
 
+    split = tt.parallelize(MLP(), _mesh(ranks))
+    _refused(tandem.ArgumentError, lambda: setattr(split, "up_proj", Magnitude(split.up_proj)), "up_proj", "with the parameter magnitude")
     patched, special = Adapted(nn.Linear(8, 16)), Adapted(nn.Linear(8, 16))
     patched.lora_A["default"].forward = torch.relu
     special.lora_A["default"] = LoRALinear(8, 2)

@@ -221,6 +221,7 @@ MODELS.update({
     "siglip": ("AutoModel", "siglip", {"text_config": {**_VISION, "vocab_size": 96, "max_position_embeddings": 64}, "vision_config": _VISION},
                _of_image_and_text),
     "chinese_clip": ("AutoModel", "chinese_clip", {"text_config": _BERT, "vision_config": _VISION, "projection_dim": 16}, _of_image_and_text),
+    "deit": ("AutoModel", "deit", MODELS["vit"][2], _of_image),
     "dinov2_with_registers": (*MODELS["dinov2"][:1], "dinov2_with_registers", *MODELS["dinov2"][2:]),
     "dinov3_vit": ("AutoModel", "dinov3_vit", {**_VISION, "pos_embed_rescale": None, "num_register_tokens": 2}, _of_image),
     "umt5": ("AutoModelForSeq2SeqLM", "umt5", _T5, _of_pair),
@@ -400,6 +401,9 @@ def heads_of_model(rank, ranks):
         else:
             raise AssertionError(f"expected an error with {text}")
 
+    refuses("expected a model whose ep_plan has whole experts on each rank, found none", lambda one: None, experts="ranks")
+    refuses("layer lm_head: expected for loss_parallel a head", lambda one: setattr(one, "lm_head", torch.nn.Linear(32, 97)), loss_parallel=True)
+    refuses("layer model.layers.0.self_attn.q_proj: expected a model that is not split yet", lambda one: tt.parallelize(one, mesh))
     refuses(f"expected num_attention_heads that {ranks} ranks divide, found 3",
             lambda one: setattr(one.config, "num_attention_heads", 3))
     refuses(f"expected num_key_value_heads that divide {ranks} ranks, or that these divide, found 3",

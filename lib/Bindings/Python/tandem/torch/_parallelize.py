@@ -102,7 +102,7 @@ class _Plan:
 
 def plan(module, sequence_dim=0, mesh=None, *, experts="columns", loss_parallel=False):
     """The plan that `parallelize` uses: {"layers.0.self_attn.q_proj": ColwiseParallel, .., "": Replicated}. mesh: that of
-    `parallelize`, by which models of transformers share heads."""
+    `parallelize`, by which models of transformers share heads. experts, loss_parallel: as of `parallelize`."""
     if _models.is_known(module):
         return _models.plan(module, sequence_dim, mesh, experts, loss_parallel)
     return _Plan(module, sequence_dim).styles
