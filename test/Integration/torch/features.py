@@ -211,14 +211,17 @@ def adapters(rank, ranks):
         return model
 
     for names, dim in itertools.product((["up_proj"], ["down_proj"], ["gate_proj", "up_proj", "down_proj"]), (None, 0, 1)):
-        _agree(rank, ranks, *_both(ranks, lambda names=names: make(names), sequence_dim=dim), dim)
+        whole, split = _both(ranks, lambda names=names: make(names), sequence_dim=dim)
+        _agree(rank, ranks, whole, split, dim)
+        again = nn.Sequential(getattr(split, names[0]))  # in a second module
+        _refused(tandem.ArgumentError, lambda again=again: again[0].lora_A.update({"other": nn.Linear(8, 2)}), "expected no further adapter")
         whole, split = _both(ranks, sequence_dim=dim)  # added after, with the first rank's values
         for model, seed in ((whole, 2), (split, 2 + rank)):
             torch.manual_seed(seed)
             for name in names:
                 setattr(model, name, Adapted(getattr(model, name)))
         _agree(rank, ranks, whole, split, dim)
-    _refused(tandem.ArgumentError, lambda: split.up_proj.lora_A.update({"other": nn.Linear(8, 2)}), "up_proj", "expected all adapters from")
+    _refused(tandem.ArgumentError, lambda: split.up_proj.lora_A.update({"other": nn.Linear(8, 2)}), "up_proj", "expected no further adapter")
 
     class Magnitude(Adapted):
         def __init__(self, base):

@@ -6,7 +6,7 @@ one. They are split when it does so, before an optimizer can hold them."""
 import copy
 
 from torch import nn
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import DTensor, Shard
 
 import tandem
 
@@ -18,10 +18,11 @@ from ._replicated import Replicated, _Locally
 def _on_registration(parent, key, module):
     """torch calls it for each module that becomes part of another one."""
     if name := vars(parent).get("_tandem_adapters_of"):
-        raise tandem.ArgumentError(f"layer {name}: expected all adapters from the first get_peft_model after parallelize, found {key} "
-                                   "later: add it before parallelize")
-    base = None if module is None else module._modules.get("base_layer")
-    if base is None:
+        raise tandem.ArgumentError(f"layer {name}: expected no further adapter of a split model, found {key}: add all before parallelize, "
+                                   "or by one get_peft_model after it")
+    parts = getattr(module, "_modules", None)  # not a dict for modules of TorchScript
+    base = parts.get("base_layer") if isinstance(parts, dict) else None
+    if base is None or all(isinstance(one, DTensor) for one in module.parameters()):
         return
     hooks = [getattr(hook, "__self__", None) for hook in base._forward_pre_hooks.values()]
     if isinstance(base, Linear):
@@ -29,6 +30,7 @@ def _on_registration(parent, key, module):
     elif replicated := [hook for hook in hooks if type(hook) is _Locally and any(part is base for part, _ in hook.places)]:
         mesh = next(base.parameters()).device_mesh
         Replicated(sum_gradients=replicated[0].sum_gradients)._apply(module, mesh)
+        close(module, key)
     elif isinstance(base, Embedding) or any(type(hook).__module__.startswith("tandem.") for hook in hooks):
         raise tandem.ArgumentError(f"layer {key}: expected adapters of linear layers, found {type(module).__name__} around a split "
                                    f"{type(base).__name__}: leave it out of the adapters' target_modules")
@@ -47,7 +49,14 @@ def _split(module, base):
             one = copy.copy(style) if (key == "lora_B") == is_column else _OnTokens(sums)
             one.src_data_rank = style.src_data_rank
             one._apply(module.get_submodule(name), mesh)._tandem_name = f"{base._tandem_name}.{name}"
-        getattr(module, key)._tandem_adapters_of = base._tandem_name
+    close(module, base._tandem_name)
+
+
+def close(layer, name):
+    """Lets the layer take no further adapters: peft would initialise them when it has added them, on each rank in another way."""
+    for part in layer.children():
+        if isinstance(part, nn.ModuleDict):
+            part._tandem_adapters_of = name
 
 
 nn.modules.module.register_module_module_registration_hook(_on_registration)

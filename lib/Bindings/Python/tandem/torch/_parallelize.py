@@ -11,7 +11,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 
 import tandem
 
-from . import _adapters, _models  # noqa: F401 - the first for its hook
+from . import _adapters, _models
 from ._parallel import ColwiseParallel, Linear, RowwiseParallel, _Linear, _OnTokens, adapters_of, is_plain, log
 from ._replicated import Replicated
 
@@ -198,4 +198,6 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data
     for name, part in module.named_modules():
         if isinstance(part, Linear):
             part._tandem_name = name or type(part).__name__
+        elif "base_layer" in part._modules:
+            _adapters.close(part, name)
     return module
