@@ -8,15 +8,17 @@
 #ifndef TANDEM_SUPPORT_VARYINGATTRS_H
 #define TANDEM_SUPPORT_VARYINGATTRS_H
 
-#include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/StringRef.h"
+#include "mlir/IR/BuiltinAttributes.h"
 
 namespace tandem {
 
-/// Whether these are dimensions in ascending order, below `count`.
-inline bool areAscending(llvm::ArrayRef<int64_t> dims, int64_t count) {
+/// Whether these are dimensions (array<i64>) in ascending order, below `count`.
+inline bool areDims(mlir::Attribute attr, int64_t count) {
+  auto dims = llvm::dyn_cast<mlir::DenseI64ArrayAttr>(attr);
+  if (!dims)
+    return false;
   int64_t least = 0;
-  for (int64_t dim : dims) {
+  for (int64_t dim : dims.asArrayRef()) {
     if (dim < least || dim >= count)
       return false;
     least = dim + 1;

@@ -20,6 +20,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 
 #include "tandem/Dialect/Fusion/IR/FusionDialect.cpp.inc"
@@ -53,21 +54,16 @@ static LogicalResult verifyVaryingAttr(CallOp call, NamedAttribute attr) {
   if (failed(numbers)) // an error of the op
     return success();
   int64_t count = llvm::count_if(numbers->front(), [](int64_t number) { return number >= 0; });
-  auto dims = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
-  if (dims && tandem::areAscending(dims, count))
+  if (areDims(attr.getValue(), count))
     return success();
   return call.emitOpError() << "expected ascending parallel dimensions below " << count << " in '"
                             << kVaryingAttrName << "', found " << attr.getValue();
 }
 
 static LogicalResult verifyVaryingAttr(ReshapeOp reshape, NamedAttribute attr) {
-  auto isValid = [](Attribute dims, RankedTensorType type) {
-    auto list = dyn_cast<DenseI64ArrayAttr>(dims);
-    return list && tandem::areAscending(list, type.getRank());
-  };
   auto lists = dyn_cast<ArrayAttr>(attr.getValue());
-  if (lists && lists.size() == 2 && isValid(lists[0], reshape.getInput().getType()) &&
-      isValid(lists[1], reshape.getType()))
+  if (lists && lists.size() == 2 && areDims(lists[0], reshape.getInput().getType().getRank()) &&
+      areDims(lists[1], reshape.getType().getRank()))
     return success();
   return reshape.emitOpError() << "expected ascending dimensions of the operand and of the result "
                                   "in '"
@@ -152,9 +148,8 @@ static LogicalResult verifyExtentsAttr(Operation *op, Type type, NamedAttribute 
 }
 
 static LogicalResult verifyVaryingAttr(Operation *op, Type type, NamedAttribute attr) {
-  auto dims = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
   auto tensor = dyn_cast_if_present<RankedTensorType>(type);
-  if (dims && tandem::areAscending(dims, tensor ? tensor.getRank() : 0))
+  if (areDims(attr.getValue(), tensor ? tensor.getRank() : 0))
     return success();
   return op->emitOpError() << "expected ascending dimensions of " << type << " in '"
                            << kVaryingAttrName << "', found " << attr.getValue();

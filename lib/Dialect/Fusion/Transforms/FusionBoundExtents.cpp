@@ -127,11 +127,9 @@ LogicalResult Bounder::hideKeys(AttentionOp attention) {
     SmallVector<int64_t> shape(type.getShape());
     int64_t last = type.getRank() - 1;
     shape[last] = columns;
-    Value more = make(RankedTensorType::get(shape, type.getElementType(), type.getEncoding()));
+    Value more = make(type.clone(shape));
     shape[last] = columns + type.getDimSize(last);
-    return ConcatOp::create(builder, loc,
-                            RankedTensorType::get(shape, type.getElementType(), type.getEncoding()),
-                            ValueRange{value, more}, last);
+    return ConcatOp::create(builder, loc, type.clone(shape), ValueRange{value, more}, last);
   };
   auto constant = [&](RankedTensorType type, double value) -> Value {
     auto element = builder.getFloatAttr(type.getElementType(), value);

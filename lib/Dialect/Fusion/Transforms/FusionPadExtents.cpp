@@ -200,7 +200,7 @@ static AxesAttr withWhole(AxesAttr axes, ArrayRef<int64_t> dims) {
 static RankedTensorType withExtent(RankedTensorType type, int64_t dim, int64_t extent) {
   SmallVector<int64_t> shape(type.getShape());
   shape[dim] = extent;
-  return RankedTensorType::get(shape, type.getElementType(), type.getEncoding());
+  return type.clone(shape);
 }
 
 /// Cuts the padding of `dims` off an operand. A slice needs what it cuts whole, so each device gets

@@ -36,7 +36,7 @@ RankedTensorType PaddedFunction::getPaddedType(Value value) const {
   RankedTensorType type = typeOf(value);
   SmallVector<int64_t> shape =
       llvm::map_to_vector(dimsOf(value), [&](int64_t dim) { return getPaddedExtent(value, dim); });
-  return RankedTensorType::get(shape, type.getElementType(), type.getEncoding());
+  return type.clone(shape);
 }
 
 void PaddedFunction::annotate(StringRef name, function_ref<Attribute(Value)> get) {

@@ -31,9 +31,8 @@ Operation *HostIRDialect::materializeConstant(OpBuilder &builder, Attribute valu
 
 LogicalResult HostIRDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   if (auto call = dyn_cast<CallOp>(op); call && attr.getName() == kVaryingAttrName) {
-    auto dims = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
     auto count = static_cast<int64_t>(call.getExtents().size());
-    if (dims && areAscending(dims, count))
+    if (areDims(attr.getValue(), count))
       return success();
     return op->emitOpError() << "expected ascending parallel dimensions below " << count << " in '"
                              << kVaryingAttrName << "', found " << attr.getValue();
@@ -49,37 +48,25 @@ LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned re
   Attribute value = attr.getValue();
   if (!isa<ProgramOp>(op))
     return op->emitOpError() << "expected '" << name << "' on an argument of 'hostir.program'";
-  if (name == kNameAttrName) {
-    auto string = dyn_cast<StringAttr>(value);
-    if (!string || string.empty())
-      return op->emitOpError() << "expected a nonempty string in '" << name << "', found " << value;
-    return success();
-  }
-  if (name == kTypeAttrName) {
-    auto type = dyn_cast<TypeAttr>(value);
-    if (!type || !isa<RankedTensorType>(type.getValue()))
-      return op->emitOpError() << "expected a ranked tensor type in '" << name << "', found "
-                               << value;
-    return success();
-  }
+  auto verify = [&](bool isValid, StringRef expected) -> LogicalResult {
+    if (isValid)
+      return success();
+    return op->emitOpError() << "expected " << expected << " in '" << name << "', found " << value;
+  };
+  if (name == kNameAttrName)
+    return verify(isa<StringAttr>(value) && !cast<StringAttr>(value).empty(), "a nonempty string");
+  if (name == kTypeAttrName)
+    return verify(isa<TypeAttr>(value) && isa<RankedTensorType>(cast<TypeAttr>(value).getValue()),
+                  "a ranked tensor type");
+  if (name == kExtentsAttrName)
+    return verify(isa<DenseI64ArrayAttr>(value), "extents");
+  if (name == kPartsAttrName)
+    return verify(isa<ArrayAttr>(value), "a list");
+  if (name == kVaryingAttrName)
+    return verify(isa<DenseI64ArrayAttr>(value), "dimensions");
   if (name == kResultAttrName || name == kMaskAttrName) {
     if (!isa<UnitAttr>(value))
       return op->emitOpError() << "expected '" << name << "' without a value, found " << value;
-    return success();
-  }
-  if (name == kExtentsAttrName) {
-    if (!isa<DenseI64ArrayAttr>(value))
-      return op->emitOpError() << "expected extents in '" << name << "', found " << value;
-    return success();
-  }
-  if (name == kPartsAttrName) {
-    if (!isa<ArrayAttr>(value))
-      return op->emitOpError() << "expected a list in '" << name << "', found " << value;
-    return success();
-  }
-  if (name == kVaryingAttrName) {
-    if (!isa<DenseI64ArrayAttr>(value))
-      return op->emitOpError() << "expected dimensions in '" << name << "', found " << value;
     return success();
   }
   return op->emitOpError() << "expected '" << kNameAttrName << "', '" << kTypeAttrName << "', '"
