@@ -30,37 +30,35 @@ namespace {
 class GatedOperation final : public GpuOperation {
 public:
   GatedOperation(Tools tools, std::unique_ptr<GatedPlan> plan, const GatedMatmulDesc &desc,
-                 FunctionHandle countRun, DeviceState &state, HeldProcessors held)
-      : tools(std::move(tools)), plan(std::move(plan)), gates(desc.gates), targets(desc.targets),
-        peers(desc.peers), a(desc.whole.a.slot), w(desc.whole.b.slot), out(desc.whole.out.slot),
-        own(desc.own.rows), bytesBeforeA(desc.rowOfA * desc.whole.a.layout.strides[0] *
-                                         static_cast<int64_t>(sizeOf(desc.whole.a.layout.dtype))),
-        bias(desc.whole.bias), residual(desc.epilogue ? desc.epilogue->residual : Operand()),
-        noGraph(desc.whyNoGraph), countRun(countRun), state(state), held(std::move(held)) {}
+                 FunctionHandle countRun, HeldProcessors held)
+      : tools(std::move(tools)), plan(std::move(plan)), desc(desc), countRun(countRun),
+        held(std::move(held)) {}
 
-  std::string whyNoGraph() const override { return noGraph; }
+  std::string whyNoGraph() const override { return desc.whyNoGraph; }
   void alignments(const std::function<void(uint32_t, uint32_t)> &note) const override {
-    for (uint32_t slot : {a, w, own.slot})
-      note(slot, kRowBytes);
-    if (targets.empty())
-      note(out, kRowBytes);
-    for (const GatedTarget &target : targets)
+    for (const Operand *matrix : {&desc.whole.a, &desc.whole.b, &desc.own.rows})
+      note(matrix->slot, kRowBytes);
+    if (desc.targets.empty())
+      note(desc.whole.out.slot, kRowBytes);
+    for (const GatedTarget &target : desc.targets)
       if (target.isLocal)
         note(target.local.slot, kRowBytes);
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     gated::Matmul call = plan->matmul();
-    call.a = static_cast<const std::byte *>(frame.pointers[a]) - bytesBeforeA;
-    call.w = frame.pointers[w];
-    if (own.present())
-      call.own = frame.pointers[own.slot];
-    if (targets.empty())
-      call.d = frame.pointers[out];
-    if (bias.present())
-      call.function.bias = frame.pointers[bias.slot];
-    if (residual.present())
-      call.function.residual = frame.pointers[residual.slot];
+    auto addressOf = [&](const Operand &operand) -> std::byte * {
+      return operand.present() ? static_cast<std::byte *>(frame.pointers[operand.slot]) : nullptr;
+    };
+    const MatmulDesc &whole = desc.whole;
+    call.a = addressOf(whole.a) - desc.rowOfA * whole.a.layout.strides[0] *
+                                      static_cast<int64_t>(sizeOf(whole.a.layout.dtype));
+    call.w = addressOf(whole.b);
+    call.own = addressOf(desc.own.rows);
+    call.d = desc.targets.empty() ? addressOf(whole.out) : nullptr;
+    call.function.bias = addressOf(whole.bias);
+    call.function.residual = desc.epilogue ? addressOf(desc.epilogue->residual) : nullptr;
+    DeviceState &state = *tools->state;
     call.abortFlag = state.abortFlag();
     TANDEM_ASSIGN_OR_RETURN(call.stopped, state.stoppedWord());
     call.progress = static_cast<uint64_t *>(stream.progressWord());
@@ -70,19 +68,19 @@ public:
       capture->reads(countRun);
       call.epoch = static_cast<const uint64_t *>(capture->epoch);
     }
-    for (size_t i = 0; i < gates.size(); ++i) {
-      const Gate &gate = gates[i];
+    for (size_t i = 0; i < desc.gates.size(); ++i) {
+      const Gate &gate = desc.gates[i];
       uint64_t value = gate.value + (capture ? 0 : frame.epoch * gate.perRun);
       call.gates[i] = {gate.words + frame.firstSignal + gate.slot, gate.perRun, value};
     }
-    for (size_t i = 0; i < targets.size(); ++i) {
-      const GatedTarget &target = targets[i];
+    for (size_t i = 0; i < desc.targets.size(); ++i) {
+      const GatedTarget &target = desc.targets[i];
       gated::Target &to = call.targets[i];
       to.d = target.isLocal ? frame.pointers[target.local.slot]
-                            : peers->place(target.peer, target.offset, frame);
+                            : desc.peers->place(target.peer, target.offset, frame);
       if (!target.signals)
         continue;
-      to.signal = peers->signal(target.peer, target.slot, frame);
+      to.signal = desc.peers->signal(target.peer, target.slot, frame);
       to.perRun = target.perRun;
       to.value = target.value + (capture ? 0 : frame.epoch * target.perRun);
     }
@@ -93,16 +91,8 @@ public:
 private:
   Tools tools; ///< first: outlives the plan
   std::unique_ptr<GatedPlan> plan;
-  std::vector<Gate> gates;
-  std::vector<GatedTarget> targets;
-  std::shared_ptr<const PeerStores> peers;
-  uint32_t a, w, out;
-  Operand own;
-  int64_t bytesBeforeA;
-  Operand bias, residual;
-  std::string noGraph;
+  const GatedMatmulDesc desc;
   FunctionHandle countRun;
-  DeviceState &state; ///< of the tools
   HeldProcessors held;
 };
 
@@ -124,10 +114,7 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   if (desc.gates.size() > gated::kMostGates || desc.targets.size() > gated::kMostTargets)
     return no(fmt::format("it has {} gates and {} targets, of at most {} and {}", desc.gates.size(),
                           desc.targets.size(), gated::kMostGates, gated::kMostTargets));
-  GatedShape shape;
-  shape.type = whole.a.layout.dtype;
-  shape.outType = whole.out.layout.dtype;
-  shape.transposeW = whole.transposeB;
+  GatedShape shape{desc, whole.transposeB};
   gated::Matmul &matmul = shape.matmul;
   matmul.m = whole.out.layout.shape[0];
   matmul.n = whole.out.layout.shape[1];
@@ -137,8 +124,6 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   matmul.strideD = rowStride(whole.out.layout);
   matmul.numGates = static_cast<uint32_t>(desc.gates.size());
   matmul.numTargets = static_cast<uint32_t>(desc.targets.size());
-  shape.blocks = desc.blocks;
-  shape.leftSms = desc.leaves;
   for (const Operand *matrix : {&whole.a, &whole.b, &whole.out, &desc.own.rows})
     if (matrix->present() && matrix->alignment % kRowBytes != 0)
       return no("matrices that are not at multiples of 16 bytes");
@@ -157,10 +142,8 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
                           whole.a.layout.str(), whole.b.layout.str()));
   if (desc.epilogue) {
     const Layout &bias = whole.bias.layout;
-    if (whole.bias.present() && (bias.dtype != shape.outType || bias.strides[0] != 1))
+    if (whole.bias.present() && (bias.dtype != shape.outType() || bias.strides[0] != 1))
       return no(fmt::format("a bias that is {}", bias.str()));
-    shape.epilogue = desc.epilogue;
-    shape.hasBias = whole.bias.present();
   }
   if (std::string why = kernels->whyNot(shape); !why.empty())
     return no(why);
@@ -173,8 +156,7 @@ Expected<std::unique_ptr<Operation>> prepareGatedMatmul(const Tools &tools,
   }
   TANDEM_ASSIGN_OR_RETURN(FunctionHandle countRun, tools->kernels->get("run_words"));
   TANDEM_RETURN_IF_ERROR(tools->state->stoppedWord().status()); // allocated before the first run
-  return std::make_unique<GatedOperation>(tools, std::move(plan), desc, countRun, *tools->state,
-                                          std::move(held));
+  return std::make_unique<GatedOperation>(tools, std::move(plan), desc, countRun, std::move(held));
 }
 
 } // namespace tandem::gpu

@@ -52,12 +52,12 @@ struct Slices {
 
 Slices slicesOf(const GatedShape &shape) {
   Slices slices{shape.matmul.k, 1, {}};
-  for (const program::GatedBlock &block : shape.blocks)
+  for (const program::GatedBlock &block : shape.desc.blocks)
     if (block.firstK > 0)
       slices.columns = std::min(slices.columns, block.firstK);
   if (slices.columns < 1)
     return slices;
-  for (const program::GatedBlock &block : shape.blocks)
+  for (const program::GatedBlock &block : shape.desc.blocks)
     if (block.firstK % slices.columns != 0)
       slices.whyNot = "its slices of K differ in size";
   slices.count = static_cast<int32_t>((shape.matmul.k + slices.columns - 1) / slices.columns);
@@ -94,28 +94,29 @@ gated::Function describe(const EpilogueDesc &epilogue) {
 gated::TileOrder orderOf(const GatedShape &shape, const KernelInfo &kernel) {
   Slices slices = slicesOf(shape);
   const Matmul &matmul = shape.matmul;
-  bool isWhole = matmul.numTargets > 0 || shape.blocks.empty();
+  bool isWhole = matmul.numTargets > 0 || shape.desc.blocks.empty();
   std::vector<program::GatedBlock> whole{{0, matmul.m, 0, matmul.k, 0}};
-  return gated::tileOrder(isWhole ? whole : shape.blocks, matmul.m, slices.columns, slices.count,
-                          kernel.tileM, kernel.clusterM);
+  return gated::tileOrder(isWhole ? whole : shape.desc.blocks, matmul.m, slices.columns,
+                          slices.count, kernel.tileM, kernel.clusterM);
 }
 
 /// Everything but addresses and tables in device memory.
 Matmul describe(const GatedShape &shape, const KernelInfo &kernel, const gated::TileOrder &order,
                 unsigned processors) {
   Matmul matmul = shape.matmul;
-  matmul.sms = static_cast<int32_t>(processors) - static_cast<int32_t>(shape.leftSms);
+  matmul.sms = static_cast<int32_t>(processors) - static_cast<int32_t>(shape.desc.leaves);
   matmul.groupRows = order.groupRows;
   matmul.firstGroupRows = order.firstGroupRows;
   Slices slices = slicesOf(shape);
   matmul.slices = slices.count;
   matmul.sliceTiles = static_cast<int32_t>((slices.columns + kernel.tileK - 1) / kernel.tileK);
-  if (shape.epilogue) {
-    matmul.function = describe(*shape.epilogue);
+  if (shape.desc.epilogue) {
+    matmul.function = describe(*shape.desc.epilogue);
     matmul.function.strideResidual = matmul.strideD;
   }
   for (uint32_t i = 0; i < matmul.numTargets; ++i)
-    matmul.targets[i].block = static_cast<int32_t>(shape.blocks[i].firstRow / shape.blocks[i].rows);
+    matmul.targets[i].block =
+        static_cast<int32_t>(shape.desc.blocks[i].firstRow / shape.desc.blocks[i].rows);
   return matmul;
 }
 
@@ -145,7 +146,7 @@ Expected<Scratch> makeArrivals(const std::shared_ptr<DeviceState> &state, bool o
 /// Rows that wait for signals.
 int64_t rowsWithGates(const GatedShape &shape) {
   int64_t rows = 0;
-  for (const program::GatedBlock &block : shape.blocks)
+  for (const program::GatedBlock &block : shape.desc.blocks)
     if (block.gates > 0 && block.firstK + block.k == shape.matmul.k)
       rows += block.rows;
   return rows;
@@ -165,7 +166,7 @@ public:
         arrivals(std::move(arrivals)) {
     GatedShape late = shape;
     late.matmul.m = std::min(rowsWithGates(shape), (shape.matmul.m + 1) / 2);
-    late.blocks.clear();
+    late.desc.blocks.clear();
     late.matmul.numTargets = 0;
     late.matmul.firstOwn = late.matmul.ownRows = 0;
     for (uint32_t number : this->kernels) {
@@ -195,7 +196,7 @@ public:
         gated::Target &target = matmul.targets[i];
         int64_t row = target.block * (matmul.m / matmul.numTargets);
         target.d = static_cast<std::byte *>(out) +
-                   static_cast<size_t>(row * matmul.strideD) * sizeOf(shape.outType);
+                   static_cast<size_t>(row * matmul.strideD) * sizeOf(shape.outType());
       }
       TANDEM_RETURN_IF_ERROR(driver.within([&] {
         const char *error = table.run(kernels[selected], &matmul, stream);
@@ -327,7 +328,7 @@ private:
     for (uint32_t i = 0; i < table.count; ++i) {
       const KernelInfo &kernel = *table.info(i);
       DType type = kernel.element == gated::Element::F16 ? DType::F16 : DType::BF16;
-      if (shape.type != type || shape.outType != type || shape.transposeW != kernel.transposeW)
+      if (shape.type() != type || shape.outType() != type || shape.transposeW != kernel.transposeW)
         continue;
       if (std::string reason = whyNotKernel(shape, table, i, tools.driver().info().processors);
           reason.empty())
@@ -341,9 +342,9 @@ private:
   /// All kernels add in the same order, so ranks may choose different ones.
   Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
     const Matmul &of = shape.matmul;
-    Key key{shape.type,           shape.transposeW, of.m,        of.n,          of.k,
-            of.strideA,           of.strideW,       of.strideD,  shape.leftSms, of.numTargets,
-            rowsWithGates(shape), of.numGates,      of.firstOwn, of.ownRows};
+    Key key(shape.type(), shape.transposeW, of.m, of.n, of.k, of.strideA, of.strideW, of.strideD,
+            shape.desc.leaves, of.numTargets, rowsWithGates(shape), of.numGates, of.firstOwn,
+            of.ownRows);
     std::lock_guard lock(mutex);
     if (auto known = choices.find(key); known != choices.end())
       return known->second;
@@ -355,7 +356,7 @@ private:
     auto plan =
         std::make_shared<Candidates>(tools.driver(), table, kernels, shape, std::move(arrivals));
     candidate.plan = plan;
-    uint64_t bytes = sizeOf(shape.type);
+    uint64_t bytes = sizeOf(shape.type());
     candidate.bytes[0] = static_cast<uint64_t>(of.m * of.strideA) * bytes;
     candidate.bytes[1] =
         static_cast<uint64_t>((shape.transposeW ? of.n : of.k) * of.strideW) * bytes;

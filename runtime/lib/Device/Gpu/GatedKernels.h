@@ -27,24 +27,17 @@ namespace tandem::gpu {
 
 struct Toolbox;
 
-/// out [M, N] = a [M, K] * w, accumulated in f32. Rows of a and out are contiguous.
+/// out [M, N] = a [M, K] * w, accumulated in f32. Rows of a and out are contiguous. With targets,
+/// blocks have no gates.
 struct GatedShape {
-  DType type = DType::BF16; ///< of a and w
-  DType outType = DType::BF16;
-  bool transposeW = false; ///< w is [N, K], as weights of torch are; else [K, N]
+  GatedMatmulDesc desc;    ///< its addresses and gates are the launch's
+  bool transposeW = false; ///< w is stored [N, K], as weights of torch are; else [K, N]
   /// Extents, strides, own rows, and the numbers of gates and targets. The others are the plan's
   /// and the launch's.
   gated::Matmul matmul{};
-  /// In the order of computation. The slices of K of the same rows follow each other, from 0 to the
-  /// end. The first GatedBlock::gates gates must be open; never decreases. With targets, one block
-  /// for each: they have as many rows and all of K, and no gates.
-  std::vector<program::GatedBlock> blocks;
-  /// SMs that the kernel's grid leaves to others.
-  uint32_t leftSms = 0;
-  /// out = activation(alpha * a w + bias + beta * residual). Not with targets. The bias is a row of
-  /// out's type, and the residual has its type and strides.
-  std::optional<EpilogueDesc> epilogue;
-  bool hasBias = false;
+
+  DType type() const { return desc.whole.a.layout.dtype; } ///< of a and w
+  DType outType() const { return desc.whole.out.layout.dtype; }
 };
 
 /// A kernel chosen for a shape. Outlives its launches.

@@ -35,10 +35,10 @@ public:
     TANDEM_ASSIGN_OR_RETURN(plan->await, plan->kernels->get("signal_wait"));
     TANDEM_ASSIGN_OR_RETURN(plan->raise, plan->kernels->get("signal_raise"));
     TANDEM_ASSIGN_OR_RETURN(plan->blas, gpu::kCuda.openBlas(driver));
-    for (const program::GatedBlock &block : shape.blocks) {
+    for (const program::GatedBlock &block : shape.desc.blocks) {
       gpu::Product product;
-      product.dtype = shape.type;
-      product.outType = shape.outType;
+      product.dtype = shape.type();
+      product.outType = shape.outType();
       product.m = block.rows;
       product.n = shape.matmul.n;
       product.k = block.k;
@@ -48,11 +48,11 @@ public:
       product.transposeB = shape.transposeW;
       product.accumulate = block.firstK > 0;
       product.alignment = 4;
-      if (shape.epilogue) {
-        product.activation = shape.epilogue->activation;
-        product.alpha = shape.epilogue->alpha;
-        product.beta = shape.epilogue->residual.present() ? shape.epilogue->beta : 0;
-        product.bias = shape.hasBias;
+      if (shape.desc.epilogue) {
+        product.activation = shape.desc.epilogue->activation;
+        product.alpha = shape.desc.epilogue->alpha;
+        product.beta = shape.desc.epilogue->residual.present() ? shape.desc.epilogue->beta : 0;
+        product.bias = shape.desc.whole.bias.present();
       }
       TANDEM_ASSIGN_OR_RETURN(auto part, plan->blas->plan(product, 1));
       plan->products.push_back(std::move(part));
@@ -68,7 +68,7 @@ public:
     ++launches;
     uint32_t passed = 0;
     for (size_t i = 0; i < products.size(); ++i) {
-      const program::GatedBlock &block = shape.blocks[i];
+      const program::GatedBlock &block = shape.desc.blocks[i];
       for (; passed < block.gates; ++passed) {
         gpu::gated::Gate gate = call.gates[passed];
         void *arguments[] = {gpu::argument(gate.signal),    gpu::argument(call.epoch),
@@ -126,9 +126,9 @@ class StandIn final : public gpu::GatedKernels {
 public:
   explicit StandIn(gpu::Driver &driver) : driver(driver) {}
   std::string whyNot(const gpu::GatedShape &shape) const override {
-    EXPECT_LE(shape.leftSms, 2u);
+    EXPECT_LE(shape.desc.leaves, 2u);
     EXPECT_EQ(shape.matmul.k, 4);
-    if (refusesFunctions && shape.epilogue)
+    if (refusesFunctions && shape.desc.epilogue)
       return "expected no function";
     return refuses ? "expected a multiple of 8 columns, found " + std::to_string(shape.matmul.n)
                    : "";
