@@ -446,7 +446,7 @@ def dynamic(rank, ranks):
 _torch_compile = torch.compile
 
 
-def _compile(function, used):
+def _compile(function, used, **options):
     """Forward and backward graphs go through a pass, and run as they are then."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
@@ -454,12 +454,12 @@ def _compile(function, used):
     def compile_(graph, _):
         used(graph.graph)
         assert not any("matmul" in str(node.target) and str(node.target).startswith("tandem") and not
-                       str(node.target).endswith((".without_gradient", "_backward.default")) for node in graph.graph.nodes)
+                       str(node.target).endswith((".without_gradient", "_backward.default")) and "scaled" not in str(node.target) for node in graph.graph.nodes)
         graph.recompile()
         return make_boxed_func(graph.forward)
 
     torch._dynamo.reset()
-    return _torch_compile(function, backend=aot_autograd(fw_compiler=compile_, bw_compiler=compile_))
+    return _torch_compile(function, backend=aot_autograd(fw_compiler=compile_, bw_compiler=compile_), **options)
 
 
 def torchs(rank, ranks):
@@ -961,7 +961,7 @@ def main(name, arguments):
     import merging
     import replicated
 
-    files = [sys.modules[__name__], compiled, replicated, merging, features, gradients, matrix, fsdp, *filter(None, map(sys.modules.get, ("models", "styles")))]
+    files = [sys.modules[__name__], compiled, replicated, merging, features, gradients, matrix, fsdp, *filter(None, map(sys.modules.get, ("models", "styles", "titan")))]
     (function,) = (getattr(one, name) for one in files if hasattr(one, name))
     function(rank, ranks, *arguments)
     if name != "leaves":

@@ -15,3 +15,11 @@ def test_three_dimensions(dim, prepares, bias):
 
 def test_other_dimensions():
     run("other_dimensions", 2)
+
+
+def test_patterns():
+    run("patterns", 2)
+
+
+def test_casts():
+    run("casts", 2)

@@ -113,7 +113,7 @@ def matmul_all_reduce(dtype, ranks, xs, weights, sliced):
     return _products(layer, xs, weights, layer.axes(xs[0], None, None))
 
 
-def all_gather_scaled_matmul(dtype, ranks, x, weights, sliced, by_row, out, rescaled):
+def all_gather_scaled_matmul(dtype, ranks, x, weights, sliced, by_row, out, rescaled, gathered=False):
     """y_i = all_gather(x) @ w_i, times scales. weights: (global shape [in, out], transposed, dtype, has it a scale for each
     column). by_row: has x a scale for each row. rescaled: is each result multiplied by a number of its own."""
     layer = Layer(dtype, ranks)
@@ -126,6 +126,8 @@ def all_gather_scaled_matmul(dtype, ranks, x, weights, sliced, by_row, out, resc
     for index, (w, scale, rescale) in enumerate(zip(ws, scales, rescales)):
         y = scaled_matmul(left, w, by_rows, scale, transpose_b=weights[index][1], dtype=out, scale_result=rescale)
         layer.result(f"y{index}", y, layer.mesh[loop("x") if sliced else None, "x"])
+    if gathered:
+        layer.result("whole", left.reshard(layer.mesh[None, None]), layer.mesh[None, None])
     return layer
 
 

@@ -6,21 +6,43 @@ import collections
 import contextlib
 import hashlib
 import logging
+import math
 import operator
 import os
-from typing import Any
 
 import torch
 import torch._inductor.config
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.pattern_matcher import stable_topological_sort
 
-from . import _merging, _ops
+from . import _merging, _ops, _patterns, _scaled
+from ._merging import call
+from ._patterns import (
+    FLOATS,
+    aten,
+    cast_like,
+    factor,
+    functional,
+    gathered,
+    is_cast,
+    keeps_columns,
+    multiplied,
+    replayed,
+    reshaped,
+    scattered,
+    simplify,
+    sizes,
+    summed,
+    transposed,
+    value,
+    waits,
+)
 
 log = logging.getLogger("tandem.torch")
-_functional = torch.ops._c10d_functional
-_aten = torch.ops.aten
-_views = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
+
+
+class _Kept(Exception):
+    """Why a collective is left as it is."""
 
 
 class CollectiveMatmulPass(CustomGraphPass):
@@ -54,100 +76,134 @@ class CollectiveMatmulPass(CustomGraphPass):
     def __call__(self, graph):
         if self.before is not None:
             self.before(graph)
-        for node in list(graph.nodes):
-            if node.target is _functional.all_gather_into_tensor.default:
-                self._gather(graph, node)
-            elif node.target is _functional.reduce_scatter_tensor.default:
-                self._reduce(graph, node, node.args[3], "reduce-scatter", _ops._scatter_op)
-            elif node.target is _functional.all_reduce.default:
-                self._reduce(graph, node, node.args[2], "all-reduce", _ops._reduce_op)
+        simplify(graph)
+        kept, found = [], [node for node in graph.nodes if node.target in _COLLECTIVES]
+        for node in found:
+            try:
+                if _ops._is_alone(node.args[-1]):
+                    raise _Kept("a group of one rank")
+                with graph.inserting_before(node):
+                    _COLLECTIVES[node.target][1](self, graph, node)
+            except (_Kept, ValueError) as reason:
+                kept.append((node, str(reason)))
+        kept = [(_COLLECTIVES[node.target][0], node, reason) for node, reason in kept if not node._erased]
+        for text in kept:
+            self._say(True, *text)
         stable_topological_sort(graph)  # new nodes are in front of some of their inputs
         for text in _merging.merge(graph):
             self._say(False, *text)
         graph.eliminate_dead_code()
         graph.lint()
+        if not any(str(node.target).startswith("tandem.") for node in graph.nodes) and \
+                not all(_ops._is_alone(node.args[-1]) for _, node, _ in kept):
+            log.warning("overlap_compiled: no collective of a graph is overlapped: %s",
+                        "; ".join(f"{what} {node.name}: {reason}" for what, node, reason in kept))
 
     def _say(self, kept, what, node, reason=""):
         text = f"{what} {node.name}{': ' + reason if reason else ''}"
         (self.skipped if kept else self.replaced).append(text)
         log.info("%s %s", "skipped:" if kept else "overlapped:", text)
 
-    @staticmethod
-    def _waits(node):
-        return [user for user in node.users if user.target is _functional.wait_tensor.default]
-
-    @staticmethod
-    def _pieces(split, extents, dim):
-        """The pieces of a split along a dimension, of one extent, in their order; None if it is another one, or not all are used
-        once."""
-        if split.target is not _aten.split.Tensor or (split.args[2] if len(split.args) > 2 else 0) != dim:
-            return None
-        parts = sorted(split.users, key=lambda user: user.args[1])
-        is_whole = [part.args[1] for part in parts] == list(range(len(parts))) and len(parts) * split.args[1] == extents[dim]
-        return parts if is_whole and all(len(part.users) == 1 for part in parts) else None
-
-    def _gathered(self, wait, shard):
-        """(the gathered value, the dimension along which it is gathered). Along another one than the first, DTensor puts the
-        pieces of the wait's result next to each other."""
-        shape = wait.meta["val"].shape
-        split: Any = next(iter(wait.users), None)
-        parts = self._pieces(split, shape, 0) if len(wait.users) == 1 else None
-        joined = next(iter(parts[0].users)) if parts and split.args[1] == shard.meta["val"].shape[0] else None
-        if joined is None or joined.target is not _aten.cat.default or list(joined.args[0]) != parts:
-            return wait, 0
-        dim = (joined.args[1] if len(joined.args) > 1 else 0) % len(shape)
-        return (joined, dim) if dim < len(shape) - 1 else (wait, 0)
-
-    @staticmethod
-    def _is_rows(view):
-        """Does it merge or split dimensions in front of the last one?"""
-        return view.target in _views and view.meta["val"].shape[-1:] == view.args[0].meta["val"].shape[-1:]
-
     def _gather(self, graph, node):
-        shard, _, group = node.args
-        if _ops._is_alone(group):
-            return self._say(True, "all-gather", node, "a group of one rank")
-        waits = self._waits(node)
-        if len(waits) != 1 or len(node.users) != 1:
-            return self._say(True, "all-gather", node, "expected one wait")
-        whole, dim = self._gathered(waits[0], shard)
-        products, others, seen = [], [], [whole]
-        for one in seen:  # the value, and views of its rows
-            for user in one.users:
-                if self._multiplies(user, one):
-                    products.append(user)
-                elif self._is_rows(user) and user.users:
-                    seen.append(user)
-                else:
-                    others.append(user)
+        shard, ranks, group = node.args
+        wait = waits(node)
+        if wait is None:
+            raise _Kept("expected one wait")
+        whole, dim, cast = gathered(wait, ranks)
+        products, others, used, chain = multiplied(whole)
         if not products:
             kinds = sorted({str(user.target) for user in others})
-            return self._say(True, "all-gather", node, f"feeds no matmul but {', '.join(kinds) or 'nothing'}")
-        if shard.meta["val"].dim() < 2 or shard.meta["val"].dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            return self._say(True, "all-gather", node, f"gathers {shard.meta['val'].dtype}, {shard.meta['val'].dim()}-D")
-        weights = [product.args[2 if product.target is _aten.addmm.default else 1] for product in products]
+            raise _Kept(f"feeds no matmul but {', '.join(kinds) or 'nothing'}")
+        columns, last = [], value(whole).dim() - 1
+        weights = [product.args[2 if product.target is aten.addmm.default else 1] for product, _ in products]
         if any(_merging.needs(weight, {whole}) for weight in weights):
-            return self._say(True, "all-gather", node, "a weight is computed from the gathered value")
-        with graph.inserting_before(node):
-            fused = graph.call_function(_ops._gather_op, (shard, weights, dim, group, None, bool(others)))
-        value = whole.meta["val"]
-        fused.meta["val"] = [value.new_empty((*value.shape[:-1], product.meta["val"].shape[-1])) for product in products]
-        fused.meta["val"] += [value] if others else []
-        at = fused
-        for index, product in enumerate([*products, *([whole] if others else [])]):
-            with graph.inserting_after(at):
-                part = at = graph.call_function(operator.getitem, (fused, index))
-            part.meta["val"] = fused.meta["val"][index]
-            if index < len(products) and value.dim() > 2:
-                part = at = self._reshaped(graph, part, product.meta["val"])
-            if product.target is _aten.addmm.default:
-                with graph.inserting_before(product):
-                    total = graph.call_function(_aten.add.Tensor, (part, product.args[0]))
-                total.meta["val"] = product.meta["val"]
-                part = total
-            product.replace_all_uses_with(part)
+            raise _Kept("a weight is computed from the gathered value")
+        later = [(step.target, factor(step)[1]) for step in chain if factor(step)]  # ranks may have different ones
+        if later and (value(used).dtype not in FLOATS or torch.float16 in (value(used).dtype, value(whole).dtype)):
+            raise _Kept(f"scales {value(used).dtype}")  # a product that is scaled later may overflow f16
+        for step in [*([cast] if cast else []), *chain]:  # on this rank's part
+            if is_cast(step):
+                shard = call(graph, step.target, shard, *step.args[1:], **step.kwargs)
+        if last < 1:
+            raise _Kept(f"gathers {last + 1}-D tensors")
+        if any(product.target is aten._scaled_mm.default for product, _ in products):
+            fused, columns, extra = self._gather_scaled(graph, shard, wait, products, dim, group, ranks, bool(others))
+        elif value(used).dtype not in FLOATS:
+            raise _Kept(f"gathers {value(used).dtype}")
+        elif dim == last:
+            fused, columns, extra = self._gather_terms(graph, shard, weights, group, bool(others))
+        else:
+            fused = call(graph, _ops._gather_op, shard, weights, dim, group, None, bool(others))
+            *columns, extra = [_item(graph, fused, index) for index in range(len(value(fused)))] + [None] * (not others)
+        unused = {_scaled_arguments(product)["self_scale"] for product, _ in products if product.target is aten._scaled_mm.default}
+        for (product, path), part in zip(products, columns):
+            part = reshaped(graph, replayed(graph, part, (*[one for one in chain if keeps_columns(one)], *path)), value(product).shape)
+            for target, scale in later:
+                part = call(graph, target, part, scale)
+            if product.target is aten.addmm.default:
+                part = call(graph, aten.add.Tensor, part, product.args[0])
+            product.replace_all_uses_with(cast_like(graph, part, product))
+            graph.erase_node(product)
+        if others:
+            extra = replayed(graph, extra, [one for one in chain if keeps_columns(one)])
+            for target, scale in later:
+                extra = call(graph, target, extra, scale)
+            used.replace_all_uses_with(extra)
         self._erase(graph, node)
+        for scale in unused:  # gathered by the product now
+            if not scale._erased and not scale.users and (gather := _gather_of(scale)):
+                self._erase(graph, gather)
         self._say(False, "all-gather", fused, f"{len(products)} matmuls" + (", and the gathered value" if others else ""))
+
+    @staticmethod
+    def _gather_terms(graph, shard, weights, group, others):
+        """Gathers the dimension that the matmul contracts: y^T = w^T @ all_gather(x^T), which is how the gradient of a weight is
+        computed."""
+        weight, *more = weights
+        if others or more:
+            raise _Kept("gathers the terms of a matmul, and is used by others")
+        rows = value(shard).shape[:-1].numel()
+        turned = transposed(graph, reshaped(graph, shard, (rows, value(shard).shape[-1])))
+        like = call(graph, aten.new_empty.default, weight, sizes(graph, [rows, value(weight).shape[1]]))
+        fused = call(graph, _ops._scatter_backward_op, weight, transposed(graph, like), turned, 0, group, False, True)
+        part = transposed(graph, _item(graph, fused, 0))
+        return fused, [reshaped(graph, part, (*value(shard).shape[:-1], value(weight).shape[1]))], None
+
+    @staticmethod
+    def _gather_scaled(graph, shard, wait, products, dim, group, ranks, others):
+        """Products of 8-bit floats. Rows are gathered along the first dimension, and put in order afterwards."""
+        given = [_scaled_arguments(product) for product, _ in products]
+        shape, dtype = value(shard).shape, value(products[0][0]).dtype
+        if any(one["self_scale"] is not given[0]["self_scale"] or value(product).dtype != dtype for one, (product, _) in zip(given, products)):
+            raise _Kept("feeds matmuls of 8-bit floats with different scales or types of the result")
+        if dim == len(shape) - 1:
+            raise _Kept("gathers the terms of a matmul of 8-bit floats")
+        scale, by_row, outer = given[0]["self_scale"], None, math.prod(shape[:dim])
+        mine = _scale_shard(scale, group, shape[:-1].numel() if outer == 1 else 0)
+        if mine is None:  # each rank has the scales of all rows
+            mine, by_row = call(graph, aten.full.default, [], 1.0, dtype=torch.float32, device=value(shard).device), scale
+        wide = by_row is not None or any(one["bias"] for one in given)
+        results = [one["scale_result"] for one in given if one["scale_result"]]
+        if results and (wide or len(results) < len(given)):
+            raise _Kept("feeds matmuls of 8-bit floats with scales of the result, and with others")
+        rows = reshaped(graph, shard, (shape[:-1].numel(), shape[-1]))
+        fused = call(graph, _scaled._gather_op, rows, [one["mat2"] for one in given], mine,
+                     [_flat_scale(graph, one["mat2_scale"]) for one in given], group, None, torch.float32 if wide else dtype,
+                     [_flat_scale(graph, one) for one in results], others)
+        made = []
+        for index in range(len(value(fused))):
+            part, whole = _item(graph, fused, index), list(shape)
+            whole[dim] *= ranks
+            if outer != 1:
+                part = reshaped(graph, part, (ranks, outer, math.prod(shape[dim:-1]), value(part).shape[-1]))
+                part = call(graph, aten.permute.default, part, [1, 0, 2, 3])
+            if index < len(given) and by_row is not None:
+                part = reshaped(graph, part, (math.prod(whole[:-1]), value(part).shape[-1]))
+                part = call(graph, aten.mul.Tensor, part, by_row)
+            if index < len(given) and given[index]["bias"]:
+                part = call(graph, aten.add.Tensor, part, given[index]["bias"])
+            made.append(reshaped(graph, part, (*whole[:-1], value(part).shape[-1])))
+        return fused, made[:len(given)], made[-1]
 
     def _erase(self, graph, node):
         """Erases a collective and what is made of its result: nothing uses it any more. (Collectives are no dead code.)"""
@@ -155,88 +211,115 @@ class CollectiveMatmulPass(CustomGraphPass):
             self._erase(graph, user)
         graph.erase_node(node)
 
-    @staticmethod
-    def _multiplies(user, left):
-        """Is it `left` times a weight?"""
-        if user.target is _aten.addmm.default:
-            return user.args[1] is left and not user.kwargs and left not in (user.args[0], user.args[2])
-        return user.target is _aten.mm.default and user.args[0] is left and user.args[1] is not left
-
-    @staticmethod
-    def _reshaped(graph, node, like):
-        """The node with the shape of a value, after it in the graph."""
-        with graph.inserting_after(node):
-            made = graph.call_function(_aten.reshape.default, (node, list(like.shape)))
-        made.meta["val"] = node.meta["val"].new_empty(like.shape)
-        return made
-
-    def _products(self, value):
-        """The matmuls of one shape and type whose sum is `value`; nothing else uses them. None if it is something else."""
-        found, stack = [], [value]
-        while stack:
-            one = stack.pop()
-            if not isinstance(one, torch.fx.Node) or len(one.users) != 1:
-                return None
-            if one.target is _aten.mm.default:
-                found.append(one)
-            elif self._is_rows(one):
-                stack.append(one.args[0])
-            elif one.target is _aten.add.Tensor and not one.kwargs:
-                stack.extend(reversed(one.args))
-            else:
-                return None
-        kinds = [(one.meta["val"].shape, one.meta["val"].dtype) for one in found]
-        return found if all(kind == kinds[0] for kind in kinds) else None
-
-    def _scattered(self, node):
-        """(the value that a reduce-scatter adds up, the dimension along which it is scattered), as `_gathered`."""
-        joined = node.args[0]
-        if joined.target is _aten.cat.default and (joined.args[1] if len(joined.args) > 1 else 0) == 0 and len(joined.users) == 1:
-            split = joined.args[0][0].args[0] if joined.args[0][0].target is operator.getitem else None
-            dim = split.args[2] if split is not None and len(split.args) > 2 else 0
-            if split is not None and self._pieces(split, split.args[0].meta["val"].shape, dim) == list(joined.args[0]):
-                return split.args[0], dim
-        return joined, 0
-
-    def _reduce(self, graph, node, group, what, op):
-        kind, waits = node.args[1], self._waits(node)
-        if _ops._is_alone(group):
-            return self._say(True, what, node, "a group of one rank")
-        value, dim = self._scattered(node) if what == "reduce-scatter" else (node.args[0], 0)
-        seen = value
-        while seen.target in _views and len(seen.users) == 1:
-            seen = seen.args[0]
-        if seen.target not in (_aten.mm.default, _aten.add.Tensor):
-            return self._say(True, what, node, f"reduces {seen.target}, not a matmul")
-        if kind != "sum":
-            return self._say(True, what, node, f"reduces by {kind}")
-        products = self._products(value)
-        if len(waits) != 1 or len(node.users) != 1 or products is None:
-            return self._say(True, what, node, "reduces more than matmuls of one type, or their products have other uses")
-        shape, dtype = value.meta["val"].shape, value.meta["val"].dtype
-        if dim == len(shape) - 1:
-            return self._say(True, what, node, "scatters columns, not rows, of the product")
-        if dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            return self._say(True, what, node, f"reduces {dtype}")
-        (wait,) = waits
-        rows = []
-        for product in products:
-            x = product.args[0]
-            if what == "reduce-scatter" and len(shape) > 2:
-                x = self._reshaped(graph, x, x.meta["val"].new_empty((*shape[:-1], x.meta["val"].shape[-1])))
-            rows.append(x)
-        with graph.inserting_before(node):
-            fused = made = graph.call_function(op, (rows, [one.args[1] for one in products],
-                                                    *([dim] if what == "reduce-scatter" else []), group))
-        if what == "reduce-scatter":
-            fused.meta["val"] = wait.meta["val"]
+    def _reduce(self, graph, node):
+        is_scatter = node.target is functional.reduce_scatter_tensor.default
+        kind, group, wait = node.args[1], node.args[3 if is_scatter else 2], waits(node)
+        reduced, dim = scattered(node) if is_scatter else (node.args[0], 0)
+        products = summed(reduced)
+        if isinstance(products, str):
+            raise _Kept(f"reduces {products}")
+        if kind not in ("sum", "avg"):
+            raise _Kept(f"reduces by {kind}")
+        if wait is None:
+            raise _Kept("expected one wait")
+        shape, dtype = value(reduced).shape, value(products[0][0]).dtype
+        if dtype not in FLOATS:
+            raise _Kept(f"reduces {dtype}")
+        is_last = is_scatter and dim == len(shape) - 1
+        if products[0][0].target is aten._scaled_mm.default:
+            fused = self._reduce_scaled(graph, products[0], shape, dim, group, is_scatter, is_last)
         else:
-            fused.meta["val"] = products[0].meta["val"]
-            if shape != fused.meta["val"].shape:
-                made = self._reshaped(graph, fused, value.meta["val"])
+            rows, weights = [], []
+            for product, path, factors in products:
+                x, weight = product.args[:2]
+                for target, scale in factors:
+                    x = call(graph, target, x, scale)
+                if is_scatter and len(shape) > 2 or any(one.target is aten.permute.default for one in path):
+                    x = replayed(graph, x, path)
+                if is_last:
+                    x, weight = transposed(graph, weight), transposed(graph, reshaped(graph, x, (shape[:-1].numel(), value(x).shape[-1])))
+                rows.append(x)
+                weights.append(weight)
+            op, rest = (_ops._scatter_op, [0 if is_last else dim]) if is_scatter else (_ops._reduce_op, [])
+            fused = call(graph, op, rows, weights, *rest, group)
+        made = fused
+        if is_last:
+            made = call(graph, aten.clone.default, transposed(graph, fused), memory_format=torch.contiguous_format)
+        made = cast_like(graph, reshaped(graph, made, value(wait).shape), wait)
+        if kind == "avg":
+            made = call(graph, aten.div.Tensor, made, _ops._ranks(group))
         wait.replace_all_uses_with(made)
         self._erase(graph, node)
-        self._say(False, what, fused, f"sum of {len(products)} matmuls" if len(products) > 1 else "")
+        self._say(False, "reduce-scatter" if is_scatter else "all-reduce", fused, f"sum of {len(products)} matmuls" if len(products) > 1 else "")
+
+    @staticmethod
+    def _reduce_scaled(graph, product, shape, dim, group, is_scatter, is_last):
+        """A product of 8-bit floats. The rows of each rank are put next to each other, where others are between them."""
+        node, path, factors = product
+        given = _scaled_arguments(node)
+        if not is_scatter or factors or given["bias"] or given["scale_result"]:
+            raise _Kept("reduces a matmul of 8-bit floats " + ("by all-reduce" if not is_scatter else "with a bias or other scales"))
+        x, weight = given["self"], given["mat2"]
+        scales = [_flat_scale(graph, given[f"{side}_scale"]) for side in ("self", "mat2")]
+        if is_last and any(one.target is aten.permute.default for one in path):
+            raise _Kept("scatters columns of a transposed matmul of 8-bit floats")
+        if is_last:
+            return call(graph, _scaled._scatter_op, transposed(graph, weight), transposed(graph, x), *scales[::-1], group, value(node).dtype)
+        ranks, outer, inner = _ops._ranks(group), math.prod(shape[:dim]), math.prod(shape[dim + 1:-1])
+
+        def ordered(rows):
+            rows = replayed(graph, rows, path)
+            columns = value(rows).shape[-1]
+            if outer != 1:
+                rows = reshaped(graph, rows, (outer, ranks, shape[dim] // ranks * inner, columns))
+                rows = call(graph, aten.permute.default, rows, [1, 0, 2, 3])
+            return reshaped(graph, rows, (math.prod(shape[:-1]), columns))
+        if value(scales[0]).dim():
+            by_row = ordered(call(graph, aten.unsqueeze.default, scales[0], 1))
+            scales[0] = call(graph, aten.squeeze.dim, by_row, 1)
+        return call(graph, _scaled._scatter_op, ordered(x), weight, *scales, group, value(node).dtype)
+
+
+def _item(graph, node, index):
+    part = graph.call_function(operator.getitem, (node, index))
+    part.meta["val"] = value(node)[index]
+    return part
+
+
+def _scaled_arguments(node):
+    names = ["self", "mat2", "self_scale", "mat2_scale", "bias", "scale_result"]
+    return {name: None for name in names} | dict(zip(names, node.args)) | \
+        {{"scale_a": "self_scale", "scale_b": "mat2_scale"}.get(name, name): one for name, one in node.kwargs.items()}
+
+
+def _flat_scale(graph, scale):
+    """Of `_scaled_mm`: one number, or one for each row or column."""
+    if value(scale).dtype != torch.float32 or max(value(scale).shape, default=1) != value(scale).numel():
+        raise _Kept(f"a scale of {value(scale).dtype} of shape {tuple(value(scale).shape)}")
+    return reshaped(graph, scale, () if value(scale).numel() == 1 else (value(scale).numel(),))
+
+
+def _scale_shard(scale, group, rows):
+    """The scales of this rank's rows: a number for all, or those that are gathered as the rows are. None: neither."""
+    if value(scale).numel() == 1:
+        return _flat_scale(scale.graph, scale)
+    gather = _gather_of(scale)
+    if gather and gather.args[2] == group and value(gather.args[0]).numel() == rows:
+        return _flat_scale(scale.graph, gather.args[0])
+    return None
+
+
+def _gather_of(scale):
+    """The all-gather of which a node is the result, or a view of it; None if it is another value."""
+    while scale.target in _patterns._VIEWS:
+        scale = scale.args[0]
+    found = scale.args[0] if scale.target is functional.wait_tensor.default else scale
+    return found if found.target is functional.all_gather_into_tensor.default else None
+
+
+_COLLECTIVES = {functional.all_gather_into_tensor.default: ("all-gather", CollectiveMatmulPass._gather),
+                functional.reduce_scatter_tensor.default: ("reduce-scatter", CollectiveMatmulPass._reduce),
+                functional.all_reduce.default: ("all-reduce", CollectiveMatmulPass._reduce)}
 
 
 @contextlib.contextmanager

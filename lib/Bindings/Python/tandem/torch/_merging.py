@@ -127,12 +127,12 @@ def _group(widths, copied, passed):
 def _beside(graph, nodes, dim):
     """The matrices next to each other along a dimension; those that are transposes are copied as they lie in memory."""
     if all(node.target is _aten.permute.default and list(node.args[1]) == [1, 0] for node in nodes):
-        whole = _call(graph, _aten.cat.default, [node.args[0] for node in nodes], 1 - dim)
-        return _call(graph, _aten.permute.default, whole, [1, 0])
-    return _call(graph, _aten.cat.default, list(nodes), dim)
+        whole = call(graph, _aten.cat.default, [node.args[0] for node in nodes], 1 - dim)
+        return call(graph, _aten.permute.default, whole, [1, 0])
+    return call(graph, _aten.cat.default, list(nodes), dim)
 
 
-def _call(graph, op, *args, **more):
+def call(graph, op, *args, **more):
     made = graph.call_function(op, args, more)
     values = torch.fx.map_arg(args, lambda node: node.meta["val"])
     made.meta["val"] = op(*values, **more)
@@ -167,8 +167,8 @@ def _thin_columns(graph, node):
         if index in taken:
             first = sum(columns[:taken.index(index)])
             with graph.inserting_before(user):
-                part = _call(graph, _aten.slice.Tensor, whole, wide.dim() - 1, first, first + columns[taken.index(index)])
-                part = _call(graph, _aten.clone.default, part, memory_format=torch.contiguous_format)
+                part = call(graph, _aten.slice.Tensor, whole, wide.dim() - 1, first, first + columns[taken.index(index)])
+                part = call(graph, _aten.clone.default, part, memory_format=torch.contiguous_format)
             user.replace_all_uses_with(part)
             graph.erase_node(user)
         else:

@@ -41,13 +41,13 @@ def _scale(op, name, scale, tensor, dim):
 
 
 def _prepare_gather(group, numbers, rows, weights):
-    (x, scale), (tokens, out, count) = rows, numbers
+    (x, scale), (tokens, out, count, gathered) = rows, numbers
     ranks, op = group[1].world_size, "all_gather_scaled_matmul"
     weights, scales, rescaled = weights[:count], weights[count:2 * count], len(weights) > 2 * count
     tokens = _ops._tokens_of(x, 0, group[0], tokens)
     kinds = tuple((shape, transposed, _fusions.NAMES_FP8[weight.dtype], bool(one.dim()))
                   for (shape, transposed), weight, one in zip(_ops._global(weights, ranks, 1), weights, scales))
-    flags = bool(scale.dim()), _name(_RESULTS[out]), rescaled
+    flags = bool(scale.dim()), _name(_RESULTS[out]), rescaled, gathered
     try:
         bound, call = _padding.padded_rows(group, op, x, ranks, tokens, [], x.shape[1], kinds, flags)
     finally:
@@ -55,13 +55,14 @@ def _prepare_gather(group, numbers, rows, weights):
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
-            made = _gather(group[0], (ranks * bound, out, count), [_pad(one, 1, *mine) for one in rows], weights,
+            made = _gather(group[0], (ranks * bound, out, count, gathered), [_pad(one, 1, *mine) for one in rows], weights,
                            _padding.agreed(group, rows[0], call))
             return [_padding.cut(one, 0, ranks, *mine, tokens) for one in made]
         return padded
     program = _fusions.compiled(_fusions.all_gather_scaled_matmul, group, x, (tokens, x.shape[1]), kinds, flags)
     inputs = range(2 + (3 if rescaled else 2) * count)
-    return program, inputs, [((tokens, weight.shape[1]), False) for weight in weights], call
+    columns = [weight.shape[1] for weight in weights] + ([x.shape[1]] if gathered else [])
+    return program, inputs, [((tokens, one), False) for one in columns], call
 
 
 def _prepare_scatter(group, numbers, rows, weights):
@@ -102,17 +103,18 @@ _this = sys.modules[__name__]
 _gather, _scatter = (_tandem.Operator(_ops._groups, prepare) for prepare in (_prepare_gather, _prepare_scatter))
 
 
-def _run_gather(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result):
-    return _gather(group, (tokens, _RESULTS.index(out_dtype), len(weights)), (x, scale_x), (*weights, *scales, *scales_result))
+def _run_gather(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result, gathered=False):
+    return _gather(group, (tokens, _RESULTS.index(out_dtype), len(weights), gathered), (x, scale_x), (*weights, *scales, *scales_result))
 
 
 def _run_scatter(x, weight, scale_x, scale, group, out_dtype, rows=None):
     return _scatter(group, (_RESULTS.index(out_dtype),), (x, scale_x), (weight, scale))[0]
 
 
-def _fake_gather(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result):
+def _fake_gather(x, weights, scale_x, scales, group, tokens, out_dtype, scales_result, gathered=False):
     tokens = _ops._tokens_of(x, 0, group, tokens)
-    return [x.new_empty((tokens, weight.shape[1]), dtype=out_dtype) for weight in weights]
+    made = [x.new_empty((tokens, weight.shape[1]), dtype=out_dtype) for weight in weights]
+    return made + ([x.new_empty((tokens, x.shape[1]))] if gathered else [])
 
 
 def _fake_scatter(x, weight, scale_x, scale, group, out_dtype, rows=None):
@@ -122,7 +124,7 @@ def _fake_scatter(x, weight, scale_x, scale, group, out_dtype, rows=None):
 
 _gather_op = _ops.register(
     "all_gather_scaled_matmul(Tensor x, Tensor[] weights, Tensor scale_x, Tensor[] scales, str group, SymInt? tokens, "
-    "ScalarType out_dtype, Tensor[] scales_result) -> Tensor[]", _run_gather, _fake_gather)
+    "ScalarType out_dtype, Tensor[] scales_result, bool gathered=False) -> Tensor[]", _run_gather, _fake_gather)
 _scatter_op = _ops.register(
     "scaled_matmul_reduce_scatter(Tensor x, Tensor weight, Tensor scale_x, Tensor scale, str group, ScalarType out_dtype, "
     "SymInt? rows=None) -> Tensor", _run_scatter, _fake_scatter)

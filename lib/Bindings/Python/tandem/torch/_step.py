@@ -39,8 +39,8 @@ _OPERATORS: dict[str, tuple[str, Callable[..., tuple]]] = {
         _ops._prepare_scatter_backward, group, (dim, need_x, need_weight), (x, grad), (weight,))),
     "matmul_all_reduce": ("matmul, all-reduce", lambda xs, weights, group: (_ops._prepare_reduce, group, (), xs, weights)),
     "all_gather_scaled_matmul": (
-        "all-gather, scaled matmul", lambda x, weights, scale_x, scales, group, tokens, out_dtype, scales_result: (
-            _scaled._prepare_gather, group, (tokens, _scaled._RESULTS.index(out_dtype), len(weights)), (x, scale_x),
+        "all-gather, scaled matmul", lambda x, weights, scale_x, scales, group, tokens, out_dtype, scales_result, gathered=False: (
+            _scaled._prepare_gather, group, (tokens, _scaled._RESULTS.index(out_dtype), len(weights), gathered), (x, scale_x),
             (*weights, *scales, *scales_result))),
     "scaled_matmul_reduce_scatter": (
         "scaled matmul, reduce-scatter", lambda x, weight, scale_x, scale, group, out_dtype, rows=None: (
