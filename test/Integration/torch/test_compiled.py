@@ -21,5 +21,13 @@ def test_patterns():
     run("patterns", 2)
 
 
+def test_scaled_patterns():
+    run("scaled_patterns", 2)
+
+
 def test_casts():
     run("casts", 2)
+
+
+def test_hf_llama():
+    run("hf_llama", 2)
