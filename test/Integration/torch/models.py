@@ -221,7 +221,7 @@ MODELS.update({
     "siglip": ("AutoModel", "siglip", {"text_config": {**_VISION, "vocab_size": 96, "max_position_embeddings": 64}, "vision_config": _VISION},
                _of_image_and_text),
     "chinese_clip": ("AutoModel", "chinese_clip", {"text_config": _BERT, "vision_config": _VISION, "projection_dim": 16}, _of_image_and_text),
-    "deit": ("AutoModel", "deit", MODELS["vit"][2], _of_image),
+    "deit": (MODELS["vit"][0], "deit", {**MODELS["vit"][2], "architectures": ["DeiTForImageClassification"]}, _of_image),
     "dinov2_with_registers": (*MODELS["dinov2"][:1], "dinov2_with_registers", *MODELS["dinov2"][2:]),
     "dinov3_vit": ("AutoModel", "dinov3_vit", {**_VISION, "pos_embed_rescale": None, "num_register_tokens": 2}, _of_image),
     "umt5": ("AutoModelForSeq2SeqLM", "umt5", _T5, _of_pair),
