@@ -215,8 +215,11 @@ class Projects(harness.Test):
 
     def test_builder_version(self):
         """The builder's inline namespace is that of the library's version."""
-        with open(os.path.join(PREFIX, "include", "tandem", "Compiler", "Builder.h")) as header:
-            self.assertIn(f"inline namespace v{ABI.replace('.', '_')} {{", header.read())
+        source = self.path("builder.cpp")
+        with open(source, "w") as file:
+            file.write('#include "tandem/Compiler/Builder.h"\n'
+                       f"tandem::builder::v{ABI.replace('.', '_')}::Fusion f(\"layer\");\n")
+        done([os.environ.get("CXX", "c++"), "-std=c++17", "-fsyntax-only", f"-I{PREFIX}/include", source])
 
     def test_jit_fuser(self):
         """examples/jit-fuser, which compares itself with one rank and with plain loops."""
