@@ -141,9 +141,9 @@ LogicalResult Compilation::findEntry() {
   isLowered = isa<hostir::ProgramOp>(candidates[0]);
   auto written = candidates[0]->getAttrOfType<StringAttr>(fusion::kDeterministicAttrName);
   isDeterministic = !options.deterministic.empty() || written;
-  isSameOnAllMeshes = (options.deterministic.empty() && written ? written.strref()
-                                                                : StringRef(options.deterministic)) ==
-                      fusion::kSameOnAllMeshes;
+  isSameOnAllMeshes = (options.deterministic.empty() && written
+                           ? written.strref()
+                           : StringRef(options.deterministic)) == fusion::kSameOnAllMeshes;
   return success();
 }
 

@@ -78,7 +78,8 @@ struct CompileResult {
   std::string output;
   /// The bytes of the baseline's .tsp file; empty unless requested, or if it does not compile.
   std::string baseline;
-  /// With deterministic "tp": the bytes of the baseline's .tsp file for one device, whose bits it has.
+  /// With deterministic "tp": the bytes of the baseline's .tsp file for one device, whose bits it
+  /// has.
   std::string onOneDevice;
   /// With the baseline and a machine: the program with another candidate for one of its loops, as
   /// text and as bytes of a .tsp file, for a certificate that compares with them.

@@ -88,8 +88,8 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (name == kDeterministicAttrName) {
     auto level = dyn_cast<StringAttr>(attr.getValue());
     if (!level || !isDeterminism(level.getValue()))
-      return op->emitOpError() << "expected \"bitwise\", \"batch\" or \"tp\" in '" << name << "', found "
-                               << attr.getValue();
+      return op->emitOpError() << "expected \"bitwise\", \"batch\" or \"tp\" in '" << name
+                               << "', found " << attr.getValue();
     return success();
   }
   if (!isa<FlatSymbolRefAttr>(attr.getValue()))

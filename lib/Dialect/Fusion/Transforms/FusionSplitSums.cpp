@@ -21,7 +21,8 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// Into how many slices a dimension is split over which devices are summed: at most so many devices.
+/// Into how many slices a dimension is split over which devices are summed: at most so many
+/// devices.
 static constexpr int64_t kSlices = 8;
 
 /// Values of one type of elements with a leading dimension of terms, which are added up.
@@ -125,7 +126,8 @@ Value TermBuilder::addNeighbours(Value terms, int64_t count) {
 
 /// The terms of a sum over the devices of `axis`, a first dimension of kSlices: `op` on slices of
 /// what it adds up.
-FailureOr<Value> FusionSplitSumsPass::makeTerms(TermBuilder &build, Operation *op, StringAttr axis) {
+FailureOr<Value> FusionSplitSumsPass::makeTerms(TermBuilder &build, Operation *op,
+                                                StringAttr axis) {
   auto fail = [&](const Twine &what) -> FailureOr<Value> {
     return op ? op->emitOpError() << "with fusion.deterministic = \"" << kSameOnAllMeshes
                                   << "\", expected " << what
@@ -192,17 +194,19 @@ LogicalResult FusionSplitSumsPass::rewrite(ReshardOp op) {
   AxesAttr axes = getAxes(op.getInput()), to = getAxes(op.getType());
   Operation *producer = op.getInput().getDefiningOp();
   auto type = cast<RankedTensorType>(op.getType());
-  if (!producer || axes.getPartial().size() != 1 || to.isPartial() || to.getMesh() != axes.getMesh())
-    return op.emitOpError() << "with fusion.deterministic = \"" << kSameOnAllMeshes
-                            << "\", expected a sum over the devices of one mesh axis that the program "
-                               "adds up, found "
-                            << formatAxes(axes);
+  if (!producer || axes.getPartial().size() != 1 || to.isPartial() ||
+      to.getMesh() != axes.getMesh())
+    return op.emitOpError()
+           << "with fusion.deterministic = \"" << kSameOnAllMeshes
+           << "\", expected a sum over the devices of one mesh axis that the program "
+              "adds up, found "
+           << formatAxes(axes);
   StringAttr axis = axes.getPartial()[0];
   int64_t devices = axes.getMesh().axisSize(axis.getValue());
   if (devices > kSlices || kSlices % devices != 0)
     return op.emitOpError() << "with fusion.deterministic = \"" << kSameOnAllMeshes
-                            << "\", expected 1, 2, 4 or " << kSlices << " devices that add up, found "
-                            << devices;
+                            << "\", expected 1, 2, 4 or " << kSlices
+                            << " devices that add up, found " << devices;
   TermBuilder build(producer, axes);
   FailureOr<Value> terms = makeTerms(build, producer, axis);
   if (failed(terms))
@@ -214,8 +218,8 @@ LogicalResult FusionSplitSumsPass::rewrite(ReshardOp op) {
   SmallVector<DimAxesAttr> dims(to.getDims());
   dims.insert(dims.begin(), build.whole);
   Type element = getElementTypeOrSelf(mine.getType());
-  Value all = ReshardOp::create(build.builder, op.getLoc(), build.getType(shape, element, dims), mine,
-                                op.getScheduleAttr());
+  Value all = ReshardOp::create(build.builder, op.getLoc(), build.getType(shape, element, dims),
+                                mine, op.getScheduleAttr());
   Value sum = build.reshape(build.addNeighbours(all, 1), type.getShape(), to.getDims());
   if (element != type.getElementType())
     sum = arith::TruncFOp::create(build.builder, op.getLoc(), type, sum);

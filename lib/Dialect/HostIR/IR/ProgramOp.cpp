@@ -196,8 +196,9 @@ LogicalResult ProgramOp::verify() {
                            << static_cast<int64_t>(*bytes);
   if (std::optional<StringRef> level = getDeterministic();
       level && *level != "bitwise" && *level != "batch" && *level != "tp")
-    return emitOpError() << "expected 'deterministic' to be \"bitwise\", \"batch\" or \"tp\", found \""
-                         << *level << "\"";
+    return emitOpError()
+           << "expected 'deterministic' to be \"bitwise\", \"batch\" or \"tp\", found \"" << *level
+           << "\"";
   return success();
 }
 
