@@ -58,7 +58,7 @@ def attention(tp, tokens, width, hidden, dtype):
 
     rows, columns, split = tp["x", None], tp[None, "x"], tp["x", None]
     types = {"x": ((tokens, width), rows), "dy": ((tokens, width), rows),
-             **{name: ((width, hidden), columns) for name in ("wq", "wk", "wv")}, "wo": ((hidden, width), split)}
+             **dict.fromkeys(("wq", "wk", "wv"), ((width, hidden), columns)), "wo": ((hidden, width), split)}
     return block, types, (rows, rows, columns, columns, columns, split)
 
 

@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy
 import tandem.torch as tt
 
 MODELS = {
-    "llama3": ("TransformerModelArgs", "Transformer", "parallelize_llama", dict(n_kv_heads=2, multiple_of=16)),
-    "qwen3": ("Qwen3ModelArgs", "Qwen3Model", "parallelize_qwen3", dict(n_kv_heads=2, head_dim=8, hidden_dim=64)),
+    "llama3": ("TransformerModelArgs", "Transformer", "parallelize_llama", {"n_kv_heads": 2, "multiple_of": 16}),
+    "qwen3": ("Qwen3ModelArgs", "Qwen3Model", "parallelize_qwen3", {"n_kv_heads": 2, "head_dim": 8, "hidden_dim": 64}),
     "deepseek_v3": ("DeepSeekV3ModelArgs", "DeepSeekV3Model", "parallelize_deepseekv3",
-                    dict(inter_dim=64, n_dense_layers=2, q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8)),
+                    {"inter_dim": 64, "n_dense_layers": 2, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}),
 }
 
 

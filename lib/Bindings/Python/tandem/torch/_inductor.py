@@ -288,7 +288,7 @@ def _item(graph, node, index):
 
 def _scaled_arguments(node):
     names = ["self", "mat2", "self_scale", "mat2_scale", "bias", "scale_result"]
-    return {name: None for name in names} | dict(zip(names, node.args)) | \
+    return dict.fromkeys(names) | dict(zip(names, node.args)) | \
         {{"scale_a": "self_scale", "scale_b": "mat2_scale"}.get(name, name): one for name, one in node.kwargs.items()}
 
 
