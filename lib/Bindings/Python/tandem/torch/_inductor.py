@@ -77,7 +77,7 @@ class CollectiveMatmulPass(CustomGraphPass):
         if self.before is not None:
             self.before(graph)
         simplify(graph)
-        kept, found = [], [node for node in graph.nodes if node.target in _COLLECTIVES]
+        failed, found = [], [node for node in graph.nodes if node.target in _COLLECTIVES]
         for node in found:
             try:
                 if _ops._is_alone(node.args[-1]):
@@ -85,8 +85,8 @@ class CollectiveMatmulPass(CustomGraphPass):
                 with graph.inserting_before(node):
                     _COLLECTIVES[node.target][1](self, graph, node)
             except (_Kept, ValueError) as reason:
-                kept.append((node, str(reason)))
-        kept = [(_COLLECTIVES[node.target][0], node, reason) for node, reason in kept if not node._erased]
+                failed.append((node, str(reason)))
+        kept = [(_COLLECTIVES[node.target][0], node, reason) for node, reason in failed if not node._erased]
         for text in kept:
             self._say(True, *text)
         stable_topological_sort(graph)  # new nodes are in front of some of their inputs

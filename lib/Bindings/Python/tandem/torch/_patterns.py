@@ -92,7 +92,7 @@ def gathered(wait, ranks):
     split = next(iter(wait.users), None)
     parts = _pieces(split, shape, 0) if len(wait.users) == 1 else None
     cast = next(iter(parts[0].users)) if parts and len(parts) == ranks else None
-    if cast is not None and is_cast(cast):
+    if parts and cast is not None and is_cast(cast):
         parts = [next(iter(part.users)) for part in parts]
         if any((part.target, part.args[1:], part.kwargs) != (cast.target, cast.args[1:], cast.kwargs) or len(part.users) != 1 for part in parts):
             return wait, 0, None
@@ -110,7 +110,7 @@ def scattered(node):
     if joined.target is aten.cat.default and (joined.args[1] if len(joined.args) > 1 else 0) == 0 and len(joined.users) == 1:
         split = joined.args[0][0].args[0] if joined.args[0][0].target is operator.getitem else None
         dim = _split(split)[1] if split is not None else None
-        if dim is not None:
+        if split is not None and dim is not None:
             shape = value(split.args[0]).shape
             if _pieces(split, shape, dim % len(shape)) == list(joined.args[0]):
                 return split.args[0], dim % len(shape)
@@ -129,7 +129,8 @@ def multiplied(whole):
     and scales by which it is made of the gathered one). One cast follows another while nothing else uses what it casts."""
     chain = []
     while True:
-        products, others, seen = [], [], [(whole, ())]
+        products, others = [], []
+        seen: list[tuple] = [(whole, ())]
         for one, path in seen:
             for user in one.users:
                 if multiplies(user, one):
@@ -155,7 +156,8 @@ def multiplied(whole):
 def summed(node):
     """[(matmul, the views between it and a reduction, factors)], the matmuls of one type whose sum the reduction of `node`
     adds up; nothing else uses them. Or what is reduced instead."""
-    found, stack = [], [(node, (), ())]
+    found = []
+    stack: list[tuple] = [(node, (), ())]
     while stack:
         one, path, factors = stack.pop()
         if not isinstance(one, torch.fx.Node) or one.target not in (*_VIEWS, aten.mm.default, aten._scaled_mm.default, aten.add.Tensor,
