@@ -52,7 +52,7 @@ Status prove(const replay::World &world, const replay::World *sameBits, const Co
                             [](const std::string &limit) { return limit.rfind("SMs: ", 0) == 0; });
   certificate.sms = isOpen ? 0 : options.sms.total;
   if (world.isDeterministic && !sameBits && !how.baseline)
-    certificate.limits.emplace_back("bits: there is no baseline to compare with");
+    certificate.limits.emplace_back("bits: there is no program to compare with");
   certificate.data = report.data;
   bool isCompared = report.data.rfind("checked", 0) == 0;
   for (unsigned number = 0; number < check::kNumDiagnoses; ++number) {
@@ -213,8 +213,9 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> baseline, load(result.baseline));
   if (proves && !isKnown) {
     TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> alone, load(result.onOneDevice));
-    TANDEM_RETURN_IF_ERROR(
-        prove(*world, alone ? alone.get() : baseline.get(), options, certificate));
+    bool isTree = file->index().deterministic() == sp::Determinism::tp;
+    const replay::World *sameBits = isTree ? alone.get() : baseline.get();
+    TANDEM_RETURN_IF_ERROR(prove(*world, sameBits, options, certificate));
     Proofs::get().add(key, certificate);
   }
   if (predicts)

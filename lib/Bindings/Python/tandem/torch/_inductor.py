@@ -127,6 +127,9 @@ class CollectiveMatmulPass(CustomGraphPass):
         if last < 1:
             raise _Kept(f"gathers {last + 1}-D tensors")
         if any(product.target is aten._scaled_mm.default for product, _ in products):
+            if any(value(_scaled_arguments(product)["self_scale"]).numel() != 1 and
+                   any(step.target is aten.permute.default for step in (*chain, *path)) for product, path in products):
+                raise _Kept("feeds a matmul of 8-bit floats whose rows are in another order, with scales of rows")
             fused, columns, extra = self._gather_scaled(graph, shard, wait, products, dim, group, ranks, bool(others))
         elif value(used).dtype not in FLOATS:
             raise _Kept(f"gathers {value(used).dtype}")
@@ -151,8 +154,10 @@ class CollectiveMatmulPass(CustomGraphPass):
             used.replace_all_uses_with(extra)
         self._erase(graph, node)
         for scale in unused:  # gathered by the product now
-            if not scale._erased and not scale.users and (gather := _gather_of(scale)):
-                self._erase(graph, gather)
+            gather = None if scale._erased else _gather_of(scale)
+            while gather and not gather._erased and not scale.users:
+                scale, done = scale.args[0], scale
+                graph.erase_node(done)
         self._say(False, "all-gather", fused, f"{len(products)} matmuls" + (", and the gathered value" if others else ""))
 
     @staticmethod
@@ -181,7 +186,7 @@ class CollectiveMatmulPass(CustomGraphPass):
         scale, by_row, outer = given[0]["self_scale"], None, math.prod(shape[:dim])
         mine = _scale_shard(scale, group, shape[:-1].numel() if outer == 1 else 0)
         if mine is None:  # each rank has the scales of all rows
-            mine, by_row = call(graph, aten.full.default, [], 1.0, dtype=torch.float32, device=value(shard).device), scale
+            mine, by_row = call(graph, aten.new_full.default, scale, [], 1.0), scale
         wide = by_row is not None or any(one["bias"] for one in given)
         results = [one["scale_result"] for one in given if one["scale_result"]]
         if results and (wide or len(results) < len(given)):
@@ -225,6 +230,8 @@ class CollectiveMatmulPass(CustomGraphPass):
         shape, dtype = value(reduced).shape, value(products[0][0]).dtype
         if dtype not in FLOATS:
             raise _Kept(f"reduces {dtype}")
+        if dtype is torch.float16 and any(factors for _, _, factors in products):
+            raise _Kept(f"scales {dtype}")  # a factor may be too large or too small for it
         is_last = is_scatter and dim == len(shape) - 1
         if products[0][0].target is aten._scaled_mm.default:
             fused = self._reduce_scaled(graph, products[0], shape, dim, group, is_scatter, is_last)

@@ -112,7 +112,7 @@ def scattered(node):
         dim = _split(split)[1] if split is not None else None
         if split is not None and dim is not None:
             shape = value(split.args[0]).shape
-            if _pieces(split, shape, dim % len(shape)) == list(joined.args[0]):
+            if len(joined.args[0]) == node.args[2] and _pieces(split, shape, dim % len(shape)) == list(joined.args[0]):
                 return split.args[0], dim % len(shape)
     return joined, 0
 
@@ -170,6 +170,8 @@ def summed(node):
         elif keeps_columns(one):
             stack.append((one.args[0], (one, *path), factors))
         elif one.target is aten.add.Tensor and not one.kwargs:
+            if any(not isinstance(other, torch.fx.Node) or value(other).shape != value(one).shape for other in one.args):
+                return "a sum with repeated dimensions"
             stack.extend((other, path, factors) for other in reversed(one.args))
         elif is_cast(one) and one.target is not aten.view.dtype:
             stack.append((one.args[0], path, factors))

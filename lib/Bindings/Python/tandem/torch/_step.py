@@ -395,6 +395,7 @@ def _kept(model: nn.Module, inputs: list[torch.Tensor]) -> Iterator[None]:
     """Gradients, buffers and random numbers are afterwards as before."""
     grads = [(one, one.grad) for one in (*model.parameters(), *inputs) if one.is_leaf]
     buffers = [(one, one.detach().clone()) for one in model.buffers() if not isinstance(one, DTensor)]
+    attributes = [(one, dict(one.__dict__), dict(one._buffers)) for one in model.modules()]  # some cache tensors
     for one, _ in grads:
         one.grad = None
     with torch.random.fork_rng():
@@ -403,6 +404,11 @@ def _kept(model: nn.Module, inputs: list[torch.Tensor]) -> Iterator[None]:
         finally:
             for one, grad in grads:
                 one.grad = grad
+            for module, kept, named in attributes:
+                module.__dict__.clear()
+                module.__dict__.update(kept)
+                module._buffers.clear()
+                module._buffers.update(named)
             with torch.no_grad():
                 for one, value in buffers:
                     one.copy_(value)
@@ -514,7 +520,9 @@ def _bytes_without(key: tuple) -> int:
         return 0
     prepare, group, numbers, rows, weights = _operands(key)
     if prepare in (_ops._prepare_gather, _scaled._prepare_gather):
-        return rows[0].numel() * rows[0].element_size() * _ops._ranks(group)
+        tokens = numbers[0] if prepare is _scaled._prepare_gather else numbers[1]
+        rows_of_all = rows[0].numel() * _ops._ranks(group) if tokens is None else rows[0].shape[-1] * tokens
+        return rows_of_all * rows[0].element_size()
     if prepare is _ops._prepare_scatter_backward:
         return rows[0].numel() // rows[0].shape[-1] * weights[0].shape[1] * rows[0].element_size()
     made = _scaled._RESULTS[numbers[0]] if prepare is _scaled._prepare_scatter else rows[0].dtype
