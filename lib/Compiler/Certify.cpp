@@ -10,6 +10,7 @@
 #include "tandem/Program/Container.h"
 #include "tandem/Program/Files.h"
 #include "tandem/Program/Program.h"
+#include "tandem/Program/stream_program_generated.h"
 #include "tandem/Replay/Check.h"
 #include "tandem/Replay/Machine.h"
 #include "tandem/Replay/Simulate.h"
