@@ -89,7 +89,7 @@ def three_dimensions(rank, ranks, dim, prepares, bias):
         assert kinds.count("all-gather") >= 4 and kinds.count("reduce-scatter") >= 4, list(used.replaced)
 
 
-def gather(x, dim):  # as DTensor does; torch.compile does not take functional.all_gather_tensor(x, dim, group)
+def gathered(x, dim):  # as DTensor does; torch.compile does not take functional.all_gather_tensor(x, dim, group)
     whole = functional.all_gather_tensor(x, 0, dist.group.WORLD)
     return torch.cat(whole.chunk(dist.get_world_size()), dim) if dim else whole
 
@@ -101,15 +101,15 @@ def other_dimensions(rank, ranks):
     x, w, v = torch.randn(2, 4 * ranks, 8), torch.randn(8, 6), torch.randn(8, 6)
 
     def middle(x, w, v):
-        whole = gather(x, 1)
+        whole = gathered(x, 1)
         return whole @ w, torch.relu(whole), whole.flatten(0, 1) @ v
 
     def four(x, w, v):
-        whole = gather(x.unflatten(0, (1, 2)), 2)
+        whole = gathered(x.unflatten(0, (1, 2)), 2)
         return whole.flatten(0, 2) @ w
 
     def last(x, w, v):  # the dimension that the matmul contracts
-        return gather(x, 2).flatten(0, 1) @ torch.cat([w] * ranks)
+        return gathered(x, 2).flatten(0, 1) @ torch.cat([w] * ranks)
 
     def scatters(x, w, v):
         return functional.reduce_scatter_tensor(x @ w, "sum", 1, group)
@@ -151,10 +151,10 @@ def patterns(rank, ranks):
         for dim in range(len(shape)):
             whole, w = torch.randn(shape), torch.randn(16, 12)
             is_last = dim == len(shape) - 1
-            _check(lambda x, w: gather(x, dim) @ w, (part(whole, rank, ranks, dim), w), whole @ w)
+            _check(lambda x, w: gathered(x, dim) @ w, (part(whole, rank, ranks, dim), w), whole @ w)
 
             def both(x, w):
-                whole = gather(x, dim)
+                whole = gathered(x, dim)
                 return whole.clone(), whole @ w
 
             _check(both, (part(whole, rank, ranks, dim), w), (whole, whole @ w), not is_last, is_last)
