@@ -71,13 +71,13 @@ def part(array, axes, context):
     return np.ascontiguousarray(np.split(array, context.world_size, dim)[context.rank])
 
 
-def run(make, ranks, shape, dtype, level, tokens=None, schedule=None):
-    """The whole results, as f32 bytes of the type, on so many ranks. tokens: only the first ones."""
+def run(make, ranks, shape, dtype, level, tokens=None, machine=None):
+    """The whole results on so many ranks, and the arguments. tokens: only the first ones. machine: chooses the schedules."""
     tp = tandem.Mesh("tp", x=ranks)
     tokens = tokens or shape[0]
     block, types, results = make(tp, tokens, *shape[1:], dtype)
     fused = tandem.fuse(**{name: tandem.TensorType(dtype, extents, axes) for name, (extents, axes) in types.items()}, results=results,
-                        options={"deterministic": level, **({"machine": schedule} if schedule else {})})(block)
+                        options={"deterministic": level, **({"machine": machine} if machine else {})})(block)
     generator = np.random.default_rng(shape[0])
     arrays = []
     for name, (extents, _) in types.items():
@@ -130,11 +130,11 @@ def test_other_levels_depend_on_it():
     assert {0, 1} <= set(same(one, four))
 
 
-@pytest.mark.parametrize("schedule", ["cpu-tcp", "h200x8"])
-def test_schedules_and_tokens(schedule):
+@pytest.mark.parametrize("machine", ["cpu-tcp", "h200x8"])
+def test_schedules_and_tokens(machine):
     whole, _ = run(mlp, 4, (32, 24, 192), "f32", "tp")
-    assert not same(run(mlp, 4, (32, 24, 192), "f32", "tp", schedule=schedule)[0], whole)
-    few, _ = run(mlp, 2, (32, 24, 192), "f32", "tp", tokens=8, schedule=schedule)
+    assert not same(run(mlp, 4, (32, 24, 192), "f32", "tp", machine=machine)[0], whole)
+    few, _ = run(mlp, 2, (32, 24, 192), "f32", "tp", tokens=8, machine=machine)
     for index in (0, 1):  # those of the tokens; a gradient of a weight adds tokens up
         assert few[index].tobytes() == whole[index][:8].tobytes()
 

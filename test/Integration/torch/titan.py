@@ -60,7 +60,7 @@ def titan(rank, ranks, name, recompute, compiles, uses_styles):
     tokens = torch.randint(64, (2 * dp, 17), generator=torch.Generator().manual_seed(2))
     mine = tokens[2 * (rank // 2):][:2]  # of this rank's group of two
     optimizers = [torch.optim.AdamW(one.parameters(), lr=0.01, foreach=True) for one in (whole, split)]
-    for _ in range(2):
+    for step in range(2):
         expected = whole(tokens[:, :-1])
         cross_entropy(expected.flatten(0, 1), tokens[:, 1:].flatten()).backward()
         with loss_parallel(), tt.overlap_compiled() as overlap:
@@ -69,7 +69,7 @@ def titan(rank, ranks, name, recompute, compiles, uses_styles):
             (loss / dp).backward()  # FSDP adds gradients up
         close(_full(found), expected[2 * (rank // 2):][:2])
         if compiles:
-            assert overlap.replaced or uses_styles or _ > 0, overlap.skipped
+            assert overlap.replaced or uses_styles or step > 0, overlap.skipped
             assert not any(one.startswith(("all-gather", "reduce-scatter")) for one in overlap.skipped), list(overlap.skipped)
         names = dict(whole.named_parameters())
         for key, one in split.named_parameters():

@@ -21,12 +21,11 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// Into how many slices a dimension is split over which devices are summed: at most so many
-/// devices.
+/// The slices of a dimension over which devices add up. At most so many devices can take part.
 static constexpr int64_t kSlices = 8;
 
-/// Values of one type of elements with a leading dimension of terms, which are added up.
 namespace {
+/// Builds ops on values whose first dimension has the terms of a sum.
 class TermBuilder {
 public:
   TermBuilder(Operation *op, AxesAttr axes)
@@ -129,9 +128,8 @@ Value TermBuilder::addNeighbours(Value terms, int64_t count) {
 FailureOr<Value> FusionSplitSumsPass::makeTerms(TermBuilder &build, Operation *op,
                                                 StringAttr axis) {
   auto fail = [&](const Twine &what) -> FailureOr<Value> {
-    return op ? op->emitOpError() << "with fusion.deterministic = \"" << kSameOnAllMeshes
-                                  << "\", expected " << what
-              : failure();
+    return op->emitOpError() << "with fusion.deterministic = \"" << kSameOnAllMeshes
+                             << "\", expected " << what;
   };
   /// Whether that dimension of an operand is split over the devices of the axis alone, and evenly.
   auto isSliced = [&](Value value, int64_t dim) {
